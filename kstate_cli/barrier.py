@@ -99,7 +99,7 @@ def wait_for_all(
     """
     file_name(host)
     wait = _Wait(place, HostState(host, secrets.token_hex(16), hosts, {}, has_stopped=False), names)
-    leave(f"the file of {host} at {place.shown}: the other hosts count it as silent after {_SILENCE_SECONDS:.0f} s")
+    leave(f"the file of {host} at {place.shown}: the other hosts treat it as silent after {_SILENCE_SECONDS:.0f} s")
     place.write(wait.mine)
     try:
         deadline: float | None = None
@@ -111,8 +111,8 @@ def wait_for_all(
             place.write(replace(wait.mine, has_stopped=not waiting.all_here, has_passed=waiting.all_here))
     except _SameName:
         raise Refused(
-            f"another host has the name {host}, too: it waits at {place.shown}",
-            hint="give each host its own name; if you started this one twice, the other process continues to wait",
+            f"another host also has the name {host}: it waits at {place.shown}",
+            hint="give each host a unique name. If you started this one twice, the other process continues to wait",
         ) from None
     except BaseException:
         # Whatever ended this host: the other hosts must not start as if it were here.
@@ -186,8 +186,8 @@ def _tokens(place: MeetingPlace, mine: HostState, others: dict[str, HostState]) 
         # Two numbers would let one host start alone while the other waits forever.
         if here and state.hosts != mine.hosts:
             raise UsageError(
-                f"{state.host} waits for {state.hosts} hosts at {place.shown}, and this one for {mine.hosts}",
-                hint="give all hosts the same number",
+                f"{state.host} waits for {state.hosts} hosts at {place.shown}, but this host waits for {mine.hosts}",
+                hint="pass the same number on all hosts",
             )
     # A host that has stopped must not count: it would come again with another token.
     return {name: state.token for name, state in others.items() if not state.has_stopped}
@@ -248,7 +248,7 @@ class MeetingPlace:
         if self._remote is None and not os.path.isdir(self._root):
             raise UsageError(
                 f"{self.shown} is not a folder",
-                hint="create it once where all hosts reach it, or name an object prefix",
+                hint="create it once where all hosts can reach it, or pass an object prefix",
             )
 
     def write(self, state: HostState) -> None:
@@ -322,8 +322,8 @@ def file_name(host: str) -> str:
     name = f"barrier-{host}.json"
     if not _FILE.fullmatch(name):
         raise UsageError(
-            f"{host!r} cannot be the name of a host here",
-            hint="use letters, digits, dots, hyphens and underscores, and begin and end with a letter or digit",
+            f"{host!r} is not a valid host name here",
+            hint="use letters, digits, dots, hyphens and underscores, with a letter or digit at both ends",
         )
     return name
 

@@ -44,8 +44,8 @@ def begin(file: str, arguments: Sequence[str]) -> None:
         descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _ONLY_OWNER)
     except OSError as error:
         raise UsageError(
-            f"the log {file} cannot be written: {error.strerror}",
-            hint=f"have {VARIABLE} name a file in a directory that this user may write, or unset it",
+            f"kstate cannot write the log {file}: {error.strerror}",
+            hint=f"set {VARIABLE} to a file in a directory that this user may write to, or unset it",
         ) from None
     # Line buffered: what a killed command has logged is in the file.
     _listen(os.fdopen(descriptor, "a", buffering=1, encoding="utf-8", errors="backslashreplace"), arguments)

@@ -211,8 +211,8 @@ class OutputLost(KstateError):
 
     def __init__(self, error: OSError) -> None:
         super().__init__(
-            f"standard output could not be written in full: {error.strerror or error}",
-            hint="what was printed is not all: run the command again with room for its output",
+            f"kstate could not write all of standard output: {error.strerror or error}",
+            hint="run the command again with enough space for its output: the printed output is incomplete",
         )
         self.reader_has_gone = error.errno == errno.EPIPE
         """As with ``| head``: no failure, but the output is incomplete."""

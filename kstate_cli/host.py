@@ -37,9 +37,9 @@ FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 """The file system or the quota is full. A reader meets these only in its own temporary files."""
 CANNOT: Final = (errno.EIO, errno.EACCES, errno.EPERM, errno.ESTALE, errno.ETIMEDOUT, errno.EUCLEAN)
 """The file exists, but the system denies it or cannot read it."""
-CHECK_THE_DISK: Final = "the system's log may say what is wrong with the disk, and ls -l who may read the file"
+CHECK_THE_DISK: Final = "check the system's log for disk errors, and ls -l for the permissions of the file"
 """The hint about a file that cannot be read."""
-STORES_STAY: Final = f"that says nothing of the stores, which are to stay as they are: {CHECK_THE_DISK}"
+STORES_STAY: Final = f"leave the stores unchanged: this error does not mean that they are damaged. {CHECK_THE_DISK}"
 """The hint about stores with a file that cannot be read."""
 READING_THREADS: Final = 8
 """Threads that RocksDB starts for a few databases that are read, with some to spare."""
@@ -211,7 +211,7 @@ def _try_threads(count: int) -> None:
         while released + len(failed) < started and time.monotonic() < silent:
             released += ended.acquire(timeout=_LOOK_SECONDS)
     if released < started:
-        raise MemoryError("a thread found no memory to begin")
+        raise MemoryError("a thread got no memory to start")
     if started < count:
         raise RuntimeError(_NO_THREAD)
 
@@ -361,7 +361,7 @@ def _short(number: int, where: str | None) -> HostError:
         # "Resource temporarily unavailable" names no resource.
         words = "no more threads or processes"
     error = HostError(
-        f"this host has run short: {words}; this says nothing about the stores",
+        f"this host lacks resources: {words}. This does not mean that the stores are damaged",
         where=where,
         hint=_hint(number),
     )
@@ -372,7 +372,7 @@ def _short(number: int, where: str | None) -> HostError:
 def full_hint(error: OSError) -> str:
     """Return the hint about a file system without free space, or without free inodes, for a file."""
     if error.errno == errno.EDQUOT:
-        return "free space within your quota (quota -s), and run the command again"
+        return "free space within your quota (quota -s), then run the command again"
     with suppress(OSError):
         path = file_of(error) or os.curdir
         # A file that could not be created has no file system: that of its folder counts.
@@ -406,7 +406,7 @@ def _hint(number: int) -> str:
             if (limit := _soft(kind)) is not None:
                 return f"raise the limit of {name}{_here(limit >> 20, ' MiB')} (ulimit {flag}), {_AGAIN}"
         return f"give this host or container more memory than {memory_here() >> 20} MiB, or stop others, {_AGAIN}"
-    return "free space there, or name another folder with TMPDIR, and run the command again"
+    return "free disk space there, or set TMPDIR to another folder, then run the command again"
 
 
 def _here(limit: int | None, unit: str = "") -> str:

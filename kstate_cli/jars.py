@@ -71,11 +71,11 @@ def release_in(path: Path, option: str | None = None) -> FoundRelease:
     try:
         kind = os.stat(path).st_mode
     except PermissionError as error:
-        raise Refused(f"{path} cannot be looked at: {error.strerror}", hint=access_hint(path)) from None
+        raise Refused(f"kstate cannot check {path}: {error.strerror}", hint=access_hint(path)) from None
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", hint=_GIVE) from None
+        raise UsageError(f"kstate cannot read {path}: {error.strerror}", hint=_GIVE) from None
     if not stat.S_ISDIR(kind) and not stat.S_ISREG(kind):
-        raise UsageError(f"{path} is no file and no folder", hint=_GIVE)
+        raise UsageError(f"{path} is neither a file nor a folder", hint=_GIVE)
     versions: list[tuple[str, str]] = []
     damaged: dict[Path, str] = {}
     files: Iterable[Path] = [path]
@@ -85,32 +85,32 @@ def release_in(path: Path, option: str | None = None) -> FoundRelease:
         try:
             versions += _versions(file)
         except OSError as error:
-            raise Refused(f"{file} cannot be read: {error.strerror or error}", hint=access_hint(file)) from None
+            raise Refused(f"kstate cannot read {file}: {error.strerror or error}", hint=access_hint(file)) from None
         # Refused, not skipped: another jar of the folder might be found instead, and be the wrong one.
         except _Beyond as error:
-            raise Refused(f"{file} is not read: {error}", hint=_SAY) from None
+            raise Refused(f"kstate does not read {file}: {error}", hint=_SAY) from None
         # A damaged jar of another library does not matter, which shows once all files were read.
         except _DAMAGED as error:
             damaged[file] = f"{file}: {error}"
     # A jar of something else that is damaged is not what was asked about.
     if damaged and (not versions or any(_NESTED.fullmatch(file.name) for file in damaged)):
-        raise Refused(f"{path}: not a jar that can be read", details=first_lines([*damaged.values()]), hint=_SAY)
+        raise Refused(f"{path}: not a readable jar", details=first_lines([*damaged.values()]), hint=_SAY)
     return _only_release(path, versions, option)
 
 
-_GIVE: Final = "give the application's jar, or the folder with its jars"
-_SAY: Final = f"{_GIVE}; or say the release itself"
+_GIVE: Final = "pass the application's jar, or the folder with its jars"
+_SAY: Final = f"{_GIVE}, or pass the release itself"
 
 
 def _only_release(path: Path, versions: list[tuple[str, str]], option: str | None) -> FoundRelease:
     if not versions:
-        raise Refused(f"{path} has no Kafka Streams: no {PROPERTIES} in it", hint=_SAY)
+        raise Refused(f"{path} has no Kafka Streams: it contains no {PROPERTIES}", hint=_SAY)
     if not _are_alike([version for version, _ in versions]):
         lines = [f"{version}: {where}" for version, where in versions]
         raise Refused(
-            f"{path} has several releases of Kafka Streams: which one is started it does not tell",
+            f"{path} has several releases of Kafka Streams, and does not show which one is started",
             details=first_lines(lines),
-            hint="give the jar that is on the class path; or say the release itself",
+            hint="pass the jar that is on the class path, or pass the release itself",
         )
     version, where = versions[0]
     try:
@@ -134,7 +134,7 @@ class _Beyond(Exception):
     """Something is larger than anything that is read here."""
 
 
-_TOO_MUCH: Final = f"it has a part of more than {size_text(_MOST_AT_ONCE)} that would be read at once"
+_TOO_MUCH: Final = f"it has a part of more than {size_text(_MOST_AT_ONCE)}, which kstate would have to read at once"
 
 
 class _InPortions(io.BufferedReader):
@@ -163,14 +163,14 @@ def _archives(folder: Path) -> Iterator[Path]:
             with os.scandir(at) as scanned:
                 entries = sorted(scanned, key=lambda entry: entry.name)
         except OSError as error:
-            raise Refused(f"{at} cannot be read: {error.strerror}", hint=access_hint(at)) from None
+            raise Refused(f"kstate cannot read {at}: {error.strerror}", hint=access_hint(at)) from None
         count += len(entries)
         if count > _MOST_ENTRIES:
             raise Refused(f"{folder} has more than {_MOST_ENTRIES} entries", hint=_SAY)
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 if depth == _DEEPEST:
-                    raise Refused(f"{at} is {_DEEPEST} folders below {folder}, and has more", hint=_SAY)
+                    raise Refused(f"{at} is {_DEEPEST} folders below {folder}, and contains more", hint=_SAY)
                 waiting.append((Path(entry.path), depth + 1))
             elif entry.name.lower().endswith(_ARCHIVES) and entry.is_file():
                 yield Path(entry.path)
@@ -200,7 +200,7 @@ def _content(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, most: int) -> byt
     """Return the bytes of an entry. Raises _Beyond if it unpacks to more than ``most``, whatever size it states."""
     # java.util.zip reads only these two, so no application could start with such a jar.
     if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise _Beyond(f"{entry.filename} in it is packed in a way that no JVM reads")
+        raise _Beyond(f"{entry.filename} in it is packed in a way that no JVM can read")
     with archive.open(entry) as packed:
         # The size in the directory of the archive is not trusted: a zip bomb states a small one.
         data = _up_to(packed, most + 1)

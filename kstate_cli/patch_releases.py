@@ -40,9 +40,9 @@ SHARED_STORE_BUILDER: Final = PatchDifference(
     "KAFKA-20464",
     "InternalTopologyBuilder.addStateStore",
     (("2.6.0", "4.2.1"), ("4.3.0", "4.3.1")),
-    "processors whose suppliers return one StoreBuilder are in sub-topologies of their own, each with a copy of the "
-    "store, and all copies write one changelog",
-    "they are in one sub-topology with one store: numbers of tasks change, and every moved store is restored",
+    "processors whose suppliers return one StoreBuilder are in separate sub-topologies, each with a "
+    "copy of the store, and all copies write one changelog",
+    "they are in one sub-topology with one store: numbers of tasks change, and Streams restores every moved store",
     "tests/interop/test_patch_releases.py::test_one_store_builder_of_two_suppliers",
     decides_start=True,
 )
@@ -61,8 +61,8 @@ BOUNDED_RESTORE: Final = PatchDifference(
     "",
     "StoreChangelogReader.seekNewPartitions",
     (("2.6.0", "4.2.1"), ("4.3.0", "4.3.1")),
-    "a window or session store without an offset is restored from the beginning of its changelog",
-    "it is restored from the time of the last record less the retention, where that record tells its time",
+    "Streams restores a window or session store without an offset from the beginning of its changelog",
+    "Streams restores it from the time of the last record less the retention, if that record shows its time",
     "tests/interop/test_killed.py::test_at_least_once with 4.2.2 and 4.4.0",
     decides_start=True,
 )
@@ -72,12 +72,12 @@ BACKWARD_PROBE: Final = PatchDifference(
     "StoreChangelogReader.runBackwardProbe, shouldProbePastStoredOffset",
     (("2.6.0", "4.2.1"), ("4.3.0", "4.4.0")),
     (
-        "the record right before the log end tells the time, so everything is read if a transaction marker is there; a "
-        "store with an offset is restored from its offset"
+        "the record right before the log end shows the time, so Streams reads all records if a transaction "
+        "marker is there. It restores a store with an offset from its offset"
     ),
     (
-        "the highest time of the last 128, 512 or 2,048 offsets counts, behind markers too; a store of an active task "
-        "with an offset 16,384 or more before the log end skips what has expired as well"
+        "the highest time of the last 128, 512 or 2,048 offsets counts, behind markers too. A store of an "
+        "active task with an offset 16,384 or more before the log end also skips expired records"
     ),
     "tests/interop/test_patch_releases.py::test_a_windowed_store_far_behind",
     decides_start=True,
@@ -87,8 +87,8 @@ GLOBAL_OFFSETS: Final = PatchDifference(
     "KAFKA-18168",
     "GlobalStateUpdateTask.close",
     (("3.7.1", "3.9.1"), ("4.0.0", "4.0.1")),
-    "a global store that got fewer than 10,000 records leaves no offset behind, and is read whole at the next start",
-    "its offset is written when it is opened and closed",
+    "a global store that got fewer than 10,000 records writes no offset, and the next start reads all of its topic",
+    "Streams writes its offset when it opens and closes it",
     "tests/interop/test_restore_kinds.py with 3.7.2, 3.8.1 and 3.9.1",
     decides_start=False,
 )

@@ -144,7 +144,7 @@ def read_given(path: Path | str, most: int = MOST_GIVEN_BYTES) -> bytes:
 
 def too_large(path: Path | str, size: int, most: int) -> NotReadableError:
     """Return the error for a file of ``size`` bytes if kstate reads at most ``most``."""
-    text = f"has {size:,} bytes, and kstate reads {size_text(most)} at most"
+    text = f"has {size:,} bytes, but kstate reads at most {size_text(most)}"
     return NotReadableError(errno.EFBIG, text, os.fspath(path))
 
 
@@ -210,20 +210,20 @@ def access_hint(path: str | os.PathLike[str] | None, access: int = os.R_OK) -> s
     try:
         status = os.stat(denying)
     except OSError as error:
-        return f"{denying} cannot be looked at ({error.strerror}): give this user the right to"
+        return f"{denying} cannot be checked ({error.strerror}): give this user the right to"
     facts = f"{denying} belongs to {_user(status.st_uid)}:{_group(status.st_gid)} with mode {_mode(status)}"
     letters = "".join(letter for bit, letter in _BITS.items() if bits & bit)
     if _allows(status, bits):
         denies = "an ACL (getfacl), an attribute (lsattr) or a security module denies it"
         return f"{facts}, which allows {letters} to {_user(os.geteuid())}: {denies}"
     if status.st_uid == os.geteuid():
-        return f"{facts}, which denies {letters} to its owner, who this is: chmod u+{letters}"
+        return f"{facts}, which denies {letters} to its owner (this user): chmod u+{letters}"
     me, owner = _user(os.geteuid()), _user(status.st_uid)
     who = owner
     if status.st_uid == 0:
         # Root changes no owner of what it replaces; any other owner may be the application's user, or may not.
         who = "root, and the files keep their owners"
-    return f"{facts}, and this is {me}: run the command as {who}; or give {me} the right {letters} on {denying}"
+    return f"{facts}, and this is {me}: run the command as {who}, or give {me} the right {letters} on {denying}"
 
 
 def user_name(uid: int) -> str:

@@ -173,21 +173,19 @@ def release(text: str, option: str | None = None) -> Release:
             return row
         instruction = f": {option} {row}" if option else f", name {row}"
         raise UsageError(
-            f"release {text!r} was built before {row}.0 was released: nothing tells what it writes",
+            f"release {text!r} was built before {row}.0 was released, so its formats are unknown",
             hint=f"if it behaves as {row} does{instruction}",
         )
     choices = f"known releases: {', '.join(rows)} (or a patch release)"
     apache = confluent(text)
     if apache is not None:
         # Refused although it is understood: 7.6 might as well be a release of Kafka to come.
-        message = f"release {text!r} is one of Confluent Platform, which has Apache Kafka {apache}"
-        hint = f"kstate does not know that; {choices}"
+        message = f"release {text!r} belongs to Confluent Platform, and contains Apache Kafka {apache}"
+        hint = f"kstate does not know that release. {choices}"
         if apache in rows:
             hint = f"give {apache}"
         raise UsageError(message, hint=hint)
-    raise UsageError(
-        f"release {text!r} is not one that kstate knows", hint=f"{did_you_mean([text.strip()], rows)}{choices}"
-    )
+    raise UsageError(f"kstate does not know release {text!r}", hint=f"{did_you_mean([text.strip()], rows)}{choices}")
 
 
 def build_note(text: str) -> str | None:
@@ -200,8 +198,8 @@ def build_note(text: str) -> str | None:
     if build is None or build[3] is None or _CONFLUENT_BUILD.fullmatch(name) is not None:
         return None
     return (
-        f"{name} is a build of another vendor, or one that is not released: it counts as Apache Kafka {build[1]}, and "
-        "nothing is known of its own changes"
+        f"{name} is a build of another vendor, or unreleased: kstate treats it as Apache Kafka {build[1]}, "
+        "and does not know its own changes"
     )
 
 
@@ -212,7 +210,7 @@ def _in_confluent(text: str, number: str) -> Release:
         return rows[apache]
     choices = ", ".join(f"{CONFLUENT_NAME}{name}" for name, kafka in CONFLUENT.items() if kafka in rows)
     raise UsageError(
-        f"release {text!r} is not one that kstate knows" + (f": it has Apache Kafka {apache}" if apache else ""),
+        f"kstate does not know release {text!r}" + (f": it has Apache Kafka {apache}" if apache else ""),
         hint=f"known releases of Confluent Platform: {choices}",
     )
 
@@ -296,9 +294,10 @@ def unproven_too(name: str) -> tuple[str, ...]:
 def unproven_release(target: Release, where: PathLike[str], line: str) -> Refused:
     """Return the refusal to write for an unproven release; ``line`` is the command that does it."""
     return Refused(
-        f"{target} is unproven: known from public changes alone, and never started on what kstate writes for it",
+        f"{target} is unproven: kstate follows public changes only, and no test has started it with files "
+        "that kstate wrote",
         where=str(where),
-        hint=f"to be the first, on a copy: {line}",
+        hint=f"to be the first, try it on a copy: {line}",
     )
 
 

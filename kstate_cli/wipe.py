@@ -132,7 +132,7 @@ def plan_of(snapshot: WipeSnapshot) -> Plan:
     changes = [*_changes_of_tasks(snapshot)]
     # Never the lock file: a process that waits for it would then guard a file that is no longer in APP.
     if options.own_files and snapshot.has_process_file:
-        changes.append(RemoveFile(PROCESS_FILE, "asked for: Streams makes a new one"))
+        changes.append(RemoveFile(PROCESS_FILE, "requested: Streams creates a new one"))
     release = release_of(snapshot.app)
     return Plan(
         snapshot.app.path,
@@ -152,11 +152,13 @@ def refuse_contradictions(options: WipeOptions) -> None:
     """Raise UsageError for an empty selection, or options that exclude each other."""
     is_named = bool(options.tasks or options.stores or options.global_stores)
     if not (is_named or options.every_task):
-        raise UsageError("nothing was named", hint="say what is to go: --task, --store, --global or --all")
+        raise UsageError(
+            "the command names nothing to wipe", hint="name what to wipe: --task, --store, --global or --all"
+        )
     if options.every_task and is_named:
-        raise UsageError("--all is everything: no --task, --store or --global beside it")
+        raise UsageError("--all includes everything: omit --task, --store and --global")
     if options.own_files and not options.every_task:
-        raise UsageError("--everything goes with --all")
+        raise UsageError("pass --all too: --everything goes with --all")
 
 
 def refuse_unknown_names(snapshot: WipeSnapshot) -> None:
@@ -164,8 +166,8 @@ def refuse_unknown_names(snapshot: WipeSnapshot) -> None:
     tasks = {task.name for task in snapshot.app.tasks}
     if unknown := sorted(snapshot.options.tasks - tasks):
         raise UsageError(
-            f"no task of this name here: {', '.join(unknown)}",
-            hint=f"{did_you_mean(unknown, tasks)}tasks: {', '.join(sorted(tasks))}",
+            f"no task here is named {', '.join(unknown)}",
+            hint=f"{did_you_mean(unknown, tasks)}the tasks are {', '.join(sorted(tasks))}",
         )
     # A store that was wiped before leaves its line in .checkpoint, up to 4.2: nothing to do is no error.
     stores = {
@@ -173,8 +175,8 @@ def refuse_unknown_names(snapshot: WipeSnapshot) -> None:
     }
     if missing := sorted(snapshot.options.stores - stores):
         raise UsageError(
-            f"no store of this name there: {', '.join(missing)}",
-            hint=f"{did_you_mean(missing, stores)}their names: {command('ls', snapshot.app.path)}",
+            f"no store there is named {', '.join(missing)}",
+            hint=f"{did_you_mean(missing, stores)}to list them, run {command('ls', snapshot.app.path)}",
         )
 
 
@@ -188,9 +190,9 @@ def refuse_shared_lines(task: TaskOffsets, leaving: Sequence[StoreOffsets]) -> N
             # Without a line nothing is shared: each store names its own topics in its database.
             if others and partition in lines:
                 raise Refused(
-                    f"{task.task.name}: .checkpoint does not say whether the offset of {partition} is that of "
-                    f"{store.store.name} or of {', '.join(others)}",
-                    hint=f"wipe all of them: {_wipe_of_whole_task(task.task)}",
+                    f"{task.task.name}: .checkpoint does not show whether the offset of {partition} belongs to "
+                    f"{store.store.name} or to {', '.join(others)}",
+                    hint=f"to wipe all of them, run {_wipe_of_whole_task(task.task)}",
                 )
 
 
@@ -250,7 +252,7 @@ def _leaving_store(snapshot: WipeSnapshot, task: TaskOffsets, departure: _Depart
     keeping, store = Keeping(snapshot.relative(task.task.path)), departure.offsets
     yield OmitTree(snapshot.relative(store.store.path), f"wiped: {offsets_text(store.offsets) or 'no offset'}")
     yield from _other_folder_warnings(task, store)
-    yield from _unlogged_warnings(task, store, "; where it is logged, exactly-once Streams restores its whole task")
+    yield from _unlogged_warnings(task, store, ". If it has a changelog, exactly-once Streams restores its whole task")
     if store.store.position_file is not None:
         yield keeping.without_position(store.store.name, "its store is wiped")
     if not task.task.is_global:
@@ -297,7 +299,7 @@ def _unlogged_warnings(task: TaskOffsets, store: StoreOffsets, more: str) -> Ite
     # Every global store has a topic that it is read from (InternalTopologyBuilder.addGlobalStore).
     if not store.offsets and not store.store.empty and not task.task.is_global:
         name = f"{task.task.name}/{store.store.name}"
-        yield warning(f"{name} has rows and no offset: without a changelog they are lost{more}")
+        yield warning(f"{name} has rows, but no offset: without a changelog they are lost{more}")
 
 
 def _other_folder_warnings(task: TaskOffsets, store: StoreOffsets) -> Iterator[Change]:
@@ -305,6 +307,6 @@ def _other_folder_warnings(task: TaskOffsets, store: StoreOffsets) -> Iterator[C
     codes = {problem.code for database in store.store.databases for problem in database.problems}
     if codes & {ProblemCode.FOREIGN_SETTING, ProblemCode.NO_SSTS}:
         yield warning(
-            f"{task.task.name}/{store.store.name}: files of it may be in other folders; the next start removes them "
-            "there, and undo does not restore them"
+            f"{task.task.name}/{store.store.name}: other folders may contain files of it. The next start "
+            "removes them there, and undo does not restore them"
         )

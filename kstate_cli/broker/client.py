@@ -108,7 +108,8 @@ def _failed(bootstrap: str, error: Any) -> RunFailed:
             hint="run the command again: a topic may have been deleted, or a broker may be starting",
         )
     return RunFailed(
-        f"{bootstrap} does not answer: {_error_text(cause)}", hint="check the address, and --kafka-settings"
+        f"{bootstrap} does not answer: {_error_text(cause)}",
+        hint="check the address, and the settings in --kafka-settings",
     )
 
 
@@ -260,10 +261,10 @@ def _committed(admin: AdminClient, group: str, keys: list[Key]) -> dict[tuple[st
 _DEAD: Final = "DEAD"
 """The state of a group that does not exist, and librdkafka's state of one whose protocol it does not know."""
 _NOT_DESCRIBED: Final = (
-    "it has committed offsets, and is not of a protocol that the Kafka client describes: it has group.protocol=streams"
+    "it has committed offsets, but the Kafka client does not support its protocol: it has group.protocol=streams"
 )
 _NO_GROUP: Final = (
-    "the broker has no group of this name, or one with group.protocol=streams that has not committed anything yet"
+    "the broker has no group of this name, or one with group.protocol=streams that has not yet committed an offset"
 )
 
 

@@ -65,7 +65,7 @@ def read_facts(path: Path) -> dict[TopicPartition, LogFacts]:
                 by_partition[key] = _facts(key, _object(facts, str(key)))
     except (OSError, ValueError) as error:
         raise UsageError(
-            f"{path} cannot be read as log offsets: {error}",
+            f"kstate cannot read {path} as log offsets: {error}",
             hint='{"TOPIC": {"0": {"start": 0, "end": 42}}}, and optionally "id", "committed", "policy", '
             '"delete_retention_ms", "leader_epoch", "retention_ms" and "min_compaction_lag_ms"',
         ) from None

@@ -15,7 +15,7 @@ from kstate_cli.errors import UsageError
 from kstate_cli.regular_files import read_given
 
 _BOOTSTRAP: Final = "bootstrap.servers"
-_HINT: Final = "one setting a line, as in security.protocol=SSL"
+_HINT: Final = "write one setting per line, such as security.protocol=SSL"
 _JAAS: Final = re.compile(r"\s*([\w.$]+)\s+required((?:\s+\w+\s*=\s*(?:\"(?:[^\"\\]|\\.)*\"|[^\s;\"]+))*)\s*;\s*")
 _PAIR: Final = re.compile(r"(\w+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|([^\s;\"]+))")
 _LOGINS: Final = ("PlainLoginModule", "ScramLoginModule")
@@ -50,7 +50,9 @@ def _read(path: Path) -> dict[str, str]:
     try:
         text = read_given(path).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read: {error}", hint="name a properties file of a Kafka client") from None
+        raise UsageError(
+            f"kstate cannot read {path}: {error}", hint="pass a properties file of a Kafka client"
+        ) from None
     # A backslash at the end of a line continues it, as java.util.Properties reads it.
     for number, line in enumerate(re.sub(r"\\\r?\n[ \t]*", "", text).splitlines(), 1):
         stripped = line.strip()
@@ -89,8 +91,8 @@ def _truststore(value: str, stores: Mapping[str, str], where: str) -> dict[str, 
     # JKS is Java's default, and only Java reads it.
     if stores.get("ssl.truststore.type", "JKS").upper() != "PEM":
         raise UsageError(
-            f"{where}: ssl.truststore.location: only a file of PEM certificates can be read",
-            hint="write them out with keytool -exportcert -rfc, and add ssl.truststore.type=PEM",
+            f"{where}: ssl.truststore.location: kstate reads only a file of PEM certificates",
+            hint="export the certificates with keytool -exportcert -rfc, and add ssl.truststore.type=PEM",
         )
     return {"ssl.ca.location": value}
 
@@ -103,7 +105,7 @@ def _keystore(value: str, stores: Mapping[str, str], where: str) -> dict[str, st
     if kind == "PKCS12":
         return {"ssl.keystore.location": value}
     raise UsageError(
-        f"{where}: ssl.keystore.location: {kind} cannot be read",
+        f"{where}: ssl.keystore.location: kstate cannot read {kind}",
         hint="convert it with keytool -importkeystore -deststoretype PKCS12, and set ssl.keystore.type=PKCS12",
     )
 
@@ -116,17 +118,17 @@ def _jaas(value: str, _stores: Mapping[str, str], where: str) -> dict[str, str]:
     match = _JAAS.fullmatch(value)
     if match is None or match[1].rpartition(".")[2] not in _LOGINS:
         raise UsageError(
-            f"{where}: sasl.jaas.config has a counterpart in librdkafka for {' and '.join(_LOGINS)} only",
-            hint="replace it by librdkafka's own settings, such as sasl.username",
+            f"{where}: sasl.jaas.config: librdkafka supports only {' and '.join(_LOGINS)}",
+            hint="use settings of librdkafka instead, such as sasl.username",
         )
     # Java's StreamTokenizer reads quoted values with backslash escapes.
     options = {name: re.sub(r"\\(.)", r"\1", quoted) or plain for name, quoted, plain in _PAIR.findall(match[2])}
     unknown = sorted(options.keys() - _LOGIN_NAMES)
     if unknown:
         raise UsageError(
-            f"{where}: sasl.jaas.config: {unknown[0]} of {match[1].rpartition('.')[2]} has no counterpart in "
-            "librdkafka, with which kstate reads",
-            hint="kstate reads username and password: remove the other, or replace it by librdkafka's own setting",
+            f"{where}: sasl.jaas.config: librdkafka, the client of kstate, has no counterpart for "
+            f"{unknown[0]} of {match[1].rpartition('.')[2]}",
+            hint="remove it, or use a setting of librdkafka instead: kstate reads only username and password",
         )
     missing = [name for name in _LOGIN_NAMES if name not in options]
     if missing:
@@ -171,8 +173,8 @@ _WITHOUT: Final = (
 
 def _unknown(name: str, where: str) -> UsageError:
     return UsageError(
-        f"{where}: {name} has no counterpart in librdkafka, with which kstate reads",
-        hint="remove it, or replace it by librdkafka's own setting",
+        f"{where}: librdkafka, the client of kstate, has no counterpart for {name}",
+        hint="remove it, or use a setting of librdkafka instead",
     )
 
 
@@ -194,4 +196,4 @@ def refused_by_client(error: BaseException) -> UsageError:
     setting = "one of them"
     if match:
         setting = f"{match[1]} (librdkafka's own settings count)"
-    return UsageError(f"the Kafka client does not take these settings: {setting}", hint="correct --kafka-settings")
+    return UsageError(f"the Kafka client rejects these settings: {setting}", hint="correct --kafka-settings")

@@ -90,9 +90,9 @@ def read_spans(
             elif time.monotonic() - last_answer > _SILENT_SECONDS:
                 key = min(unread)
                 raise RunFailed(
-                    f"the last records of {key} cannot be read: for {_SILENT_SECONDS:.0f} seconds the broker sent "
-                    "nothing",
-                    hint="check whether its leader is available, and run the command again",
+                    f"kstate cannot read the last records of {key}: the broker sent no data for "
+                    f"{_SILENT_SECONDS:.0f} seconds",
+                    hint="check whether its leader is available, then run the command again",
                 )
     return read
 
@@ -139,14 +139,14 @@ def _require_passing(record: Any) -> None:
     if record.topic():
         place = f"{record.topic()}:{record.partition()}"
     if denied(error):
-        raise RunFailed(f"{place} cannot be read: the broker does not allow it: {error.str()}", hint=GRANTS)
+        raise RunFailed(f"kstate cannot read {place}: the broker does not permit it: {error.str()}", hint=GRANTS)
     if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION):
         raise RunFailed(
             f"{place} no longer exists: the topic was deleted after the command began",
-            hint="run the command again: it reads the topics that exist then",
+            hint="run the command again: it reads the topics that exist at that time",
         )
     raise RunFailed(
-        f"{place} cannot be read: {error.str()}", hint="check the state of the broker, and run the command again"
+        f"kstate cannot read {place}: {error.str()}", hint="check the state of the broker, then run the command again"
     )
 
 

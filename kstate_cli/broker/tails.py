@@ -204,7 +204,8 @@ def assigned_consumer(
         from confluent_kafka import Consumer, KafkaException
     except ImportError as error:
         raise UsageError(
-            f"the Kafka client is missing where the records are read: {error}", hint="pip install 'kstate[kafka]'"
+            f"the Kafka client is missing on the host that reads the records: {error}",
+            hint="pip install 'kstate[kafka]'",
         ) from None
     isolation = "read_uncommitted"
     # Records of aborted transactions are in the log, and no application has seen them.

@@ -26,7 +26,7 @@ PRECIOUS_EVENT: Final = "precious"
 _INTERRUPTED: Final = "was interrupted"
 _MAY_RUN: Final = "is under way, or was interrupted"
 """Without the lock the two cannot be told apart."""
-_GO_ON: Final = "there is no undo to it any more; to go on"
+_GO_ON: Final = "kstate can no longer undo it. To continue"
 """Begins the way on from a run that is half deleted."""
 
 
@@ -50,7 +50,7 @@ class RetainedRun:
     @property
     def text(self) -> str:
         """Return a line for the user."""
-        return f"run {self.run} is left: {self.why}"
+        return f"kstate keeps run {self.run}: {self.why}"
 
 
 @dataclass(slots=True)
@@ -71,8 +71,8 @@ def choose(request: CleanRequest, *, locked: bool = True) -> Choice:
     if unknown:
         raise UsageError(
             f"there is no run {', '.join(sorted(unknown))}",
-            hint=f"{did_you_mean(sorted(unknown), {run.name for run in runs})}"
-            f"they are listed by {command('status', request.app)}",
+            hint=f"{did_you_mean(sorted(unknown), {run.name for run in runs})}To list the runs, run "
+            f"{command('status', request.app)}",
         )
     choice = _chosen_by_name(request, runs, locked=locked) if request.names else _chosen_by_age(request, runs, locked)
     # Also by name: the user cannot know that APP was lost since.
@@ -91,7 +91,7 @@ def _chosen_by_name(request: CleanRequest, runs: Sequence[Run], *, locked: bool)
             continue
         why = _why_unsettled(request.app, run, locked=locked)
         if why is not None:
-            raise Refused(f"run {run.name} is not deleted: {why}", where=str(run.path))
+            raise Refused(f"kstate does not delete run {run.name}: {why}", where=str(run.path))
         choice.runs.append(run)
     return choice
 
@@ -121,11 +121,11 @@ def _why_unsettled(app: Path, run: Run, *, locked: bool) -> str | None:
     interrupted = _INTERRUPTED if locked else _MAY_RUN
     if run.state is RunState.SWITCHING:
         return (
-            f"it {interrupted} at its switch, which the next command that changes the directory settles; to settle it "
-            f"and take the run back: {command('undo', app)}"
+            f"it {interrupted} at its switch. The next command that changes the directory settles the switch. "
+            f"To settle it and undo the run, run {command('undo', app)}"
         )
     if run.state is RunState.UNDOING:
-        return f"it {interrupted} at its undo, which is finished by: {command('undo', app)}"
+        return f"it {interrupted} at its undo. To finish the undo, run {command('undo', app)}"
     return None
 
 
@@ -133,7 +133,10 @@ def _why_precious(app: Path, run: Run, *, locked: bool) -> str | None:
     """Return why a run is deleted only by its name: a restoration may resume it, or records have no other copy."""
     interrupted = _INTERRUPTED if locked else _MAY_RUN
     if run.state is RunState.STAGING:
-        return f"it {interrupted}; the command that is run next takes it over. To delete it: {_by_name(app, run)}"
+        return (
+            f"it {interrupted}. The next command that changes the directory continues or removes it. To delete "
+            f"it, run {_by_name(app, run)}"
+        )
     if run.last(PRECIOUS_EVENT):
         return f"{run.last(PRECIOUS_EVENT).get('why', 'it is precious')}. To delete it: {_by_name(app, run)}"
     return None
@@ -146,7 +149,7 @@ def _by_name(app: Path, run: Run) -> str:
 def _refuse_only_copy(request: CleanRequest, choice: Choice) -> None:
     copy = only_copy(request.app, choice.runs)
     if copy is not None:
-        raise Refused(copy.text, hint="to put it back:", hint_details=[copy.back])
+        raise Refused(copy.text, hint="to restore the backup, run:", hint_details=[copy.back])
 
 
 def clean_runs(
@@ -201,19 +204,19 @@ def _not_deleted(app: Path, failed: list[tuple[Run, OSError]], partial: set[str]
     others = [f"run {other.name}: {error.strerror} ({error.filename})" for other, error in failed if other is not run]
     if run.state is RunState.CLEANING:
         return RunHalfway(
-            f"run {run.name} could not be deleted whole: {first.strerror}",
+            f"kstate could not delete all of run {run.name}: {first.strerror}",
             where=str(first.filename),
             details=others,
-            hint=f"fix the cause; {_GO_ON}: {_by_name(app, run)}",
+            hint=f"fix the cause. {_GO_ON}, run {_by_name(app, run)}",
         )
     rest = "it is unchanged"
     if run.name in partial:
-        rest = "part of it may be removed"
+        rest = "a part of it may be removed"
     return RunFailed(
-        f"run {run.name} could not be deleted: {first.strerror}",
+        f"kstate could not delete run {run.name}: {first.strerror}",
         where=str(first.filename),
         details=others,
-        hint=f"{rest}; fix the cause, then: {_by_name(app, run)}",
+        hint=f"{rest}. Fix the cause, then run {_by_name(app, run)}",
     )
 
 
@@ -224,7 +227,7 @@ def _halfway(error: KstateError, deleted: list[str]) -> KstateError:
     halfway = RunHalfway(
         error.headline,
         where=error.where,
-        details=(*error.details, f"deleted before it was met: {', '.join(deleted)}"),
+        details=(*error.details, f"runs that were deleted before the failure: {', '.join(deleted)}"),
         hint=error.hint,
         hint_details=error.hint_details,
     )
@@ -239,7 +242,7 @@ def note_half_deletion(app: Path, run: Run) -> Iterator[None]:
         yield
     except Interrupted as error:
         if run.state is RunState.CLEANING:
-            note(error, f"run {run.name} is half deleted: {_GO_ON}: {_by_name(app, run)}")
+            note(error, f"run {run.name} is partially deleted. {_GO_ON}, run {_by_name(app, run)}")
         raise
 
 
@@ -274,5 +277,5 @@ def drop_earlier_rounds(app: Path, newest: str) -> list[str]:
         try:
             remove_run(run)
         except (OSError, Refused) as error:
-            failures.append(f"run {run.name} could not be deleted: {error}")
+            failures.append(f"kstate could not delete run {run.name}: {error}")
     return failures

@@ -68,14 +68,14 @@ FORWARD: Final = Direction(
     "switched",
     STAGED,
     "the new directory",
-    "fix the disk, then run the command again: it finishes this run; or take the run back:",
+    "fix the disk, then run the command again: it finishes this run. To undo the run instead, run:",
 )
 BACKWARD: Final = Direction(
     "undoing",
     "undone",
     UNDOING,
     "the old directory again",
-    "fix the disk, then finish the undo:",
+    "fix the disk. To finish the undo, run:",
 )
 
 
@@ -103,15 +103,16 @@ def commit(
         if error.errno in _CANNOT_EXCHANGE:
             raise Refused(
                 f"the file system of {app} cannot exchange two directories: {error.strerror}",
-                hint="copy the state.dir with its times (cp -a) to a local file system (ext4, xfs, btrfs), or within "
-                "an overlay file system, which exchanges no directory of a lower layer, but does exchange its copy",
+                hint="copy the state.dir with its times (cp -a) to a local file system (ext4, xfs or btrfs). If an "
+                "overlay file system refuses to exchange a directory of a lower layer, a copy in the same "
+                "file system is enough",
             ) from error
         raise
     try:
         record(app, run, way, **recorded)
     except OSError as error:
         raise RunHalfway(
-            f"{app} is {way.then}, but that could not be recorded: {error}",
+            f"{app} is {way.then}, but kstate could not record that: {error}",
             hint=way.hint,
             hint_details=[command("undo", app)],
         ) from error
@@ -175,11 +176,11 @@ class RecoveryOutcome(Enum):
 
 _TEXTS: Final = {
     RecoveryOutcome.SWEPT: (
-        "run {} was interrupted before its switch: what it had staged is swept away, {} is as it was"
+        "run {} was interrupted before its switch: kstate removes its staged files, and {} is unchanged"
     ),
-    RecoveryOutcome.FINISHED: "run {} was interrupted after its switch: finished",
-    RecoveryOutcome.UNDO_CANCELLED: "the undo of run {} was interrupted before its switch: {} is as it was",
-    RecoveryOutcome.UNDO_FINISHED: "the undo of run {} was interrupted after its switch: finished",
+    RecoveryOutcome.FINISHED: "run {} was interrupted after its switch: kstate has finished it",
+    RecoveryOutcome.UNDO_CANCELLED: "the undo of run {} was interrupted before its switch: {} is unchanged",
+    RecoveryOutcome.UNDO_FINISHED: "the undo of run {} was interrupted after its switch: kstate has finished it",
 }
 
 
@@ -205,7 +206,7 @@ def unfinished_runs(app: Path) -> list[Run]:
 def tell_unfinished(app: Path, tell: Callable[[str], None]) -> None:
     """Print which runs the next change would settle. Raise Refused as :func:`unfinished_runs`."""
     for run in unfinished_runs(app):
-        tell(f"run {run.name} is unfinished: the next command that changes something takes it over")
+        tell(f"run {run.name} is unfinished: the next command that changes something continues or removes it")
 
 
 def recover(app: Path, tell: Callable[[str], None]) -> list[SettledRun]:
@@ -283,9 +284,11 @@ def _refuse_changed(app: Path, run: Run) -> None:
     changed = added_or_changed(run.path / STAGED_LIST, list_digest, every_file(run.tree))
     if changed:
         raise Refused(
-            f"run {run.name} was interrupted at its switch, its tree has changed since: {some(changed, _MOST_NAMES)}",
+            f"run {run.name} was interrupted at its switch, and its tree has changed since then: "
+            f"{some(changed, _MOST_NAMES)}",
             where=str(run.path),
-            hint=f"it may hold what the application did: keep what you need as {app}, move {run.path} elsewhere",
+            hint=f"the tree may hold changes of the application. Keep the state that you need as {app}, then move "
+            f"{run.path} elsewhere",
         )
 
 
@@ -301,10 +304,10 @@ def _settles_lost(app: Path, run: Run, *, staged: bool) -> bool:
     content = digest(every_file(run.tree))
     if staged and content == announced.get("staged"):
         raise Refused(
-            f"run {run.name} was interrupted before its switch, and {app} is lost since: {run.tree} is what the run "
-            "has made of it, whole",
+            f"run {run.name} was interrupted before its switch, and {app} was removed since then: "
+            f"{run.tree} is the complete result of the run",
             where=str(run.path),
-            hint="to take that:",
+            hint="to use this result, run:",
             hint_details=[shell("mv", run.tree, app)],
         )
     return not staged and content == announced.get("kept")
@@ -339,10 +342,11 @@ def _settle_kept(app: Path, run: Run) -> RecoveryOutcome | None:
     back = _has(app, UNDOING, run)
     if back and not _is_back(app, run):
         raise Refused(
-            f"{app} has the mark of an undo that the journal of run {run.name} knows nothing of, and nothing proves it",
+            f"{app} has the mark of an undo, but the journal of run {run.name} does not record this undo, and "
+            "no other file proves it",
             where=str(app / UNDOING),
-            hint=f"look at {app} and at {run.tree}; if {app} is what the run has made, remove that mark; if it is what "
-            f"was there before, move {run.path} elsewhere",
+            hint=f"compare {app} with {run.tree}. If {app} is the result of the run, remove the mark. If it is the "
+            f"directory from before the run, move {run.path} elsewhere",
         )
     # A kill came between ``switched`` and the removal of its mark.
     if _has(app, STAGED, run):
@@ -382,15 +386,17 @@ def _is_folder(path: Path) -> bool:
 
 
 def _neither(app: Path, run: Run) -> Refused:
-    why, state, where = "no mark tells whether it happened", "its switch", "is lost"
+    why, state, where = "no mark shows whether it happened", "its switch", "is lost"
     if run.token is None:
-        why = "an older kstate made it, and left no mark"
+        why = "the older kstate that made it left no mark"
     if run.state is RunState.UNDOING:
         state = "its undo"
     if os.path.lexists(app):
-        where = "is there"
+        where = "exists"
     return Refused(
-        f"run {run.name} was interrupted at {state}, and {why}: {app} {where}, {run.tree} may be its only other copy",
+        f"run {run.name} was interrupted at {state}, and {why}: {app} {where}, and {run.tree} may be the "
+        "only other copy",
         where=str(run.path),
-        hint=f"nothing is done until it is out of the way: keep what you need as {app}, move {run.path} elsewhere",
+        hint=f"keep the state that you need as {app}, then move {run.path} elsewhere. Until then kstate changes "
+        "nothing here",
     )

@@ -25,7 +25,7 @@ class Commit:
     def __str__(self) -> str:
         app = self.app or "the application directory"
         if self.undone:
-            return f"run {self.run} was undone: {app} is as before the run"
+            return f"run {self.run} was undone: {app} has its contents from before the run"
         return f"{app} was changed by run {self.run}"
 
 

@@ -275,9 +275,9 @@ def _purge(plan: Plan, result: RunResult) -> None:
     except (OSError, Refused) as error:
         why, where = _headline(error)
         raise RunHalfway(
-            f"{plan.command} is done (run {result.run}), but what it took out could not be deleted: {why}",
+            f"{plan.command} is done (run {result.run}), but kstate could not delete the removed files: {why}",
             where=str(where),
-            hint=f"fix the cause, then go on with it: {command('clean', plan.app, '--run', run.name)}",
+            hint=f"fix the cause. To continue the deletion, run {command('clean', plan.app, '--run', run.name)}",
         ) from error
     remove_empty_folders(plan.app)
 

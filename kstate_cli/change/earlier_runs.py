@@ -59,7 +59,7 @@ def refuse_after_error(app: Path, *, after_error: bool) -> None:
         return
     last = runs[-1]
     hint = "fix the cause, then run the command again with --after-error"
-    more = [f"what the runs did: {command('status', app)}"]
+    more = [f"to see what the runs did, run {command('status', app)}"]
     if state_of(last) == _ERROR:
         raise Refused(
             f"run {last.name} ended in ERROR: {last.last('failed').get('why', 'no reason recorded')}",
@@ -68,7 +68,7 @@ def refuse_after_error(app: Path, *, after_error: bool) -> None:
         )
     if _interrupted(runs) >= _INTERRUPTED_AT_MOST:
         raise Refused(
-            f"the last {_INTERRUPTED_AT_MOST} runs were interrupted, {last.name} the last of them",
+            f"the last {_INTERRUPTED_AT_MOST} runs were interrupted, most recently {last.name}",
             hint=hint,
             hint_details=more,
         )

@@ -211,7 +211,7 @@ def verify_database(step: BuildDatabase, staged: Path, *, full: bool) -> None:
     # RocksDB writes rows of a log when it is opened next; Streams would see them, but no list of files
     # proves them.
     if logs := unflushed_logs(path):
-        raise RocksError(f"{step.path}: {', '.join(logs)} still holds rows: the database was not flushed")
+        raise RocksError(f"{step.path}: {', '.join(logs)} still holds rows, so the database was not flushed")
     with Shadow(path) as shadow:
         if step.family not in shadow.column_families:
             raise RocksError(f"{step.path}: column family {step.family} is missing")
@@ -232,7 +232,7 @@ def verify_placed(step: PlaceDatabase, staged: Path, *, full: bool) -> None:
     """Open a placed database and compare it with its step. Raise RocksError, which names the database."""
     path = staged / step.path
     if logs := unflushed_logs(path):
-        raise RocksError(f"{step.path}: {', '.join(logs)} still holds rows: the database was not flushed")
+        raise RocksError(f"{step.path}: {', '.join(logs)} still holds rows, so the database was not flushed")
     with Shadow(path) as shadow:
         if frozenset(shadow.column_families) != frozenset(step.live):
             raise RocksError(f"{step.path}: has the column families {', '.join(shadow.column_families)}")
@@ -260,7 +260,7 @@ def _verify_entries(step: BuildDatabase, shadow: Shadow) -> None:
     if step.stays:
         wrong = entries != step.rows
     if wrong or (step.rows > step.deletes and not entries):
-        raise RocksError(f"{step.path}: {entries} entries, where the sorted files have {step.rows}")
+        raise RocksError(f"{step.path}: the store has {entries} entries, but the sorted files have {step.rows}")
 
 
 _CHUNK = 1 << 30
@@ -301,7 +301,7 @@ def copy_tree(
             copy_file(path, copy, required=not copy_ssts)
         else:
             raise Refused(
-                f"{path} is neither a file nor a directory", hint="Streams makes nothing like it: move it away"
+                f"{path} is neither a file nor a directory", hint="Kafka Streams creates no such file. Move it away"
             )
     _keep(source.stat(), source, target, required=not copy_ssts)
 
@@ -331,7 +331,7 @@ def copy_file(source: Path | str, target: Path | str, *, required: bool) -> None
                 while copied < stat.st_size:
                     sent = os.sendfile(copy, original, copied, min(stat.st_size - copied, _CHUNK))
                     if sent == 0:
-                        raise OSError(errno.EIO, "is shorter than it was", str(source))
+                        raise OSError(errno.EIO, "is shorter than before", str(source))
                     copied += sent
                 _keep(stat, original, copy, required=required)
             finally:

@@ -117,7 +117,10 @@ def execute(
             **{ROUGH_EVENT_MEMBER: round(rough_seconds(plan, options.workers), 3)},
         )
         _LOG.debug("run %s of %s: %d steps in %s", run.name, plan.command, len(plan.steps), run.path)
-        leave(f"the unfinished run {run.name} in {run.path.parent}: the next change sweeps it, or continues it")
+        leave(
+            f"the unfinished run {run.name} in {run.path.parent}: the next command that changes the directory "
+            "removes or continues it"
+        )
         if prepare is not None:
             with timed(_LOG, "prepared"):
                 plan = replace(plan, steps=prepare(run))
@@ -182,7 +185,7 @@ def _failed(plan: Plan, run: Run | None, error: BaseException) -> BaseException:
         remains = _swept(plan, run, error)
     if isinstance(error, (Refused, Interrupted, KeyboardInterrupt)):
         return error
-    hint = f"the application directory is unchanged{remains}; fix the cause and run the command again"
+    hint = f"the application directory is unchanged{remains}. Fix the cause, then run the command again"
     if isinstance(error, KstateError):
         return RunFailed(
             f"{plan.command} failed: {error.headline}",
@@ -209,7 +212,9 @@ def _swept(plan: Plan, run: Run, error: BaseException) -> str:
             ended = cut_short(_signal_of(error))
         sweep(plan.app, run, str(error), keep_sorted_files=by_signal, ended=ended)
     except (OSError, Refused) as failure:
-        return f"; what it had staged is still in {run.path} ({failure}): the next command removes it"
+        return (
+            f", but the staged files of the run are still in {run.path} ({failure}), and the next command removes them"
+        )
     # A refusal is the user's to resolve and says all: its run would only fill ``kstate status``.
     if isinstance(error, Refused):
         forget(plan.app, run)

@@ -33,7 +33,7 @@ _MOST_SUMMED_BYTES: Final = 16 << 20
 _NOT_SUMMED: Final = ("LOG",)
 """RocksDB's log for people, which no program reads."""
 _WATCHED = ("CURRENT", "MANIFEST-", CHECKPOINT)
-_UNNAMED = "(which files: their list is lost)"
+_UNNAMED = "(kstate cannot name the files: their list is missing)"
 
 Listing = dict[str, list[int | str]]
 """Relative path to the facts of it: see :func:`every_file`."""

@@ -32,9 +32,9 @@ from kstate_cli.statedir.names import OWN_FOLDER
 COMMANDS: Final = frozenset({"migrate", "wipe", "restore", "rehome"})
 """The commands that create runs."""
 _OF_ANOTHER = (
-    "what it keeps is neither put in the place of this application nor deleted here: move the folder to the runs of "
-    "its own. Was the application directory renamed, and its runs with it? Kafka Streams knows it by its "
-    "application.id alone: rename both back"
+    "kstate does not restore or delete backups of another application. Move the folder to the runs "
+    "of the application that it belongs to. If you renamed the application directory together with its runs, rename "
+    "both back: Kafka Streams finds the state by application.id"
 )
 _NAME = re.compile(r"(\d{4,})-([a-z][a-z-]*)")
 
@@ -56,17 +56,17 @@ def read_runs(app: Path) -> list[Run]:
             if path.is_symlink():
                 raise Refused(
                     f"{path} is a symbolic link",
-                    hint="kstate keeps its runs there and follows no link: put a directory in its place",
+                    hint="put a directory in its place: kstate keeps its runs there and follows no link",
                 )
             if not os.path.lexists(path):
                 return []
             if not path.is_dir():
-                raise Refused(f"{path} is not a directory", hint="kstate keeps its runs there: move it away")
+                raise Refused(f"{path} is not a directory", hint="move it away: kstate keeps its runs there")
         runs = [read_run(path) for _, path in sorted(_folders(folder))]
     for run in runs:
         other = _of_another(run)
         if other is not None and run.damage is None:
-            run.damage = f"its journal is of application {other}, not of {app.name}"
+            run.damage = f"its journal belongs to application {other} instead of {app.name}"
     return runs
 
 
@@ -100,12 +100,12 @@ def require_understood(runs: list[Run]) -> list[Run]:
     for run in runs:
         if run.damage is not None:
             hint = (
-                "it may keep the only copy of an application directory, so nothing is done until it is out of "
-                f"the way: look at {run.path}; if {run.tree} is nothing that you need, move the folder elsewhere"
+                f"check {run.path}: it may hold the only copy of an application directory. If you do not need "
+                f"{run.tree}, move the folder elsewhere. Until then kstate changes nothing here"
             )
             if _of_another(run):
                 hint = _OF_ANOTHER
-            raise Refused(f"run {run.name} is not understood: {run.damage}", where=str(run.path), hint=hint)
+            raise Refused(f"kstate cannot read run {run.name}: {run.damage}", where=str(run.path), hint=hint)
     return runs
 
 

@@ -210,7 +210,7 @@ def read_run(path: Path) -> Run:
         journals = JOURNALS & set(os.listdir(path))
         if len(journals) > 1:
             # The rename is one step, so kstate never leaves both: they contradict each other.
-            run.damage = f"it has two journals, {JOURNAL} and {LEAVING}"
+            run.damage = f"it has two journals: {JOURNAL} and {LEAVING}"
             return run
         run._file = next(iter(journals), JOURNAL)
         try:
@@ -269,7 +269,7 @@ def _journal(path: Path) -> bytes | None:
         if not stat.S_ISREG(status.st_mode):
             raise JournalError("is not a regular file")
         if status.st_size > _MOST_BYTES:
-            raise JournalError(f"has {status.st_size:,} bytes: kstate writes no more than {_MOST_BYTES:,}")
+            raise JournalError(f"has {status.st_size:,} bytes, but kstate writes at most {_MOST_BYTES:,}")
         try:
             return file.read()
         except OSError as error:
@@ -395,7 +395,7 @@ def decode_line(line: bytes, number: int) -> dict[str, Any]:
         if version != SCHEMA:
             raise JournalError(f"has schema_version {version}, and members that only version {SCHEMA} has")
         if row.get("n") != number:
-            raise JournalError(f"is line {row.get('n')!r} of the journal, at the place of line {number}")
+            raise JournalError(f"is line {row.get('n')!r} of the journal, but stands in the place of line {number}")
     _check_members(row, version)
     return row
 
@@ -403,7 +403,7 @@ def decode_line(line: bytes, number: int) -> dict[str, Any]:
 def _check_sum(line: bytes) -> None:
     check_sum = _SUM.fullmatch(line[-_SUM_BYTES:])
     if check_sum is None or int(check_sum[1], 16) != zlib.crc32(line[:-_SUM_BYTES] + b"}"):
-        raise JournalError("has been changed: its checksum is another")
+        raise JournalError("was changed: its checksum does not match")
 
 
 def _check_members(row: dict[str, Any], version: int) -> None:

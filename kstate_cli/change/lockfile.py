@@ -165,7 +165,7 @@ def _lock_of_the_lost(app: Path, deadline: float) -> Iterator[None]:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         raise Refused(
-            f"{app} is not there, and {folder} cannot be opened for locking: {error.strerror}",
+            f"{app} is missing, and kstate cannot open {folder} for locking: {error.strerror}",
             hint=access_hint(folder),
         ) from None
     try:
@@ -188,7 +188,7 @@ def _lock_file(app: Path) -> Iterator[int]:
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise Refused(
             f"{path} is not a regular file",
-            hint="Streams locks a regular file of that name: see what it is, and move it away",
+            hint="inspect it, then move it away: Kafka Streams locks a regular file of that name",
         )
     # Only a new file gets an owner: that of an existing one is the application's.
     is_new = not path.exists()
@@ -196,7 +196,7 @@ def _lock_file(app: Path) -> Iterator[int]:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
     except OSError as error:
         raise Refused(
-            f"{path} cannot be opened for locking: {error.strerror}",
+            f"kstate cannot open {path} for locking: {error.strerror}",
             # A missing file fails by the rights of its folder.
             hint=access_hint(_existing(path, app), os.R_OK | os.W_OK),
         ) from None
@@ -226,8 +226,9 @@ def _wait_for(lock: Callable[[], object], app: Path, deadline: float) -> None:
             # POSIX lets lockf answer with either of the two for a lock that another process holds.
             if error.errno not in (errno.EACCES, errno.EAGAIN):
                 raise Refused(
-                    f"{app / LOCK} cannot be locked: {error.strerror}",
-                    hint="its file system has no POSIX locks: move the state.dir to a local one, or correct its mount",
+                    f"kstate cannot lock {app / LOCK}: {error.strerror}",
+                    hint="move the state.dir to a local file system, or correct the mount: this file system has no "
+                    "POSIX locks",
                 ) from None
             if time.monotonic() >= deadline:
                 raise in_use(app, read_lock_table().holder(app / LOCK), after_wait=waits) from None
@@ -273,11 +274,11 @@ def check_location(app: Path, *, lock_is_shared: bool, exchanges: bool = True) -
     if os.statvfs(app.parent).f_flag & os.ST_RDONLY:
         raise Refused(
             f"{app.parent} is on a file system that is mounted read-only",
-            hint="find out why (after a disk error the kernel does that), then mount it for writing",
+            hint="find the cause, then mount it for writing: after a disk error the kernel mounts it read-only",
         )
     if not os.access(app.parent, os.W_OK | os.X_OK):
         raise Refused(
-            f"{app.parent} is not writable for this user", hint=access_hint(app.parent, os.R_OK | os.W_OK | os.X_OK)
+            f"this user may not write to {app.parent}", hint=access_hint(app.parent, os.R_OK | os.W_OK | os.X_OK)
         )
 
 
@@ -286,8 +287,9 @@ def check_locks(app: Path, mounts: tuple[Mount, ...], *, lock_is_shared: bool) -
     mount = mount_of(app, mounts)
     if mount is not None and mount.may_not_share_locks and not lock_is_shared:
         raise Refused(
-            f"{app} lies on {mount.kind} ({mount.point}): its locks may not be seen by the host of the application",
-            hint=f"make sure that the application is stopped everywhere, then say {LOCK_IS_SHARED}",
+            f"{app} is on {mount.kind} ({mount.point}): the host of the application may not see the locks that "
+            "kstate takes there",
+            hint=f"make sure that the application is stopped on all hosts, then pass {LOCK_IS_SHARED}",
         )
 
 
@@ -295,7 +297,7 @@ def _check_mounts_of_app(app: Path, mounts: tuple[Mount, ...]) -> None:
     at_or_below = mounts_at_or_below(app, mounts)
     if any(mount.point == app for mount in at_or_below):
         raise Refused(
-            f"{app} is a mount point: it cannot be exchanged with its successor in one step",
+            f"{app} is a mount point: kstate cannot exchange it with the new directory in one step",
             hint="mount the state.dir instead of the application directory",
         )
     if at_or_below:
@@ -314,11 +316,11 @@ def _check_mounts_of_runs(app: Path, mounts: tuple[Mount, ...], *, exchanges: bo
         if mount.point in (folder.parent, folder):
             if exchanges:
                 raise Refused(
-                    f"{mount.point} is a mount point: nothing can be exchanged across it in one step",
-                    hint=f"unmount it, so that the backups of runs are beside {app}",
+                    f"{mount.point} is a mount point: kstate cannot exchange a directory across it in one step",
+                    hint=f"unmount it, so that the backups of runs are on the file system of {app}",
                 )
         elif mount.point.is_relative_to(folder):
-            raise Refused(f"{mount.point} is a mount point among what runs have kept", hint="unmount it first")
+            raise Refused(f"{mount.point} is a mount point inside the backups of runs", hint="unmount it first")
 
 
 def _check_devices(app: Path) -> None:
@@ -330,9 +332,9 @@ def _check_devices(app: Path) -> None:
             its_device = os.lstat(path).st_dev if os.path.lexists(path) else device
         if its_device != device:
             raise Refused(
-                f"{path} is a file system of its own, a btrfs subvolume for one: nothing can be exchanged across its "
-                "border in one step",
-                hint=f"make it a plain directory of {app.parent}, which may be a subvolume",
+                f"{path} is a separate file system, such as a btrfs subvolume: kstate cannot exchange a directory "
+                "across its border in one step",
+                hint=f"make it a plain directory of {app.parent} (which itself may be a subvolume)",
             )
 
 
@@ -352,21 +354,24 @@ def _check_space(plan: Plan, workers: int, *, copy_ssts: bool) -> None:
     stat = os.statvfs(plan.app)
     free = stat.f_bavail * stat.f_frsize
     if required > free:
-        text = f"not enough free space: {size_text(required)} are needed beside {plan.app}, {size_text(free)} are free"
+        text = (
+            f"not enough free space: the file system of {plan.app} needs {size_text(required)}, but has "
+            f"{size_text(free)}"
+        )
         # Backups pin SSTs that the application has compacted away: often they are what fills the disk.
         if any(run.state in (RunState.KEPT, RunState.UNDONE) for run in read_runs(plan.app)):
             raise Refused(
                 text,
-                hint="free space there; this deletes the backups that earlier runs keep for undo:",
+                hint="free disk space. To delete the backups that earlier runs keep for undo, run:",
                 hint_details=[command("clean", plan.app)],
             )
-        raise Refused(text, hint="free space there, then run the command again")
+        raise Refused(text, hint="free disk space, then run the command again")
     # An open RocksDB adds MANIFEST, OPTIONS, CURRENT, LOG and an SST per flushed family. Links take no
     # inode. f_files is 0 on btrfs, which has no fixed number of inodes.
     files = edits * 16
     if stat.f_files and stat.f_favail < files:
         raise Refused(
-            f"not enough inodes: {files} are needed, {stat.f_favail} are free",
+            f"not enough inodes: {files} are needed, but only {stat.f_favail} are free",
             hint="delete files on that file system, then run the command again",
         )
 
@@ -401,8 +406,8 @@ def _on_device(entry: os.DirEntry[str], device: int) -> bool:
         return False  # a running application has dropped it
     if its_device != device:
         raise Refused(
-            f"{entry.path} is a file system of its own inside the application directory, a btrfs subvolume for one: "
-            "its files cannot be linked",
+            f"{entry.path} is a separate file system inside the application directory, such as a btrfs "
+            "subvolume: kstate cannot link its files",
             hint="make it a plain directory",
         )
     return True
@@ -430,6 +435,6 @@ def _check_owner(app: Path) -> None:
             # Without CAP_CHOWN a user can give a file to itself and to its own groups only.
             if stat.st_uid != os.geteuid() or stat.st_gid not in groups:
                 raise Refused(
-                    f"{path} belongs to uid {stat.st_uid}, gid {stat.st_gid}: this user could not keep that",
-                    hint=f"run as {_who_may(stat.st_uid)}, or copy instead with --copy",
+                    f"{path} belongs to uid {stat.st_uid}, gid {stat.st_gid}: this user cannot preserve that owner",
+                    hint=f"run kstate as {_who_may(stat.st_uid)}, or pass --copy",
                 )

@@ -28,7 +28,7 @@ class LostCopy:
     @property
     def text(self) -> str:
         """Return what is lost, and where the copy is."""
-        return f"{self.app} holds no {self.contents} any more, and this run keeps what it had"
+        return f"{self.app} holds no {self.contents} any more, and this run has the backup of them"
 
     @property
     def back(self) -> str | None:
@@ -67,10 +67,10 @@ class OnlyCopy:
     @property
     def text(self) -> str:
         """Return what is lost, and which run has the copy."""
-        copy = "what it had made of it, which undo has put aside"
+        copy = "its result, which undo has moved aside"
         if self._is_backup:
             copy = "it"
-        return f"{self.app} is lost, and run {self.run.name} keeps the only copy of {copy}"
+        return f"{self.app} is missing, and run {self.run.name} has the only copy of {copy}"
 
     @property
     def back(self) -> str:

@@ -118,7 +118,7 @@ def remove_sorted_files(run: Run) -> None:
     folder = run.path / SORTED_FILES
     if folder.is_symlink():
         raise Refused(
-            f"{folder} is a symbolic link", hint="nothing of kstate's is one: look at it, and remove the link"
+            f"{folder} is a symbolic link", hint="check it, then remove the link: kstate creates no link there"
         )
     if folder.is_dir():
         _remove_all(folder)
@@ -137,10 +137,10 @@ def refuse_unproved(app: Path, run: Run) -> None:
         state = "is lost"
         if os.path.lexists(app):
             state = "holds no task any more"
-        raise _unproved(run, f"may be all that there is of {app}, which {state}")
+        raise _unproved(run, f"may be the last copy of {app}, which {state}")
     token = token_of(run.tree, STAGED)
     if token is None:
-        raise _unproved(run, "has no mark of staging: it may be the only copy of what was there before")
+        raise _unproved(run, "has no staging mark: it may be the only copy of the earlier directory")
     # A mark that a crash cut off is alone: every other file is created after it is durable.
     if token != run.token and names != {STAGED}:
         raise _unproved(run, "has the mark of another run")
@@ -167,7 +167,7 @@ def _unproved(run: Run, why: str) -> Refused:
     return Refused(
         f"run {run.name} is unfinished, and its tree {why}",
         where=str(run.tree),
-        hint=f"nothing is done until it is out of the way: look at {run.tree}, then move {run.path} elsewhere",
+        hint=f"check {run.tree}, then move {run.path} elsewhere. Until then kstate changes nothing here",
     )
 
 
@@ -176,16 +176,16 @@ def refuse_foreign(run: Run) -> None:
     if run.tree.is_symlink() or (run.path / SORTED_FILES).is_symlink():
         raise Refused(
             f"{run.path} holds a symbolic link where kstate keeps a directory",
-            hint="see what it points to, remove the link, and run the command again",
+            hint="check where it points, remove the link, then run the command again",
         )
     # A file that kstate did not create may be the user's notes or data: nothing of the run is deleted
     # then.
     foreign = sorted(set(os.listdir(run.path)) - _OWN)
     if foreign:
         raise Refused(
-            f"run {run.name} has {', '.join(foreign[:_MOST_NAMES])} in its folder, which no run has made",
+            f"the folder of run {run.name} contains {', '.join(foreign[:_MOST_NAMES])}, which no run has created",
             where=str(run.path),
-            hint="move it elsewhere; nothing of the run is deleted before",
+            hint="move it elsewhere: until then kstate deletes nothing of the run",
         )
 
 

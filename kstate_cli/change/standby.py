@@ -65,15 +65,16 @@ def read_standby(app: Path) -> Standby | None:
         if not isinstance(row, dict):
             raise ValueError("it is not an object")
         if row.get("schema_version") != _SCHEMA:
-            raise ValueError(f"schema_version {row.get('schema_version')!r} is not known (known: {_SCHEMA})")
+            raise ValueError(f"unknown schema_version {row.get('schema_version')!r} (known: {_SCHEMA})")
         return Standby(_text(row, "run"), _text(row, "before"), _text(row, "after"))
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
         raise Refused(
-            f"whether {app} is a standby cannot be read: {error}",
+            f"kstate cannot read whether {app} is a standby: {error}",
             where=str(path),
-            hint="a newer kstate may have written it; else make the standby again, beside it or in its place",
+            hint="if a newer kstate wrote it, use that kstate. Otherwise create the standby again, in another "
+            "directory or in this one",
         ) from None
 
 
@@ -111,14 +112,14 @@ def refuse_no_standby(app: Path) -> None:
     if not now:
         return
     standby = read_standby(app)
-    why: str | None = "it is no standby: kstate has not made it as one"
+    why: str | None = "kstate has not created it as a standby"
     if standby is not None:
         why = _why_used(app, standby, now)
     if why is not None:
         raise Refused(
-            f"{app} is not followed: {why}",
-            hint="start the application from it, or catch it up once, without --standby; to make a standby in its "
-            "place, move it away first:",
+            f"kstate does not follow the dump with {app}: {why}",
+            hint="start the application from it, or catch it up once without --standby. To create a standby in its "
+            "place, first move it away:",
             hint_details=[shell("mv", app, app.with_name(f"{app.name}.old"))],
         )
 
@@ -133,10 +134,10 @@ def _why_used(app: Path, standby: Standby, now: Listing) -> str | None:
     # The files would equal ``before``, yet the user has rolled the round back: the next one must not
     # repeat it.
     if run is not None and run.state in (RunState.UNDOING, RunState.UNDONE):
-        return f"its last round, run {standby.run}, was taken back"
+        return f"its last round (run {standby.run}) was undone"
     # Either digest counts: a kill may have come before the exchange that the proof announces.
     if digest(now) not in (standby.before, standby.after):
-        return f"it was started or changed since its last round, run {standby.run}{_changed(run, now)}"
+        return f"it was started or changed after its last round (run {standby.run}){_changed(run, now)}"
     return None
 
 
@@ -152,5 +153,5 @@ def _changed(run: Run | None, now: Listing) -> str:
 
 def _text(row: dict[str, Any], name: str) -> str:
     if not isinstance(row.get(name), str):
-        raise ValueError(f"{name}: {row.get(name)!r} is no text")
+        raise ValueError(f"{name}: {row.get(name)!r} is not a text")
     return str(row[name])

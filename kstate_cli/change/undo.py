@@ -97,7 +97,7 @@ def undo(app: Path, options: UndoOptions, *, reason: str | None = None) -> tuple
             _cancel(run)
             raise _failed(app, options, error) from error
     if lost:
-        return run, f"run {run.name} ({name}) is undone: {app} was lost, and is there again"
+        return run, f"run {run.name} ({name}) is undone: {app} was missing, and exists again"
     return run, f"run {run.name} ({name}) is undone"
 
 
@@ -108,14 +108,14 @@ def _prove_kept(app: Path, run: Run, options: UndoOptions) -> Listing:
     """
     if run.tree.is_symlink() or not run.tree.is_dir():
         raise Refused(
-            f"run {run.name} has not kept the directory that it found: {run.tree} is no directory",
-            hint=f"something else has removed or replaced it; look at {run.path}",
-            hint_details=[f"to give the run up: {command('clean', app, '--run', run.name)}"],
+            f"run {run.name} has no backup of the earlier directory: {run.tree} is not a directory",
+            hint=f"check {run.path}: another program has removed or replaced the backup",
+            hint_details=[f"to abandon the run, run {command('clean', app, '--run', run.name)}"],
         )
     # A backup has lost its marks before the exchange (list_trees): one with the mark was never APP.
     if token_of(run.tree, STAGED) is not None:
         raise Refused(
-            f"{run.tree} is marked as staged: it never was {app}", hint=f"look at {run.path}; move it elsewhere"
+            f"{run.tree} has a staging mark, so it never was {app}", hint=f"check {run.path}, then move it elsewhere"
         )
     list_digest = run.last("switching").get("kept")
     if not isinstance(list_digest, str):
@@ -139,12 +139,12 @@ def _prove_listed(app: Path, run: Run, options: UndoOptions, list_digest: str) -
     times = other_times(run.path / KEPT_LIST, list_digest, now)
     if times is None:
         raise Refused(
-            f"what run {run.name} has kept is not what it was: {some(changed, _MOST_NAMES)}",
+            f"the backup of run {run.name} has changed: {some(changed, _MOST_NAMES)}",
             where=str(run.tree),
-            hint=f"{app} stays as it is: undo would put a damaged directory in its place",
+            hint=f"{app} is unchanged: undo would put a damaged directory in its place. Choose:",
             hint_details=[
-                f"put back what is missing in {run.tree}",
-                f"or give it up: {command('clean', app, '--run', run.name)}",
+                f"restore the missing files in {run.tree}",
+                f"or abandon the run: {command('clean', app, '--run', run.name)}",
             ],
         )
     if not options.times_lost:
@@ -159,13 +159,13 @@ def _prove_listed(app: Path, run: Run, options: UndoOptions, list_digest: str) -
 
 def _only_times(app: Path, run: Run, options: UndoOptions, changed: list[str]) -> Refused:
     return Refused(
-        f"what run {run.name} has kept is not what it was: only times differ, of {len(changed)} files that have the "
-        f"names and sizes they had: {some(changed, _MOST_NAMES)}",
+        f"the backup of run {run.name} has changed: only times differ, of {len(changed)} files with the "
+        f"same names and sizes: {some(changed, _MOST_NAMES)}",
         where=str(run.tree),
-        hint="a copy without times does that (cp -r, GNU tar without --format=posix, rsync without -t); choose:",
+        hint="a copy without times has this effect (cp -r, GNU tar without --format=posix, rsync without -t). Choose:",
         hint_details=[
-            "copy it once more with its times (cp -a, rsync -a), if the original is still there",
-            "to have every block of it read against its checksum, then put it back with the times that it had: "
+            "if the original still exists, copy it again with its times (cp -a, rsync -a)",
+            "to check every block against its checksum, then restore the backup with its original times: "
             + replace(options, times_lost=True).command(app),
         ],
     )
@@ -173,10 +173,10 @@ def _only_times(app: Path, run: Run, options: UndoOptions, changed: list[str]) -
 
 def _cannot_be_put_back(app: Path, run: Run, why: str) -> Refused:
     return Refused(
-        f"what run {run.name} has kept cannot be put back: {why}",
+        f"kstate cannot restore the backup of run {run.name}: {why}",
         where=str(run.tree),
-        hint=f"{app} stays as it is; look at {run.tree}",
-        hint_details=[f"or give it up: {command('clean', app, '--run', run.name)}"],
+        hint=f"check {run.tree}. {app} is unchanged",
+        hint_details=[f"or abandon the run: {command('clean', app, '--run', run.name)}"],
     )
 
 
@@ -201,10 +201,10 @@ def _refuse_newer(app: Path, run: Run, options: UndoOptions) -> None:
     if changed and not (times and options.times_lost):
         ways = _ways_on(app, run, options)
         if times:
-            ways.insert(0, f"if it was copied without its times: {replace(options, times_lost=True).command(app)}")
+            ways.insert(0, f"if a copy lost the times: {replace(options, times_lost=True).command(app)}")
         only = ""
         if times:
-            only = "only the times of files, not their sizes: "
+            only = "only the times of files differ, not their sizes: "
         raise Refused(
             f"{app} has changed since run {run.name}: {only}{some(changed, _MOST_NAMES)}",
             hint="choose:",
@@ -213,14 +213,14 @@ def _refuse_newer(app: Path, run: Run, options: UndoOptions) -> None:
 
 
 def _ways_on(app: Path, run: Run, options: UndoOptions) -> list[str]:
-    aside = f"to put it aside: {replace(options, discard_newer=True).command(app)}"
+    aside = f"to move the changed directory aside: {replace(options, discard_newer=True).command(app)}"
     created = run.events[0]
     # Every release accepts an empty directory: migrating it back would restore nothing.
     if created.get("source") == created.get("target") or not holds_tasks(app):
         return [aside]
     source = str(created.get("source", "RELEASE"))
     back = command("migrate", app, "--to", source, *unproven_too(source))
-    return [f"to keep what was done since: {back}", aside]
+    return [f"to keep the changes since then: {back}", aside]
 
 
 def _mark(app: Path, run: Run, *, lost: bool) -> None:
@@ -253,7 +253,7 @@ def _failed(app: Path, options: UndoOptions, error: OSError) -> RunFailed:
     return RunFailed(
         f"undo failed: {error.strerror}{where}",
         where=str(app),
-        hint=f"{app} is unchanged; fix the cause, then: {options.command(app)}",
+        hint=f"{app} is unchanged. Fix the cause, then run {options.command(app)}",
     )
 
 

@@ -80,7 +80,7 @@ def _verify(check: _Check) -> None:
     try:
         logs = unflushed_logs(path)
         if logs:
-            raise VerificationError(f"{', '.join(logs)} still holds rows: the database was not flushed")
+            raise VerificationError(f"{', '.join(logs)} still holds rows, so the database was not flushed")
         with Shadow(path) as shadow:
             if isinstance(step, CreateDatabase):
                 _same_offsets(shadow, step.offsets)
@@ -149,7 +149,7 @@ def _same_files(
         if linked and (original.st_dev, original.st_ino) != (clone.st_dev, clone.st_ino):
             raise VerificationError(f"{file.name} is not the original file")
         if not linked and _digest_file(old / file.name) != _digest_file(new / file.name):
-            raise VerificationError(f"{file.name} is not a true copy")
+            raise VerificationError(f"{file.name} differs from the file that it was copied from")
 
 
 def _digest_file(path: Path) -> bytes:
@@ -186,7 +186,7 @@ def _compare_rows(step: EditDatabase, app: Path, shadow: Shadow, families: list[
         if not step.before.samples.get(name):
             continue
         if not shadow.live_files(name):
-            raise VerificationError(f"column family {name} has no row left")
+            raise VerificationError(f"column family {name} has lost all rows")
         if full:
             with Shadow(app / step.path) as original:
                 if _digest_rows(original.rows(name)) != _digest_rows(shadow.rows(name)):

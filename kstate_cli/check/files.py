@@ -122,7 +122,7 @@ def segment_obstacle(snapshot: Snapshot, task: Task, store: Store) -> ObstacleAn
         if segment_start(store.name, name) is None:
             if name[len(store.name) : len(store.name) + 1] == "-":
                 continue  # a date that does not parse: skipped with a warning
-            text = f"{label} is no segment"
+            text = f"{label} is not a segment"
             message = streams_log.NO_SEGMENT_ID.format(name)
             # The name is cut at the length of the store's, whatever it begins with.
             if len(name) <= len(store.name):
@@ -131,7 +131,7 @@ def segment_obstacle(snapshot: Snapshot, task: Task, store: Store) -> ObstacleAn
             return obstacle, (*findings, snapshot.finding(FOREIGN_IN_SEGMENTS, text, task, store.name))
         # An older separator, or a date in place of the number: the start renames the folder.
         if name[len(store.name)] != ".":
-            findings.append(snapshot.finding(OLD_SEGMENT_NAME, f"{label} is renamed", task, store.name))
+            findings.append(snapshot.finding(OLD_SEGMENT_NAME, f"Streams renames {label}", task, store.name))
     return None, tuple(findings)
 
 
@@ -146,9 +146,9 @@ def foreign_entries(snapshot: Snapshot, task: Task) -> Iterator[Finding]:
     for name in sorted(snapshot.entries[task.name]):
         label = f"{task.name}/{name}"
         if name.endswith(LOCK):
-            yield snapshot.finding(LOCK_FILE_IN_TASK, f"{label} will be deleted", task)
+            yield snapshot.finding(LOCK_FILE_IN_TASK, f"Streams will delete {label}", task)
         elif name in task.leftovers:
-            yield snapshot.finding(LEFTOVER_FILE, f"{label} is what a crash has left", task)
+            yield snapshot.finding(LEFTOVER_FILE, f"{label} is left from a crash", task)
         elif name not in names and not is_offsets_file(name):
             yield snapshot.finding(FOREIGN_IN_TASK, f"{label} is not a file of Streams", task)
 
@@ -202,10 +202,10 @@ def _names_by_numbers(snapshot: Snapshot) -> dict[tuple[str | None, tuple[int, .
 
 
 def _copied_directory(snapshot: Snapshot, names: Sequence[str], numbers: Sequence[int]) -> Finding:
-    text = f"{', '.join(names)}: in the subtopologies {' and '.join(map(str, numbers))} at once"
+    text = f"{', '.join(names)}: in several subtopologies, {' and '.join(map(str, numbers))}"
     if not (snapshot.request.into_family and snapshot.has_global):
         return snapshot.finding(STORE_IN_TWO_SUBTOPOLOGIES, text)
-    text += f": {snapshot.request.release} opens the global stores in the wrong one too, and does not start"
+    text += f": {snapshot.request.release} also opens the global stores in the wrong one, and does not start"
     return snapshot.finding(STORE_IN_TWO_SUBTOPOLOGIES, text, level=Level.ERROR)
 
 
@@ -238,13 +238,14 @@ def suspected(snapshot: Snapshot, names: Sequence[str], numbers: Sequence[int]) 
     release = snapshot.request.release
     where = f"{some(list(names), _MOST_NAMES)}: in the sub-topologies {' and '.join(map(str, numbers))} at once"
     writers = old_releases(SHARED_STORE_BUILDER)
-    writer_clause = f"if a release {writers} left this directory, several suppliers return one StoreBuilder"
+    writer_clause = f"if a release {writers} wrote this directory, several suppliers return one StoreBuilder"
     does = {
-        True: f"{release.version} puts them into one sub-topology: numbers change, and all that moves is restored",
+        True: f"{release.version} puts them into one sub-topology: numbers change, and Streams restores all "
+        "stores that move",
         False: f"{release.version} does the same",
-        None: f"which patch release of {release} is started decides whether it puts them into one sub-topology",
+        None: f"the patch release of {release} that is started decides whether it puts them into one sub-topology",
     }[release.is_new(SHARED_STORE_BUILDER)]
-    other = "else the topology was changed, and one of the directories is left over"
+    other = "otherwise the topology was changed, and one of the directories is obsolete"
     return snapshot.finding(SHARED_STORE_REGROUPED, f"{where}; {writer_clause}: {does}; {other}")
 
 
@@ -283,7 +284,9 @@ def regrouped(snapshot: Snapshot, predictions: Sequence[Prediction]) -> Iterator
         keeping = [prediction for prediction in predictions if _is_kept(key, prediction)]
         homes = ", ".join(map(str, topology.old.copies[key]))
         text = f"{key}: sub-topologies {homes} had a copy each, and each copy has its own records"
-        text += f"; so do releases {old_releases(SHARED_STORE_BUILDER)} with one StoreBuilder of several suppliers"
+        text += (
+            f". Releases {old_releases(SHARED_STORE_BUILDER)} do the same with one StoreBuilder of several suppliers"
+        )
         level = None
         if keeping:
             # Rows of the other copies are missing silently, because the offset of the kept copy is that of one log.

@@ -126,16 +126,16 @@ def _offsets_around(snapshot: Snapshot, task: Task) -> bool:
 def _why(snapshot: Snapshot, task: Task, store: Store, read: TaskInitialOffsets) -> Finding:
     offsets_read = read.stores[store.name]
     if offsets_read.dropped_unknown:
-        text = f"its offset is -4, which {snapshot.request.release} does not take over"
+        text = f"its offset is -4, which {snapshot.request.release} does not read"
         return snapshot.finding(UNKNOWN_OFFSET, text, task, store.name)
     if snapshot.request.into_family and store.segmented and not store.databases:
         if offsets_read.line_without_home:
-            return snapshot.finding(NO_SEGMENTS, "it has an offset and no segment to keep it", task, store.name)
-        return snapshot.finding(NO_SEGMENTS_YET, "it has no segment, so no offset", task, store.name)
+            return snapshot.finding(NO_SEGMENTS, "it has an offset, but no segment to keep it", task, store.name)
+        return snapshot.finding(NO_SEGMENTS_YET, "it has no segment, and therefore no offset", task, store.name)
     if not any(offsets.offsets for offsets in read.stores.values()):
-        text = "not empty, and no store has an offset: it was not closed cleanly, or .checkpoint was lost"
+        text = "it has rows, but no store has an offset: it was not closed cleanly, or .checkpoint was lost"
         return snapshot.finding(NO_OFFSETS, text, task)
-    text = "it has no offset, and other stores of the task have one"
+    text = "it has no offset, but other stores of the task have one"
     return snapshot.finding(OFFSET_MISSING, text, task, store.name)
 
 
@@ -145,9 +145,9 @@ def compared_places(snapshot: Snapshot, task: Task, read: TaskInitialOffsets) ->
         return
     for store in task.stores:
         for tp, (inside, line) in read.stores[store.name].overridden.items():
-            text = f"{tp}: .checkpoint says {line}, and overrides {inside} in the store"
+            text = f"{tp}: .checkpoint has {line}, and overrides {inside} in the store"
             if line > inside:
-                text += ": if the rows between are not in the store, they are lost without a word"
+                text += ": if the store does not have the rows between, they are silently missing"
             # Restoring continues behind the line. If the store ends before it, nothing brings the rows between.
             level = Level.ERROR if line > inside >= 0 else None
             yield snapshot.finding(STALE_CHECKPOINT, text, task, store.name, level)
@@ -173,7 +173,8 @@ def _stale_position(snapshot: Snapshot, task: Task, store: Store) -> Iterator[Fi
     }
     if ahead:
         text = (
-            f"{position_file(store.name)} is ahead of the store ({offsets_text(ahead)}): bounded queries pass too early"
+            f"{position_file(store.name)} is ahead of the store ({offsets_text(ahead)}), so bounded queries "
+            "pass too early"
         )
         yield snapshot.finding(STALE_POSITION, text, task, store.name)
     else:
@@ -189,7 +190,7 @@ def _segments(snapshot: Snapshot, task: Task, store: Store) -> Iterator[Finding]
                 values.setdefault(tp, set()).add(offset)
     for tp, offsets in values.items():
         if len(offsets) > 1:
-            text = f"{tp}: its segments say {', '.join(map(str, sorted(offsets)))}"
+            text = f"{tp}: its segments have different offsets: {', '.join(map(str, sorted(offsets)))}"
             yield snapshot.finding(SEGMENTS_DISAGREE, text, task, store.name)
 
 
@@ -203,10 +204,10 @@ def _replayed(snapshot: Snapshot, task: Task, store: Store) -> Iterator[Finding]
     if not keeps_versions(store):
         return
     if may_be_ahead(store, snapshot.resolved[task.name]):
-        text = "it was killed, and its rows may be ahead of its offset: replaying records gives other versions"
+        text = "it was killed, and its rows may be ahead of its offset: replayed records then create other versions"
         yield snapshot.finding(VERSIONED_REPLAYED, text, task, store.name, Level.ERROR)
     else:
-        text = "the first record of a key that is out of order hides the older versions of that key"
+        text = "the first out-of-order record of a key hides the older versions of that key"
         yield snapshot.finding(VERSIONED_REPLAYED, text, task, store.name)
 
 
@@ -242,7 +243,7 @@ def after_start(snapshot: Snapshot, draft: TaskCheckDraft) -> Iterator[Finding]:
         if store is None or prediction.outcome not in _RESTORED:
             continue
         if store.is_grace_buffer:
-            text = "Streams garbles its keys when it restores it"
+            text = "Streams corrupts its keys when it restores it"
             yield snapshot.finding(GRACE_BUFFER_RESTORED, text, task, store.name)
         # After a wipe the store begins empty: no record is put over older rows.
         if prediction.outcome is not Outcome.WIPED:

@@ -43,10 +43,10 @@ def lacked(snapshot: Snapshot, task: Task, name: str) -> Finding:
     if snapshot.homes is not None:
         missing = snapshot.homes.missing[task.name].get(name)
     if missing is None or not (missing.other_task or missing.new):
-        text = "it is not here, and other tasks of the subtopology have it"
+        text = "it is missing here, but other tasks of the subtopology have it"
         return snapshot.finding(STORE_MISSING, text, task, name)
     if missing.other_task:
-        text = f"it lies in {missing.other_task}, and the topology has it in {task.name} now"
+        text = f"it is in {missing.other_task}, but the topology now has it in {task.name}"
         return snapshot.finding(STORE_ELSEWHERE, text, task, name)
     costs = snapshot.request.exactly_once and not snapshot.task_is_empty(task)
     costs = costs and not has_line(snapshot, snapshot.resolved[task.name].absent.get(name, {}))
@@ -57,7 +57,7 @@ def lacked(snapshot: Snapshot, task: Task, name: str) -> Finding:
         # Streams creates it empty, and restores it from its new changelog, which is empty too.
         return snapshot.finding(NEW_STORE, text, task, name, Level.EXPECTED)
     if missing.on_disk is None:
-        text += "; in memory it costs its task nothing"
+        text += ". If it is in memory, it has no effect on its task"
     return snapshot.finding(NEW_STORE, text, task, name)
 
 
@@ -84,17 +84,17 @@ def left_behind(snapshot: Snapshot, task: Task, *, wiped: bool) -> tuple[tuple[P
         bad = Level.ERROR if lost else None
         code = STORE_ELSEWHERE
         if home is None or lost:
-            code, text = MOVED_WITHOUT_CHANGELOG, f"the topology has it in {home} now"
+            code, text = MOVED_WITHOUT_CHANGELOG, f"the topology now has it in {home}"
             if home is None:
                 code, text = STORE_NOT_IN_TOPOLOGY, "the topology has no such store"
             if lost:
-                text += ", and no offset anywhere speaks of a changelog"
+                text += ", and no offset shows a changelog"
             findings.append(snapshot.finding(code, text, task, name, bad))
         elif name not in homes.missing.get(home, {}):
-            findings.append(snapshot.finding(code, f"a copy: the start takes the one in {home}", task, name))
+            findings.append(snapshot.finding(code, f"a copy: the start uses the one in {home}", task, name))
         if wiped:
             code = COPY_DELETED
-            text = "the start deletes it with the task, where it does not look for it"
+            text = "the start deletes it with its task, which is not the task of the store in the topology"
             findings.append(snapshot.finding(code, text, task, name, bad))
         predictions.append(Prediction(task.name, name, Outcome.IGNORED, code=code))
     return tuple(predictions), tuple(findings)
@@ -106,15 +106,15 @@ def topology_findings(snapshot: Snapshot) -> Iterator[Finding]:
     if homes is None or topology is None:
         return
     for name in homes.global_unused:
-        text = "the topology has no such global store: it stays as it is"
+        text = "the topology has no such global store, so it remains unchanged"
         yield snapshot.finding(STORE_NOT_IN_TOPOLOGY, text, _global(snapshot), name, Level.EXPECTED)
     for name in homes.global_missing:
-        text = "it is not here: read whole from its topic"
+        text = "it is not here: Streams reads its whole topic"
         yield replace(snapshot.finding(NEW_STORE, text, level=Level.EXPECTED), task=GLOBAL, store=name)
     # Sub-topologies without any directory: the partitions, and so the tasks, of their stores are unknown.
     for key in homes.unplaced:
         if topology.is_on_disk(key.store) is not False and not (topology.old is not None and key in topology.old.homes):
-            text = f"{key}: nothing of its sub-topology is here"
+            text = f"{key}: no store of its sub-topology is here"
             yield snapshot.finding(NEW_STORE, text, level=Level.EXPECTED)
     yield from _of_other_operators(snapshot, homes)
     preview = topology.rehome
@@ -139,7 +139,7 @@ def _of_other_operators(snapshot: Snapshot, homes: Homes) -> Iterator[Finding]:
     keys = sorted(new.homes.keys() & old.homes.keys())
     names = [str(key) for key in keys if key.store in homes.stores and of_another_operator(key, new, old)]
     if names:
-        text = f"{some(names, _LISTED_NAMES)}: made by another operator before"
+        text = f"{some(names, _LISTED_NAMES)}: another operator created it before"
         yield snapshot.finding(NAME_OF_ANOTHER_OPERATOR, text)
 
 
@@ -159,13 +159,16 @@ def judge_left_over_task(snapshot: Snapshot, task: Task) -> TaskCheckDraft:
         return draft
     # Named topologies have folders of their own (__name__/0_0), which the other kind of application does not list.
     if _has_named_parts(topology) != (task.topology is not None):
-        text = "an application with named topologies looks at no others, and one without them at no named ones"
+        text = (
+            "an application with named topologies ignores all others, and an application without them ignores "
+            "named topologies"
+        )
         return _ignored(
             snapshot, draft.with_findings(snapshot.finding(LEFT_OVER_TASK, text, task, level=Level.EXPECTED))
         )
     # Before anything is opened: StateDirectory.cleanOutdatedDirsOnStartup comes first.
     if _deleted(snapshot, task):
-        text = f"{task.name} is deleted before anything is opened"
+        text = f"Streams deletes {task.name} before it opens anything"
         return _ignored(snapshot, draft.with_findings(snapshot.finding(OLDER_THAN_MAX_AGE, text, task)))
     if snapshot.request.into_family:
         return _opened_at_start(snapshot, topology, draft)
@@ -206,14 +209,14 @@ def _opened_at_start(snapshot: Snapshot, topology: RequestedTopology, draft: Tas
             finding = snapshot.finding(LEFT_OVER_TASK, _builds(snapshot), task)
             return _failing(snapshot, draft.with_findings(finding), name, draft.fails[name])
     if not global_parts:
-        text = f"{_builds(snapshot)}; then the cleaner"
+        text = f"{_builds(snapshot)}. Then the cleaner deletes it"
         return _ignored(snapshot, draft.with_findings(snapshot.finding(LEFT_OVER_TASK, text, task)))
     return _second_opening(snapshot, topology, draft, own or global_parts, is_own=bool(own))
 
 
 def _unknown_topology(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     task = draft.task
-    text = f"the topology has none of its name: {snapshot.request.release} does not start"
+    text = f"the topology has none of its name, so {snapshot.request.release} does not start"
     message = streams_log.UNKNOWN_TOPOLOGY.format(streams_log.NO_BUILDER, task.topology)
     obstacle = Obstacle(UNKNOWN_TOPOLOGY, text, task.name, (message,))
     finding = snapshot.finding(UNKNOWN_TOPOLOGY, text, task)
@@ -249,7 +252,7 @@ def _second_opening(
             # The opening may end before it reaches a global store, and then the start goes on.
             or_else = Outcome.IGNORED
     if not any(name in _on_disk(snapshot) for name in names):
-        text += ", unless those are in memory: they are not here"
+        text += ", unless these are in memory: they are not here"
         or_else = Outcome.IGNORED
     failing = draft.with_findings(snapshot.finding(LEFT_OVER_TASK, text, task, level=Level.ERROR))
     messages = (streams_log.ANOTHER_TASK.format(task.path.name),)

@@ -171,10 +171,10 @@ def because_of(
 def _lost(snapshot: Snapshot, task: Task, store: Store, code: FindingCode, or_else: Outcome | None) -> Verdict:
     """Judge a store without a changelog in a task that is wiped."""
     outcome = Outcome.MAY_BE_LOST
-    reason = "it may be a store without a changelog, which --bootstrap-server, --dump or --offsets would tell"
+    reason = "it may be a store without a changelog (--bootstrap-server, --dump or --offsets would show that)"
     if is_surely_lost(snapshot, store):
-        outcome, reason = Outcome.LOST, "it counts as a store without a changelog"
-    text = f"no offset anywhere: {reason}; and its task is wiped ({code})"
+        outcome, reason = Outcome.LOST, "Streams treats it as a store without a changelog"
+    text = f"no offset: {reason}, and the start wipes its task ({code})"
     finding = snapshot.finding(LOST_WITH_ITS_TASK, text, task, store.name)
     return Prediction(task.name, store.name, outcome, None, finding.code, or_else=or_else), (finding,)
 
@@ -290,7 +290,7 @@ def _without_offset(snapshot: Snapshot, draft: TaskCheckDraft, name: str, store:
 def _without_changelog(snapshot: Snapshot, task: Task, store: Store) -> Verdict | None:
     """Judge a store that no place names a changelog of; None if it has no database, and so nothing to lose."""
     if _may_have_changelog(snapshot, store):
-        text = "it was not closed, has no offset, and nothing states whether it has a changelog"
+        text = "it was not closed and has no offset, and it is unknown whether it has a changelog"
         finding = snapshot.finding(OFFSET_MISSING, text, task, store.name)
         # The more expensive outcome first: a user plans for that one.
         outcome, otherwise = Outcome.RESTORES_ALL, Outcome.OPENS
@@ -298,7 +298,7 @@ def _without_changelog(snapshot: Snapshot, task: Task, store: Store) -> Verdict 
             finding,
         )
     if store.databases:
-        text = "no offset anywhere: it counts as a store without a changelog"
+        text = "no offset: Streams treats it as a store without a changelog"
         finding = snapshot.finding(WITHOUT_CHANGELOG, text, task, store.name)
         return Prediction(task.name, store.name, Outcome.OPENS, Records(0, exact=True), finding.code), (finding,)
     return None
@@ -311,7 +311,7 @@ def _from_the_beginning(
     task = draft.task
     is_empty = store is None or store.empty
     if is_empty and records is not None and not records.count and records.exact:
-        finding = snapshot.finding(NEVER_WRITTEN, "it has no rows, and its changelog none", task, name)
+        finding = snapshot.finding(NEVER_WRITTEN, "neither the store nor its changelog has rows", task, name)
         return Prediction(task.name, name, Outcome.OPENS, records, finding.code), (finding,)
     if store is None:
         finding = lacked(snapshot, task, name)

@@ -132,7 +132,9 @@ def near_start(range_: Range) -> bool:
 
 def missing(snapshot: Snapshot, key: TopicPartition, task: Task, store: str) -> Finding:
     """Return the finding about a log that the broker does not have."""
-    return snapshot.finding(LOG_MISSING, f"the broker has no {key}, which the store was made from", task, store)
+    return snapshot.finding(
+        LOG_MISSING, f"the broker does not have {key}, which the store was restored from", task, store
+    )
 
 
 def recreated(snapshot: Snapshot, key: TopicPartition, task: Task, store: str) -> tuple[Finding, ...]:
@@ -162,11 +164,11 @@ def judge_age(snapshot: Snapshot, task: Task, store: Store, key: TopicPartition 
     as_of = snapshot.ages[task.name, store.name].as_of_ms
     deletes_heard = delete_coverage(as_of, snapshot.now_ms, retention)
     if deletes_heard is DeleteCoverage.UNKNOWN or as_of is None:
-        yield snapshot.finding(AGE_UNKNOWN, "when its data was written nobody knows", task, store.name)
+        yield snapshot.finding(AGE_UNKNOWN, "the age of its data is unknown", task, store.name)
     elif deletes_heard is DeleteCoverage.NO:
         text = (
-            f"its data is of {moment(as_of)}, {span_text(snapshot.now_ms - as_of)} ago: what was deleted since may "
-            f"stay in it (delete.retention.ms is {span_text(retention)})"
+            f"its data is of {moment(as_of)}, {span_text(snapshot.now_ms - as_of)} ago: records that were "
+            f"deleted since then may remain in it (delete.retention.ms is {span_text(retention)})"
         )
         yield snapshot.finding(OLDER_THAN_TOMBSTONES, text, task, store.name)
 
@@ -189,8 +191,8 @@ def rows_below(
         offset = stated_offset(segment, key)
         spans.append(f"{span} (no offset)" if offset is None else f"{span} ({offset})")
     text = (
-        f"the start takes offset {offsets[key]} of {key}, and these segments are behind it: "
-        f"{some(spans, _LISTED_SEGMENTS)}; their rows up to offset {offsets[key]} are silently missing from then on"
+        f"the start uses offset {offsets[key]} of {key}, but these segments are behind it: "
+        f"{some(spans, _LISTED_SEGMENTS)}. Their rows up to offset {offsets[key]} are then silently missing"
     )
     return snapshot.finding(SEGMENT_BEHIND, text, task, store.name)
 

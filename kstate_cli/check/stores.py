@@ -91,7 +91,7 @@ def _no_database(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraft:
     # A negative offset is none of a record: such a store may have been empty all along.
     if draft.store.databases or not any(offset >= 0 for offset in draft.read.offsets.values()):
         return draft
-    text = "it has an offset and no database: its rows are gone"
+    text = "it has an offset, but no database: its rows are lost"
     finding = snapshot.finding(OFFSET_WITHOUT_STORE, text, draft.task, draft.store.name)
     return draft.with_findings(finding).without_rows(finding.code)
 
@@ -101,7 +101,7 @@ def _misplaced_segments(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreChec
     if not skipped:
         return draft
     starts = ", ".join(str(d.segment_start) for d in skipped)
-    text = f"{starts}: multiples of no segment interval; Streams opens others instead, without these rows"
+    text = f"{starts}: not multiples of a segment interval. Streams opens other segments instead, without these rows"
     finding = snapshot.finding(SEGMENT_OFF_GRID, text, draft.task, draft.store.name)
     return draft.with_findings(finding).without_rows(finding.code)
 
@@ -109,7 +109,7 @@ def _misplaced_segments(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreChec
 def _recreated(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraft:
     if not draft.recreated:
         return draft
-    text = "CURRENT is missing: RocksDB makes a new, empty database"
+    text = "CURRENT is missing, so RocksDB creates a new, empty database"
     finding = snapshot.finding(DOES_NOT_OPEN, text, draft.task, draft.store.name)
     return draft.with_findings(finding).without_rows(finding.code)
 
@@ -119,7 +119,7 @@ def _global_status(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraf
     request = snapshot.request
     if draft.fatal is not None or not (request.into_family and request.exactly_once and store.status == "open"):
         return draft
-    text = f"its status is open: no start of {request.release} gets past it"
+    text = f"its status is open, and every start of {request.release} fails at it"
     not_valid, because = streams_log.INVALID_STATE
     messages = (not_valid.format(store.name), because)
     file = f"{task.name}/{store_folder(store.name, segmented=False)}"
@@ -134,7 +134,7 @@ STORE_RULES: tuple[Rule[StoreCheckDraft], ...] = (
     Rule("RocksDBStore.openRocksDB, AbstractSegments.openExisting", _databases),
     Rule("RocksDBTimeOrderedSessionStoreWithHeaders (KIP-1285)", _sessions),
     Rule("VersionSet::Recover (RocksDB)", _doubts),
-    Rule("OffsetCheckpoint: an offset outlives the directory of its store", _no_database),
+    Rule("OffsetCheckpoint: an offset remains after the directory of its store was removed", _no_database),
     Rule("AbstractSegments.segmentName", _misplaced_segments),
     Rule("DBImpl::Recover (RocksDB): create_if_missing", _recreated),
 )
@@ -156,21 +156,21 @@ def misread_sessions(snapshot: Snapshot, task: Task, store: Store) -> tuple[Find
     if not knows_headers(snapshot.request.release):
         return ()
     if has_rows_without_headers(store):
-        return _misread(snapshot, task, store, "it has rows without headers, and was opened as a store with headers")
+        return _misread(snapshot, task, store, "it has rows without headers, but was opened as a store with headers")
     if not may_be_misread_with_headers(store):
         return ()
     # The bytes of some kinds are alike: then only the topology decides whether headers are read.
     certain = misread_with_headers(store.kind.name) is not None
     elsewhere = [twin for other in snapshot.siblings(task) for twin in other.stores if twin.name == store.name]
     if any(store_kind(twin.kind.name).misread_before for twin in elsewhere):
-        return _misread(snapshot, task, store, "in other tasks it is a store with headers, and its rows here have none")
+        return _misread(snapshot, task, store, "in other tasks it is a store with headers, but its rows here have none")
     if snapshot.request.headers_format:
         if certain:
             return _misread(snapshot, task, store, "its rows have no headers")
-        text = "its rows, if they are on-window-close sessions, have no headers"
+        text = "if its rows are on-window-close sessions, they have no headers"
         return _misread(snapshot, task, store, text, Level.WARNING)
     if certain:
-        text = "nothing to do unless the application sets dsl.store.format=HEADERS"
+        text = "nothing to do, unless the application sets dsl.store.format=HEADERS"
         return _misread(snapshot, task, store, text, Level.EXPECTED)
     return ()
 
@@ -204,7 +204,7 @@ def judge_opening(snapshot: Snapshot, task: Task, store: Store) -> Opening:
         code, text = obstacle.code, obstacle.text
         swallowed = store.segmented and not snapshot.request.into_family
         if swallowed:
-            text += ": the store opens silently without it, and without every later segment"
+            text += ": the store silently opens without it and without every later segment"
             if code == DOES_NOT_OPEN:
                 code = SEGMENT_DOES_NOT_OPEN
         finding = snapshot.finding(code, text, task, store.name)
@@ -270,7 +270,7 @@ def _formats(snapshot: Snapshot, database: Database, path: str) -> Obstacle | No
     reads = snapshot.request.release.reads_sst_format
     if newest <= reads:
         return None
-    text = f"SST format {newest}, and {snapshot.request.release} reads {reads} at most"
+    text = f"SST format {newest}, but {snapshot.request.release} reads at most {reads}"
     return Obstacle(SST_TOO_NEW, text, path, (streams_log.FORMAT_VERSION.format(newest),))
 
 
@@ -282,7 +282,7 @@ def _damage(snapshot: Snapshot, database: Database, path: str) -> Obstacle | Non
         # (create_if_missing).
         if no_current and (logs := snapshot.write_ahead[database.path]):
             message = streams_log.LOG_WITHOUT_CURRENT
-            return Obstacle(DOES_NOT_OPEN, f"CURRENT is missing, and {logs[0]} is there", path, (message,))
+            return Obstacle(DOES_NOT_OPEN, f"CURRENT is missing, but {logs[0]} exists", path, (message,))
         # A problem that is not fatal is one that RocksDB tolerates when it opens.
         if not problem.fatal or no_current:
             continue

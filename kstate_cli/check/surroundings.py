@@ -43,7 +43,7 @@ def _ages(snapshot: Snapshot) -> Iterator[Finding]:
     # The folder of the global stores has no cleaner: global state is in every instance.
     old = [t.name for t in snapshot.app.tasks if not t.is_global and now - t.mtime_ns / 1e9 > _CLEANUP_DELAY]
     if old:
-        text = f"{_some(old)}: older than ten minutes, so those not assigned to this instance are deleted after that"
+        text = f"{_some(old)}: older than ten minutes. The cleaner deletes those that are not assigned to this instance"
         yield snapshot.finding(CLEANER_MAY_DELETE, text)
 
 
@@ -61,26 +61,27 @@ def _owners(snapshot: Snapshot) -> Iterator[Finding]:
     if around.others:
         yield snapshot.finding(
             FOREIGN_OWNER,
-            f"{_some(list(around.others))}: not of the owner of the application directory (uid {around.owner})",
+            f"{_some(list(around.others))}: they do not belong to the owner of the application directory (uid "
+            f"{around.owner})",
         )
 
 
 def _mount(snapshot: Snapshot) -> Iterator[Finding]:
     mount = snapshot.around.mount
     if mount is not None and mount.may_not_share_locks:
-        yield snapshot.finding(LOCK_NOT_SHARED, f"it lies on {mount.kind} ({mount.point})")
+        yield snapshot.finding(LOCK_NOT_SHARED, f"it is on {mount.kind} ({mount.point})")
 
 
 def _runs(snapshot: Snapshot) -> Iterator[Finding]:
     for run in snapshot.around.runs:
         if run.damage is not None:
-            yield snapshot.finding(UNFINISHED_RUN, f"run {run.name} is not understood: {run.damage}")
+            yield snapshot.finding(UNFINISHED_RUN, f"kstate cannot read run {run.name}: {run.damage}")
         elif run.interrupted:
             yield snapshot.finding(UNFINISHED_RUN, f"run {run.name} was interrupted")
         elif run.lost is not None:
             yield snapshot.finding(ONLY_KEPT, f"run {run.name}: {run.lost}")
         elif run.kept_bytes:
-            text = f"run {run.name} keeps {size_text(run.kept_bytes)} since {run.kept_since}"
+            text = f"run {run.name} has kept a backup of {size_text(run.kept_bytes)} since {run.kept_since}"
             yield snapshot.finding(KEPT_TOO_LONG, text)
 
 
@@ -99,7 +100,10 @@ def _in_memory(snapshot: Snapshot) -> Iterator[Finding]:
         # Changelogs of stores that the topology has lost stay on the broker.
         names &= {key.store for key in snapshot.request.topology.new.homes}
     for name in sorted(names):
-        text = f"{name}: its changelog is there, and no directory: in memory, restored whole at every start"
+        text = (
+            f"{name}: its changelog exists, but it has no directory: it is in memory, and Streams restores all "
+            "of it at every start"
+        )
         yield snapshot.finding(CHANGELOG_WITHOUT_STORE, text)
 
 
@@ -111,7 +115,7 @@ AROUND_RULES: tuple[SurroundingsRule, ...] = (
     ),
     SurroundingsRule("StateDirectory.lockStateDirectory", _mount),
     SurroundingsRule("kstate: what its own runs keep", _runs),
-    SurroundingsRule("InMemoryKeyValueStore: restored whole at every start", _in_memory),
+    SurroundingsRule("InMemoryKeyValueStore: Streams restores all of it at every start", _in_memory),
 )
 """The rules about the directory as a whole."""
 
@@ -137,7 +141,7 @@ def deleted_by_failure(snapshot: Snapshot, predictions: Sequence[Prediction]) ->
     # Their rows may be in no changelog, so that a deleted directory is the end of them.
     without = _stores_without_offset(snapshot)
     if without:
-        text += f"; rows of {some(without, _LISTED_TASKS)} are lost then, unless they have a changelog"
+        text += f". Rows of {some(without, _LISTED_TASKS)} are then lost, unless they have a changelog"
     yield snapshot.finding(FAILED_START_DELETES, text)
 
 

@@ -85,7 +85,7 @@ def _too_old(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     age = snapshot.now_seconds - task.mtime_ns / 1e9
     if not request.into_family or request.max_age is None or age <= request.max_age.total_seconds():
         return draft
-    old = snapshot.finding(OLDER_THAN_MAX_AGE, f"{task.name} is deleted before anything is opened", task)
+    old = snapshot.finding(OLDER_THAN_MAX_AGE, f"Streams deletes {task.name} before it opens anything", task)
     # The cleaner at the start deletes the folder as a whole, unread: no other rule matters.
     verdicts = [because_of(snapshot, draft, store.name, old.code, Outcome.WIPED) for store in task.stores]
     draft = draft.with_findings(old, *(finding for _, findings in verdicts for finding in findings))
@@ -112,10 +112,10 @@ def _absent_stores(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
         if name in snapshot.entries[task.name] or offset == OFFSET_UNKNOWN:
             continue
         if task.has_offsets_family and name not in absent:
-            text = "has an offset and no directory: in memory, as upgrade.from lists such stores too"
+            text = "has an offset, but no directory: a store in memory, which upgrade.from lists too"
             findings.append(snapshot.finding(OFFSET_WITHOUT_STORE, text, task, name, Level.EXPECTED))
             continue
-        text = f"its directory is gone, its offset {offset} is not"
+        text = f"its directory is missing, but its offset {offset} exists"
         findings.append(snapshot.finding(OFFSET_WITHOUT_STORE, text, task, name))
         empty[name] = findings[-1].code
         if name not in absent:
@@ -167,7 +167,7 @@ def _status(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
 def _status_text(store: Store) -> str:
     text = "its status is open"
     if _keeps_segments_open(store):
-        text += f", and that of an earlier segment is not: the first start ends in ERROR ({streams_log.LOCK_HELD})"
+        text += f", but an earlier segment is not open: the first start ends in ERROR ({streams_log.LOCK_HELD})"
     return text
 
 
@@ -191,10 +191,10 @@ def _hanging(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     is that of the topology, which no directory has: if all are open, the first one is.
     """
     stores = [store for store in draft.stores.values() if store.databases]
-    hangs, text = None, "if the first store that Streams opens in it is one with status 1"
+    hangs, text = None, "if the first store that Streams opens in it has status 1"
     if all(store.status == "open" for store in stores):
         hangs, text = True, "its stores have status 1"
-    finding = snapshot.finding(START_HANGS, f"{text}: the client stays in REBALANCING", draft.task)
+    finding = snapshot.finding(START_HANGS, f"{text}: the client remains in REBALANCING", draft.task)
     return replace(draft.with_findings(finding), code=finding.code, hangs=hangs)
 
 
@@ -248,10 +248,10 @@ TASK_RULES: tuple[Rule[TaskCheckDraft], ...] = (
     Rule("StateDirectory.taskDirIsEmpty (docs/internals/layout.md#foreign-entries)", _foreign),
     Rule("StateDirectory.cleanOutdatedDirsOnStartup", _too_old),
     Rule("StateManagerUtil.registerStateStores", _stores),
-    Rule("OffsetCheckpoint: an offset outlives the directory of its store", _absent_stores),
+    Rule("OffsetCheckpoint: an offset remains after the directory of its store was removed", _absent_stores),
     Rule("OffsetCheckpoint.read", read_checkpoint),
     Rule("LegacyCheckpointingStateStore.migrateLegacyOffsets, StoreQueryUtils, AbstractSegments", compare),
-    Rule("StateManagerUtil.registerStateStores: nothing follows a store that fails", _not_reached),
+    Rule("StateManagerUtil.registerStateStores: it opens no store after one that fails", _not_reached),
     Rule("AbstractColumnFamilyAccessor.open", _status),
     Rule("ProcessorStateManager.initializeStoreOffsets: OffsetCheckpoint.read throws", _unreadable),
     Rule("StateDirectory.updateTaskOffsets", _sentinels),
@@ -338,7 +338,7 @@ def _by_offsets(snapshot: Snapshot, task: Task, store: Store, read: InitialOffse
     if not ranges:
         # Every global store begins so. With rows, its records are read a second time.
         level = Level.EXPECTED if store.empty else None
-        text = "it has no offset: read from the beginning"
+        text = "it has no offset, so Streams reads it from the beginning"
         finding = snapshot.finding(OFFSET_MISSING, text, task, store.name, level)
         return Prediction(task.name, store.name, Outcome.RESTORES_ALL, None, finding.code), (finding,)
     if missing_logs:
@@ -379,7 +379,7 @@ def _unknown_topic(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     topics = sorted({tp.topic for tp in task.checkpoint.entries})
     if len(topics) <= len(task.stores):
         return draft
-    text = f".checkpoint names {len(topics)} topics ({', '.join(topics)}), and {len(task.stores)} stores are here"
+    text = f".checkpoint names {len(topics)} topics ({', '.join(topics)}), but {len(task.stores)} stores are here"
     finding = snapshot.finding(GLOBAL_UNKNOWN_TOPIC, text, task)
     file = f"{task.name}/{CHECKPOINT}"
     failing = []

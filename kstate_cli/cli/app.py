@@ -62,7 +62,10 @@ def _root(
 
         to_standard_error(sys.argv[1:])
     if verbose and not version:
-        raise UsageError("--verbose goes with --version", hint=f"see {command('--version', '--verbose')}")
+        raise UsageError(
+            "pass --version too: --verbose needs it",
+            hint=f"to see the versions, run {command('--version', '--verbose')}",
+        )
 
 
 def _on_signal(number: int, _frame: FrameType | None) -> None:

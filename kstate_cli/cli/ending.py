@@ -209,20 +209,20 @@ def _as_report(error: BaseException) -> CommandEnd | None:
     if isinstance(error, SystemExit) or type(error).__name__ in ("Abort", "Exit"):
         return None
     if isinstance(error, OSError):
-        again = "fix it, and run the command again"
+        again = "fix the cause, then run the command again"
         # ENOSPC and EDQUOT: free space is wanted, and no other permission.
         if error.errno in FULL:
             again = full_hint(error)
         # Not the disk, but a limit of the shell or the service that started kstate.
         elif error.errno == errno.EFBIG:
-            again = "raise the limit of file sizes (ulimit -f), and run the command again"
+            again = "raise the limit of file sizes (ulimit -f), then run the command again"
         elif error.errno in DENIED and isinstance(error.filename, (str, bytes)):
             again = access_hint(os.fsdecode(error.filename))
         return KstateError(_of_the_system(error), hint=again, hint_details=_runs(), code=SYSTEM_CODE)
     if isinstance(error, RocksError):
         verify = about("verify")
         return KstateError(
-            str(error), hint=f"see which files are damaged: {verify}" if verify else None, code=DATABASE_CODE
+            str(error), hint=f"to see which files are damaged, run {verify}" if verify else None, code=DATABASE_CODE
         )
     headline = f"a defect of kstate: {type(error).__name__}: {error}"
     return KstateError(headline, hint=_REPORT, hint_details=_runs(), code=DEFECT_CODE)
@@ -233,7 +233,7 @@ def _runs() -> list[str]:
     status = about("status")
     if not status:
         return []
-    return [f"whether a run was under way: {status}"]
+    return [f"to see whether a run was under way: {status}"]
 
 
 def _of_the_command_line(error: Any) -> KstateError:
@@ -253,7 +253,9 @@ def _of_the_command_line(error: Any) -> KstateError:
 
         first = f"No such option: {error.option_name}"
         close = meant_names(error.option_name, context.command.params if context is not None else ()) or close
-    return UsageError(first, details=more, hint=f"{suggestion(close)}see {command(*names[1:], '--help')}")
+    return UsageError(
+        first, details=more, hint=f"{suggestion(close)}to see its options, run {command(*names[1:], '--help')}"
+    )
 
 
 def _path_of(context: Any) -> list[Any]:
@@ -300,7 +302,7 @@ def _write_change(change: Commit) -> None:
 
 
 def _change_lines(change: Commit) -> list[str]:
-    lines = [f"what was done: {change}"]
+    lines = [f"to see what was done: {change}"]
     if change.app is not None and change.has_backup and not change.undone:
         lines.append(f"to undo it: {command('undo', change.app)}")
     return lines

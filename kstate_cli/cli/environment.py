@@ -117,12 +117,15 @@ def unread(click_command: Any, path: str) -> list[str]:
     for name in sorted(os.environ):
         if name in alone:
             warnings.append(
-                f"{name} is not read: a variable has the command in its name: {some(alone[name], _MAX_LISTED)}"
+                f"kstate ignores {name}: a variable must contain the name of the command: "
+                f"{some(alone[name], _MAX_LISTED)}"
             )
         elif name in decisions:
-            warnings.append(f"{name} is not read: pass it on the command line: --{decisions[name]}")
+            warnings.append(f"kstate ignores {name}: pass it on the command line: --{decisions[name]}")
         elif name.startswith(f"{variable_of(path)}_") and name not in settings:
-            warnings.append(f"{name} is not read{_instead(name, [*settings])}: {command_line(*path.split(), '--help')}")
+            warnings.append(
+                f"kstate ignores {name}{_instead(name, [*settings])}: {command_line(*path.split(), '--help')}"
+            )
     return warnings
 
 
@@ -130,7 +133,7 @@ def _instead(name: str, names: list[str]) -> str:
 
     close = close_to(name, names, _ALIKE)
     if close:
-        return f"; it may be that {close} is meant"
+        return f" (you may mean {close})"
     return ", there is no such setting"
 
 

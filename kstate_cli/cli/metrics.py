@@ -116,7 +116,7 @@ class Metrics:
             self._write(path, code)
         except (OSError, KstateError) as wrong:
             # What is kept may be in a journal that is refused; how the command ended is what must be told.
-            say(f"warning: the metrics could not be written to {quoted(path)}: {wrong}")
+            say(f"warning: kstate could not write the metrics to {quoted(path)}: {wrong}")
             return False
         return True
 
@@ -139,21 +139,24 @@ class Metrics:
         if folder is not None and Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
             raise UsageError(
                 f"--metrics-file {quoted(path)} is in the {'dump' if self._is_dump else 'application directory'}",
-                hint="name a file in the collector's folder",
+                hint="pass a file in the collector's folder",
             )
         if path.is_dir():
-            raise UsageError(f"--metrics-file {quoted(path)} is a directory", hint="name a file in it")
+            raise UsageError(f"--metrics-file {quoted(path)} is a directory", hint="pass a file in it")
         if path.exists() and not path.is_file():
             # It is replaced as a whole, and what it said before is read.
             kind = kind_of(path.stat().st_mode)
-            raise UsageError(f"--metrics-file {quoted(path)} is {kind}", hint="name a regular file, or a new one")
+            raise UsageError(
+                f"--metrics-file {quoted(path)} is {kind}",
+                hint="pass a regular file, or a path that does not exist yet",
+            )
         # A typing error must not replace a file of somebody else's.
         _require_ours(path)
         try:
             lock = os.open(path.with_name(f".{path.name}.lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise UsageError(
-                f"--metrics-file {quoted(path)} cannot be written: {error.strerror}",
+                f"kstate cannot write --metrics-file {quoted(path)}: {error.strerror}",
                 hint=access_hint(path.parent, os.W_OK) if error.errno in DENIED else "create its folder first",
             ) from None
         try:
@@ -161,7 +164,8 @@ class Metrics:
         except OSError:
             os.close(lock)
             raise InUse(
-                f"another kstate command is writing {path}", hint="wait for it, or give each command its own file"
+                f"another kstate command is writing {path}",
+                hint="wait until it ends, or give each command a separate file",
             ) from None
         return lock
 
@@ -224,13 +228,13 @@ def _require_ours(path: Path) -> None:
         return
     except OSError as error:
         raise UsageError(
-            f"--metrics-file {quoted(path)} cannot be read: {error.strerror}",
-            hint=access_hint(path) if error.errno in DENIED else "name another file",
+            f"kstate cannot read --metrics-file {quoted(path)}: {error.strerror}",
+            hint=access_hint(path) if error.errno in DENIED else "pass another file",
         ) from None
     if data.strip(_NOTHING) and not data.startswith(_BEGINNINGS):
         raise Refused(
-            f"--metrics-file {quoted(path)} was not written by kstate, and would be lost",
-            hint="name another file in the collector's folder, or remove this one",
+            f"kstate has not written --metrics-file {quoted(path)}, and would overwrite it",
+            hint="pass another file in the collector's folder, or remove this one",
         )
 
 

@@ -60,7 +60,7 @@ def _java() -> str:
     java = find_java()
     if java is None:
         home = os.environ.get("JAVA_HOME")
-        return f"not found: JAVA_HOME is {home}, and has no bin/java" if home else "not found on the PATH"
+        return f"not found: JAVA_HOME is {home}, which has no bin/java" if home else "not found on the PATH"
     return f"{version_text(java).partition(os.linesep)[0]}, {java}"
 
 

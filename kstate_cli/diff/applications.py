@@ -145,11 +145,13 @@ def _refuse_unknown(
     ):
         if missing := sorted(requested - existing - broken):
             raise UsageError(
-                f"no {noun} {', '.join(missing)} in either directory",
-                hint=f"{did_you_mean(missing, existing)}what there is: {command('ls', a.path)}",
+                f"neither directory has {noun} {', '.join(missing)}",
+                hint=f"{did_you_mean(missing, existing)}to list the stores, run {command('ls', a.path)}",
             )
     if not compared and request.stores:
-        raise UsageError("no such task or store in either directory", hint=f"what there is: {command('ls', a.path)}")
+        raise UsageError(
+            "neither directory has such a task or store", hint=f"to list the stores, run {command('ls', a.path)}"
+        )
 
 
 def _selects(names: Collection[str], name: str) -> bool:
@@ -177,7 +179,7 @@ def _compare(
             b, filled_b = _open(in_b, request, databases, "B")
             diff.kinds = _kinds(a, b, filled_a, filled_b)
             if not diff.comparable:
-                diff.left_out = (f"rows: a {diff.kinds[0]} store has other keys than a {diff.kinds[1]} one",)
+                diff.left_out = (f"rows: a {diff.kinds[0]} store has other keys than a {diff.kinds[1]} store",)
                 return
             fields = compared(
                 a.layout,

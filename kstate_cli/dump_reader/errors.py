@@ -10,7 +10,7 @@ from kstate_cli.errors import Refused
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.texts import command
 
-NOT_REACHED: Final = "check that the place of the dump can be reached, and that this user may read it"
+NOT_REACHED: Final = "check that the dump is reachable, and that this user may read it"
 """The hint for a file that the system does not return; its content is unknown."""
 
 NEW_DUMP: Final = "take a new dump into an empty folder"
@@ -22,7 +22,7 @@ class DumpError(Refused):
     """A dump contradicts itself, or kstate cannot read it. Nothing was changed (exit code 4)."""
 
     code = "dump"
-    usual_hint = "take the dump again, or name another one"
+    usual_hint = "take the dump again, or pass another dump"
 
 
 class Damage:
@@ -68,8 +68,9 @@ def rot(path: str, message: str, *, growing: str | None = None) -> DumpRot:
     return DumpRot(
         message,
         where=printable(path),
-        hint="a disk, memory or a copy changed bytes of it: check the disk, and copy the file again from another copy "
-        "of the dump; without one, read the topics again while the broker has their records, into a new full dump:",
+        hint="check the disk, because a disk, memory or a copy changed bytes of the file. Copy the file again "
+        "from another copy of the dump. Without one, read the topics again into a new full dump while the "
+        "broker has their records:",
         hint_details=[command("dump", "--bootstrap-server", "HOST:PORT", "--app", "ID", "--out", *out)],
     )
 
@@ -82,8 +83,8 @@ def unreadable(path: str, error: Exception) -> DumpError:
     """
     # An error with a number comes from the system: rights, a lost connection, a bad disk. It says nothing of the bytes.
     if not isinstance(error, OSError) or (error.errno is None and os.path.isfile(path)):
-        return rot(path, f"the file is damaged, a page cannot be decoded: {error}")
-    return DumpError(f"the file cannot be read: {error}", where=printable(path), hint=NOT_REACHED)
+        return rot(path, f"kstate cannot decode a page of the file, which is damaged: {error}")
+    return DumpError(f"kstate cannot read the file: {error}", where=printable(path), hint=NOT_REACHED)
 
 
 def printable(text: str) -> str:

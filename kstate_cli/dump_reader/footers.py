@@ -105,7 +105,7 @@ def read_facts(filesystem: FileSystem, file: ListedFile, *, of_table: bool = Fal
             return _facts(parquet, file, of_table=of_table)
     except (OSError, pa.ArrowException, ValueError) as error:
         # Damaged footers and pages, codecs that are not built in, text that is not UTF-8.
-        raise DumpError(f"the file cannot be read as Parquet: {error}", where=printable(file.path)) from None
+        raise DumpError(f"kstate cannot read the file as Parquet: {error}", where=printable(file.path)) from None
 
 
 def _footer_bytes(filesystem: FileSystem, file: ListedFile) -> int:
@@ -122,7 +122,7 @@ def _encrypted(file: ListedFile) -> DumpError:
     return DumpError(
         "the file is encrypted (Parquet modular encryption), and kstate has no keys",
         where=printable(file.path),
-        hint="write the dump again without that encryption; a disk or a bucket may encrypt it",
+        hint="write the dump again without that encryption. A disk or a bucket may encrypt it instead",
     )
 
 
@@ -278,7 +278,7 @@ def _checked(range_: _OffsetRange, hive: dict[str, str], file: ListedFile) -> To
     if range_.first < 0:
         raise DumpError(f"{key} has the negative offset {range_.first}", where=where)
     if hive.get("topic", key.topic) != key.topic or int(hive.get("partition", key.partition)) != key.partition:
-        raise DumpError(f"the path says another topic or partition than its rows ({key})", where=where)
+        raise DumpError(f"the path names another topic or partition than its rows ({key})", where=where)
     return key
 
 
@@ -326,7 +326,7 @@ def check_files(manifest: Manifest, files: Iterable[ListedFile], where: str, dam
             damage.add(keys_of(file), error)
         elif present[path].size != file.size:
             error = DumpError(
-                f"{printable(path)} has {present[path].size} bytes, in the manifest {file.size}", where=where
+                f"{printable(path)} has {present[path].size} bytes, but {file.size} in the manifest", where=where
             )
             damage.add(keys_of(file), error)
     for path in present:
@@ -351,8 +351,8 @@ def check_rows(manifest: Manifest, facts: Iterable[FileFacts], where: str, damag
         for key, piece in file_facts.pieces:
             if entry.topic not in (None, key.topic) or entry.partition not in (None, key.partition):
                 raise DumpError(
-                    f"{printable(entry.path)} holds rows of {key}, in the manifest it is of"
-                    f" {entry.topic}:{entry.partition}",
+                    f"{printable(entry.path)} holds rows of {key}, but the manifest lists it under "
+                    f"{entry.topic}:{entry.partition}",
                     where=where,
                 )
             range_ = rows.setdefault(key, [piece.first, piece.last, 0])
@@ -366,14 +366,16 @@ def check_rows(manifest: Manifest, facts: Iterable[FileFacts], where: str, damag
         # A partition with a lost file has fewer rows for that reason, which is recorded already.
         if key not in damage.partitions and manifest_range != in_files:
             error = DumpError(
-                f"{key}: the files hold {in_files[2]} rows with offsets {in_files[0]}..{in_files[1]},"
-                f" the manifest says {partition.rows} with {partition.first}..{partition.last}",
+                f"{key}: the files hold {in_files[2]} rows with offsets {in_files[0]}..{in_files[1]}, but the "
+                f"manifest records {partition.rows} with {partition.first}..{partition.last}",
                 where=where,
             )
             damage.add([key], error)
     for key, partition in partitions.items():
         if partition.rows and key not in rows and key not in damage.partitions:
-            error = DumpError(f"{key}: the manifest says {partition.rows} rows, the files hold none", where=where)
+            error = DumpError(
+                f"{key}: the manifest records {partition.rows} rows, but the files hold none", where=where
+            )
             damage.add([key], error)
 
 
@@ -444,5 +446,5 @@ class OpenFiles:
 def changed(piece: Piece) -> DumpError:
     """Return the error for a file that was replaced since the dump was opened."""
     return DumpError(
-        "the file is not what it was when the dump was opened, or its statistics are wrong", where=printable(piece.path)
+        "the file has changed since kstate opened the dump, or its statistics are wrong", where=printable(piece.path)
     )

@@ -145,21 +145,21 @@ def parse(data: bytes, name: str, where: str) -> Grown:
     try:
         return _grown(parse_json(data), generation_of(name))
     except ValueError as error:
-        raise DumpError(f"the manifest cannot be read: {error}", where=where) from None
+        raise DumpError(f"kstate cannot read the manifest: {error}", where=where) from None
     except DumpError as error:
-        raise DumpError(f"the manifest cannot be read: {error.message}", where=where) from None
+        raise DumpError(f"kstate cannot read the manifest: {error.message}", where=where) from None
 
 
 def _grown(content: Any, generation: int | None) -> Grown:
     whole = json_object(content, "the manifest")
     # A later format may have facts that decide whether a record counts: reading it in part would be wrong.
     if number(whole, "format", MAX_I32) != FORMAT:
-        raise DumpError(f"format {whole['format']} of a dump that grows is unknown (known: {FORMAT})")
+        raise DumpError(f"format {whole['format']} of a growing dump is unknown (known: {FORMAT})")
     # A manifest that was renamed or copied under another name would count as newer than it is.
     if number(whole, "generation", MAX_I64) != generation:
-        raise DumpError(f"it has generation {whole['generation']}, and its name has another one")
+        raise DumpError(f"it has generation {whole['generation']}, but its name has another generation")
     if generation == MOST_GENERATION:
-        raise DumpError("its generation is the highest possible one, which no dump reaches")
+        raise DumpError("its generation is the highest possible one, which no dump reaches in practice")
     # ``began`` of each is at most the generation, which _full checks.
     fulls = [_full(row, whole["generation"]) for row in json_list(whole.get("fulls"), "fulls")]
     # Of two fulls with one generation neither is the newest, and a file in two of them would be removed too early.
@@ -176,7 +176,7 @@ def _grown(content: Any, generation: int | None) -> Grown:
     forgotten = tuple(_forgotten(row) for row in json_list(whole.get("forgotten", []), "forgotten"))
     # A sweep would remove a file that the dump needs.
     if any(file.path in paths for file in forgotten):
-        raise DumpError("it names a file that it lists as forgotten")
+        raise DumpError("it names a file that it lists as deleted")
     return Grown(
         whole["generation"],
         isolation_of(whole),
@@ -192,16 +192,16 @@ def _clock(content: Any) -> ClockMark | None:
         return None
     facts = json_object(content, "the clock")
     if not isinstance(facts.get("boot"), str):
-        raise DumpError("the clock does not say which start of a host it is of")
+        raise DumpError("the clock has no identifier of the host's start")
     boot_ms, time_ms, wall_ms = (number(facts, name, MAX_TIME) for name in ("boot_ms", "time_ms", "wall_ms"))
     scale = facts.get("scale", "")
     if not isinstance(scale, str):
-        raise DumpError("the clock does not say which scale its times are of")
+        raise DumpError("the clock does not name the time scale of its readings")
     return ClockMark(facts["boot"], boot_ms, time_ms, wall_ms, maybe(facts, "max_error_ms"), scale)
 
 
 def _forgotten(content: Any) -> Forgotten:
-    facts = json_object(content, "a forgotten file")
+    facts = json_object(content, "a deleted file")
     return Forgotten(_path(facts), number(facts, "at_ms", MAX_TIME))
 
 
@@ -312,7 +312,7 @@ def _last(facts: Json, key: TopicPartition, offsets: list[int]) -> LastRecord:
     offset = number(facts, "offset", MAX_I64)
     # The digest of the last record identifies the log: of another offset it would compare another record.
     if offsets[-1:] != [offset]:
-        raise DumpError(f"{key}: its last record is at {offset} by the manifest, but not by its files")
+        raise DumpError(f"{key}: its last record is at {offset} in the manifest, but not in its files")
     return LastRecord(offset, digest_of(facts.get("sha256"), f"{key}: sha256 of its last record"))
 
 
@@ -333,7 +333,7 @@ def _tail_record(content: Any, key: TopicPartition) -> TailRecord:
             0 <= offset <= MAX_I64 and -1 <= epoch <= MAX_I32 and _SHORT.fullmatch(sha256 + key_digest)
         ):
             return TailRecord(offset, sha256, key_digest, None if epoch < 0 else epoch, bool(tombstone))
-    raise DumpError(f"{key}: a record of its tail cannot be read")
+    raise DumpError(f"{key}: kstate cannot read a record of its tail")
 
 
 def _text(facts: Json, name: str, key: TopicPartition) -> str | None:

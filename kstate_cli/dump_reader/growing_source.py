@@ -89,7 +89,7 @@ def newest_of(entries: Iterable[ListedFile], where: str, content: Callable[[List
         return None
     if manifests.NAME in by_name:
         raise DumpError(
-            f"it has {manifests.NAME}, as a dump that was written at once, and manifests of one that grows",
+            f"it has {manifests.NAME} of a dump that was written at once, and also manifests of a growing dump",
             where=where,
             hint=NEW_DUMP,
         )
@@ -115,7 +115,7 @@ def _refuse_manifests_that_are_none(root: str, where: str) -> None:
             continue  # an old one, which whoever writes to the dump has removed
         if not stat.S_ISREG(mode):
             raise DumpError(
-                f"{name} has the name of a manifest, and is {kind_of(mode)}",
+                f"{name} has the name of a manifest, but is {kind_of(mode)}",
                 where=where,
                 hint=WHOLE_COPY,
             )
@@ -128,7 +128,7 @@ def _as_of_generation(grown: Grown, generation: int, where: str) -> tuple[Grown,
         first = min((full.began for full in grown.fulls), default=None)
         hint = "it has no full dump"
         if first is not None:
-            hint = f"its oldest one is of generation {first}"
+            hint = f"its oldest full dump is generation {first}"
         raise UsageError(
             f"--full-dump {quoted(str(generation))}: {where} has no full dump of that generation", hint=hint
         )
@@ -136,8 +136,9 @@ def _as_of_generation(grown: Grown, generation: int, where: str) -> tuple[Grown,
     if not left_out:
         return grown, ()
     warning = (
-        f"{some(left_out, _MOST_NAMES)}: restored from an older full dump (--full-dump {quoted(str(generation))}): the "
-        "newest one is skipped, with every record that only it has"
+        f"{some(left_out, _MOST_NAMES)}: restored from an older full dump (--full-dump "
+        f"{quoted(str(generation))}). kstate skips the newest full dump and all records that only this "
+        "dump has"
     )
     return replace(grown, fulls=fulls), (warning,)
 
@@ -179,7 +180,8 @@ def _check_present(filesystem: FileSystem, base: str, manifest: Manifest, damage
             damage.add(keys_of(file), error)
         elif status.size != file.size:
             error = DumpError(
-                f"{printable(file.path)} has {status.size} bytes, in the manifest {file.size}", where=printable(base)
+                f"{printable(file.path)} has {status.size} bytes, but {file.size} in the manifest",
+                where=printable(base),
             )
             damage.add(keys_of(file), error)
 

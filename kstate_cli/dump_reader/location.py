@@ -72,7 +72,9 @@ def open_location(uri: str) -> tuple[FileSystem, str]:
     from pyarrow import fs
 
     if not is_utf8(uri):
-        raise UsageError(f"{uri_text(uri)} is not UTF-8: pyarrow cannot be given it", hint="give a path in UTF-8")
+        raise UsageError(
+            f"{uri_text(uri)} is not UTF-8, and pyarrow cannot open such a path", hint="pass a path in UTF-8"
+        )
     match = _URI.match(uri)
     if match is None:
         return fs.LocalFileSystem(), os.path.abspath(uri)
@@ -84,8 +86,8 @@ def open_location(uri: str) -> tuple[FileSystem, str]:
     except (pa.ArrowException, OSError, ValueError) as error:
         # pyarrow's message may repeat the URI with its secrets.
         raise UsageError(
-            f"{uri_text(uri)} cannot be opened ({type(error).__name__})",
-            hint="give a local path or a URI that pyarrow knows: file://, s3://, gs://, abfss://, hdfs://",
+            f"kstate cannot open {uri_text(uri)} ({type(error).__name__})",
+            hint="pass a local path or a URI that pyarrow supports: file://, s3://, gs://, abfss://, hdfs://",
         ) from None
     if not is_here(filesystem):
         # From now on a signal must end the command in time: a client of a bucket retries for minutes.
@@ -111,7 +113,7 @@ def list_files(filesystem: FileSystem, root: str, shown_as: str) -> DumpListing:
     try:
         status = filesystem.get_file_info(root)
         if status.type == fs.FileType.NotFound:
-            raise UsageError(f"{shown_as} does not exist", hint="give the folder of the dump")
+            raise UsageError(f"{shown_as} does not exist", hint="pass the folder of the dump")
         if is_here(filesystem) and status.type == fs.FileType.Unknown:
             raise _special(root, shown_as)
         if status.type == fs.FileType.File:
@@ -135,7 +137,7 @@ def list_files(filesystem: FileSystem, root: str, shown_as: str) -> DumpListing:
 def not_listed(error: OSError, shown_as: str) -> DumpError:
     """Return the error for a dump that cannot be listed, which does not mean that it is empty."""
     return DumpError(
-        f"the dump cannot be listed: {error}",
+        f"kstate cannot list the dump: {error}",
         where=shown_as,
         hint=NOT_REACHED,
     )
@@ -162,7 +164,7 @@ def _refuse_foreign(root: str, shown_as: str) -> None:
                     _refuse_link(entry.path, inside, shown_as)
                 elif entry.is_dir(follow_symlinks=False):
                     if level == _MOST_LEVELS:
-                        raise DumpError(f"the dump goes deeper than {_MOST_LEVELS} levels", where=shown_as)
+                        raise DumpError(f"the dump has more than {_MOST_LEVELS} levels of folders", where=shown_as)
                     waiting.append((entry.path, level + 1))
                 elif not entry.is_file(follow_symlinks=False):
                     raise _special(entry.path, shown_as)
@@ -172,16 +174,16 @@ def _refuse_link(path: str, inside: str, shown_as: str) -> None:
     if not os.path.exists(path):
         # If the link were skipped, its missing file would look like compaction.
         raise DumpError(
-            f"{printable(path)} is a symbolic link to nothing",
+            f"{printable(path)} is a symbolic link to a missing file",
             where=shown_as,
-            hint=f"restore the file that it points to, or {NEW_DUMP}",
+            hint=f"restore this file, or {NEW_DUMP}",
         )
     # A link to a folder may be a loop. A link out of the dump would read files that are not part of it.
     if os.path.isdir(path) or not os.path.realpath(path).startswith(inside):
         raise DumpError(
-            f"{printable(path)} is a symbolic link to a folder or to something outside the dump",
+            f"{printable(path)} is a symbolic link to a folder or to a place outside the dump",
             where=shown_as,
-            hint="copy what it points to into the dump",
+            hint="copy the target of the link into the dump",
         )
     if not os.path.isfile(path):
         raise _special(path, shown_as)

@@ -113,9 +113,9 @@ def parse(data: bytes, where: str = NAME) -> Manifest:
     try:
         return _manifest(parse_json(data))
     except ValueError as error:
-        raise DumpError(f"the manifest cannot be read: {error}", where=where) from None
+        raise DumpError(f"kstate cannot read the manifest: {error}", where=where) from None
     except DumpError as error:
-        raise DumpError(f"the manifest cannot be read: {error.message}", where=where) from None
+        raise DumpError(f"kstate cannot read the manifest: {error.message}", where=where) from None
 
 
 def render(manifest: Manifest) -> bytes:
@@ -166,7 +166,7 @@ def _file_facts(file: ManifestFile) -> Json:
 def _manifest(content: Any) -> Manifest:
     whole = json_object(content, "the manifest")
     if number(whole, "format", MAX_I32) not in FORMATS:
-        raise DumpError(f"format {whole['format']} is not known (known: {', '.join(map(str, FORMATS))})")
+        raise DumpError(f"format {whole['format']} is unknown (known: {', '.join(map(str, FORMATS))})")
     isolation = isolation_of(whole)
     partitions: dict[TopicPartition, ManifestPartition] = {}
     files: dict[str, ManifestFile] = {}
@@ -247,7 +247,7 @@ def _reading(facts: Json, name: str) -> Reading:
     started, ended = (number(facts, member, MAX_TIME) for member in ("started_ms", "ended_ms"))
     # The age of the dump follows from these times: a negative duration would make it too young.
     if started > ended:
-        raise DumpError(f"{name}: its reading began at {started} and ended at {ended}")
+        raise DumpError(f"{name}: its reading began at {started} and ended earlier, at {ended}")
     policy = facts.get("cleanup_policy")
     if policy is not None and not isinstance(policy, str):
         raise DumpError(f"{name}: cleanup_policy is not a string")
@@ -309,7 +309,7 @@ def isolation_of(whole: Json) -> str:
     isolation = whole.get("isolation")
     # Without it the dump may have records of aborted transactions.
     if isolation not in ISOLATIONS:
-        raise DumpError(f"isolation {isolation!r} is none of {', '.join(ISOLATIONS)}")
+        raise DumpError(f"isolation {isolation!r} is unknown (known: {', '.join(ISOLATIONS)})")
     return str(isolation)
 
 

@@ -74,7 +74,7 @@ class _Survey:
         """Return the warnings about files that look like a part of the dump."""
         warnings = []
         if self.hidden:
-            warnings.append(f"skipped, because Spark hides names that begin with _ or . as well: {_some(self.hidden)}")
+            warnings.append(f"skipped, because Spark also hides names that begin with _ or .: {_some(self.hidden)}")
         if self.foreign:
             warnings.append(f"skipped, because they are not Parquet: {_some(self.foreign)}")
         return warnings
@@ -102,7 +102,8 @@ class ParquetFolder:
         """Open the files that count. Raises UsageError and DumpError, naming the file."""
         if options.full_dump is not None:
             raise UsageError(
-                f"--full-dump {quoted(str(options.full_dump))}: {place.text} was written at once: it has one full dump",
+                f"--full-dump {quoted(str(options.full_dump))}: {place.text} was written at once, so it has only "
+                "one full dump",
                 hint="omit the option",
             )
         survey = _Survey()
@@ -125,7 +126,10 @@ def _plain_dump(survey: _Survey, place: DumpPlace, options: OpenOptions) -> Dump
             below = _with_rows(files)
         _refuse_other_level(filesystem, root, uri, below)
         if not options.complete:
-            raise no_manifest(f"the dump has no {manifests.NAME}: a lost file would look like compaction", where)
+            raise no_manifest(
+                f"the dump has no {manifests.NAME}. Without it, kstate cannot distinguish a lost file from compaction",
+                where,
+            )
         if not files.parquet:
             raise DumpError("there is no Parquet file", where=where)
     else:
@@ -196,7 +200,7 @@ def _refuse_other_level(filesystem: FileSystem, root: str, uri: str, below: list
         if len(places) == 1:
             holds = "holds the dump"
         places_text = some([uri_text(place) for place in places], _MOST_NAMES)
-        raise DumpError(f"{places_text} {holds}: {uri_text(uri)} is further up", hint="name that folder")
+        raise DumpError(f"{places_text} {holds}, in a folder above {uri_text(uri)}", hint="pass that folder")
     for levels in range(1, _LEVELS + 1):
         above = "/".join(root.rstrip("/").split("/")[:-levels])
         if above and _has_manifest(filesystem, above):
@@ -205,7 +209,7 @@ def _refuse_other_level(filesystem: FileSystem, root: str, uri: str, below: list
                 # The path within the file system is no URI: the same number of levels is cut from the URI itself.
                 whole = "/".join(uri.rstrip("/").split("/")[:-levels])
             raise DumpError(
-                f"{uri_text(whole)} holds the dump: {uri_text(uri)} is a part of it", hint="name that folder"
+                f"{uri_text(whole)} holds the dump, and {uri_text(uri)} is only a part of it", hint="pass that folder"
             )
 
 
@@ -291,11 +295,13 @@ def _record_warnings(facts: list[FileFacts], manifest: Manifest | None, *, commi
     """Return the warnings about the records of a dump."""
     warnings = []
     if any(not file.columns.zoned for file in facts):
-        warnings.append("timestamps without a time zone are taken as UTC")
+        warnings.append("timestamps without a time zone are read as UTC")
     if nulls := sum(file.null_timestamps for file in facts):
-        warnings.append(f"{nulls:,} records have no timestamp (null), and get -1, as Kafka states none")
+        warnings.append(
+            f"{nulls:,} records have no timestamp (null): kstate writes -1, the value of Kafka for a missing timestamp"
+        )
     if manifest and committed_only and manifest.isolation != "read_committed":
-        warnings.append(f"the manifest says isolation {manifest.isolation}, and counts")
+        warnings.append(f"the manifest records isolation {manifest.isolation}, and takes precedence")
     return warnings
 
 

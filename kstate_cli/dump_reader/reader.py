@@ -336,9 +336,9 @@ def refuse_differing(table: pa.Table, part: Slice) -> None:
         differ = _differ(first.column(name), second.column(name))
         if len(differ):
             raise DumpError(
-                f"{part.topic}:{part.partition}: two rows have offset {ordered[again[differ[0]]]}"
-                f" and differ in their {name}",
-                hint=f"the dump mixes two topics, or a topic that was deleted and created again: {NEW_DUMP}",
+                f"{part.topic}:{part.partition}: two rows have offset {ordered[again[differ[0]]]}, but differ in "
+                f"their {name}",
+                hint=f"the dump mixes two topics, or contains a topic that was deleted and recreated: {NEW_DUMP}",
             )
 
 

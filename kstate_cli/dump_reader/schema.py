@@ -33,7 +33,7 @@ _ALSO: Final = {
 }
 _LOCAL_TIMES: Final = "impala"
 """The begin of Impala's name as a writer. It writes INT96 in the time zone of its host."""
-_HINT: Final = "write the dump with the columns of Spark's Kafka source as they are (option includeHeaders)"
+_HINT: Final = "write the dump with the unchanged columns of Spark's Kafka source (option includeHeaders)"
 
 
 @dataclass(frozen=True, slots=True)

@@ -250,7 +250,7 @@ _NO_HEADERS: Final = "cast(array() as array<struct<key: string, value: binary>>)
 # Writers express "no headers" as an empty list or as null: for duplicates they are the same.
 _SOME_HEADERS: Final = f"coalesce(headers, {_NO_HEADERS})"
 
-_ODD = "check the disks of --staging and of the executors, and run the command again"
+_ODD = "check the disks of --staging and of the executors, then run the command again"
 
 
 def repartition(context: SparkContext, dump: Dump, partitions: Iterable[TopicPartition], target_uri: str) -> Dump:
@@ -277,7 +277,7 @@ def repartition(context: SparkContext, dump: Dump, partitions: Iterable[TopicPar
     except Exception as error:
         raise RunFailed(
             f"Spark could not sort the dump: {first_line(error) or type(error).__name__}",
-            hint="fix the cause and run the command again",
+            hint="fix the cause, then run the command again",
         ) from error
     ordered = read_dump(target_uri, complete=True, committed_only=False)
     ordered_partitions = {partition.key: _carried_over(partition, ordered) for partition in partitions_to_order}
@@ -417,12 +417,12 @@ def _carried_over(before: PartitionDump, dump: Dump) -> PartitionDump:
         return before
     # Duplicates may go, so there may be fewer rows; other bounds mean that records were lost.
     if (after.first, after.last) != (before.first, before.last) or after.rows > before.rows:
-        raise RunFailed(f"Spark has written other rows of {before.key} than it read", where=dump.uri, hint=_ODD)
+        raise RunFailed(f"Spark read rows of {before.key}, but has written other rows", where=dump.uri, hint=_ODD)
     for piece, following in zip(after.pieces, after.pieces[1:], strict=False):
         if following.first <= piece.last:
             raise DumpError(
-                f"{before.key}: two rows have offset {following.first} and differ",
-                hint=f"the dump mixes two topics, or a topic that was deleted and created again: {NEW_DUMP}",
+                f"{before.key}: two rows have offset {following.first}, but differ",
+                hint=f"the dump mixes two topics, or contains a topic that was deleted and recreated: {NEW_DUMP}",
             )
     stated_facts = {name: getattr(before, name) for name in ("log_start", "log_end", "start", "topic_id", "reading")}
     return replace(after, **stated_facts)

@@ -84,8 +84,8 @@ def no_manifest(message: str, where: str) -> NoManifestError:
     return NoManifestError(
         message,
         where=where,
-        hint="if you know that no file is missing: --dump-is-complete"
-        " (and --dump-is-committed if it was read with isolation read_committed)",
+        hint="if you know that no file is missing, pass --dump-is-complete (and --dump-is-committed if the dump "
+        "was read with isolation read_committed)",
     )
 
 
@@ -100,7 +100,7 @@ def content_of(filesystem: FileSystem, file: ListedFile, noun: str = "manifest")
     except OSError as error:
         # Its content is unknown: no hint may ask to move it away.
         raise DumpError(
-            f"the {noun} cannot be read: {error}",
+            f"kstate cannot read the {noun}: {error}",
             where=printable(file.path),
             hint=NOT_REACHED,
         ) from None
@@ -144,7 +144,7 @@ def check_digest(filesystem: FileSystem, path: str, expected: str, ended: Callab
 def other_file(path: str) -> DumpError:
     """Return the error for a file whose digest differs from that of the manifest."""
     return rot(
-        path, "the file is damaged, or another one was put in its place: its SHA-256 differs from that of the manifest"
+        path, "the file is damaged or was replaced by another file: its SHA-256 differs from the one in the manifest"
     )
 
 

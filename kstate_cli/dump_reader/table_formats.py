@@ -227,22 +227,25 @@ def table_refusal(
         if (line := tables[folder].example) is not None
     ]
     hint = (
-        "write the current rows as plain Parquet to a new folder, with a reader of that format, and give the new folder"
+        "write the current rows as plain Parquet to a new folder, with a reader of that format, and pass the new folder"
     )
     if below:
-        hint += "; copy the rest of the dump there as well"
+        hint += ". Copy the rest of the dump to this folder too"
     if lines:
         hint += ", for example:"
     return DumpError(
-        f"{places} {are}: only the log of the table states which of its files count", hint=hint, hint_details=lines
+        f"{places} {are}: only the log of the table shows which of its files belong to it",
+        hint=hint,
+        hint_details=lines,
     )
 
 
 def file_refusal(path: str, format_: TableFormat) -> DumpError:
     """Return the refusal of a file of a table whose log is elsewhere."""
     return DumpError(
-        f"the file is one of a table ({format_.name}): only the log of the table states which of its files count",
+        f"the file belongs to a table ({format_.name}): only the log of the table shows which of its files "
+        "belong to it",
         where=printable(path),
-        hint="write the current rows of the table as plain Parquet to a new folder, with a reader of that format,"
-        " and give the new folder",
+        hint="write the current rows of the table as plain Parquet to a new folder, with a reader of that "
+        "format, and pass the new folder",
     )

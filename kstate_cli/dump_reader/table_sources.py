@@ -73,7 +73,7 @@ class DeltaTable:
             if live_paths != files.keys():
                 raise _RefusedTableError("its checkpoint and its commits name different files")
         except (DeltaError, OSError, ValueError) as error:
-            raise _refusal(DELTA, place.text, f"its log cannot be read: {error}") from None
+            raise _refusal(DELTA, place.text, f"kstate cannot read its log: {error}") from None
         except _RefusedTableError as error:
             raise _refusal(DELTA, place.text, str(error)) from None
         return _dump_of(DELTA, place, place.root, files.values(), options)
@@ -166,7 +166,7 @@ class IcebergTable:
         except _RefusedTableError as error:
             raise _refusal(ICEBERG, place.text, str(error)) from None
         except Exception as error:  # pyiceberg raises exceptions of many classes, also for damaged Avro
-            raise _refusal(ICEBERG, place.text, f"its metadata cannot be read: {error}") from None
+            raise _refusal(ICEBERG, place.text, f"kstate cannot read its metadata: {error}") from None
         return _dump_of(ICEBERG, place, folder, files, options)
 
 
@@ -209,7 +209,8 @@ def _dump_of(
     """Return the dump of the files that count. Raises DumpError, naming the file, if one is missing or differs."""
     if not options.complete:
         raise no_manifest(
-            f"a table ({format_.name}) has no manifest: a lost record would look like compaction", place.text
+            f"a table ({format_.name}) has no manifest, so kstate cannot distinguish a lost record from compaction",
+            place.text,
         )
     live_files = [_listed_file(format_, place, folder, file) for file in sorted(files, key=lambda file: file.path)]
     with ThreadPoolExecutor(_THREADS) as pool:
@@ -227,7 +228,7 @@ def _listed_file(format_: TableFormat, place: DumpPlace, folder: str, file: _Tab
     # The size in the log is that of the committed file: another one was put in its place, or it was cut off.
     if size != file.size:
         raise DumpError(
-            f"{printable(file.path)} has {size_text(size)}, in the log {size_text(file.size)}", where=place.text
+            f"{printable(file.path)} has {size_text(size)}, but {size_text(file.size)} in the log", where=place.text
         )
     return ListedFile(path, file.path, size)
 
@@ -235,15 +236,17 @@ def _listed_file(format_: TableFormat, place: DumpPlace, folder: str, file: _Tab
 def _refusal(format_: TableFormat, place: str, reason: str) -> DumpError:
     """Return the refusal of a table that cannot serve as a dump."""
     hint = (
-        "if its rows are complete all the same, write them as plain Parquet to a new folder, with a reader of that"
-        " format, and give the new folder"
+        "if its rows are nevertheless complete, write them as plain Parquet to a new folder, with a reader "
+        "of that format, and pass the new folder"
     )
     details = []
     if format_.example is not None:
         hint += ", for example:"
         details = [format_.example.format(table=place, copy="COPY")]
     return DumpError(
-        f"{place} is a table ({format_.name}) that cannot serve as a dump: {reason}", hint=hint, hint_details=details
+        f"{place} is a table ({format_.name}), and kstate cannot use it as a dump: {reason}",
+        hint=hint,
+        hint_details=details,
     )
 
 

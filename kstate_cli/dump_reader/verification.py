@@ -139,7 +139,7 @@ def _verify(filesystem: FileSystem, file: DumpFile) -> str | None:
         return "the file does not exist"
     # The size first: it needs no reading, and names the usual cause, a copy that was cut off.
     if file.size is not None and status.size != file.size:
-        return f"the file has {status.size:,} B, in the manifest {file.size:,} B"
+        return f"the file has {status.size:,} B, but {file.size:,} B in the manifest"
     if file.sha256 is not None:
         check_digest(filesystem, file.path, file.sha256)
     else:

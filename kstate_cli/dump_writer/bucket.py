@@ -62,7 +62,7 @@ class BucketStore:
         if manifest.NAME in names:
             raise Refused(
                 f"{self._where} has a dump that was written at once ({manifest.NAME}), which cannot grow",
-                hint="name a new prefix",
+                hint="pass a new prefix",
             )
         foreign = [
             name
@@ -73,8 +73,9 @@ class BucketStore:
         foreign += [f"{name}/" for name in folders if not name.startswith(TOPIC)]
         if foreign:
             raise Refused(
-                f"{self._where} has files that no dump has: {some([printable(name) for name in foreign], _MOST_NAMES)}",
-                hint="name a new prefix, or one that was dumped to before",
+                f"{self._where} has files that belong to no dump: "
+                f"{some([printable(name) for name in foreign], _MOST_NAMES)}",
+                hint="pass a new prefix, or the prefix of a growing dump",
             )
         entries = [ListedFile(f"{self._where}/{entry.path}", entry.path, entry.size) for entry in objects]
         return newest_of(entries, self._where, lambda entry: self.content(entry.relative))
@@ -103,7 +104,7 @@ class BucketStore:
             if self._objects.create(probe, b"", f"not {run}"):
                 raise self._objects.without_conditions("it replaced an object")
         except NotAnsweredError as error:
-            raise RunFailed(str(error), hint="nothing was read or written: run the command again") from None
+            raise RunFailed(str(error), hint="run the command again: nothing was read or written") from None
         finally:
             # The probe does no harm if it stays: a later call sweeps it.
             with suppress(KstateError):
@@ -139,9 +140,9 @@ class BucketStore:
         except NotAnsweredError as error:
             # Code 7, because the dump may have changed: neither "done" nor "nothing changed" would be true.
             raise RunHalfway(
-                f"whether generation {grown.generation} was written is unknown: {error}",
+                f"it is unknown whether generation {grown.generation} was written: {error}",
                 where=self._where,
-                hint="the dump is complete in both cases: run the command again, which continues from it",
+                hint="run the command again: in both cases the dump is complete, and the command continues from it",
             ) from None
         except KstateError:
             self.unanswered = False

@@ -58,7 +58,7 @@ def local_folder(out: str) -> str:
     """Return the absolute path of the folder ``--out``. Raises UsageError if the path is not a folder."""
     folder = os.path.abspath(out)
     if os.path.lexists(folder) and not os.path.isdir(folder):
-        raise UsageError(f"{printable(folder)} is not a folder", hint="name a new one, or that of a dump")
+        raise UsageError(f"{printable(folder)} is not a folder", hint="pass a new folder, or the folder of a dump")
     return folder
 
 
@@ -80,19 +80,19 @@ class FolderStore:
             names = sorted(os.listdir(folder))
         except OSError as error:
             if error.errno in DENIED:
-                raise Refused(f"{folder} cannot be read: {error.strerror}", hint=access_hint(folder)) from None
+                raise Refused(f"kstate cannot read {folder}: {error.strerror}", hint=access_hint(folder)) from None
             raise
         if manifest.NAME in names:
             raise Refused(
                 f"{folder} has a dump that was written at once ({manifest.NAME}), which cannot grow",
-                hint="name a new folder",
+                hint="pass a new folder",
             )
         # kstate removes files here later: a folder with files of others is not ours to sweep.
         foreign = [printable(name) for name in names if not _is_of_dump(name)]
         if foreign:
             raise Refused(
-                f"{folder} has files that no dump has: {some(foreign, _MOST_NAMES)}",
-                hint="name a new folder, or one that was dumped to before",
+                f"{folder} has files that belong to no dump: {some(foreign, _MOST_NAMES)}",
+                hint="pass a new folder, or the folder of a growing dump",
             )
         _refuse_links(folder, names)
         filesystem, root = open_location(folder)
@@ -112,12 +112,12 @@ class FolderStore:
             os.link(probe, linked)
         except OSError as error:
             if error.errno in DENIED and not os.access(folder, os.W_OK | os.X_OK):
-                raise Refused(f"{folder} cannot be written to", hint=access_hint(folder, os.W_OK)) from None
+                raise Refused(f"kstate cannot write to {folder}", hint=access_hint(folder, os.W_OK)) from None
             if error.errno not in _NO_LINKS:
                 raise
             raise Refused(
-                f"{folder}: its file system has no hard links, with which kstate commits a manifest in one step",
-                hint="dump to another one, and copy from there: manifests last",
+                f"{folder}: its file system has no hard links, but kstate needs them to commit a manifest in one step",
+                hint="dump to another folder, and copy the dump from there, manifests last",
             ) from None
         finally:
             for path in (probe, linked):
@@ -240,7 +240,7 @@ def _refuse_links(folder: str, names: Iterable[str]) -> None:
                 raise Refused(
                     f"{printable(relative)} is {kind_of(mode)}, not a folder",
                     where=folder,
-                    hint="find out who created it, and replace it by the folder itself",
+                    hint="find out who created it, then replace it by a real folder",
                 )
 
 

@@ -52,7 +52,7 @@ class Comparison:
         """Return the reason in a sentence; for a log that is not the same."""
         if self.identity is Identity.ANOTHER:
             return f"it is another log: {self.why}"
-        return f"whether it is the log that was read before cannot be compared: {self.why}"
+        return f"kstate cannot compare it with the log that was read before: {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +194,7 @@ def compare(sample: LogSample, present: Sequence[TailRecord], log_start: int) ->
     if missing and not sample.compacted:
         return Comparison(
             Identity.ANOTHER,
-            f"the record at offset {missing[0].offset} no longer exists, and the topic is not compacted",
+            f"the record at offset {missing[0].offset} no longer exists, although the topic is not compacted",
         )
     # A record that both have proves all offsets below it: two logs that differ never agree again later.
     proven = max(offsets, default=None)
@@ -209,11 +209,14 @@ def compare(sample: LogSample, present: Sequence[TailRecord], log_start: int) ->
 def _difference(before: TailRecord | None, record: TailRecord) -> str | None:
     """Return how a record of the log differs from the one that was read at its offset; None if it is the same."""
     if before is None:
-        return f"it has a record at offset {record.offset}, where none was when it was read"
+        return f"it has a record at offset {record.offset}, but had none when it was read"
     if before.sha256 != record.sha256:
-        return f"the record at offset {record.offset} is another one"
+        return f"the record at offset {record.offset} has changed"
     if None not in (before.epoch, record.epoch) and before.epoch != record.epoch:
-        return f"the record at offset {record.offset} is of leader epoch {record.epoch}, and was of {before.epoch}"
+        return (
+            f"the record at offset {record.offset} is of leader epoch {record.epoch}, but was of "
+            f"{before.epoch} when it was read"
+        )
     return None
 
 
@@ -250,7 +253,9 @@ def _end(first: LogFacts, again: LogFacts, _end: int) -> object:
 def _stable_end(first: LogFacts, again: LogFacts, end: int) -> object:
     """Transactions are decided in order: a stable offset stays stable."""
     if again.stable_end is not None and again.stable_end < end:
-        raise LogChangedError(f"its last stable offset went back to {again.stable_end}, and it was read up to {end}")
+        raise LogChangedError(
+            f"its last stable offset went back to {again.stable_end}, although it was read up to {end}"
+        )
     return first.stable_end
 
 

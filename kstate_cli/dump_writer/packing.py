@@ -212,7 +212,7 @@ def join_small_files(
             smaller, paths = pack(store, full, generation, run)
         except DumpError as error:
             # Joining would copy the damage into a new file, with a digest that calls it sound.
-            warn(f"{full.key}: {error}: its small files are not joined; to replace them, dump with --full")
+            warn(f"{full.key}: {error}: kstate does not join its small files. To replace them, dump with --full")
             smaller, paths = full, ()
         packed.append(smaller)
         joined += paths
@@ -249,7 +249,9 @@ def _join_files(
                         # columns.
                         file.add(pa.RecordBatch.from_arrays(batch.columns, schema=columns_schema))
             except pa.ArrowException as error:
-                raise DumpError(f"the file cannot be read as Parquet: {error}", where=printable(part.path)) from None
+                raise DumpError(
+                    f"kstate cannot read the file as Parquet: {error}", where=printable(part.path)
+                ) from None
         new = file.finish(relative)
     # A row more or less would only show at a restore, when the old files are gone.
     if new is None or new.rows != sum(part.rows for part in parts):

@@ -101,11 +101,11 @@ def _plan(
 ) -> PartitionPlan:
     if before is None:
         return new_full(key, facts, None, request_ms)
-    why: str | None = "a new full was requested"
+    why: str | None = "you requested a new full dump"
     if not full:
         why = not_continued(before, facts, request_ms)
     if why is None and unknown_time is not None and _forgets(before, facts):
-        why = f"deletes may be forgotten: how long ago the last reading was is not known: {unknown_time}"
+        why = f"deletes may be missing: the time since the last reading is unknown: {unknown_time}"
     if why is not None:
         return new_full(key, facts, why, request_ms)
     return PartitionPlan(key, facts, before.end, max(readable_end(facts), before.end), request_ms, before)
@@ -138,13 +138,13 @@ def not_continued(before: Full, facts: LogFacts, now_ms: int) -> str | None:
     if None not in (before.topic_id, facts.topic_id) and before.topic_id != facts.topic_id:
         return f"the topic was recreated (id {before.topic_id}, now {facts.topic_id})"
     if before.leader_epoch is not None and facts.leader_epoch is not None and facts.leader_epoch < before.leader_epoch:
-        return f"it is another log: leader epoch {facts.leader_epoch}, and it was {before.leader_epoch}"
+        return f"it is another log: leader epoch {facts.leader_epoch}, but {before.leader_epoch} when it was read"
     # A log never gets shorter by itself: an unclean leader election, or a disk that was restored.
     if facts.end < before.end:
-        return f"the log was truncated: it ends at {facts.end}, and was read up to {before.end}"
+        return f"the log was truncated: it ends at {facts.end}, but was read up to {before.end}"
     # The records between were deleted unread: what they deleted or changed is unknown.
     if facts.start > before.end:
-        return f"a gap: the log begins at {facts.start}, and was read up to {before.end}"
+        return f"a gap: the log begins at {facts.start}, but was read only up to {before.end}"
     retention = retention_of(before, facts)
     if not _forgets(before, facts):
         return None
@@ -152,9 +152,9 @@ def not_continued(before: Full, facts: LogFacts, now_ms: int) -> str | None:
     first = before.ranges[0]
     # Only of a compacted log: another one keeps every record until its retention, which shows as a gap.
     if set_back(first.continues_ms, first.ended_ms, retention):
-        return "the clock of the host was set back while it was read: the duration of the reading is unknown"
+        return "the clock of the host was set back during the reading, so the duration of the reading is unknown"
     if delete_coverage(first.continues_ms, first.ended_ms, retention) is DeleteCoverage.NO:
-        return f"it was read too slowly to be a base (delete.retention.ms is {span_text(retention)})"
+        return f"it was read too slowly to be the base of a rebuild (delete.retention.ms is {span_text(retention)})"
     return too_late(before, facts, now_ms)
 
 
@@ -169,13 +169,13 @@ def too_late(before: Full, facts: LogFacts, ended_ms: int) -> str | None:
         return None
     if set_back(before.as_of_ms, ended_ms, retention):
         return (
-            f"deletes may be forgotten: the last reading was at {moment(before.as_of_ms)}, which is still to come "
-            "by the clock of this host: how long ago it was is not known"
+            f"deletes may be missing: the last reading was at {moment(before.as_of_ms)}, which is in the "
+            "future by the clock of this host, so the elapsed time is unknown"
         )
     if delete_coverage(before.as_of_ms, ended_ms, retention) is not DeleteCoverage.NO:
         return None
     return (
-        f"deletes may be forgotten: the last reading is {span_text(ended_ms - before.as_of_ms)} old "
+        f"deletes may be missing: the last reading is {span_text(ended_ms - before.as_of_ms)} old "
         f"(delete.retention.ms is {span_text(retention)})"
     )
 
@@ -273,7 +273,8 @@ def select_topics(
             reason = "this is not a valid topic name"
         raise UsageError(
             f"{topics[missing[0]]} {missing[0]!r}: {reason}",
-            hint=f"{did_you_mean(missing[:1], topics_on_broker)}a topic that this user may not describe is not shown",
+            hint=f"{did_you_mean(missing[:1], topics_on_broker)}the broker hides topics that this user may not "
+            "describe",
         )
     names: set[str] = set(topics)
     foreign: list[tuple[str, str]] = []
@@ -282,12 +283,12 @@ def select_topics(
         foreign = [(topic, of) for topic, of in others if topic not in names]
         names.update(own)
         if not own and not others:
-            message = f"--app {app!r}: the broker has no changelog that begins with it"
+            message = f"--app {app!r}: the broker has no changelog with this prefix"
             if topics_on_broker:
-                message += f"; there are {some(sorted(filter(is_changelog, topics_on_broker)), _MOST_NAMES)}"
+                message += f"; the changelogs are {some(sorted(filter(is_changelog, topics_on_broker)), _MOST_NAMES)}"
             raise UsageError(
                 message,
-                hint="give the application.id; a topic that this user may not describe is not shown",
+                hint="pass the application.id. The broker hides topics that this user may not describe",
             )
     return Topics(tuple(sorted(names)), tuple(sorted(foreign)))
 
@@ -364,12 +365,15 @@ class RoundClock:
 
     def _why_unknown(self, before: ClockMark | None) -> str | None:
         if before is None:
-            return "its manifest was written by a version that did not record it"
+            return "a version that did not record it wrote the manifest"
         if before.boot == self._anchor.boot:
             return None
         # Times of day of two hosts, or of two starts, can only be compared if both were synchronized.
         if before.max_error_ms is None or self._max_error_ms is None:
-            return "another host made that call, or this one was restarted, and their clocks are not synchronized"
+            return (
+                "the earlier call ran on another host, or this host was restarted, and their clocks are not "
+                "synchronized"
+            )
         return None
 
     def _bounds(self, grown: Grown | None, before: ClockMark | None) -> list[int]:

@@ -107,9 +107,13 @@ class DumpRound:
                 outcome = self.commit()
         # Also TimeoutError of the limit. Whatever it is, the command ends because of the signal.
         except Exception as reason:
-            note(error, f"the records that were read could not be committed: {first_line(reason)}")
+            note(error, f"kstate could not commit the records that it read: {first_line(reason)}")
             return
-        note(error, f"the dump has the {outcome.records:,} records that were read: the next call continues")
+        note(
+            error,
+            f"run the command again: the dump already has {outcome.records:,} records, and the next call "
+            "continues from there",
+        )
 
     def _finished_part(self, plan: PartitionPlan) -> PartitionPlan | None:
         """Return the plan up to where its ranges are finished without a gap; None without a finished range."""
@@ -159,11 +163,11 @@ class DumpRound:
         self.plans = plan_round(self._grown, facts, request_ms, full=request.full, unknown_time=self._clock.why_unknown)
         for plan in self.plans:
             if plan.why is not None and not request.full:
-                self._warn(f"{plan.key}: {plan.why}: a new full begins")
+                self._warn(f"{plan.key}: {plan.why}: kstate begins a new full dump")
         newest = newest_fulls(self._grown)
         for key in sorted(newest.keys() - facts.keys()):
             if key.topic in topics.names or key.topic in request.topics:
-                self._warn(f"{key}: the topic no longer has this partition: its records stay in the dump")
+                self._warn(f"{key}: the topic no longer has this partition, but its records remain in the dump")
         self._topics = topics.names
         self._compare_before()
         self._warn_of_transactions()
@@ -182,7 +186,7 @@ class DumpRound:
             if comparison is None or comparison.identity is Identity.SAME:
                 continue
             why = comparison.text
-            self._warn(f"{plan.key}: {why}: a new full begins")
+            self._warn(f"{plan.key}: {why}: kstate begins a new full dump")
             self.plans[number] = new_full(plan.key, plan.facts, why, plan.request_ms)
             # The new full dump continues nothing, so no key of the old one has to be read again.
             del self._comparisons[plan.key]
@@ -201,7 +205,8 @@ class DumpRound:
     def _warn_of_foreign(self, topics: Topics) -> None:
         for topic, other in topics.foreign:
             self._warn(
-                f"{topic} is not dumped: it seems to belong to the application {other} (to dump it, pass --topic)"
+                f"{topic} is not dumped, because it seems to belong to the application {other} (to dump it, pass "
+                "--topic)"
             )
 
     def _warn_of_transactions(self) -> None:
@@ -210,8 +215,9 @@ class DumpRound:
             before = plan.continues
             if before is not None and before.held_back and plan.held_back and plan.end == before.end:
                 self._warn(
-                    f"{plan.key}: the transaction that is open at offset {plan.end} was open at the last call: it "
-                    f"holds back {plan.held_back:,} offsets; kafka-transactions find-hanging shows its producer"
+                    f"{plan.key}: the transaction that is open at offset {plan.end} was already open at the last "
+                    f"call, and holds back {plan.held_back:,} offsets. kafka-transactions find-hanging shows its "
+                    "producer"
                 )
 
     def _notes(self) -> tuple[str, ...]:
@@ -220,7 +226,7 @@ class DumpRound:
             return ()
         offsets = sum(plan.held_back for plan in self.plans)
         place = some(places, _MOST_NAMES)
-        return (f"a transaction is open, the next call reads the records behind it: {place} ({offsets:,} offsets)",)
+        return (f"a transaction is open, so the next call reads the records behind it: {place} ({offsets:,} offsets)",)
 
     def _warn(self, text: str) -> None:
         self.warnings.append(text)
@@ -242,8 +248,8 @@ class DumpRound:
                 return
         keys = ", ".join(str(plan.key) for plan in waiting[:_MOST_NAMES])
         raise RunFailed(
-            f"{keys}: the log changes again and again while it is read",
-            hint="find out what deletes its records; with more --workers the reading is faster",
+            f"{keys}: the log repeatedly changes while it is read",
+            hint="find out what deletes its records. More --workers make the reading faster",
         )
 
     def _read(self, plans: Sequence[PartitionPlan], runner: RangeRunner) -> None:
@@ -301,13 +307,13 @@ class DumpRound:
             again = facts.get(plan.key)
             if again is None:
                 raise RunFailed(
-                    f"{plan.key} no longer exists: its topic was deleted while it was read",
-                    hint="run the command again: it reads the topics that exist then",
+                    f"{plan.key} no longer exists: its topic was deleted during the reading",
+                    hint="run the command again: it reads the topics that exist at that time",
                 )
             try:
                 plan = replace(plan, facts=settle(plan.facts, again, plan.end))
             except LogChangedError as error:
-                reasons[plan.key] = f"it changed while it was read: {error}"
+                reasons[plan.key] = f"it changed during the reading: {error}"
             else:
                 why = self._why_invalid(plan, request_ms)
                 if why is not None:
@@ -321,7 +327,7 @@ class DumpRound:
             # The records are of another log: neither a commit nor a signal may add them.
             self._results.pop(key, None)
             self._comparisons.pop(key, None)
-            self._warn(f"{key}: {why}: a new full begins")
+            self._warn(f"{key}: {why}: kstate begins a new full dump")
             replaced[key] = new_full(key, facts[key], why, request_ms)
         self.plans = [replaced.get(plan.key, plan) for plan in self.plans]
         if not replaced and not self._keys:
@@ -335,7 +341,7 @@ class DumpRound:
         if another is not None:
             return f"it is another log: {another}"
         if any(result.begins_later for result in results):
-            return "its first records were deleted while it was read"
+            return "its first records were deleted during the reading"
         comparison = self._comparisons.get(plan.key)
         if comparison is not None:
             why = unexplained(comparison, (key for result in results for key in result.awaited_keys))
@@ -359,9 +365,9 @@ class DumpRound:
         reasons = {}
         for key, comparison in compare_logs(self._request.bootstrap, self._request.settings, logs).items():
             if comparison.identity is Identity.ANOTHER:
-                reasons[key] = f"it changed while it was read: {comparison.why}"
+                reasons[key] = f"it changed during the reading: {comparison.why}"
             elif comparison.identity is Identity.NOT_COMPARABLE:
-                self._warn(f"{key}: whether it is still the log that was read cannot be compared: {comparison.why}")
+                self._warn(f"{key}: kstate cannot compare it with the log that was read before: {comparison.why}")
         return reasons
 
     def _sample(self, plan: PartitionPlan, again: LogFacts) -> LogSample | None:
@@ -377,7 +383,7 @@ class DumpRound:
         keys = sorted(map(str, facts.keys() - {plan.key for plan in self.plans}))
         if keys:
             self._warn(
-                f"{some(keys, _MOST_NAMES)}: the partition was added while the topic was read: the next call reads it"
+                f"{some(keys, _MOST_NAMES)}: the partition was added during the reading, so the next call reads it"
             )
 
     def commit(self) -> RoundOutcome:
@@ -460,8 +466,8 @@ class DumpRound:
         slow = reading.too_slow(plan)
         if slow is not None:
             self._warn(
-                f"{plan.key}: reading it took {span_text(slow)}: it is no base for a rebuild, because deletes may be "
-                "forgotten meanwhile"
+                f"{plan.key}: reading it took {span_text(slow)}: it cannot be the base of a rebuild, because "
+                "deletes from this time may be missing"
             )
         return full
 

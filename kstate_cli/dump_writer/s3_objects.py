@@ -137,8 +137,10 @@ class Objects:
     def without_conditions(self, how: str) -> Refused:
         """Return the error for a store on which two writers could overwrite each other's manifest."""
         return Refused(
-            f"{self.place.uri}: the store does not know If-None-Match ({how}): two dumps could write one manifest",
-            hint=f"use a store with conditional writes, or dump to a folder and copy it, manifests last: {HOW_TO}",
+            f"{self.place.uri}: the store does not support If-None-Match ({how}), so two dumps could write the "
+            "same manifest",
+            hint="use a store with conditional writes, or dump to a folder and copy the dump, manifests last: "
+            f"{HOW_TO}",
         )
 
     def write(self, path: str, content: bytes) -> None:
@@ -315,15 +317,16 @@ def place_in_bucket(out: str) -> S3Place:
     rest = _S3.sub("", out, count=1)
     if re.search(r"[@?#]", rest):
         raise UsageError(
-            f"{printable(shown_uri(out))}: it has more than a bucket and a prefix",
-            hint="credentials and endpoint come from the environment: AWS_PROFILE, AWS_ENDPOINT_URL, …",
+            f"{printable(shown_uri(out))}: the URI has more than a bucket and a prefix",
+            hint="pass only a bucket and a prefix: credentials and endpoint come from the environment (AWS_PROFILE, "
+            "AWS_ENDPOINT_URL, …)",
         )
     bucket, _, prefix = rest.partition("/")
     parts = prefix.rstrip("/").split("/") if prefix.strip("/") else []
     if not _BUCKET.fullmatch(bucket) or not all(_PART.fullmatch(part) and part.strip(".") for part in parts):
         raise UsageError(
             f"{printable(out)} is not s3://BUCKET/PREFIX",
-            hint="the prefix has letters, digits, '.', '_', '-' and '=', between single slashes",
+            hint="use only letters, digits, '.', '_', '-' and '=' in the prefix, between single slashes",
         )
     return S3Place(bucket, "".join(f"{part}/" for part in parts))
 
@@ -336,7 +339,7 @@ def client_of(place: S3Place) -> Any:
         from botocore.exceptions import BotoCoreError
     except ImportError as error:
         raise UsageError(
-            f"{place.uri} cannot be written to without boto3: {error}", hint="pip install 'kstate[s3]'"
+            f"kstate cannot write to {place.uri} without boto3: {error}", hint="pip install 'kstate[s3]'"
         ) from None
     contact(place.uri)
     config = Config(
@@ -392,18 +395,19 @@ def error_of(place: S3Place, error: Exception) -> KstateError:
     if code == "NoSuchBucket":
         return UsageError(
             f"{place.uri}: there is no bucket {place.bucket}{_endpoint_text()}",
-            hint="check the name and the credentials; kstate creates no bucket",
+            hint="check the name and the credentials. kstate creates no bucket",
         )
     if code in _WRONG_REGION:
-        return Refused(failure, hint="the bucket seems to be in another region: see AWS_REGION")
+        return Refused(failure, hint="check AWS_REGION: the bucket seems to be in another region")
     if status in _DENIED:
         return Refused(
-            f"{failure}: this user may not do that",
-            hint=f"check whose credentials these are (aws sts get-caller-identity), and the rights they need: {HOW_TO}",
+            f"{failure}: this user has no permission",
+            hint="check whose credentials these are (aws sts get-caller-identity), and which rights they need: "
+            f"{HOW_TO}",
         )
     if status in _BUSY or status >= _FIRST_SERVER_ERROR:
-        return RunFailed(failure, hint="check the state of the store, and run the command again")
-    return Refused(failure, hint=f"compare what the store supports with what a dump needs: {HOW_TO}")
+        return RunFailed(failure, hint="check the state of the store, then run the command again")
+    return Refused(failure, hint=f"compare the features of the store with the requirements of a dump: {HOW_TO}")
 
 
 def _no_answer(place: S3Place, error: Exception) -> KstateError:
@@ -417,7 +421,7 @@ def _no_answer(place: S3Place, error: Exception) -> KstateError:
         return UsageError(f"{place.uri}: the profile that AWS_PROFILE names does not exist", hint="check ~/.aws/config")
     return RunFailed(
         f"{place.uri}: the store does not answer{_endpoint_text()} ({kind})",
-        hint="check that AWS_ENDPOINT_URL is right and can be reached, and run the command again",
+        hint="check that AWS_ENDPOINT_URL is right and reachable, then run the command again",
     )
 
 

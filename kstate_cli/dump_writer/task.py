@@ -164,7 +164,7 @@ class _RangeMessages:
     def _silent(self, log_end: int | None) -> RunFailed:
         if log_end is None:
             return self._failed(f"the broker sent nothing for {SILENT_SECONDS:.0f} seconds")
-        return self._failed(f"the log ends at {log_end}, and it ended at {self._job.end} or above before")
+        return self._failed(f"the log ends at {log_end}, but ended at {self._job.end} or above before")
 
     def _within(self, records: list[Any]) -> list[Any]:
         """Return the records of the range. A batch of the broker may begin before it and end after it."""
@@ -238,8 +238,8 @@ class _RangeMessages:
             raise _BeginsLaterError
         if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION):
             raise self._failed(
-                "its topic no longer exists: it was deleted while it was read",
-                "the dump is unchanged: run the command again, which reads the topics that exist then",
+                "its topic no longer exists: it was deleted during the reading",
+                "run the command again, which reads the topics that exist then. The dump is unchanged",
             )
         # The group is never used, so a missing right to it does not matter.
         if code == KafkaError.GROUP_AUTHORIZATION_FAILED or error.retriable():
@@ -250,8 +250,8 @@ class _RangeMessages:
 
     def _failed(self, why: str, hint: str | None = None) -> RunFailed:
         return RunFailed(
-            f"{self._job.label} cannot be read: {why}",
-            hint=hint or "the dump is unchanged: check that the broker runs, and run the command again",
+            f"kstate cannot read {self._job.label}: {why}",
+            hint=hint or "check that the broker runs, then run the command again. The dump is unchanged",
         )
 
 

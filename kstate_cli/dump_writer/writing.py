@@ -324,25 +324,26 @@ def files_in_use(grown: Grown) -> set[str]:
 def lost_race(where: str, generation: int) -> InUse:
     """Return the error if another process has committed first."""
     return InUse(
-        f"another process has written generation {generation} of the dump meanwhile: what was read here is not added",
+        f"another process has written generation {generation} of the dump meanwhile, so kstate does not "
+        "add the records of this call",
         where=where,
-        hint="the dump is complete: let one dump end before the next one begins",
+        hint="run one dump at a time. The dump is complete",
     )
 
 
 def lost_file(path: str, where: str) -> Refused:
     """Return the error for a file of a manifest that is missing, or has another size."""
     return Refused(
-        f"{printable(path)} does not exist any more, or is not the file that was written",
+        f"{printable(path)} no longer exists, or was replaced after kstate wrote it",
         where=where,
-        hint="copy it here again from another copy of the dump; without one, dump into a new place (--out), and keep "
-        "this one: the broker may no longer have all of its records",
+        hint="copy it again from another copy of the dump. Without one, dump into a new place (--out), and keep "
+        "this dump: the broker may no longer have all of its records",
     )
 
 
 def missing_file(path: str) -> DumpError:
     """Return the error for a file that is missing when it is read."""
-    return DumpError("the file does not exist any more", where=printable(path))
+    return DumpError("the file no longer exists", where=printable(path))
 
 
 _FILE: Final = re.compile(r"[0-9]{20}-[0-9]{20}-[0-9]{10}-([0-9a-f]{12})-[0-9a-f]{8}\.parquet")

@@ -14,20 +14,20 @@ from kstate_cli.statedir.problems import ProblemCode
 from kstate_cli.texts import command
 from kstate_cli.texts import internals as see
 
-_PUT_BACK = "move it out of the application directory, or put back what belongs there"
-_CHECK = f"what the next start makes of it: {command('check', 'APP', '--for', 'RELEASE')}"
-_VERIFY = f"read everything: {command('verify', 'APP')}"
+_PUT_BACK = "move it out of the application directory, or restore the original entry"
+_CHECK = f"to see how the next start treats it: {command('check', 'APP', '--for', 'RELEASE')}"
+_VERIFY = f"to read all files: {command('verify', 'APP')}"
 _REBUILD = (
     f"fill the store again from a dump: {command('restore', 'APP', '--from-changelog', 'DUMP', '--for', 'RELEASE')}"
 )
-_WIPE = f"or have the next start restore it: {command('wipe', 'APP', '--task', 'TASK', '--store', 'STORE')}"
+_WIPE = f"or let the next start restore it: {command('wipe', 'APP', '--task', 'TASK', '--store', 'STORE')}"
 _DAMAGED = (_VERIFY, _REBUILD, _WIPE)
 _KILLED = (
-    "where the application was killed while it made or dropped the database, a migration can leave its task out: "
+    "if the application was killed while it created or dropped the database, a migration can exclude its task: "
     + command("migrate", "APP", "--to", "RELEASE", "--unclean", "wipe")
 )
 _HALF_MADE = (*_DAMAGED, _KILLED)
-_NOT_SET = "if it sets neither, have the next start restore the store: " + command(
+_NOT_SET = "if it sets neither, let the next start restore the store: " + command(
     "wipe", "APP", "--task", "TASK", "--store", "STORE"
 )
 _OPENS = f"RocksDBStore.openDB: RocksDB has to open the directory ({see('rocksdb.md')})"
@@ -36,48 +36,48 @@ _OPENS = f"RocksDBStore.openDB: RocksDB has to open the directory ({see('rocksdb
 # belongs to the problem.
 PROBLEMS: Final = {
     ProblemCode.LINK: Texts(
-        "A symbolic link, where Streams makes none",
-        "kstate follows no links below the application directory: its target could belong to another application. "
-        "A change is refused.",
+        "A symbolic link in a place where Streams creates none",
+        "kstate follows no links below the application directory, because the target could belong to "
+        "another application. It refuses a change.",
         SILENT,
         f"StateDirectory: tasks and stores are directories ({see('layout.md#paths')})",
-        ("put the real file or folder in its place",),
+        ("replace the link by the real file or folder",),
     ),
     ProblemCode.NOT_A_DIRECTORY: Texts(
-        "What is named like a task or a segment is no directory",
-        "Streams takes it for one, and fails when it has to open it.",
+        "An entry with the name of a task or a segment is not a directory",
+        "Streams treats it as one, and fails when it opens it.",
         None,
         f"StateDirectory.getOrCreateDirectoryForTask ({see('layout.md#foreign-entries')})",
         (_PUT_BACK,),
     ),
     ProblemCode.NOT_A_FILE: Texts(
-        "An entry that is no file has the name of an offsets file, or is in a database",
+        "An entry that is not a file has the name of an offsets file, or is in a database",
         "kstate and Streams cannot read it as the file of its name.",
         None,
         f"OffsetCheckpoint.read ({see('offsets.md#checkpoint')})",
         (_PUT_BACK,),
     ),
     ProblemCode.SPECIAL: Texts(
-        "A FIFO, a socket, a device, folders without an end, or a small file that is far too large",
-        "It is not read at all: reading a FIFO would wait for ever.",
+        "A FIFO, a socket, a device, an endless folder tree, or a small file that is far too large",
+        "kstate does not read it, because reading a FIFO would wait for ever.",
         None,
         None,
         (_PUT_BACK,),
     ),
     ProblemCode.UNREADABLE: Texts(
-        "This user may not read it, or the disk does not give it",
-        "Nothing is known of it, and nothing follows for what is in it: the store is not to be wiped for this.",
+        "This user may not read it, or the disk does not return it",
+        "kstate knows nothing about its contents: do not wipe the store for this reason.",
         None,
         None,
         # No command that changes the store: it may be healthy, and its rows would be replaced for a missing right.
         (CHECK_THE_DISK, "run the command as the user of the application"),
     ),
     ProblemCode.FOREIGN: Texts(
-        "A file that is none of Streams'",
-        "Streams passes over it. It goes along with a change, and goes with a task that is wiped.",
+        "A file that Streams did not create",
+        "Streams ignores it. A change carries it along, and a wipe of its task removes it.",
         SILENT,
         f"StateDirectory.taskDirIsEmpty ({see('layout.md#foreign-entries')})",
-        ("nothing, or move it out of the application directory",),
+        ("do nothing, or move it out of the application directory",),
     ),
     ProblemCode.ILLEGAL_NAME: Texts(
         "A folder among the stores has a name that no store has",
@@ -87,48 +87,48 @@ PROBLEMS: Final = {
         (_PUT_BACK,),
     ),
     ProblemCode.NO_SEGMENT: Texts(
-        "The segments of a store have an entry among them that is no segment",
+        "The segments of a store have another entry among them",
         "Up to 4.2 it makes the store open silently without rows; 4.3 does not start.",
         (log.NO_SEGMENT_ID, log.SEGMENT_NAME_TOO_SHORT),
         f"AbstractSegments.segmentIdFromSegmentName ({see('layout.md#foreign-entries')})",
         (_PUT_BACK,),
     ),
     ProblemCode.MALFORMED_OFFSETS: Texts(
-        "A .checkpoint, or a .position, cannot be read: not by Streams either",
+        "A .checkpoint or a .position cannot be read, not even by Streams",
         "It is empty, cut off, or edited by hand.",
         MALFORMED_FILE_MESSAGES,
         f"OffsetCheckpoint.read ({see('offsets.md#checkpoint')})",
         (_CHECK,),
     ),
     ProblemCode.READING_FAILED: Texts(
-        "The system has answered with an error when the file was read",
-        "The reason is neither damage nor missing rights.",
+        "The operating system returned an error when kstate read the file",
+        "The cause is neither damage nor missing rights.",
         None,
         None,
         (CHECK_THE_DISK,),
     ),
     ProblemCode.NEGATIVE_PARTITION: Texts(
         "A line of a file of offsets names a negative partition",
-        "Streams reads the line, and no topic has such a partition: the file was edited.",
+        "Streams reads the line, but no topic has such a partition: the file was edited.",
         SILENT,
         f"OffsetCheckpoint.read ({see('offsets.md#checkpoint')})",
         (_CHECK,),
     ),
     ProblemCode.DROPPED_LINE: Texts(
-        "A line of .checkpoint has a negative offset, and Streams passes over it",
-        "The store counts as one without an offset.",
+        "A line of .checkpoint has a negative offset, and Streams skips it",
+        "Streams treats the store as one without an offset.",
         (log.LINE_DROPPED,),
         f"OffsetCheckpoint.read ({see('offsets.md#checkpoint')})",
         (_CHECK,),
     ),
     ProblemCode.ONLY_KEPT: Texts(
-        "The directory has nothing left of what a run of kstate keeps",
-        "It was emptied after the run. What the run keeps may be the only copy, so clean leaves it.",
+        "The directory lost everything that a run of kstate has in its backup",
+        "It was emptied after the run. The backup of the run may be the only copy, so clean keeps it.",
         None,
         None,
         (
             # Never clean: what the run keeps may be the only copy.
-            f"what each run keeps, and how it is put back: {command('status', 'APP')}",
+            f"to see the backup of each run, and how to restore it: {command('status', 'APP')}",
         ),
     ),
     ProblemCode.NO_CURRENT: Texts(
@@ -140,21 +140,21 @@ PROBLEMS: Final = {
     ),
     ProblemCode.NO_DATABASE: Texts(
         "A folder of a store has files, but neither CURRENT nor a MANIFEST",
-        "It was copied in part, or is none of RocksDB's.",
+        "It is a partial copy, or does not belong to RocksDB.",
         None,
         _OPENS,
         _HALF_MADE,
     ),
     ProblemCode.DOES_NOT_OPEN: Texts(
         "RocksDB does not open the database",
-        "The message is RocksDB's own, and names the file.",
+        "The message comes from RocksDB, and names the file.",
         (log.STORE_NOT_OPENED,),
         _OPENS,
         _DAMAGED,
     ),
     ProblemCode.NOT_OPENED_HERE: Texts(
-        "The database does not open here, with the RocksDB of kstate",
-        "The application's own RocksDB may open it. Nothing shows that it is damaged.",
+        "The RocksDB of kstate cannot open the database here",
+        "The RocksDB of the application may be able to open it. There is no sign of damage.",
         SILENT,
         _OPENS,
         # No restoration: the database may be healthy, and only too new for the RocksDB of kstate.
@@ -169,13 +169,13 @@ PROBLEMS: Final = {
     ),
     ProblemCode.FOREIGN_OFFSETS: Texts(
         "The column family of offsets has a row that Streams did not write",
-        "Its key is no topic and partition, or its Position is malformed.",
+        "Its key is not a topic and partition, or its Position is malformed.",
         None,
         f"AbstractColumnFamilyAccessor.commit ({see('offsets.md#column-family')})",
         _DAMAGED,
     ),
     ProblemCode.NO_MANIFEST: Texts(
-        "CURRENT names a MANIFEST that is not there",
+        "CURRENT names a missing MANIFEST",
         "RocksDB does not know which files belong to the database.",
         (log.STORE_NOT_OPENED,),
         _OPENS,
@@ -190,23 +190,23 @@ PROBLEMS: Final = {
     ),
     ProblemCode.NO_OPTIONS: Texts(
         "A database has no OPTIONS file",
-        "RocksDB writes it last when it makes a database: whoever was killed in that moment leaves one without. With "
-        "which settings it was made is unknown.",
+        "RocksDB writes it last when it creates a database. If the application is killed at that moment, "
+        "the file is missing, and the settings of the database are unknown.",
         SILENT,
         f"RocksDB writes OPTIONS at every open ({see('rocksdb.md#options')})",
         (_CHECK, _REBUILD, _WIPE, _KILLED),
     ),
     ProblemCode.MALFORMED_OPTIONS: Texts(
-        "The OPTIONS file is not as RocksDB writes it",
-        "With which settings the database was made is unknown, so it is not written to.",
+        "RocksDB has not written the OPTIONS file in this form",
+        "The settings of the database are unknown, so kstate does not write to it.",
         SILENT,
         f"RocksDB writes OPTIONS at every open ({see('rocksdb.md#options')})",
         _DAMAGED,
     ),
     ProblemCode.FOREIGN_SETTING: Texts(
         "The database has a setting that kstate does not handle",
-        "A comparator or merge operator of one's own, files outside the store, an encrypted environment "
-        "(rocksdb.config.setter). Reading or writing it without that setting would spoil it.",
+        "A custom comparator or merge operator, files outside the store, an encrypted environment "
+        "(rocksdb.config.setter). Without that setting, reading or writing would damage it.",
         SILENT,
         f"RocksDBConfigSetter ({see('rocksdb.md#options')})",
         # No rebuild either: kstate would create the database without the setting, and Streams could not read it.
@@ -219,13 +219,13 @@ PROBLEMS: Final = {
         (log.STORE_NOT_OPENED,),
         f"RocksDBConfigSetter ({see('rocksdb.md#options')})",
         # The question comes first: SSTs in other folders are healthy, and a wipe would lose them.
-        ("if the application sets db_paths or cf_paths: leave this store unchanged", _NOT_SET),
+        ("if the application sets db_paths or cf_paths, leave this store unchanged", _NOT_SET),
     ),
     ProblemCode.TWO_LAYOUTS: Texts(
-        "A store lies in both of its places: rocksdb/NAME as one database, and NAME/ as segments",
-        "The application opens one of them. An application whose store became a windowed one, or no longer is, "
-        "leaves the old place behind. kstate cannot tell which one is in use, so nothing is predicted and a change "
-        "is refused.",
+        "A store is in both of its possible places: rocksdb/NAME as one database, and NAME/ as segments",
+        "The application opens one of them. If a store became a windowed store, or is no longer one, its "
+        "old place remains. kstate cannot determine which one is in use, so it predicts nothing and "
+        "refuses a change.",
         SILENT,
         f"RocksDBStore.openDB, AbstractSegments ({see('layout.md#paths')})",
         # Only the code of the application shows which place it opens, so a user has to decide.
@@ -233,29 +233,28 @@ PROBLEMS: Final = {
     ),
     ProblemCode.FAMILIES_DISAGREE: Texts(
         "OPTIONS names other column families than the MANIFEST",
-        "One of the two is cut off, or was copied from elsewhere.",
+        "One of the two is cut off, or was copied from another place.",
         SILENT,
-        f"RocksDB keeps both alike ({see('rocksdb.md#options')})",
+        f"RocksDB keeps both equal ({see('rocksdb.md#options')})",
         _HALF_MADE,
     ),
     ProblemCode.UNKNOWN_FAMILY: Texts(
         "A column family that no store of Streams has",
-        "Something else has written to the store, or a release that this kstate does not know.",
+        "Another program has written to the store, or a release that this kstate does not support.",
         (log.FAMILIES_NOT_OPENED, log.UNEXPECTED_FAMILY),
         f"RocksDBStore.openRocksDB ({see('stores.md#column-families')})",
-        ("a newer kstate may know it", _REBUILD),
+        ("use a newer kstate: it may support the release", _REBUILD),
     ),
     ProblemCode.UNDER_WAY: Texts(
-        "A running application is making it, or dropping it, at this moment",
-        "What it is will be known once that is done.",
+        "A running application is creating or dropping it at this moment",
+        "kstate can determine its kind after that.",
         None,
         None,
         ("run the command again",),
     ),
     ProblemCode.SST: Texts(
         "A file with rows is missing, cut off, damaged, or of an unknown format",
-        "The MANIFEST names it, so RocksDB does not open the database; a segment is passed over without a word up to "
-        "4.2.",
+        "The MANIFEST names it, so RocksDB does not open the database. Up to 4.2 Streams silently skips a segment.",
         (log.STORE_NOT_OPENED,),
         _OPENS,
         _DAMAGED,
@@ -269,12 +268,12 @@ PROBLEMS: Final = {
     ),
     ProblemCode.SST_NOT_NAMED: Texts(
         "The database has a file with rows that its MANIFEST does not name",
-        "A crash leaves such files, and they are harmless. Where nothing crashed the MANIFEST has lost its end, and "
-        "rows are missing without a word. It does not keep a change from being made.",
+        "A crash leaves such files, and they are harmless. If the application did not crash, the MANIFEST "
+        "has lost its end, and rows are silently missing. kstate permits a change nevertheless.",
         SILENT,
         f"VersionSet::Recover of RocksDB ({see('rocksdb.md#unreported-faults')})",
         # After a crash the file is expected: a restoration would replace a healthy store.
-        (_VERIFY, f"where the application did not crash: {_REBUILD}"),
+        (_VERIFY, f"if the application did not crash: {_REBUILD}"),
     ),
 }  # fmt: skip
 
@@ -296,38 +295,38 @@ NOTES: Final = {
         ("no changelog record carried a Position for",),
         Texts(
             "No record of the dump carried a Position: the restored stores begin with an empty one",
-            "Only applications with bounded queries (IQv2, PositionBound) are concerned: such a query fails with "
-            "NOT_UP_TO_BOUND until new input comes. Rows and offsets are complete. Kafka Streams' own restoration from "
-            "a topic without Positions ends the same way.",
+            "This affects only applications with bounded queries (IQv2, PositionBound): such a query fails "
+            "with NOT_UP_TO_BOUND until new input arrives. Rows and offsets are complete. Kafka Streams' own "
+            "restoration from a topic without Positions has the same result.",
             rule=f"StoreQueryUtils: the Position comes from the header c of changelog records ({see('changelogs.md')})",
-            do=("without bounded queries: nothing", "with them: send one record to each input partition"),
+            do=("without bounded queries, do nothing", "with bounded queries, send one record to each input partition"),
         ),
     ),
     "no-headers": Note(
         ("the dump has no record headers",),
         Texts(
             "The dump was written without record headers, so it has no Positions",
-            "Only applications with bounded queries (IQv2, PositionBound) are concerned, until new input comes. "
-            "Stores with headers cannot be restored from such a dump; kstate refuses that.",
+            "This affects only applications with bounded queries (IQv2, PositionBound), until new input "
+            "arrives. Stores with headers cannot be restored from such a dump, and kstate refuses that.",
             do=("dump the topics with their headers: "
                 + command("dump", "--bootstrap-server", "HOST:PORT", "--app", "ID", "--out", "DUMP"),),
         ),
     ),
     "rows-not-read": Note(
-        ("the rows of the dump were not read",),
+        ("kstate has not read the rows of the dump",),
         Texts(
             "The dry run has not read the rows, so the restoration may still refuse the dump",
-            "Damaged bytes, and rows that do not fit their stores, show only when rows are read. Nothing would be "
-            "changed then either.",
+            "kstate notices damaged bytes, and rows that do not fit their stores, only when it reads rows. The "
+            "restoration would then change nothing.",
             do=("run the dry run without --no-verify-dump",),
         ),
     ),
     "topic-not-used": Note(
-        ("is in the dump, and no store is restored from it",),
+        ("but no store is restored from it",),
         Texts(
             "The dump has a topic that belongs to no store of this application or that you excluded",
             "It does not matter if the topic belongs to another application, or to a store that was removed.",
-            do=("if a store is missing in the plan: describe it in kstate.toml, and name that with --spec",),
+            do=("if the plan lacks a store, describe it in kstate.toml, and pass the file with --spec",),
         ),
     ),
     "in-memory": Note(
@@ -350,7 +349,7 @@ NOTES: Final = {
         ("already past the dump",),
         Texts(
             "The store has everything that the dump has, so the restoration leaves it unchanged",
-            "This is the usual state of a healthy store. If the note says that the log was cut or recreated, the "
+            "This is the usual state of a healthy store. If according to the note the log was cut or recreated, the "
             "store may hold the only copy of its records.",
             do=("if the log may have been recreated, compare with the broker: "
                 + command("check", "APP", "--for", "RELEASE", "--bootstrap-server", "HOST:PORT"),),
@@ -359,50 +358,49 @@ NOTES: Final = {
     "as-of-last-flush": Note(
         ("as of", "last flush"),
         Texts(
-            "The application is running: kstate shows the files as RocksDB flushed them last",
-            "Rows and offsets that are still in the application's memory are missing from the answer. Nothing is "
-            "wrong.",
-            do=("for the newest rows, stop the application, or ask the application itself",),
+            "The application is running: kstate shows the files of the last flush of RocksDB",
+            "Rows and offsets that are still in the memory of the application are missing. This is normal.",
+            do=("for the newest rows, stop the application, or query the application itself",),
         ),
     ),
     "not-logged": Note(
-        ("it counts as a store without logging",),
+        ("kstate treats it as a store without logging",),
         Texts(
             "No offset is stored anywhere, so kstate treats the store as one without a changelog",
-            "If the application calls withLoggingDisabled() for it, all is well: its rows exist in this directory "
-            "only. Otherwise the specification has to say so, or a restoration skips the store.",
+            "If the application calls withLoggingDisabled() for it, this is correct: its rows exist in this "
+            "directory only. Otherwise set logged in the specification, or a restoration skips the store.",
             do=(f"if it has a changelog, set logged = true in the specification of: {_LS_SPEC}",),
         ),
     ),
     "kind-not-certain": Note(
         ("not certain from",),
         Texts(
-            "The rows fit several kinds of store, or there are none",
+            "The rows fit several kinds of store, or the store has no rows",
             "ls, verify and check do not need the kind. restore, query and export do, as soon as the store has rows.",
             do=(f"set kind in the specification: {_LS_SPEC}",),
         ),
     ),
     "retention-not-known": Note(
-        ("the bytes do not tell the history retention",),
+        ("the bytes do not show the history retention",),
         Texts(
             "The retention of a versioned store is in the application's code only",
-            "It concerns restore alone, which has to know which versions are too old.",
+            "Only restore needs it, to determine which versions are too old.",
             do=(f"set retention_ms to the historyRetention of the store, in the specification of: {_LS_SPEC}",),
         ),
     ),
     "source-not-known": Note(
-        ("the bytes do not tell a globalTable from addGlobalStore",),
+        ("the bytes do not show whether it is a globalTable or from addGlobalStore",),
         Texts(
             "A global store may be filled by a globalTable, or by a processor of the application",
-            "It concerns restore alone: only the rows of a globalTable are the records of its topic.",
+            "Only restore needs to know: only the rows of a globalTable are equal to the records of its topic.",
             do=(f'set source = "table" or "processor", in the specification of: {_LS_SPEC}',),
         ),
     ),
     "dump-never-verified": Note(
         ("dump verified: never",),
         Texts(
-            "No command has read all files of this dump yet, so rot in it would be unknown",
-            "check judges offsets by the manifest, and needs no rows.",
+            "No command has read all files of this dump yet, so undetected damage is possible",
+            "check compares offsets with the manifest, and needs no rows.",
             do=(f"read all files once, or a part each night: {command('verify-dump', 'DUMP')}",),
         ),
     ),
@@ -419,15 +417,15 @@ NOTES: Final = {
         Texts(
             "Some segments of the store were never flushed before the application was killed",
             "Rows may be missing from these segments. ls, query, export and diff exit with 1 for that reason.",
-            rule=f"a Position or an offset holds only if every segment has come so far ({see('offsets.md')})",
-            do=(f"what the next start makes of it: {command('check', 'APP', '--for', 'RELEASE')}",),
+            rule=f"a Position or an offset holds only if every segment has reached it ({see('offsets.md')})",
+            do=(f"to see how the next start treats it: {command('check', 'APP', '--for', 'RELEASE')}",),
         ),
     ),
     "unproven": Note(
-        ("unproven: no", "was ever started on what is restored for it"),
+        ("unproven: no test has started", "with state that was restored for it"),
         Texts(
-            "No real application of this release has opened what kstate writes for it",
-            "kstate follows the rules of the release before it.",
+            "No real application of this release has opened files that kstate writes for it",
+            "kstate follows the rules of the previous release.",
             do=("try it on a copy first, and keep the backup until the application runs",),
         ),
     ),

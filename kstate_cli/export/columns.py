@@ -122,7 +122,7 @@ def _array(column: Column, field: pa.Field, serde: Serde) -> pa.Array:
     # A serde of the user may return values that Arrow has no such type for.
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         raise SerdeError(
-            f"{field.name} does not fit {field.type}: {error}", hint="name another serde, or bytes"
+            f"{field.name} does not fit {field.type}: {error}", hint="pass another serde, or bytes"
         ) from None
 
 
@@ -150,8 +150,8 @@ def _reader(name: str, serde: Serde) -> Callable[[bytes | None], Any]:
             return serde.text(value) if as_text else value
         except SERDE_ERRORS as error:
             raise SerdeError(
-                f"{name} cannot be read as {serde.name}: {error}",
-                hint="name the serde that the application uses, or bytes",
+                f"kstate cannot read {name} as {serde.name}: {error}",
+                hint="pass the serde that the application uses, or bytes",
             ) from None
 
     return read

@@ -245,9 +245,11 @@ def check_out(out: Path, app: Path) -> Path:
     absolute = Path(os.path.realpath(out))
     for forbidden in (app, app.parent / OWN_FOLDER):
         if absolute == forbidden or forbidden in absolute.parents:
-            raise UsageError(f"--out {quoted(out)} is within {forbidden}", hint="name a folder elsewhere")
+            raise UsageError(f"--out {quoted(out)} is within {forbidden}", hint="pass a folder outside of it")
     if absolute.exists() and not absolute.is_dir():
-        raise UsageError(f"--out {quoted(out)} is not a directory", hint="name a folder, or one that is not there yet")
+        raise UsageError(
+            f"--out {quoted(out)} is not a directory", hint="pass a folder, or a path that does not exist yet"
+        )
     return absolute
 
 
@@ -274,7 +276,7 @@ class OutFolder:
             try:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise InUse(f"another export writes to {self.out}", hint="wait for it, or name another --out") from None
+                raise InUse(f"another export writes to {self.out}", hint="wait for it, or pass another --out") from None
             # Under the lock, so that the names are those of no other export.
             self._refuse_others()
             self._drop_interrupted()
@@ -339,18 +341,16 @@ class OutFolder:
         names = set(os.listdir(self.out))
         own = {name for name in names if name in (INCOMPLETE, MANIFEST) or _PART.fullmatch(name)}
         if foreign := sorted(names - own):
-            raise Refused(f"{self.out} is not empty: it holds {foreign[0]}", hint="name a new folder")
+            raise Refused(f"{self.out} is not empty: it contains {foreign[0]}", hint="pass a new folder")
         if not names or self._overwrite:
             return
         # Files with names of parts, which no interrupted export has announced: they are a complete export, or a
         # reader's only copy.
         if INCOMPLETE not in names or MANIFEST in names or own - {INCOMPLETE} - self._renamed():
-            raise Refused(f"{self.out} holds an export", hint="name a new folder, or --overwrite")
+            raise Refused(f"{self.out} holds an export", hint="pass a new folder, or --overwrite")
         # Without that file the export was interrupted before it wrote anything.
         if self._read(_OWNER) not in (None, self._owner):
-            raise Refused(
-                f"{self.out} holds an interrupted export of something else", hint="name a new folder, or --overwrite"
-            )
+            raise Refused(f"{self.out} contains another, interrupted export", hint="pass a new folder, or --overwrite")
 
     def _drop_interrupted(self) -> None:
         if self.folder.exists():

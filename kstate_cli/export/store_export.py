@@ -102,8 +102,8 @@ def export_store(request: ExportRequest, watcher: ExportWatcher) -> Exported:
         # wrapping.
         if plan.shape.internal and request.value_serde != "bytes":
             raise Refused(
-                f"values of a {plan.shape.name} store are Streams' own: no serde reads them",
-                hint="leave out --value-serde",
+                f"only Streams can read the values of a {plan.shape.name} store: no serde reads them",
+                hint="omit --value-serde",
             )
         engine = choose_engine(request.engine, plan.size, len(plan.parts), request.workers)
         results = write_parts(plan.parts, plan.rows, engine, request.workers, watcher)
@@ -225,7 +225,7 @@ def plan_export(
     if len(shapes) > 1:
         raise Refused(
             f"{stores[0][1].name} is of different kinds: {', '.join(map(str, readers))}",
-            hint="one table cannot have them all; the rows of every task, as they are stored:",
+            hint="one table cannot hold them all. To export the stored rows of every task:",
             hint_details=[command("query", "raw-scan", stores[0][0].app, stores[0][1].name, "-o", "json")],
         )
     plans: list[TaskPlan] = []

@@ -46,7 +46,8 @@ class FleetFinding:
 
 # The client decides it under the classic protocol; under KIP-1071 the broker does, by rules of its own.
 _ASSIGNED: Final = (
-    "under the classic protocol a task goes to an instance that has its state; where none has, one restores it ({page})"
+    "under the classic protocol an instance that has the state of a task gets the task. If none has "
+    "it, one restores it ({page})"
 )
 _ASSIGNMENT: Final = "start.md#which-instance-gets-a-task"
 _RESTORE: Final = command("restore", "APP", "--from-changelog", "DUMP", "--for", "RELEASE")
@@ -54,18 +55,19 @@ _CHECK: Final = command("check", "APP", "--for", "RELEASE")
 _LIST: Final = command("ls", "APP", "-o", "json")
 # Streams writes the file again at its start, with a new id.
 _REMOVE: Final = shell("rm", f"APP/{PROCESS_FILE}")
-_OTHERS: Final = f"all hosts at once: see {documentation('docs/how-to/fleet.md')}"
+_OTHERS: Final = f"for all hosts at once, see {documentation('docs/how-to/fleet.md')}"
 
 HOST_UNREAD: Final = FleetCode(
     "host-unread",
     "A listing is incomplete, or cannot be read",
     level=FleetLevel.UNKNOWN,
     more=(
-        "The file is cut off, of another command or version, or the listing failed on that host. kstate prints the "
-        "readable part. A task or store that no listing contains counts as unknown, and not as missing."
+        "The file is cut off, belongs to another command or version, or the listing failed on that host. "
+        "kstate prints the readable part. It treats a task or store that no listing contains as unknown, "
+        "and not as missing."
     ),
     source="a listing ends with its summary (docs/json.md)",
-    hint="look at the named line, and list that host again",
+    hint="check the named line, and list that host again",
     command=_LIST,
 )
 TASK_MISSING: Final = FleetCode(
@@ -73,12 +75,12 @@ TASK_MISSING: Final = FleetCode(
     "No host has the task",
     level=FleetLevel.ERROR,
     more=(
-        "The instance that gets it restores all of its stores from the changelogs, and processes nothing of it until "
-        "then."
+        "The instance that gets it restores all of its stores from the changelogs, and processes no input "
+        "of it until then."
     ),
     source=_ASSIGNED,
     page=_ASSIGNMENT,
-    hint="fill them before the start",
+    hint="restore them before the start",
     command=_RESTORE,
     do=(_OTHERS,),
 )
@@ -87,10 +89,11 @@ TASK_NOT_KNOWN: Final = FleetCode(
     "No host with a complete listing has the task",
     level=FleetLevel.UNKNOWN,
     more=(
-        "A host with an incomplete listing may have it. Do not restore the task before you know, or two hosts have it."
+        "A host with an incomplete listing may have it. Do not restore the task before you know, or two "
+        "hosts will have it."
     ),
-    source="what was not read may have it",
-    hint="look at the named line, and list that host again",
+    source="the unread part may contain it",
+    hint="check the named line, and list that host again",
     command=_LIST,
 )
 PROCESS_ID_DOUBLED: Final = FleetCode(
@@ -103,39 +106,40 @@ PROCESS_ID_DOUBLED: Final = FleetCode(
     ),
     source="the process id names the client in the group ({page})",
     page="layout.md",
-    hint="on all but one of them, while it is stopped",
+    hint="on all of these hosts but one, while it is stopped",
     command=_REMOVE,
 )
 APPLICATIONS_DIFFER: Final = FleetCode(
     "applications-differ",
-    "The listings are those of different applications",
+    "The listings belong to different applications",
     level=FleetLevel.ERROR,
     more=(
-        "Files of two applications were passed together, or a volume was mounted at the wrong place. Tasks of both "
-        "are counted together, so missing and doubled tasks are wrong for either."
+        "Files of two applications were passed together, or a volume was mounted at the wrong place. "
+        "kstate counts the tasks of both together, so its results about missing and extra tasks are wrong "
+        "for both."
     ),
-    source="the directory is called after application.id ({page})",
+    source="the directory has the name of the application.id ({page})",
     page="layout.md",
-    hint="give one application at a time",
+    hint="pass one application at a time",
 )
 CHANGELOGS_DIFFER: Final = FleetCode(
     "changelogs-differ",
     "A store of one name has different changelogs on different hosts",
     level=FleetLevel.ERROR,
     more=(
-        "Another application filled one of the directories, or one under another application.id that was renamed. A "
-        "start would take rows of the one for the state of the other."
+        "Another application filled one of the directories, or an application with another application.id "
+        "did, and the directory was renamed. A start would treat rows of one as the state of the other."
     ),
-    source="a changelog is called after its application and store ({page})",
+    source="the name of a changelog contains its application and store ({page})",
     page="changelogs.md",
-    hint="find out whose directory it is before anything starts on it",
+    hint="find out which application the directory belongs to before you start an instance on it",
 )
 KINDS_DIFFER: Final = FleetCode(
     "kinds-differ",
     "A store of one name is of different kinds on different hosts",
     level=FleetLevel.ERROR,
-    more="Hosts were started with different versions of the topology, or a directory is another application's.",
-    source="one topology makes stores of one name of one kind ({page})",
+    more="Hosts were started with different versions of the topology, or a directory belongs to another application.",
+    source="in one topology, stores with the same name have the same kind ({page})",
     page="stores.md",
     hint="on that host",
     command=_CHECK,
@@ -145,10 +149,10 @@ OFFSET_OUTSIDE_LOG: Final = FleetCode(
     "The next offset of a store is not in its changelog",
     level=FleetLevel.ERROR,
     more=(
-        "The topic was recreated, or was cut later. The start wipes the task, and restores the records that the log "
-        "has."
+        "The topic was recreated, or was truncated later. The start wipes the task, and restores the "
+        "records that the log has."
     ),
-    source="the next offset lies in the log, or at its end ({page})",
+    source="the next offset is in the log, or at its end ({page})",
     page="changelogs.md#log-ends",
     hint="on that host",
     command=_CHECK,
@@ -157,8 +161,8 @@ HOST_PROBLEM: Final = FleetCode(
     "host-problem",
     "The listing of a host contains a problem",
     level=FleetLevel.ERROR,
-    more="The text is that of the listing, with the code of the problem, which has an explanation of its own.",
-    source="what the listing says of that directory",
+    more="The text comes from the listing, with the code of the problem, which has a separate explanation.",
+    source="read the listing of that directory",
     hint="on that host",
     command=_CHECK,
 )
@@ -167,33 +171,34 @@ TASK_DOUBLED: Final = FleetCode(
     "More hosts have the task than should",
     level=FleetLevel.WARNING,
     more=(
-        "A standby, if the application has any. Otherwise it is a copy from before the task moved, which the cleaner "
-        "of that instance deletes after state.cleanup.delay.ms. If all instances start again, either may get the "
-        "task: one that is behind restores the difference."
+        "It is a standby, if the application has any. Otherwise it is a copy from before the task moved, "
+        "and the cleaner of that instance deletes it after state.cleanup.delay.ms. If all instances start "
+        "again, any of them may get the task: one that is behind restores the difference."
     ),
-    source="one active task, num.standby.replicas more; others stay until the cleaner comes ({page})",
+    source="one active task and num.standby.replicas more. Others remain until the cleaner deletes them ({page})",
     page="start.md",
-    hint="say --standby-replicas N where there are some; else the cleaner deletes it after state.cleanup.delay.ms",
+    hint="if the application has standbys, pass --standby-replicas N. Otherwise the cleaner deletes it "
+    "after state.cleanup.delay.ms",
 )
 TASK_TOO_FEW: Final = FleetCode(
     "task-too-few",
     "Fewer hosts have the task than should",
     level=FleetLevel.WARNING,
-    more="A standby is missing. If the only host is lost, Streams restores the task from its beginning.",
+    more="A standby is missing. If the only host is lost, Streams restores the whole task.",
     source="each task has num.standby.replicas copies beside the active one",
-    hint="fill them before the start",
+    hint="restore them before the start",
     command=_RESTORE,
 )
 TASK_UNEXPECTED: Final = FleetCode(
     "task-unexpected",
-    "The task is of a partition that does not exist",
+    "The task belongs to a partition that does not exist",
     level=FleetLevel.WARNING,
     more=(
-        "Streams never uses it, and its cleaner deletes it. The topic had more partitions before, or the directory or "
-        "the specification is that of another application."
+        "Streams never uses it, and its cleaner deletes it. The topic had more partitions before, or the "
+        "directory or the specification belongs to another application."
     ),
     source="a sub-topology has as many tasks as its topics have partitions",
-    hint="see whether the topic was made anew with fewer partitions, or the directory is another application's",
+    hint="check whether the topic was recreated with fewer partitions, or the directory belongs to another application",
 )
 STORE_MISSING: Final = FleetCode(
     "store-missing",
@@ -202,7 +207,7 @@ STORE_MISSING: Final = FleetCode(
     more="Other tasks of the same sub-topology have it. The start restores it from its beginning.",
     source="all tasks of a sub-topology have the same stores ({page})",
     page="layout.md",
-    hint="fill them before the start",
+    hint="restore them before the start",
     command=_RESTORE,
 )
 GLOBAL_MISSING: Final = FleetCode(
@@ -220,7 +225,7 @@ COPY_UNCLEAN: Final = FleetCode(
     "A stopped instance did not close a store cleanly",
     level=FleetLevel.WARNING,
     more="Under exactly-once the next start wipes the task on that host and restores it, if it gets the task.",
-    source="under exactly-once what was not left clean is wiped ({page})",
+    source="under exactly-once Streams wipes stores after an unclean shutdown ({page})",
     page="start.md#clean-or-not",
     hint="on that host",
     command=_CHECK,
@@ -230,8 +235,8 @@ RELEASES_DIFFER: Final = FleetCode(
     "Different releases wrote the stores",
     level=FleetLevel.WARNING,
     more=(
-        "An upgrade or a downgrade stopped halfway, or a task has not been opened since. An older release does not "
-        "open the stores of a newer one."
+        "An upgrade or a downgrade stopped halfway, or a task has not been opened since then. An older "
+        "release does not open the stores of a newer one."
     ),
     source="each release opens certain layouts ({page})",
     page="start.md#going-down",
@@ -243,8 +248,8 @@ MEMBER_WITHOUT_HOST: Final = FleetCode(
     "A member of the group uses a directory that no listing contains",
     level=FleetLevel.WARNING,
     more="The listing of a host is missing, so its tasks count as missing.",
-    source="without a client.id of its own a member has the process id of its directory in it",
-    hint="list the directory of that member as well",
+    source="a member without a custom client.id contains the process id of its directory",
+    hint="list the directory of that member too",
 )
 
 # A module keeps the order of its assignments, so that an entry needs no registration.

@@ -17,9 +17,9 @@ _MOST_NAMES: Final = 5
 _OFFSET_PLACES: Final = {"column-family": "in the store", "checkpoint": "in .checkpoint"}
 """Up to 4.2 in the one, from 4.3 on in the other. A custom store has a file of its own, a new one none."""
 _COUNT_SOURCES: Final = {
-    CountSource.LOGS: "by the partitions of its changelogs",
+    CountSource.LOGS: "by the number of partitions of its changelogs",
     CountSource.SPEC: "by the specification",
-    CountSource.TASKS: "as others of its sub-topology are here; above the highest nobody can tell",
+    CountSource.TASKS: "like the other tasks of its sub-topology here, but higher numbers may exist",
 }
 
 
@@ -75,7 +75,7 @@ def _tasks(fleet: Fleet) -> Iterator[FleetFinding]:
         if task == GLOBAL:
             continue
         if len(hosts) > copies:
-            text = f"{task} is on {len(hosts)} hosts, and {copies} should have it: {_who(fleet, task)}"
+            text = f"{task} is on {len(hosts)} hosts, but {copies} copies are expected: {_who(fleet, task)}"
             yield FleetFinding(of.TASK_DOUBLED, text, task=task, hosts=tuple(hosts))
         # An unread host may have the missing copy: then too few is not known.
         elif len(hosts) < copies and not fleet.unread:
@@ -94,7 +94,7 @@ def _who(fleet: Fleet, task: str) -> str:
 
 def _distance(behind: int | None) -> str:
     if behind is None:
-        return "offset not known"
+        return "offset unknown"
     if behind == 0:
         return "in front"
     return f"{behind:,} behind"
@@ -110,10 +110,10 @@ def _missing(fleet: Fleet) -> Iterator[FleetFinding]:
             # Restoring a task that another host has makes two copies, of which one is wiped or stale.
             if fleet.unread:
                 names = some([report.name for report in fleet.unread], _MOST_NAMES)
-                text = f"{task} is on no host that was read; {names} may have it"
+                text = f"no host with a complete listing has {task}, but {names} may have it"
                 yield FleetFinding(of.TASK_NOT_KNOWN, text, task=task)
             else:
-                text = f"{task} is on no host, and there should be one ({_COUNT_SOURCES[partitions.source]})"
+                text = f"no host has {task}, although it should exist ({_COUNT_SOURCES[partitions.source]})"
                 yield FleetFinding(of.TASK_MISSING, text, task=task)
     for task, hosts in fleet.tasks.items():
         name = TaskId.parse(task)
@@ -138,7 +138,7 @@ def _stores(fleet: Fleet) -> Iterator[FleetFinding]:
             # All tasks of a sub-topology have the same processors, and so the same stores.
             for store, (other, where) in usual[sub_topology(copies[0].id)].items():
                 if store not in here:
-                    text = f"{host}: {task} has no {store}, which {other} on {where} has"
+                    text = f"{host}: {task} has no {store}, but {other} on {where} has one"
                     yield FleetFinding(of.STORE_MISSING, text, task=task, store=store, hosts=(host,))
 
 
@@ -185,7 +185,7 @@ def _alike(fleet: Fleet) -> Iterator[FleetFinding]:
                 releases.add(name, _OFFSET_PLACES[copy.offsets_in], place)
     yield from kinds.findings(of.KINDS_DIFFER, "is of different kinds")
     yield from topics.findings(of.CHANGELOGS_DIFFER, "has different changelogs")
-    yield from releases.findings(of.RELEASES_DIFFER, "was left by different releases, its offset")
+    yield from releases.findings(of.RELEASES_DIFFER, "was written by different releases, its offset")
     yield from _no_common_release(fleet)
 
 
@@ -203,7 +203,7 @@ def _no_common_release(fleet: Fleet) -> Iterator[FleetFinding]:
     if opens and not set.intersection(*map(set, opens)):
         parts = [f"{some(releases, 20)} (on {some(hosts, 3)})" for releases, hosts in opens.items()]
         hosts = tuple(dict.fromkeys(host for names in opens.values() for host in names))
-        text = f"no release opens all stores; there are some for {'; for '.join(parts)}"
+        text = f"no release opens all stores. Some stores are for {'; for '.join(parts)}"
         yield FleetFinding(of.RELEASES_DIFFER, text, hosts=hosts)
 
 
@@ -234,13 +234,13 @@ def _copies(fleet: Fleet) -> Iterator[FleetFinding]:
         for copy in report.copies:
             where = f"{report.name}: {copy.task}/{copy.store}"
             if copy.unclean:
-                text = f"{where} was not left clean"
+                text = f"{where} had an unclean shutdown"
                 yield FleetFinding(of.COPY_UNCLEAN, text, copy.task, copy.store, (report.name,))
             for key in fleet.standing(copy).outside:
                 # ``outside`` has only logs with facts, and offsets that the copy has.
                 fact = (fleet.facts or {})[key]
                 offset = (copy.offsets or {})[key]
-                text = f"{where}: offset {offset} of {key}, whose log is {fact.start} to {fact.end}"
+                text = f"{where}: offset {offset} of {key}, but its log is {fact.start} to {fact.end}"
                 yield FleetFinding(of.OFFSET_OUTSIDE_LOG, text, copy.task, copy.store, (report.name,))
 
 
@@ -253,5 +253,5 @@ def _members(fleet: Fleet) -> Iterator[FleetFinding]:
         return
     for member in fleet.group.members:
         if fleet.host_of(member) is None:
-            text = f"{member.client} at {member.host} works on a directory that is not among those given"
+            text = f"{member.client} at {member.host} uses a directory that is not among the passed ones"
             yield FleetFinding(of.MEMBER_WITHOUT_HOST, text)

@@ -59,9 +59,9 @@ def read_listings(arguments: Iterable[str]) -> list[HostReport]:
     # A host that cannot be read is a gap, but without any readable file there is no fleet to judge.
     if len(closed) == len(reports):
         raise UsageError(
-            "no file of any host can be read",
+            "kstate could read no file of any host",
             details=first_lines(closed),
-            hint=f"make one on each host: {command('ls', 'APP', '-o', 'json')}",
+            hint=f"create one on each host: {command('ls', 'APP', '-o', 'json')}",
         )
     # The name is the identity of a host in all findings: two reports under one name would count as one host.
     by_name: dict[str, HostReport] = {}
@@ -69,8 +69,8 @@ def read_listings(arguments: Iterable[str]) -> list[HostReport]:
         other = by_name.setdefault(report.name, report)
         if other is not report:
             raise UsageError(
-                f"two hosts are called {report.name!r}: {_where(other)}, and {_where(report)}",
-                hint='say which is which with HOST=FILE, or with a line {"host": "NAME"} before each in a stream',
+                f"two hosts have the name {report.name!r}: {_where(other)} and {_where(report)}",
+                hint='distinguish them with HOST=FILE, or with a line {"host": "NAME"} before each in a stream',
             )
     return reports
 
@@ -86,7 +86,7 @@ def _host_and_file(argument: str) -> tuple[str | None, str]:
     if not equals or "/" in name or os.path.lexists(argument):
         return None, argument
     if not name or not source:
-        raise UsageError(f"{argument!r} is not HOST=FILE", hint="for example web-1=/tmp/web-1.json")
+        raise UsageError(f"{argument!r} is not HOST=FILE", hint="pass, for example, web-1=/tmp/web-1.json")
     return name, source
 
 
@@ -110,7 +110,7 @@ def _stream() -> bytes:
     data = sys.stdin.buffer.read(_MOST + 1)
     # One byte more was requested, which shows that there is more than the limit.
     if len(data) > _MOST:
-        raise UsageError(f"standard input is larger than the {size_text(_MOST)} that kstate reads")
+        raise UsageError(f"standard input is larger than {size_text(_MOST)}, the limit of kstate")
     return data
 
 
@@ -139,8 +139,8 @@ class _ListingReader:
             self._label(number, row["host"])
         # Another version may mean other things by the same members: nothing of it is read.
         elif row.get("schema_version") != SCHEMA_VERSION:
-            self._gap(number, f"schema_version {str(row.get('schema_version'))[:20]} is not known here: "
-                      f"{SCHEMA_VERSION} is")  # fmt: skip
+            self._gap(number, f"schema_version {str(row.get('schema_version'))[:20]} is unknown here (known: "
+                              f"{SCHEMA_VERSION})")  # fmt: skip
         else:
             self._typed(number, row)
 
@@ -149,7 +149,7 @@ class _ListingReader:
         self._close()
         if not self._reports:
             self._section(1)
-            self._gap(1, "there is nothing in it")
+            self._gap(1, "it is empty")
             self._close()
         return self._reports
 
@@ -205,7 +205,7 @@ class _ListingReader:
             return
         # A gap explains the missing summary better.
         if not self._ended and not report.gaps:
-            report.gaps.append(Gap(None, "no summary: it was cut off, or the command was ended"))
+            report.gaps.append(Gap(None, "no summary: it was cut off, or the command ended early"))
         if not report.name:
             report.name = report.hostname or f"{self._source}:{report.line}"
         self._reports.append(report)
@@ -221,7 +221,7 @@ class _ListingReader:
         if isinstance(app, str) and app:
             if report.app is not None and report.app != app:
                 raise MalformedBytesError(
-                    f"lines of two directories, {report.app} and {app}, without a summary between"
+                    f"lines of two directories ({report.app} and {app}) without a summary between them"
                 )
             report.app = app
 
@@ -230,7 +230,7 @@ class _ListingReader:
         # Each listing has a store once, so the second one is of another host.
         if (copy.task, copy.store) in self._stores_of_section:
             raise MalformedBytesError(
-                f"{copy.task}/{copy.store} is told twice: lines of two hosts without a summary between"
+                f"{copy.task}/{copy.store} occurs twice: lines of two hosts without a summary between them"
             )
         self._stores_of_section.add((copy.task, copy.store))
         report.copies.append(copy)
@@ -248,8 +248,8 @@ class _ListingReader:
         # With a gap the numbers differ anyway, and the gap is the better message.
         if not report.gaps and (stores, size) != (len(report.copies), report.size):
             raise MalformedBytesError(
-                f"its summary tells of {stores} stores and {size_text(size)}, and the lines before it of "
-                f"{len(report.copies)} and {size_text(report.size)}"
+                f"its summary counts {stores} stores and {size_text(size)}, but the lines before it "
+                f"{len(report.copies)} stores and {size_text(report.size)}"
             )
 
     def _error(self, report: HostReport, number: int, row: Mapping[str, Any]) -> None:
@@ -273,7 +273,7 @@ def _copy(row: Mapping[str, Any]) -> StoreCopy:
         # Written back and compared: 00_1 and 0_1 would be two tasks here, and are one for Streams.
         of.partition is None or of.partition >= MOST_PARTITIONS or task_name(sub, of.partition) != task
     ):
-        raise MalformedBytesError(f"{task[:40]!r} is not the name of a task as Streams writes it")
+        raise MalformedBytesError(f"{task[:40]!r} is not the name of a task in the form of Streams")
     offsets = None
     if row.get("changelog") is not None:
         offsets = _offsets(row["changelog"])
@@ -310,11 +310,11 @@ def _problem(row: Mapping[str, Any]) -> ListedProblem:
 
 def _offsets(row: object) -> dict[TopicPartition, int]:
     if not isinstance(row, dict):
-        raise MalformedBytesError("offsets are not by topic and partition")
+        raise MalformedBytesError("offsets are not grouped by topic and partition")
     offsets: dict[TopicPartition, int] = {}
     for topic, partitions in row.items():
         if not isinstance(partitions, dict):
-            raise MalformedBytesError("offsets are not by topic and partition")
+            raise MalformedBytesError("offsets are not grouped by topic and partition")
         for partition, offset in partitions.items():
             # bool is an int in Python, and JSON may hold numbers of any size.
             if isinstance(offset, bool) or not isinstance(offset, int) or abs(offset) > MAX_I64:
@@ -326,21 +326,21 @@ def _offsets(row: object) -> dict[TopicPartition, int]:
 def _text(row: Mapping[str, Any], name: str) -> str:
     value = row.get(name)
     if not isinstance(value, str) or (not value and name != "message") or (name != "message" and len(value) > 4096):
-        raise MalformedBytesError(f"{name} is no text as {_SOURCE} gives it")
+        raise MalformedBytesError(f"{name} is not a text, unlike in {_SOURCE}")
     return value
 
 
 def _texts(row: Mapping[str, Any], name: str) -> tuple[str, ...]:
     value = row.get(name)
     if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
-        raise MalformedBytesError(f"{name} is no list as {_SOURCE} gives it")
+        raise MalformedBytesError(f"{name} is not a list, unlike in {_SOURCE}")
     return tuple(value)
 
 
 def _number(row: Mapping[str, Any], name: str) -> int:
     value = row.get(name)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_I64:
-        raise MalformedBytesError(f"{name} is no number as {_SOURCE} gives it")
+        raise MalformedBytesError(f"{name} is not a number, unlike in {_SOURCE}")
     return value
 
 
@@ -352,7 +352,7 @@ def _flag(row: Mapping[str, Any], name: str) -> bool | None:
 
 
 _MOST_NAMES: Final = 5
-_MAKE: Final = f"make it with {command('fleet', 'HOST.json', '-o', 'json')}"
+_MAKE: Final = f"create it with {command('fleet', 'HOST.json', '-o', 'json')}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,7 +372,7 @@ def read_fleet(path: Path) -> FleetListing:
     try:
         data = read_given(path, _MOST)
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror or error}", hint=_MAKE) from None
+        raise UsageError(f"kstate cannot read {path}: {error.strerror or error}", hint=_MAKE) from None
     hosts: dict[str, bool] = {}
     tasks: dict[str, frozenset[str]] = {}
     summary: Mapping[str, Any] | None = None
@@ -389,9 +389,7 @@ def read_fleet(path: Path) -> FleetListing:
                 summary = row
                 applications = frozenset(map(_string, row["applications"]))
         except (ValueError, KeyError, TypeError, MalformedBytesError):
-            raise Refused(
-                f"{path}, line {number}: not what fleet -o json prints", where=str(path), hint=_MAKE
-            ) from None
+            raise Refused(f"{path}, line {number}: not a line of fleet -o json", where=str(path), hint=_MAKE) from None
     # Without its last line any number of tasks may be missing: a host would restore what another one has.
     if summary is None:
         raise Refused(f"{path} is cut off: it has no summary", where=str(path), hint=_MAKE)
@@ -407,7 +405,7 @@ def held_elsewhere(fleet: FleetListing, application: str, host: str | None) -> f
         raise Refused(
             f"what {some(unread, _MOST_NAMES)} has is not known, so nobody knows what is missing",
             where=str(fleet.source),
-            hint="list it again; a host whose directory is lost is left out there",
+            hint="list it again. If the directory of a host is lost, omit that host",
         )
     return frozenset(task for task, hosts in fleet.tasks.items() if hosts - {host})
 
@@ -418,14 +416,14 @@ def had_before(fleet: FleetListing, application: str, host: str) -> frozenset[st
     if host not in fleet.hosts:
         suggestion = did_you_mean([host], fleet.hosts)
         raise UsageError(
-            f"{fleet.source} tells of no host {host}",
+            f"{fleet.source} contains no host {host}",
             hint=f"{suggestion}hosts: {some(sorted(fleet.hosts), _MOST_NAMES)}",
         )
     if not fleet.hosts[host]:
         raise Refused(
-            f"what {host} had is not known: its listing was not whole",
+            f"the former tasks of {host} are unknown: its listing was incomplete",
             where=str(fleet.source),
-            hint="give an older one, or --share of what is missing",
+            hint="pass an older listing, or --share for a share of the missing tasks",
         )
     return frozenset(task for task, hosts in fleet.tasks.items() if host in hosts)
 
@@ -433,17 +431,17 @@ def had_before(fleet: FleetListing, application: str, host: str) -> frozenset[st
 def _of(fleet: FleetListing, application: str) -> None:
     if fleet.applications != {application}:
         names = some(sorted(fleet.applications), _MOST_NAMES) or "no application"
-        raise Refused(f"it tells of {names}, and not of {application} alone", where=str(fleet.source), hint=_MAKE)
+        raise Refused(f"it contains {names}, and not only {application}", where=str(fleet.source), hint=_MAKE)
 
 
 def _row(line: bytes) -> Mapping[str, Any]:
     row = parse_json(line)
     if not isinstance(row, dict) or row["schema_version"] != SCHEMA_VERSION:
-        raise ValueError("no line of this format")
+        raise ValueError("not a line of this format")
     return row
 
 
 def _string(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{value!r} is no text")
+        raise ValueError(f"{value!r} is not a text")
     return value

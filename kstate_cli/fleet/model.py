@@ -148,9 +148,9 @@ def expected_partitions(
     for sub, partitions in expected.items():
         if partitions.count > MOST_PARTITIONS:
             raise Refused(
-                f"sub-topology {sub[1]} has {partitions.count:,} partitions, as {partitions.source.value} say: no "
-                "topic has so many",
-                hint="look at what --offsets and --spec name",
+                f"sub-topology {sub[1]} has {partitions.count:,} partitions according to "
+                f"{partitions.source.value}: no topic has so many",
+                hint="check the files of --offsets and --spec",
             )
     return expected
 

@@ -280,7 +280,9 @@ def _buffer(
         if _every(_is_buffer_row, sampled):
             return Kind(buffers[0].name, True, "one segment at 0, with time-first keys and buffered records")
         if _by_name(buffers, store_name):
-            return Kind(buffers[0].name, False, "the store's name and its only segment, 0; rows that do not tell")
+            return Kind(
+                buffers[0].name, False, "the store's name and its only segment, 0; rows that do not show the kind"
+            )
     return None
 
 

@@ -246,7 +246,7 @@ def lifted(older: ValueLayout, newer: ValueLayout) -> bytes:
         return b""
     header = _LIFTED.get((older, newer))
     if header is None:
-        raise ValueError(f"values are not lifted from {older.value} to {newer.value}")
+        raise ValueError(f"values are not converted from {older.value} to {newer.value}")
     return header
 
 
@@ -285,5 +285,5 @@ def stripped(newer: ValueLayout, older: ValueLayout, key: KeySchema) -> str:
     """Return the name in :data:`STRIP` of what takes a value back to the older layout. ValueError if nothing does."""
     name = _STRIPPED.get((newer, older))
     if name is None:
-        raise ValueError(f"values are not taken back from {newer.value} to {older.value}")
+        raise ValueError(f"values are not converted back from {newer.value} to {older.value}")
     return "time-ordered" if name == "timestamped" and key.time_ordered else name

@@ -80,7 +80,7 @@ def _sections(text: str) -> dict[tuple[str, str], dict[str, str]]:
             section = _section(line, number)
             # The later one would win, and what kstate restores would be the values of the other.
             if section in sections:
-                raise _malformed(f"line {number}: section {line} is there twice")
+                raise _malformed(f"line {number}: section {line} occurs twice")
             current = sections[section] = {}
             continue
         name, equals, value = line.partition("=")
@@ -102,10 +102,10 @@ def foreign_settings(stored: StoredOptions, db_path: str = "") -> tuple[str, ...
     wal_dir = stored.db.get("wal_dir", "")
     # With its log elsewhere, a copy of the directory would lack the newest rows, and a writable open would write there.
     if wal_dir not in _UNSET and not (db_path and _same_path(wal_dir, db_path)):
-        reasons.append(f"wal_dir is {wal_dir}: the write-ahead log lies outside the database's directory")
+        reasons.append(f"wal_dir is {wal_dir}: the write-ahead log is outside the database's directory")
     db_paths = stored.db.get("db_paths", "")
     if db_paths not in _UNSET and not _same_path(db_paths, db_path):
-        reasons.append(f"db_paths is {db_paths}: table files lie outside the database's directory")
+        reasons.append(f"db_paths is {db_paths}: table files are outside the database's directory")
     env = stored.db.get("env", "")
     if env not in _UNSET and not _is_default_env(env):
         reasons.append(f"env is {env}: not the default environment")

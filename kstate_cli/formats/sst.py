@@ -162,7 +162,7 @@ def _read(file: BinaryIO, at: int, length: int) -> bytes:
 def _block(file: BinaryIO, at: int, length: int, size: int) -> bytes:
     # A damaged handle may state any size: at most a mebibyte is read.
     if not 0 < length <= _MAX_BLOCK or not 0 <= at <= size - FOOTER_LENGTH - _TRAILER - length:
-        raise MalformedBytesError(f"a block of {length} bytes at {at} does not lie in the table file")
+        raise MalformedBytesError(f"a block of {length} bytes at {at} is not inside the table file")
     data = _read(file, at, length + 1)
     # The byte behind a block is its compression; RocksDB never compresses the properties.
     if data[-1]:

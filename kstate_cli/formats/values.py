@@ -298,7 +298,7 @@ class SubscriptionWrapper:
         if version < _VERSION_WITH_PARTITION:
             return cls(version, instruction, digest, reader.rest(), None)
         if reader.remaining < _PARTITION_BYTES:
-            raise reader.fail("no room for the partition", "NegativeArraySizeException")
+            raise reader.fail("no bytes are left for the partition", "NegativeArraySizeException")
         # No length is stored: the key is what the partition behind it leaves.
         primary_key = reader.take(reader.remaining - _PARTITION_BYTES, "primary key")
         return cls(version, instruction, digest, primary_key, reader.i32("partition"))

@@ -38,12 +38,12 @@ MEASURES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         _STEP,
     ),
     "kstate_step_duration_seconds": ("maintain: how long it took the last time.", _STEP),
-    "kstate_step_exit_code": ("maintain: its last exit code; 6 where its time was over.", _STEP),
-    "kstate_step_findings": ("maintain: what it found, by code and level.", (*_STEP, "code", "level")),
+    "kstate_step_exit_code": ("maintain: its last exit code; 6 if it exceeded its time limit.", _STEP),
+    "kstate_step_findings": ("maintain: its findings, by code and level.", (*_STEP, "code", "level")),
     "kstate_verified_completely_timestamp_seconds": (
         (
-            "maintain: when every store had last been verified, part by part. An empty directory stands for the files "
-            "of the dump."
+            "maintain: when every store had last been verified, part by part. An empty directory label means "
+            "the files of the dump."
         ),
         ("application", "directory", "of"),
     ),
@@ -53,33 +53,34 @@ MEASURES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     ),
     "kstate_backup_bytes": ("maintain: bytes of the backups kept for undo.", ("application", "directory", "of")),
     "kstate_kept_bytes": ("maintain: the old name of kstate_backup_bytes.", ("application", "directory", "of")),
-    "kstate_lag_records": ("maintain: records of the broker's log that the store has not seen.", _STORE),
-    "kstate_lag_seconds": ("maintain: how old the first of those is.", _STORE),
+    "kstate_lag_records": ("maintain: records of the broker's log that the store has not read.", _STORE),
+    "kstate_lag_seconds": ("maintain: the age of the first of those records.", _STORE),
     "kstate_dump_lag_offsets": (
         (
-            "maintain: offsets from the store's end to the dump's, markers of transactions too; 0 for an application "
-            "that is past it. Absent for a standby that is: it is of another log."
+            "maintain: offsets from the store's end to the dump's, including markers of transactions; 0 if the "
+            "application is ahead of it. Absent for a standby that is ahead: it belongs to another log."
         ),
         _STORE,
     ),
     "kstate_dump_bytes": ("maintain: bytes of the files of the dump.", _DUMP),
     "kstate_dump_read_timestamp_seconds": (
-        "maintain: when the broker was last asked, of the partition that was so the longest ago.",
+        "maintain: when kstate last queried the broker, for the partition with the oldest query.",
         _DUMP,
     ),
     "kstate_dump_held_back_offsets": (
-        "maintain: offsets at the ends of logs that open transactions held back when the broker was last asked.",
+        "maintain: offsets at the ends of logs that open transactions held back at the last query of the broker.",
         _DUMP,
     ),
     "kstate_dump_headroom_seconds": (
         (
-            "maintain: how long until the dump can no longer be continued: delete.retention.ms of its compacted "
-            "topics, less a margin, since they were last read. Less than 0: the next dump begins anew."
+            "maintain: time until the dump can no longer be continued: delete.retention.ms of its compacted "
+            "topics, less a margin, since they were last read. If negative, the next dump begins with a full "
+            "dump."
         ),
         _DUMP,
     ),
     "kstate_dump_continued_until_timestamp_seconds": (
-        "maintain: when that is over, which stays right while nobody writes the file.",
+        "maintain: when that time ends, which stays correct while no call updates the file.",
         _DUMP,
     ),
 }

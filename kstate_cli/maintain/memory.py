@@ -181,15 +181,15 @@ def take_lock(path: Path) -> int:
         lock = os.open(path.with_name(f".{path.name}{LOCK}"), os.O_CREAT | os.O_RDWR | _OURS, 0o600)
     except OSError as error:
         raise UsageError(
-            f"memory_file {quoted(path)} cannot be written: {error.strerror}",
-            hint="create its folder, and give this user the right to write there",
+            f"kstate cannot write memory_file {quoted(path)}: {error.strerror}",
+            hint="create its folder, and give this user write permission there",
         ) from None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         who = os.pread(lock, 200, 0).decode("utf-8", "replace").strip()
         os.close(lock)
-        hint = "wait for it"
+        hint = "wait until it ends"
         if who:
             hint += f"; it last reported: {printable(who)}"
         raise InUse("another call with this memory_file is running", where=os.fspath(path), hint=hint) from None
@@ -221,7 +221,7 @@ def read_memory(path: Path) -> Memory:
 def _refusal(path: Path, why: str) -> Refused:
     return Refused(
         f"memory_file {quoted(path)} {why}",
-        hint="check it, and move it elsewhere: without it every step is due, and verify begins with its first part",
+        hint="check it, and move it elsewhere. Without it every step is due, and verify begins with its first part",
     )
 
 

@@ -135,7 +135,7 @@ def _run_step(task: StepCommand, lock: int) -> Ended:
     try:
         return run(argv_of(task.words), task.timeout.total_seconds(), lock=lock, started=started)
     except OSError as error:
-        return Ended(NO_CODE, False, None, ({"type": "error", "message": f"it cannot be started: {error.strerror}"},))
+        return Ended(NO_CODE, False, None, ({"type": "error", "message": f"kstate cannot start it: {error.strerror}"},))
 
 
 def _verified_part(
@@ -147,15 +147,15 @@ def _verified_part(
         texts = [message, _part(part, ended.lines)]
         if memory.verified(task.of, part, task.parts, *times):
             noun = "file of the dump" if task.step == "verify-dump" else "store"
-            texts.append(f"every {noun} was read since the circle began")
+            texts.append(f"every {noun} was read since the cycle began")
         return "; ".join(filter(None, texts)) or None
     if task.step != "verify" or not ended.timed_out:
         # verify-dump records each file that it read: its parts need not be smaller.
         return message
     half = memory.too_large(task.of, part, task.parts)
     if half is None:
-        return f"{message}; a single store takes longer: raise its timeout; the next call reads others"
-    return f"{message}; the next call reads half of it: part {half[0]} of {half[1]}"
+        return f"{message}. A single store takes longer: raise its timeout. The next call reads others"
+    return f"{message}. The next call reads half of it: part {half[0]} of {half[1]}"
 
 
 def _outcome(ended: Ended) -> str:
@@ -173,7 +173,7 @@ def _message(task: StepCommand, ended: Ended) -> str | None:
         details = [
             str(text) for line in ended.lines if line.get("type") == "error" for text in line.get("details") or ()
         ]
-        return "; ".join([f"not done after {task.timeout.total_seconds():g} s, its limit: ended", *details])
+        return "; ".join([f"kstate ended it after {task.timeout.total_seconds():g} s, its time limit", *details])
     # The last error is the one that the command ended with.
     errors = [str(line.get("message")) for line in ended.lines if line.get("type") == "error"]
     if errors:
@@ -283,9 +283,9 @@ def run(
             if not _end(process, min(grace, SIGNAL_GRACE_SECONDS)):
                 note(
                     error,
-                    f"the running step had not ended {SIGNAL_GRACE_SECONDS:.0f} s later: it was killed",
+                    f"the running step did not end within {SIGNAL_GRACE_SECONDS:.0f} s, and kstate killed it",
                 )
-            note(error, "what remains: the next call runs this step again, and the later ones")
+            note(error, "what remains: the next call runs this step again, and the later steps")
             raise
         finally:
             _end(process, grace)

@@ -79,7 +79,7 @@ def maintenance_of(configuration: Configuration) -> Maintenance:
     if maintenance.memory_file is None:
         raise UsageError(
             f"{quoted(path)}: [maintain] has no memory_file",
-            hint='name a file that kstate may create, such as memory_file = "/var/lib/kstate/my-app.json"',
+            hint='specify a file that kstate may create, such as memory_file = "/var/lib/kstate/my-app.json"',
         )
     for step in maintenance.steps:
         # All mistakes of the file come before any step: a dump of hours must not end in a usage error of the next one.
@@ -92,7 +92,7 @@ def maintenance_of(configuration: Configuration) -> Maintenance:
             raise UsageError(f"{quoted(path)}: [maintain.restore] needs standby", hint="add standby = … to [maintain]")
         if step.name == "dump" and not configuration.has_stores and configuration.application is None:
             raise UsageError(
-                f"{quoted(path)}: [maintain.dump] does not know which topics to dump",
+                f"{quoted(path)}: [maintain.dump] does not specify which topics to dump",
                 hint="add application = … at the top, or a table for each store",
             )
         if step.name not in (*_OF_DUMPS, "restore") and not dict(directories(configuration, maintenance)):
@@ -125,13 +125,16 @@ def _apart(configuration: Configuration, maintenance: Maintenance) -> None:
             if name != other and path.is_relative_to(place):
                 raise UsageError(
                     f"{quoted(configuration.path)}: {name} {quoted(path)} is in {other}, or the same",
-                    hint="give each of directory, standby and dump its own place",
+                    hint="give directory, standby and dump different places",
                 )
     for key, file in (("memory_file", maintenance.memory_file), ("metrics_file", maintenance.metrics_file)):
         if file is not None:
             require_apart(key, file, real)
     if maintenance.memory_file is not None and maintenance.memory_file == maintenance.metrics_file:
-        raise UsageError(f"{quoted(configuration.path)}: memory_file and metrics_file are one file", hint="name two")
+        raise UsageError(
+            f"{quoted(configuration.path)}: memory_file and metrics_file are the same file",
+            hint="specify two different files",
+        )
 
 
 def require_apart(key: str, file: Path, places: dict[str, Path]) -> None:
@@ -142,7 +145,7 @@ def require_apart(key: str, file: Path, places: dict[str, Path]) -> None:
     if inside is None and OWN_FOLDER in real.parts:
         inside = "the backup that kstate keeps for undo"
     if inside is not None:
-        raise UsageError(f"{key} {quoted(file)} is in {inside}", hint="name a file elsewhere")
+        raise UsageError(f"{key} {quoted(file)} is in {inside}", hint="specify a file in another place")
 
 
 def tasks(
@@ -219,4 +222,4 @@ def _not_due(step: Step, before: Result | None, now_ms: int) -> str | None:
     due_ms = before.began_ms + int(step.every.total_seconds() * 1000) * (_SLACK - 1) // _SLACK
     if now_ms >= due_ms:
         return None
-    return f"it is due again in {span_text(due_ms - now_ms)}"
+    return f"it is next due in {span_text(due_ms - now_ms)}"

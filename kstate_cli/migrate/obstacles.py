@@ -72,14 +72,14 @@ def refuse_unreadable(snapshot: MigrationSnapshot) -> None:
             f"{snapshot.target} cannot read these stores",
             details=first_lines(lines),
             where=str(snapshot.app.path),
-            hint="stay with a release that has such stores, or take them out of the topology and wipe them first",
+            hint="stay with a release that has such stores. Or remove them from the topology, then wipe them",
         )
     if headers and not snapshot.options.drop_headers:
         raise Refused(
             f"{snapshot.target} cannot read these stores",
             details=first_lines(headers),
             where=str(snapshot.app.path),
-            hint="--drop-headers converts their rows to the older layout; the headers are lost",
+            hint="pass --drop-headers to convert their rows to the older layout: the headers are lost",
         )
 
 
@@ -93,7 +93,7 @@ def misread_sessions(snapshot: MigrationSnapshot) -> Iterator[Remark]:
     at_risk: list[str] = []
     for _, store, place in _stores(snapshot):
         if has_rows_without_headers(store):
-            lines.append(f"{place}: rows without headers beside rows of the layout with them")
+            lines.append(f"{place}: rows without headers among rows with headers")
             names[store.name] = None
         elif not knows_headers(snapshot.target) or not may_be_misread_with_headers(store):
             continue
@@ -107,13 +107,13 @@ def misread_sessions(snapshot: MigrationSnapshot) -> Iterator[Remark]:
             "4.3.1 reads these on-window-close sessions wrong under dsl.store.format=HEADERS",
             details=first_lines(lines),
             where=str(snapshot.app.path),
-            hint="leave dsl.store.format at DEFAULT where the store has never been one with headers; else wipe it, and "
-            "it is restored from its changelog:",
+            hint="if the store never had headers, leave dsl.store.format at DEFAULT. Otherwise wipe it, and "
+            "Streams restores it from its changelog:",
             hint_details=[command("wipe", snapshot.app.path, "--store", name) for name in names],
         )
     if at_risk:
         yield note(
-            f"{', '.join(at_risk)}: on-window-close sessions, which 4.3.1 reads wrong under dsl.store.format=HEADERS: "
+            f"{', '.join(at_risk)}: 4.3.1 reads on-window-close sessions wrong under dsl.store.format=HEADERS: "
             "leave it at DEFAULT"
         )
 
@@ -121,8 +121,8 @@ def misread_sessions(snapshot: MigrationSnapshot) -> Iterator[Remark]:
 def refuse_rewrites_of_forgetful(snapshot: MigrationSnapshot, steps: Sequence[Step]) -> None:
     """Raise Refused if files of a FIFO store have to be rewritten: RocksDB would drop other rows of the new files."""
     lines = [
-        f"{step.path}: column family {step.before.forgetful_family} has compaction_style=kCompactionStyleFIFO, and its "
-        f"files have to be rewritten for {snapshot.target}"
+        f"{step.path}: column family {step.before.forgetful_family} has "
+        f"compaction_style=kCompactionStyleFIFO, but its files must be rewritten for {snapshot.target}"
         for step in steps
         # Offsets alone are safe: an edit of their family keeps the data files.
         if isinstance(step, EditDatabase) and (step.sst_format is not None or step.conversions)
@@ -146,13 +146,13 @@ def undecided(store: Store) -> str | None:
             segmented = "not segmented"
             if store.segmented:
                 segmented = "segmented"
-            return f"column family {family} is none of a store that is {segmented}"
+            return f"column family {family} does not occur in a store that is {segmented}"
     if store.kind.certain or store.empty:
         return None
     # Session stores come with and without a header prefix.
     for family in families:
         if len({_older(kind, family, store.name) for kind in kinds_of_family(family, segmented=store.segmented)}) > 1:
-            return "its rows do not tell whether sessions are time-ordered"
+            return "its rows do not show whether sessions are time-ordered"
     return None
 
 
@@ -201,8 +201,9 @@ def wiped_all_the_same(app: Application, resolved: TaskOffsets, target: Release,
     if not never:
         return []
     text = (
-        f"{resolved.task.name}: no offset of {some(never, _MOST_NAMES)}: under exactly-once {target} wipes the task "
-        "and restores all of it, as any release would; else it restores those of them that have a changelog"
+        f"{resolved.task.name}: no offset of {some(never, _MOST_NAMES)} exists: under exactly-once "
+        f"{target} wipes the task and restores all of it, as any release would. Otherwise it restores "
+        "those of them that have a changelog"
     )
     return [text]
 
@@ -234,9 +235,9 @@ def _lacks_file(store: Store) -> bool:
 def replayed(app: Application, resolved: TaskOffsets) -> list[str]:
     """Return a warning for each versioned store whose rows may be ahead of its offset: the next start replays them."""
     return [
-        f"{resolved.task.name}/{state.store.name}: it was killed, and its rows may be ahead of its offset. The next "
-        "start replays records over them, which gives a versioned store other versions. To have it restored instead: "
-        + command("wipe", app.path, "--task", resolved.task.name, "--store", state.store.name)
+        f"{resolved.task.name}/{state.store.name}: it was killed, and its rows may be ahead of its offset. "
+        "The next start replays records over them, which changes the versions of a versioned store. To "
+        "restore it instead: " + command("wipe", app.path, "--task", resolved.task.name, "--store", state.store.name)
         for state in resolved.stores
         if may_be_ahead(state.store, resolved)
     ]
@@ -253,7 +254,7 @@ def lost_with_it(app: Application, resolved: TaskOffsets, logged: Collection[str
         return []
     untold = _untold(resolved.task, unknown)
     keep = command("export", app.path, unknown[0], "--out", "DIR")
-    return [f"{untold} rows are lost with the task. To keep them, first: {keep}"]
+    return [f"{untold} rows are lost with the task. To keep them, first run {keep}"]
 
 
 def lost_unread(task: Task, unfinished: Collection[Problem], logged: Collection[str]) -> list[str]:
@@ -265,26 +266,27 @@ def lost_unread(task: Task, unfinished: Collection[Problem], logged: Collection[
     unread = sorted(names - {*logged})
     if not unread:
         return []
-    untold = _untold(task, unread, " of half-made databases")
-    return [f"{untold}, what kstate keeps of the directory as it was has the only copy of them"]
+    untold = _untold(task, unread, " of partially created databases")
+    return [f"{untold}, and the only copy of them is in the backup of the run"]
 
 
 def _untold(task: Task, stores: Sequence[str], which: str = "") -> str:
     have = "have"
     if len(stores) == 1:
         have = "has"
-    return f"{task.name}: no offset tells whether {some(stores, _MOST_NAMES)}{which} {have} a changelog: without one"
+    return f"{task.name}: no offset shows whether {some(stores, _MOST_NAMES)}{which} {have} a changelog: without one"
 
 
 def refuse_unclean(snapshot: MigrationSnapshot, reasons: Sequence[str]) -> None:
     """Raise Refused for tasks that may hold uncommitted rows: the user decides what becomes of them."""
     if reasons:
         raise Refused(
-            "not left clean: under exactly-once uncommitted data may be in the stores",
+            "unclean shutdown: under exactly-once, the stores may have uncommitted data",
             details=first_lines(reasons),
             where=str(snapshot.app.path),
-            hint=f"{_transactional_hint(snapshot.offsets, snapshot.options)}if the application ran with at-least-once: "
-            "--guarantee at_least_once; else --wipe-unclean leaves these tasks out, so that Streams restores them",
+            hint=f"{_transactional_hint(snapshot.offsets, snapshot.options)}if the application ran with "
+            "at-least-once, pass --guarantee at_least_once. Otherwise pass --wipe-unclean to remove these "
+            "tasks, so that Streams restores them",
         )
 
 
@@ -293,7 +295,7 @@ def _transactional_hint(tasks: Collection[TaskOffsets], options: MigrateOptions)
     ambiguous = any(reason.no_status for state in tasks for reason in state.unclean)
     if options.transactional or not ambiguous:
         return ""
-    return f"if the application ran with transactional stores (4.4): {TRANSACTIONAL_STORES}; "
+    return f"if the application ran with transactional stores (4.4), pass {TRANSACTIONAL_STORES}. "
 
 
 def refuse_losses(snapshot: MigrationSnapshot, reasons: Sequence[str]) -> None:
@@ -303,8 +305,8 @@ def refuse_losses(snapshot: MigrationSnapshot, reasons: Sequence[str]) -> None:
             "the next start would lose rows",
             details=first_lines(reasons),
             where=str(snapshot.app.path),
-            hint="let the older release make the wiped store anew: start it, stop it, then migrate; an application "
-            "that runs with at-least-once wipes nothing: --guarantee at_least_once",
+            hint="let the older release recreate the wiped store: start it, stop it, then migrate. If the "
+            "application runs with at-least-once, it wipes nothing: --guarantee at_least_once",
         )
 
 
@@ -313,4 +315,4 @@ def unproven_pair(sources: Collection[Release], target: Release) -> tuple[str, .
     names = tuple(source.name for source in sources)
     if target.name in names or proven(names, target):
         return ()
-    return (f"unproven: {'/'.join(names) or '?'} to {target} has not been run against the real releases",)
+    return (f"unproven: no test has run {'/'.join(names) or '?'} to {target} with the real releases",)

@@ -186,7 +186,7 @@ def _moves_offsets(snapshot: MigrationSnapshot, task: Task) -> bool:
 
 def _leave_out(snapshot: MigrationSnapshot, state: TaskOffsets, reason: str) -> Iterator[Change]:
     """Leave out a whole task, so that Streams restores it."""
-    why = f"left out, so that Streams restores it: {reason}"
+    why = f"removed, so that Streams restores it: {reason}"
     # The clone lacks the task directory; the backup still has it until ``kstate clean``.
     yield OmitTree(snapshot.relative(state.task.path), why)
     yield warning(f"{state.task.name}: {why}")
@@ -204,7 +204,7 @@ def _rewrite_only(snapshot: MigrationSnapshot, task: Task) -> Iterator[Change]:
     yield from rewrites
     # Rewritten SSTs change nothing about that: without the file the offsets of the task are missing.
     if rewrites and task.checkpoint is None and not task.is_global:
-        yield note(f"{task.name}: it has no .checkpoint: Streams restores it, migrated or not")
+        yield note(f"{task.name}: it has no .checkpoint: Streams restores it, with or without a migration")
 
 
 def _too_new(snapshot: MigrationSnapshot, database: Database) -> bool:
@@ -237,7 +237,7 @@ def _leave_out_store(snapshot: MigrationSnapshot, silent: StoreOffsets) -> Itera
     back. ``kstate undo`` has them.
     """
     store = silent.store
-    yield OmitTree(snapshot.relative(store.path), "left out, so that Streams restores it: segments without an offset")
+    yield OmitTree(snapshot.relative(store.path), "removed, so that Streams restores it: segments without an offset")
     if snapshot.into_family and silent.offsets:
         keeping = Keeping(snapshot.relative(store.path.parent))
         yield keeping.carrier(store.name, closed(silent.offsets), segmented=True)
@@ -252,12 +252,12 @@ def _into_family(snapshot: MigrationSnapshot, state: TaskOffsets) -> Iterator[Ch
         if not task.is_global and legal_store_name(name) and name not in task.store_files:
             yield from _absent_into_family(snapshot, state, name, offsets)
     for key, offset in state.unknown.items():
-        yield warning(f"{task.name}: nothing here keeps the offset {offset} of {key}: it is dropped")
+        yield warning(f"{task.name}: no file here has the offset {offset} of {key}, so kstate drops it")
     if task.checkpoint is not None:
         yield keeping.without_lines("its offsets are in the stores now")
     yield from _remove_leftovers(snapshot, task)
     for name in sorted(set(task.position_files) - {store.name for store in task.stores}):
-        yield note(f"{task.name}/{position_file(name)}: no store of that name here; it stays")
+        yield note(f"{task.name}/{position_file(name)}: no store with that name is here, so the file remains")
 
 
 def _store_into_family(snapshot: MigrationSnapshot, task: Task, state: StoreOffsets) -> Iterator[Change]:
@@ -265,7 +265,7 @@ def _store_into_family(snapshot: MigrationSnapshot, task: Task, state: StoreOffs
     if state.silent:
         yield from _leave_out_store(snapshot, state)
         if store.position_file is not None:
-            yield keeping.without_position(store.name, "its store is left out")
+            yield keeping.without_position(store.name, "its store is removed")
         return
     record = closed(state.offsets, state.position)
     for database in store.databases:
@@ -304,7 +304,7 @@ def _absent_into_family(
 def _wiped_everywhere(snapshot: MigrationSnapshot, state: TaskOffsets, name: str) -> Remark:
     """Return the consequence for a task with a store that was wiped in all tasks: its layout in 4.3 is unknown."""
     wiped = (
-        f"{state.task.name}: {name} was wiped in every task, so that nothing tells how 4.3 keeps it: if it is a "
+        f"{state.task.name}: {name} was wiped in every task, so no task shows how 4.3 keeps it: if it is a "
         "RocksDB store, under exactly-once the next start wipes its whole task"
     )
     without = [other.store for other in state.stores if not other.offsets]
@@ -325,7 +325,9 @@ def _out_of_family(snapshot: MigrationSnapshot, state: TaskOffsets) -> Iterator[
     for key in {key for store_offsets in state.stores if store_offsets.stale for key in store_offsets.offsets}:
         # The directory does not state which store owns a topic. Without its line a store is rebuilt: slow, but right.
         if lines.pop(key, None) is not None:
-            yield warning(f"global: {key} stays out of .checkpoint: a store that the last run did not open names it")
+            yield warning(
+                f"global: kstate does not write {key} to .checkpoint: a store that the last run did not open names it"
+            )
     if not task.is_global:
         for absent in state.absent.values():
             # Lines of custom stores, and -4 of wiped ones: without its line Streams would wipe the
@@ -355,15 +357,15 @@ def _store_out_of_family(
         yield from _edit_out(snapshot, store)
     if state.stale:
         yield warning(
-            f"{task.name}/{store.name}: the last run did not open it: its topics stay out of .checkpoint, "
-            "where a release up to 4.2 does not start with an unknown one"
+            f"{task.name}/{store.name}: the last run did not open it. kstate does not write its topics to "
+            ".checkpoint, because a release up to 4.2 does not start with an unknown topic there"
         )
         return
     for key, offset in _line_offsets(snapshot, task, state).items():
         # A source topic may be the changelog of several stores: one line serves all, so the lowest
         # counts.
         if key in lines and lines[key] != offset:
-            yield warning(f"{task.name}: stores disagree about {key}: the lowest offset is taken")
+            yield warning(f"{task.name}: the stores have different offsets of {key}, and kstate uses the lowest")
         lines[key] = min(offset, lines.get(key, offset))
     yield from _name_unlogged(snapshot, state)
     yield from _position_file(snapshot, task, state)
@@ -414,10 +416,10 @@ def _refuse_below_zero(snapshot: MigrationSnapshot, task: Task, lines: Offsets) 
     if bad:
         out = command("wipe", snapshot.app.path, "--task", task.name)
         raise Refused(
-            "these offsets are none that Streams writes",
+            "Streams does not write offsets with these values",
             details=first_lines([f"{task.name}: offset {offset} of {key}" for key, offset in bad.items()]),
             where=str(snapshot.app.path),
-            hint=f"take the task out, and it is restored from its changelogs: {out}",
+            hint=f"remove the task, and Streams restores it from its changelogs: {out}",
         )
 
 
@@ -450,9 +452,9 @@ def _offsets_file(snapshot: MigrationSnapshot, task: Task, offsets: Offsets, sto
 
 def _unwritable(snapshot: MigrationSnapshot, place: str, error: ValueError) -> Refused:
     return Refused(
-        f"{place} cannot be written to a file: {error}",
+        f"kstate cannot write {place} to a file: {error}",
         where=str(snapshot.app.path),
-        hint="no older release could read it back: wipe that store, and it is restored from its changelog",
+        hint="wipe that store, and Streams restores it from its changelog: no older release could read the file",
     )
 
 
@@ -462,13 +464,13 @@ def _name_unlogged(snapshot: MigrationSnapshot, state: StoreOffsets) -> Iterator
         return  # up to 4.2 .checkpoint is not there while an exactly-once application runs
     store = state.store
     if not state.offsets and store.databases and not store.empty:
-        yield warning(f"{snapshot.relative(store.path)}: no offset anywhere: it counts as a store without a changelog")
+        yield warning(f"{snapshot.relative(store.path)}: no offset: kstate treats it as a store without a changelog")
 
 
 def _remove_leftovers(snapshot: MigrationSnapshot, task: Task) -> Iterator[Change]:
     for name in task.leftovers:
         if name.endswith(".tmp"):
-            yield RemoveFile(snapshot.relative(task.path / name), "a temporary file that a crash has left")
+            yield RemoveFile(snapshot.relative(task.path / name), "a temporary file from a crash")
 
 
 def _keeping(snapshot: MigrationSnapshot, task: Task) -> Keeping:

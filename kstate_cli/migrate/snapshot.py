@@ -101,14 +101,14 @@ def _refuse_fatal(
     # A disk that does not answer proves no damage: no hint may lead to the removal of these stores.
     if all(problem.code is ProblemCode.UNREADABLE for problem in fatal):
         raise _not_all_read(app.path, [problem.text for problem in fatal])
-    hint = f"what to do about each: {command('check', app.path, '--for', target.version)}"
+    hint = f"to see what to do about each problem, run {command('check', app.path, '--for', target.version)}"
     # Only if nothing else stands in the way: otherwise --wipe-unclean would be refused again.
     if {problem.place.task for problem in fatal} <= unfinished.keys():
         wipe = options.command(app.path, target.version, "--wipe-unclean")
-        killed = f"where the application was killed, this leaves these tasks out, so that Streams restores them: {wipe}"
+        killed = f"if the application was killed, remove these tasks, so that Streams restores them: {wipe}"
         hint = f"{killed}; {hint}"
     raise Refused(
-        "the directory cannot be migrated as it is",
+        "kstate cannot migrate the directory in its present state",
         details=first_lines([problem.reasoned for problem in fatal]),
         where=str(app.path),
         hint=hint,
@@ -150,14 +150,14 @@ def _newer_subscription(name: str, store: Store, since: Mapping[int, str]) -> st
             raise _not_all_read(store.path, [f"{name}: {error}"]) from None
         if isinstance(error, OSError):
             raise
-        return f"its rows cannot be read: {error}"
+        return f"kstate cannot read its rows: {error}"
     return None
 
 
 def _not_all_read(where: Path, lines: list[str]) -> Refused:
     """Return the error for unreadable data. It may be whole, so kstate neither plans nor advises its removal."""
     return Refused(
-        "what cannot be read cannot be migrated: not all of it can be",
+        "kstate cannot migrate the directory, because it cannot read all of it",
         details=first_lines(lines),
         where=str(where),
         hint=STORES_STAY,

@@ -170,8 +170,8 @@ class Guesses:
             # A guess by the usual name is reported. Without any offset 4.3 wipes the task for certain.
             topics = {usual_changelog(self.app.app_id, task.task, name).topic}
             self.warnings.append(
-                f"{task.task.name}/{name} cannot be read: its changelog is taken to be {min(topics)}; if it "
-                "has another, exactly-once Streams wipes the whole task at the next start"
+                f"kstate cannot read {task.task.name}/{name}, and assumes that its changelog is {min(topics)}. If "
+                "it has another changelog, exactly-once Streams wipes the whole task at the next start"
             )
         self._topics[name] = topics
         return {TopicPartition(topic, task.task.partition): OFFSET_UNKNOWN for topic in topics}

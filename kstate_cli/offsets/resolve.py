@@ -76,8 +76,8 @@ def as_of_note(app: Application) -> tuple[str, ...]:
     if not app.running:
         return ()
     process = f"process {app.pid}" if app.pid else "another process"
-    text = f"as of the last flush: {app.path} is in use by {process}, and counts as closed cleanly now"
-    return (f"{text}; a run needs the application stopped, and plans anew",)
+    text = f"as of the last flush: {process} uses {app.path}. The prediction assumes that it closes cleanly now"
+    return (f"{text}. To run it, stop the application: kstate then plans again",)
 
 
 # --- one task ---------------------------------------------------------------------------------------------------------
@@ -127,7 +127,9 @@ def _absent_stores(task: Task, owners: Owners, entries: frozenset[str]) -> tuple
         # Next to the column family, .checkpoint may come from upgrade.from, which lists in-memory stores too: only a
         # store that has an entry in the task is a custom one.
         for name in sorted(absent.keys() - entries):
-            notes.append(f"{task.name}: {name} has nothing here: its offset counts as that of an in-memory store")
+            notes.append(
+                f"{task.name}: {name} has no files here, so kstate treats its offset as that of an in-memory store"
+            )
             del absent[name]
     directories = {store.name for store in task.stores}
     absent |= {name: file.entries for name, file in task.store_files.items() if name not in directories}
@@ -222,15 +224,16 @@ def _disagreements(label: str, by_partition: Mapping[TopicPartition, set[int]]) 
     for partition, offsets in by_partition.items():
         if len(offsets) > 1:
             text = ", ".join(map(str, sorted(offsets)))
-            yield f"{label}: its places disagree about {partition} ({text}): the lowest is taken"
+            yield f"{label}: the offsets of {partition} differ ({text}), and kstate uses the lowest"
 
 
 def _silent_segments(label: str, offsets: StoreOffsets) -> Iterator[str]:
     if offsets.silent:
         starts = ", ".join(str(segment.segment_start) for segment in offsets.silent)
         yield (
-            f"{label}: segments without an offset ({starts}), while others have one: the offset of the store is "
-            "unknown. A start takes the offset of one segment, and never restores the rows that another one lacks"
+            f"{label}: segments without an offset ({starts}), while others have one: the offset of the store "
+            "is unknown. A start uses the offset of one segment, and never restores rows that are missing in "
+            "another"
         )
 
 
@@ -238,7 +241,7 @@ def _skipped_file(label: str, store: Store) -> tuple[str, ...]:
     """Return the note about a ``.checkpoint_<store>`` that Streams never reads: the store keeps its offsets inside."""
     if store.store_file is None or store.offsets_file is not None:
         return ()
-    return (f"{label}: it keeps its offsets itself: {store_checkpoint(store.name)} is passed over",)
+    return (f"{label}: the store has its own offsets, so kstate ignores {store_checkpoint(store.name)}",)
 
 
 def _differing_file(store: Store, places: _Places) -> str | None:
@@ -301,8 +304,8 @@ def give_lines(app_id: str, task: Task) -> Owners:
             owners.stores.setdefault(name, {})[partition] = offset
         if len(candidates) > 1:
             owners.notes.append(
-                f"{task.name}: the offset of {partition} goes to {', '.join(candidates)}: any of them may be built "
-                "from that topic"
+                f"{task.name}: kstate gives the offset of {partition} to {', '.join(candidates)}, because any of "
+                "them may be built from that topic"
             )
     return owners
 
@@ -316,7 +319,10 @@ def _give_global(task: Task, lines: _Offsets) -> Owners:
         if lines:
             owners.stores[store.name] = dict(lines)
     if len(task.stores) > 1 and lines:
-        owners.notes.append("global: each store gets the offsets of all topics: Streams asks each for its own only")
+        owners.notes.append(
+            "global: kstate gives each store the offsets of all topics, because Streams reads only "
+            "those of the topic of the store"
+        )
     return owners
 
 
@@ -353,11 +359,11 @@ def unclean_store(
     if left_committed(store, transactional=transactional):
         return
     if segments_disagree(store):
-        yield Unclean(label, "its segments disagree about its offset", store.name)
+        yield Unclean(label, "its segments have different offsets", store.name)
     if not store.empty and OFFSET_UNKNOWN in offsets.values():
         yield Unclean(label, "its offset is unknown (-4) although it has rows", store.name)
     if store.is_grace_buffer and store.has_offsets_family and store.store_file is None and not store.empty:
-        yield Unclean(label, f"it has rows but no {store_checkpoint(store.name)}", store.name)
+        yield Unclean(label, f"it has rows, but no {store_checkpoint(store.name)}", store.name)
 
 
 def _unclean_databases(task: Task, store: Store, *, beside: str | None, transactional: bool) -> Iterator[Unclean]:
@@ -367,9 +373,9 @@ def _unclean_databases(task: Task, store: Store, *, beside: str | None, transact
         if end is Ending.OPEN:
             yield Unclean(place, "its status is open", store.name)
         elif end is Ending.SILENT and not database.empty:
-            yield Unclean(place, "it has rows but no status", store.name, no_status=True)
+            yield Unclean(place, "it has rows, but no status", store.name, no_status=True)
         elif end is Ending.COMMITTED and not database.empty and beside:
-            text = f"it has rows but no status, and its offset in {beside} was not committed with them"
+            text = f"it has rows, but no status, and its offset in {beside} was not committed with them"
             yield Unclean(place, text, store.name, no_status=True)
 
 
@@ -394,11 +400,13 @@ def unclean_files(task: Task) -> Iterator[Unclean]:
     if task.checkpoint is None:
         # Tasks with the family keep offsets inside, and 4.3 deletes the file after its first start.
         if not task.has_offsets_family:
-            yield Unclean(task.name, "it has rows but no .checkpoint")
+            yield Unclean(task.name, "it has rows, but no .checkpoint")
         return
     for store in old:
         # Streams flushes every store before it writes .checkpoint: a clean shutdown leaves no younger
         # SST.
         if max(database.newest_sst_ns for database in store.databases) > task.checkpoint.mtime_ns:
-            text = "an SST is younger than .checkpoint (a crash, a late compaction, or a copy that did not keep times)"
+            text = (
+                "an SST is younger than .checkpoint (a crash, a late compaction, or a copy that did not preserve times)"
+            )
             yield Unclean(f"{task.name}/{store.name}", text, store.name, younger=True)

@@ -107,7 +107,7 @@ class QueryResult(Generic[R]):
         return cls.for_failure(
             FailureReason.UNKNOWN_QUERY_TYPE,
             f"{STREAMS_SAYS[FailureReason.UNKNOWN_QUERY_TYPE].format(store, query)}{why}.",
-            in_words=f"{store} does not answer such a query{why}.",
+            in_words=f"{store} does not support this query{why}.",
         )
 
     @classmethod
@@ -116,7 +116,7 @@ class QueryResult(Generic[R]):
         return cls.for_failure(
             FailureReason.NOT_UP_TO_BOUND,
             STREAMS_SAYS[FailureReason.NOT_UP_TO_BOUND].format(partition, position.as_map(), bound.position.as_map()),
-            in_words=f"is at {_typed(position)}, and is to be at {_typed(bound.position)} at least",
+            in_words=f"is at {_typed(position)}, but must be at {_typed(bound.position)} at least",
         )
 
     def swap_result(self, result: S) -> QueryResult[S]:
@@ -255,11 +255,13 @@ class StateQueryResult(Generic[R]):
 def hints(app: str | os.PathLike[str]) -> dict[FailureReason, str]:
     """Return the hint for each failure, with commands about ``app``; STORE_EXCEPTION: if the store is damaged."""
     return {
-        FailureReason.NOT_ACTIVE: "leave out --require-active; or say --assume-active if the tasks ran here last",
-        FailureReason.NOT_UP_TO_BOUND: f"how far each store has come: {command('inspect-position', app)}",
-        FailureReason.NOT_PRESENT: f"ask on the host that has the partition; the tasks here: {command('ls', app)}",
-        FailureReason.DOES_NOT_EXIST: "partitions are counted from 0",
-        FailureReason.UNKNOWN_QUERY_TYPE: f"which subcommand is for which kind of store: {command('query', '--help')}",
+        FailureReason.NOT_ACTIVE: "omit --require-active. Or pass --assume-active if the tasks ran here last",
+        FailureReason.NOT_UP_TO_BOUND: f"to see how far each store has read: {command('inspect-position', app)}",
+        FailureReason.NOT_PRESENT: "query the host that has the partition. To list the tasks here: "
+        f"{command('ls', app)}",
+        FailureReason.DOES_NOT_EXIST: "count partitions from 0",
+        FailureReason.UNKNOWN_QUERY_TYPE: "to see which subcommand fits which kind of store: "
+        f"{command('query', '--help')}",
         FailureReason.STORE_EXCEPTION: look_closer(app),
     }
 

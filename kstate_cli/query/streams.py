@@ -161,7 +161,7 @@ class OfflineStreams:
             holder = f"process {app.pid}" if app.pid else "another process"
             raise StoreUnreadable(
                 f"{task.name}/{store.name} is open in {holder}: its newest rows are not on disk",
-                hint="ask the application, stop it, or ask for what was flushed last (--last-flush)",
+                hint="query the application, stop it, or pass --last-flush to read the last flush",
             )
         spec = self._store_spec(store.name)
         # Tasks of one store share its kind: one that is certain decides for an empty one.
@@ -253,7 +253,7 @@ class OfflineStreams:
                 FailureReason.STORE_EXCEPTION,
                 message,
                 by_host=by_host,
-                in_words=f"{task.name}/{store.name} cannot be read: {error}",
+                in_words=f"kstate cannot read {task.name}/{store.name}: {error}",
                 advice=own_advice(error),
             )
         if isinstance(answer, QueryResult):

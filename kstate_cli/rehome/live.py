@@ -80,8 +80,8 @@ def judge_live(layout: RehomeLayout, cluster: Cluster) -> list[Change]:
     if facts.group.why is not None:
         changes.append(
             warning(
-                f"whether an instance still runs is unknown: the members of the group {app_id} cannot be told "
-                f"({facts.group.why}): see to it that all are stopped"
+                "it is unknown whether an instance still runs, because kstate cannot read the members of the group "
+                f"{app_id} ({facts.group.why}): make sure that all instances are stopped"
             )
         )
     # Repartition topics carry records between sub-topologies; they are read by one application only.
@@ -148,11 +148,11 @@ def _refuse_members(snapshot: RehomeSnapshot, group: StreamsGroup, *, only_looks
     count = plural(len(lines), "member")
     if only_looks:
         return warning(
-            f"the group {snapshot.app.app_id} has {count} ({some(lines, _MOST)}): nothing is moved before all "
-            "instances are stopped"
+            f"the group {snapshot.app.app_id} has {count} ({some(lines, _MOST)}): kstate moves nothing before "
+            "all instances are stopped"
         )
     raise Refused(
-        f"the group {snapshot.app.app_id} has {count}: all instances must be stopped",
+        f"the group {snapshot.app.app_id} has {count}: stop all instances",
         details=first_lines(lines),
         where=str(snapshot.app.path),
         code=WhyRefused.MEMBERS,
@@ -196,7 +196,7 @@ def _unread_records(cluster: Cluster, app_id: str, topics: list[str]) -> Iterato
 
 
 def _records_lost(snapshot: RehomeSnapshot, unread: list[str]) -> Refused:
-    topics = "these topics, for all that --map says"
+    topics = "these topics, as far as --map shows"
     if snapshot.options.new is not None:
         topics = "these topics"
     return Refused(
@@ -221,8 +221,8 @@ def _compare_counts(layout: RehomeLayout, counts: Mapping[str, int]) -> tuple[li
         if part.pattern or absent:
             why = "it reads topics by a pattern"
             if absent:
-                why = f"the broker has not {some(absent, _MOST)}"
-            changes.append(note(f"sub-topology {home}: how many tasks it will have is unknown: {why}"))
+                why = f"the broker does not have {some(absent, _MOST)}"
+            changes.append(note(f"sub-topology {home}: the number of its future tasks is unknown: {why}"))
             continue
         lines = list(other_counts(home, sources, layout.changelogs_into(home), counts))
         wrong += lines
@@ -239,8 +239,9 @@ def _uneven_sources(
     sizes = sorted({count for count in sources.values() if count is not None})
     if len(sizes) > 1 and not _together_before(old, part):
         yield warning(
-            f"sub-topology {home}: its source topics have {' and '.join(map(str, sizes))} partitions: Streams "
-            "takes the most, and starts; but where the topology joins them, records of one key may lie in two tasks"
+            f"sub-topology {home}: its source topics have {' and '.join(map(str, sizes))} partitions. Kafka "
+            "Streams uses the largest number, and starts. But if the topology joins them, records of one key "
+            "may be in two tasks"
         )
 
 
@@ -353,6 +354,6 @@ def other_counts(
             fits = count >= tasks
         if not fits:
             yield (
-                f"{topic} has {count} partitions, and sub-topology {home} {tasks} tasks, as many as {largest} has "
-                "partitions"
+                f"{topic} has {count} partitions, but sub-topology {home} has {tasks} tasks, as many as "
+                f"{largest} has partitions"
             )

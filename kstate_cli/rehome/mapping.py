@@ -55,7 +55,7 @@ def _refuse_occupied_numbers(targets: Mapping[Home, int | None], numbers: Mappin
         occupants = [other for other, target in targets.items() if target == new and other != home]
         if new is not None and occupants:
             raise Refused(
-                f"sub-topology {home} is to be {new}, which is here too",
+                f"sub-topology {home} gets number {new}, but a sub-topology with this number is here too",
                 code=WhyRefused.NUMBER_TAKEN,
                 hint=f"state its new number too: --map {quoted(f'{occupants[0]}={REMOVED}')}, or a number that is "
                 "free. If sub-topologies were merged, pass both texts: --topology, --from",
@@ -225,7 +225,7 @@ def _refuse_others(
     missing = some([str(key) for key in sorted(here - shared)], _MOST)
     if shared:
         raise Refused(
-            f"the new topology has {len(shared)} of the {len(here)} stores here, and not: {missing}",
+            f"the new topology has {len(shared)} of the {len(here)} stores here, but not these: {missing}",
             code=WhyRefused.OTHER_APPLICATION,
             hint="check that the text is of this application. If it is, pass the text of the previous topology too: "
             "--from OLD.txt",
@@ -242,7 +242,7 @@ def _refuse_global(here: Collection[StoreKey], global_here: frozenset[str], new:
     were_global = {key.store for key in new.homes} & global_here
     if stores := sorted(become_global | were_global):
         raise Refused(
-            f"global in one of directory and topology, and not in the other: {some(stores, _MOST)}",
+            f"stores that are global only in the directory or only in the topology: {some(stores, _MOST)}",
             code=WhyRefused.GLOBAL,
             hint="wipe the store, and Streams recreates it: a global store has another changelog, and no partitions",
         )
@@ -290,7 +290,7 @@ def _source_tasks(tasks: Sequence[DirectoryTask], new: Described, old: Described
     ]
     if ambiguous:
         raise Refused(
-            "two copies of a store in two tasks: the new topology was started here once",
+            "two tasks have a copy of the same store: the new topology was started here once",
             details=first_lines(sorted(ambiguous)),
             code=WhyRefused.TWO_COPIES,
             hint="pass the text of the topology that ran before: --from OLD.txt. kstate takes the copies of that "
@@ -355,7 +355,7 @@ def _refuse_generated(names: Sequence[StoreKey], old: Described | None) -> None:
             "without the old text, they may be those of other operators",
             hint="pass the text of the topology that ran here last too: --topology NEW.txt --from OLD.txt",
         )
-    pins = some([f'Materialized.as("{key.store}") where it was' for key in names], _MOST)
+    pins = some([f'Materialized.as("{key.store}") at its operator' for key in names], _MOST)
     raise _generated_names(
         names,
         "another operator has them",
@@ -365,7 +365,7 @@ def _refuse_generated(names: Sequence[StoreKey], old: Described | None) -> None:
 
 def _generated_names(names: Sequence[StoreKey], why: str, *, hint: str) -> Refused:
     return Refused(
-        f"names that the DSL has generated carry the operator's number: {why}",
+        f"names that the DSL generated contain the number of the operator: {why}",
         details=first_lines([str(key) for key in names]),
         code=WhyRefused.GENERATED,
         hint=hint,
@@ -456,7 +456,7 @@ def _half_lines(rehoming: Rehoming) -> Iterator[str]:
         sources = sorted({placement.source for placement in placements})
         for missing in stores:
             if missing.half_of:
-                yield f"{name}: {missing.store} of {missing.half_of} is not here, {', '.join(sources)} is"
+                yield f"{name}: {missing.store} of {missing.half_of} is not here, but {', '.join(sources)} is"
 
 
 def stranded(new: Described, old: Described) -> Iterator[str]:

@@ -223,7 +223,7 @@ class Completer(Protocol):
         """Plan the restoration. Raises Refused, naming what the dump lacks, or what is unknown about a store."""
 
 
-_BOTH: Final = "--topology and --map say the same in two ways: leave out one of them"
+_BOTH: Final = "--topology and --map exclude each other: omit one of them"
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,8 +333,8 @@ def options_of(
 def _refuse_contradictions(new: Path | None, old: Path | None, pairs: Sequence[str]) -> None:
     if (new is None) == (not pairs):
         raise UsageError(
-            "say what the new topology is: --topology FILE, or --map OLD=NEW" if new is None else _BOTH,
+            "specify the new topology: pass --topology FILE, or --map OLD=NEW" if new is None else _BOTH,
             hint="write the text of System.out.println(builder.build(props).describe()) into a file",
         )
     if old is not None and new is None:
-        raise UsageError("--from goes with --topology", hint="--map needs no text")
+        raise UsageError("pass --topology too: --from goes with --topology", hint="--map needs no text")

@@ -28,7 +28,7 @@ from kstate_cli.texts import command, first_lines, some
 
 _MOST: Final = 5
 """Names in one sentence."""
-_UNCLEAN: Final = "it was not left clean"
+_UNCLEAN: Final = "its task had an unclean shutdown"
 
 
 def plan_rehome(app: Application, options: RehomeOptions) -> Plan:
@@ -196,7 +196,7 @@ def _unclean_stores(layout: RehomeLayout, tasks: Iterable[str]) -> list[TaskStor
                 stores += [(name, store) for store in with_rows]
     if reasons and not options.wipe_unclean:
         raise Refused(
-            "not left clean: under exactly-once uncommitted data may be in the stores",
+            "unclean shutdown: under exactly-once, the stores may have uncommitted data",
             details=first_lines(reasons),
             where=str(layout.snapshot.app.path),
             code=WhyRefused.UNCLEAN,
@@ -222,14 +222,15 @@ def _partial_copies(layout: RehomeLayout) -> Iterator[Change | Omission]:
         # Without a changelog nothing else has the rows: a partial copy is better than none.
         if not state.offsets:
             yield warning(
-                f"{placement.source}/{placement.store}: several sub-topologies had a copy of it, and no changelog: "
-                f"{placement.target} gets this copy alone"
+                f"{placement.source}/{placement.store}: several sub-topologies had a copy of it, but it has no "
+                f"changelog: only {placement.target} gets this copy"
             )
             continue
         yield key, str(LeaveReason.COPY)
         yield note(
-            f"if one sub-topology alone writes {placement.store}, its copy is complete: say so in a kstate.toml "
-            f"(--spec), {table_of(placement.store)} subtopology = N, and nothing is restored"
+            f"if only one sub-topology writes {placement.store}, its copy is complete: specify "
+            f"{table_of(placement.store)} subtopology = N in kstate.toml (--spec), and Kafka Streams restores "
+            "nothing"
         )
 
 
@@ -239,7 +240,7 @@ def _uneven_stores(layout: RehomeLayout, tasks: Iterable[str]) -> Iterator[Chang
         for placement in layout.rehoming.of(name):
             state = layout.store(placement)
             if placement.moves and state is not None and state.uneven:
-                yield (name, placement.store), "its segments are not at one offset"
+                yield (name, placement.store), "its segments have different offsets"
 
 
 def _stores_without_offset(layout: RehomeLayout, tasks: Iterable[str]) -> Iterator[Change | Omission]:
@@ -252,9 +253,9 @@ def _stores_without_offset(layout: RehomeLayout, tasks: Iterable[str]) -> Iterat
             # Another partition of the store has an offset, so the store is logged, and this one has
             # lost its own.
             if any(other.offsets for other in layout.snapshot.elsewhere(name, placement.store)):
-                yield (name, placement.store), "it has rows and no offset any more"
+                yield (name, placement.store), "it has rows, but its offset is lost"
             elif placement.moves:
-                yield warning(f"{name}/{placement.store}: no offset anywhere: it counts as a store without a changelog")
+                yield warning(f"{name}/{placement.store}: no offset: kstate treats it as a store without a changelog")
 
 
 def refuse_foreign(layout: RehomeLayout) -> None:
@@ -269,11 +270,11 @@ def refuse_foreign(layout: RehomeLayout) -> None:
     ]
     if unknown:
         raise Refused(
-            "not understood, and in a task that stores go from",
+            "unknown file in a task that loses stores",
             details=first_lines(unknown),
             where=str(snapshot.app.path),
             code=WhyRefused.FOREIGN,
-            hint="move it out of the application directory, if the application does not need it",
+            hint="if the application does not need it, move it out of the application directory",
         )
 
 
@@ -312,7 +313,7 @@ def _directory_changes(layout: RehomeLayout) -> Iterator[Change]:
     # After all omissions: a store may move to the place that another one leaves.
     yield from moves
     for name in _ending_tasks(layout):
-        yield OmitTree(name, "nothing is left of it")
+        yield OmitTree(name, "it has no contents any more")
 
 
 def _omission_reason(layout: RehomeLayout, placement: Placement) -> str | None:
@@ -352,15 +353,16 @@ def _omission_remarks(layout: RehomeLayout, placement: Placement) -> Iterator[Ch
     """Warn of a store that is left out, and of rows that leave and that no changelog may bring back."""
     reason = layout.left_out.get((placement.source, placement.store))
     if placement.target is not None:
-        yield warning(f"{placement.source}/{placement.store}: {reason}: left out, so that Streams restores it")
+        yield warning(f"{placement.source}/{placement.store}: {reason}: removed, so that Kafka Streams restores it")
     state = layout.store(placement)
     # A start of the new topology made that copy: its rows are in the changelog of the store that moves.
     if placement.reason is LeaveReason.STARTED or state is None or state.offsets or state.store.empty:
         return
     if not any(other.offsets for other in layout.snapshot.elsewhere(placement.source, placement.store)):
         yield warning(
-            f"{placement.source}/{placement.store} has rows and no offset: without a changelog they leave for good; to "
-            f"keep them, first: {command('export', layout.snapshot.app.path, placement.store, '--out', 'DIR')}"
+            f"{placement.source}/{placement.store} has rows, but no offset: without a changelog they are lost "
+            "for ever. To keep them, first run "
+            f"{command('export', layout.snapshot.app.path, placement.store, '--out', 'DIR')}"
         )
 
 
@@ -369,7 +371,9 @@ def _global_store_remarks(layout: RehomeLayout) -> Iterator[Change]:
     # ``global`` has no sub-topology, so no number of it ever changes.
     here = {store.name for task in layout.snapshot.app.tasks if task.is_global for store in task.stores}
     if new is not None and (removed := sorted(here - new.global_stores)):
-        yield note(f"{GLOBAL}: the new topology has not {some(removed, _MOST)}: global stores stay where they are")
+        yield note(
+            f"{GLOBAL}: the new topology does not have {some(removed, _MOST)}, but global stores remain in place"
+        )
 
 
 def _global_checkpoint(layout: RehomeLayout) -> Iterator[Change]:
@@ -403,13 +407,13 @@ def _repartition_remarks(layout: RehomeLayout) -> Iterator[Change]:
     new, old = layout.snapshot.options.new, layout.snapshot.options.old
     if new is None or old is None:
         yield warning(
-            "records that were not read yet from repartition topics which the new topology does not read are never "
-            "read: the texts of both name those topics (--topology, --from)"
+            "unread records of repartition topics that the new topology does not read are never read. To see "
+            "these topics, pass the texts of both topologies (--topology, --from)"
         )
     elif topics := list(stranded(new, old)):
         yield warning(
-            "the new topology does not read these repartition topics: what is in them and was not read yet is never "
-            f"read: {some(topics, _MOST)}"
+            "the new topology does not read these repartition topics, so their unread records are never read: "
+            f"{some(topics, _MOST)}"
         )
 
 
@@ -424,8 +428,9 @@ def _partition_remarks(layout: RehomeLayout) -> Iterator[Change]:
         sources |= {_home(missing.half_of) for missing in missing_stores if missing.half_of is not None}
         if len(sources) > 1:
             yield note(
-                f"sub-topology {home}: stores of {some(sorted(map(str, sources)), _MOST)} come together: Streams "
-                "does not start unless their source topics have as many partitions, which --bootstrap-server checks"
+                f"sub-topology {home}: stores of {some(sorted(map(str, sources)), _MOST)} come together. Kafka "
+                "Streams starts only if their source topics have equally many partitions (pass --bootstrap-server "
+                "to check that)"
             )
 
 

@@ -120,10 +120,11 @@ def read_snapshot(app: Application, options: RehomeOptions) -> RehomeSnapshot:
     fatal = [problem.reasoned for problem in app.all_problems() if problem.fatal]
     if fatal:
         raise Refused(
-            "the directory cannot be rehomed as it is",
+            "kstate cannot rehome the directory in its present state",
             details=first_lines(fatal),
             where=str(app.path),
-            hint=f"what to do about each: {command('check', app.path, '--for', release_of(app).name)}",
+            hint="to see what to do about each problem, run "
+            f"{command('check', app.path, '--for', release_of(app).name)}",
         )
     # Only kinds are compared: the file may be of the new topology, whose numbers differ by design.
     if options.spec is not None:
@@ -263,7 +264,7 @@ def _unrestorable_remarks(layout: RehomeLayout) -> Iterator[Change]:
     for name, stores in layout.rehoming.halves.items():
         # No dump has these rows: they exist on the other host only, and only a warning can say so.
         if without := sorted(set(stores) & unlogged):
-            yield warning(f"{name}: no changelog has {some(without, _MOST)}: what other hosts have of it stays there")
+            yield warning(f"{name}: no changelog has {some(without, _MOST)}: its rows on other hosts remain there")
 
 
 def _refuse_unknown_tasks(layout: RehomeLayout, halves: Mapping[str, tuple[str, ...]]) -> None:
@@ -296,8 +297,9 @@ def _leaving_remarks(layout: RehomeLayout, decision: HalfTasks) -> Iterator[Chan
     for name in sorted(decision.leaving):
         sources = sorted({placement.source for placement in layout.rehoming.into(name)})
         yield warning(
-            f"{name}: only {some(sources, _MOST)} is here, and it leaves: {_host(layout, name)} completes {name}; "
-            f"where no host does, name it on one: --complete {quoted(name)}"
+            f"{name}: only {some(sources, _MOST)} is here, and kstate removes it: "
+            f"{_host(layout, name)} completes {name}. If no host does, name it on one: --complete "
+            f"{quoted(name)}"
         )
 
 
@@ -328,7 +330,7 @@ def _refuse_other_release(layout: RehomeLayout, release: Release) -> None:
     wrong = sorted(_unreadable(layout, release))
     # KIP-1035: one task must not have offsets in two places, of which a release reads only one.
     if inside != snapshot.inside:
-        wrong = ["it keeps offsets elsewhere"]
+        wrong = ["it stores offsets in another place"]
     if wrong:
         raise Refused(
             f"{release} cannot open the directory",

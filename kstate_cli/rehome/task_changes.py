@@ -29,7 +29,7 @@ from kstate_cli.texts import first_lines, some
 
 _MOST: Final = 5
 """Names in one sentence."""
-_NOT_HERE: Final = "is not here: -4, so that it alone is restored"
+_NOT_HERE: Final = "is not here: offset -4, so that only this store is restored"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def task_changes(layout: RehomeLayout, guesses: Guesses, target: str) -> list[Ch
         return list(_task_changes(layout, guesses, target))
     except ValueError as error:
         raise Refused(
-            f"{target}: its offsets cannot be written to a file: {error}",
+            f"{target}: kstate cannot write its offsets to a file: {error}",
             where=str(layout.snapshot.app.path),
             hint="wipe the store, and Streams restores it from its changelog: no release could read such offsets",
         ) from None
@@ -75,7 +75,7 @@ def _checkpoint(layout: RehomeLayout, target: str, lines: Offsets) -> Iterator[C
     if here is not None and here.task.checkpoint is not None:
         before = here.task.checkpoint.entries
     if before and not lines:
-        yield keeping.without_lines("no offset of what is in it now")
+        yield keeping.without_lines("no offset of its present contents")
     elif lines and lines != before:
         yield keeping.lines(lines)
 
@@ -108,7 +108,7 @@ def _left_out_lines(layout: RehomeLayout, guesses: Guesses, keeping: Keeping, pl
     unknown = dict.fromkeys(offsets, OFFSET_UNKNOWN)
     changes += left_behind(keeping, state.store, unknown, inside=snapshot.inside)
     if state.store.position_file is not None and not placement.moves:
-        changes.append(keeping.without_position(placement.store, "its store is left out"))
+        changes.append(keeping.without_position(placement.store, "its store is removed"))
     # 4.3 reads the offset in the store; a line beside it would override it again.
     if snapshot.inside and not layout.lines_of(placement):
         unknown = {}
@@ -143,9 +143,9 @@ def _removed_files(layout: RehomeLayout, name: str) -> Iterator[Change]:
         # file.
         files = _files_of_successor(layout, name, store)
         if store in task.store_files and (files is None or store not in files.store_files):
-            yield keeping.without_lines_of(store, "its store is elsewhere")
+            yield keeping.without_lines_of(store, "its store moves to another place")
         if store in task.position_files and (files is None or store not in files.position_files):
-            yield keeping.without_position(store, "its store is elsewhere")
+            yield keeping.without_position(store, "its store moves to another place")
 
 
 def _stays(layout: RehomeLayout, task: str, store: str) -> bool:
@@ -183,7 +183,7 @@ def _unowned_lines(layout: RehomeLayout, target: str) -> _Lines:
             elif tp.partition == task.partition and (whole or tp.topic in topics):
                 lines[tp] = min(offset, lines.get(tp, offset))
             else:
-                text = f"{source}/{CHECKPOINT}: nothing here keeps the offset {offset} of {tp}: it stays out"
+                text = f"{source}/{CHECKPOINT}: no file here has the offset {offset} of {tp}, so kstate skips it"
                 changes.append(note(text))
     return _Lines(lines, tuple(changes))
 
@@ -254,15 +254,15 @@ def _kind_unknown(layout: RehomeLayout, message: str, stores: list[str], *, hint
         where=str(layout.snapshot.app.path),
         code=WhyRefused.KIND_UNKNOWN,
         hint=hint,
-        hint_details=[f'{table_of(name)} kind = "timestamped-key-value", or as it is' for name in stores[:_MOST]],
+        hint_details=[f'{table_of(name)} kind = "timestamped-key-value", or its real kind' for name in stores[:_MOST]],
     )
 
 
 def _assumed_new(layout: RehomeLayout, target: str, missing: MissingStore) -> Iterator[Change]:
     if not missing.existed and layout.snapshot.options.old is None:
         yield warning(
-            f"{target}: {missing.store} is in no task here, and taken to be new: if it is on another host, bring its "
-            "task here first"
+            f"{target}: no task here has {missing.store}, so kstate treats it as new: if another host has it, "
+            "bring its task here first"
         )
 
 
@@ -331,9 +331,9 @@ def _source_topic(layout: RehomeLayout, target: str, missing: MissingStore) -> t
     if from_source == {False} or layout.snapshot.options.at_least_once:
         return None, ()
     doubt = (
-        f"{target}: {missing.store} is taken to have a changelog of its own: if it is restored from "
-        f"{some(topics, _MOST)} (topology.optimization), say so in a kstate.toml (--spec), or exactly-once "
-        "Streams wipes the task"
+        f"{target}: kstate assumes that {missing.store} has a separate changelog: if it is restored from "
+        f"{some(topics, _MOST)} (topology.optimization), specify that in kstate.toml (--spec). Otherwise "
+        "exactly-once Kafka Streams wipes the task"
     )
     return None, (warning(doubt),)
 

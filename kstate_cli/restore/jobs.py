@@ -85,7 +85,7 @@ class SortedFile:
         # A row of another version of kstate has other columns: nothing of it is believed.
         if isinstance(row, list) and len(row) == len(_COLUMNS) and all(map(_has_type, row, _COLUMNS)):
             return cls(*row)
-        raise ValueError(f"no row of a sorted file: {row!r}")
+        raise ValueError(f"not a row of a sorted file: {row!r}")
 
 
 def _has_type(value: object, types: tuple[type, ...]) -> bool:

@@ -87,9 +87,9 @@ def check_area(uri: str) -> None:
     """
     if not leads_there(uri):
         raise Refused(
-            f"--staging {uri_text(uri)}: a path with an @ behind a password leads nowhere once that is left out, and "
-            "no password is ever written down",
-            hint="give a URI without user and password (credentials from the environment), or a path without an @",
+            f"--staging {uri_text(uri)}: a path with an @ behind a password is ambiguous once kstate removes "
+            "the password, and kstate records no password",
+            hint="pass a URI without user and password (credentials come from the environment), or a path without an @",
         )
     filesystem, path = open_location(uri)
     try:
@@ -108,8 +108,8 @@ def check_area(uri: str) -> None:
         filesystem.delete_file(name)
     except (OSError, KstateError) as error:
         raise Refused(
-            f"nothing can be written to --staging {uri_text(uri)}: {_words(error)}",
-            hint="give a folder or URI that this host and the executors can write to",
+            f"kstate cannot write to --staging {uri_text(uri)}: {_words(error)}",
+            hint="pass a folder or URI that this host and the executors can write to",
         ) from None
 
 
@@ -156,17 +156,17 @@ def left_in_area(run: Run) -> Leftover | None:
         return None
     uri, token = event.get("uri"), event.get("token")
     if not isinstance(uri, str) or not isinstance(token, str) or not _TOKEN.fullmatch(token):
-        return Leftover(run.name, "?", 0, 0, "its journal does not state where")
+        return Leftover(run.name, "?", 0, 0, "its journal does not record its place")
     if not _is_ours(uri, token):
         # Anybody may have written a journal: only a path that can be a folder of ours is examined.
-        return Leftover(run.name, uri_text(uri) or "?", 0, 0, "its name is not that of a staging folder")
+        return Leftover(run.name, uri_text(uri) or "?", 0, 0, "its name is not the name of a staging folder")
     try:
         if "://" not in uri or uri.startswith("file:"):
             contents = _contents_here(uri, token, event.get("mount"))
         else:
             contents = _contents_elsewhere(uri, token)
     except (OSError, KstateError, ValueError, subprocess.SubprocessError) as error:
-        return Leftover(run.name, uri_text(uri), 0, 0, f"it cannot be checked: {_words(error)}")
+        return Leftover(run.name, uri_text(uri), 0, 0, f"kstate cannot check it: {_words(error)}")
     if contents is None:
         return None
     return Leftover(run.name, uri_text(uri), *contents)
@@ -260,9 +260,9 @@ def _must_be_mounted(path: str, mount: object) -> None:
     if os.path.lexists(path):
         return
     if isinstance(mount, str) and os.path.isabs(mount) and not os.path.ismount(mount):
-        raise OSError(f"{printable(mount)}, which it lay on, is not mounted")
+        raise OSError(f"its file system {printable(mount)} is not mounted")
     if not os.path.isdir(os.path.dirname(path.rstrip("/"))):
-        raise OSError("the folder that it was in is not there: removed, or not mounted")
+        raise OSError("its parent folder was removed, or is not mounted")
 
 
 def remove_from_area(run: Run) -> Leftover | None:
@@ -287,8 +287,9 @@ def remove_from_area(run: Run) -> Leftover | None:
                 run.write(REMOVED_EVENT)
             return leftover
     raise RunFailed(
-        f"what run {run.name} left in its staging area stays: {leftover.place}: {leftover.why}",
-        hint="check that folder and remove it yourself; then, or to leave it there, delete the run by its name: "
+        f"kstate does not delete the files that run {run.name} left in its staging area {leftover.place}: "
+        f"{leftover.why}",
+        hint="check that folder and remove it yourself. Then, or to keep it, delete the run by its name: "
         + command("clean", run.path.parents[2] / run.path.parent.name, "--run", run.name),
     )
 
@@ -321,7 +322,7 @@ def _look(filesystem: FileSystem, path: str) -> tuple[int, int, bool] | None:
         except FileNotFoundError:
             return None
         if not stat.S_ISDIR(mode):
-            raise OSError(f"{path} is not a folder")
+            raise OSError(f"{path} is not a directory")
     # An object store has no folders: there is something if any object has the prefix.
     elif filesystem.get_file_info(path).type == FileType.NotFound:
         return None

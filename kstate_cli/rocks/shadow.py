@@ -310,11 +310,11 @@ def in_temporary(folder: Path) -> Iterator[None]:
     except OSError as error:
         if (short := shortage(error)) is not None:
             raise short from error
-        hint = "name another folder with TMPDIR, and run the command again"
+        hint = "set TMPDIR to another folder, then run the command again"
         if error.errno in FULL:
             hint = f"free space there, or {hint}"
         raise HostError(
-            f"{folder.parent}, the folder for temporary files, cannot be used: {error.strerror}", hint=hint
+            f"kstate cannot use {folder.parent}, the folder for temporary files: {error.strerror}", hint=hint
         ) from error
 
 
@@ -344,8 +344,8 @@ def require_own_folder(copy: Path) -> None:
     paths = [path for ssts in _tables(manifest).values() for path in ssts.values()]
     if elsewhere := sum(path > 0 for path in paths):
         raise RocksError(
-            f"the application stores {elsewhere} of {len(paths)} SSTs in other folders (setDbPaths or setCfPaths in "
-            "its rocksdb.config.setter); no file of the database names them",
+            f"the application stores {elsewhere} of {len(paths)} SSTs in other folders (setDbPaths or "
+            "setCfPaths in its rocksdb.config.setter), which no file of the database names",
             RocksMessage(RocksCode.OTHER_FOLDERS, None),
         )
 
@@ -362,8 +362,8 @@ def family_without_ssts(copy: Path) -> RocksError | None:
 def no_ssts(count: int) -> str:
     """Return what it means that none of the SSTs of a column family exists in the directory of the database."""
     return (
-        f"no SST of it is here, the MANIFEST names {count}: either they were removed, or the application stores them "
-        "in other folders (setDbPaths or setCfPaths in its rocksdb.config.setter)"
+        f"none of its SSTs is here, but the MANIFEST names {count}: either they were removed, or the "
+        "application stores them in other folders (setDbPaths or setCfPaths in its rocksdb.config.setter)"
     )
 
 

@@ -102,7 +102,7 @@ class WritableStore:
     def create(self, family: str) -> None:
         """Create a column family as the release makes one of this name. Raises RocksError."""
         if self._release is None:
-            raise RocksError(f"column family {family} is missing, and nobody said which release it is for")
+            raise RocksError(f"column family {family} is missing, and the release that it is for is unknown")
         with as_rocks_error():
             options = family_options(family, self._release)
             # As all families while kstate writes: no compaction may replace a linked SST.
@@ -266,7 +266,7 @@ class WritableStore:
         # Everything was flushed: a log with bytes in it means that a flush failed without an error.
         logs = unflushed_logs(self.path)
         if logs:
-            raise RocksError(f"{', '.join(logs)} still holds rows: the database was not flushed")
+            raise RocksError(f"{', '.join(logs)} still holds rows, so the database was not flushed")
 
 
 _restored = lru_cache(maxsize=256)(restore_settings)

@@ -79,4 +79,4 @@ def look_closer(app: str | os.PathLike[str], *, by_host: bool = False) -> str:
     """Return the hint for an unreadable store; ``by_host`` as in :class:`StoreUnreadable`."""
     if by_host:
         return STORES_STAY
-    return f"see which files are damaged: {command('verify', app)}"
+    return f"to see which files are damaged: {command('verify', app)}"

@@ -102,8 +102,8 @@ def _layout(task: Task, store: Store, others: Sequence[Store], kind: str | None)
         elif not store.empty:
             raise StoreUnreadable(
                 f"{task.name}/{store.name} could be of several kinds ({store.kind.inferred_from})",
-                hint="say its kind in a specification, and name that with --spec",
-                hint_details=[f"to have one written: {command('ls', task.app, '--spec')}"],
+                hint="specify its kind in a specification, and pass that with --spec",
+                hint_details=[f"to create one, run {command('ls', task.app, '--spec')}"],
                 is_damage=False,
             )
     # By the families that exist: the newest of them decides how values are read.
@@ -119,7 +119,8 @@ def _layout(task: Task, store: Store, others: Sequence[Store], kind: str | None)
             raise StoreUnreadable(message, hint="correct its kind in the specification", is_damage=False)
         raise StoreUnreadable(
             message,
-            hint="it is no database of this store: put the right one there, or move it out, which undo reverses:",
+            hint="it is not a database of this store: replace it by the right one, or move it out, which undo "
+            "reverses:",
             hint_details=[command("wipe", task.app, "--task", task.name, "--store", store.name)],
             is_damage=False,
         )
@@ -148,7 +149,7 @@ def stores_of(
             place = f" in topology {topology}"
         raise UnknownStateStoreError(
             f"no task of {app.path} has a store {name}{place}",
-            hint=f"{_suggestion(app, name, topology)}the stores that there are: {command('ls', app.path)}",
+            hint=f"{_suggestion(app, name, topology)}to list the stores, run {command('ls', app.path)}",
         )
     # Only among tasks that have the store: other sub-topologies do not matter.
     refuse_several_places([task for task, _ in matching], name)
@@ -160,8 +161,8 @@ def _refuse_hidden(app: Application, tasks: Sequence[Task], name: str) -> None:
     hidden_stores = (problem for task in tasks for problem in _hidden_stores(task, name))
     for problem in chain(_hidden_tasks(app), hidden_stores):
         raise Refused(
-            f"{problem.place.text} {problem.description}: a part of store {name} may be out of sight",
-            hint=f"{problem.rule}: put back what belongs there",
+            f"{problem.place.text} {problem.description}: kstate may not see a part of store {name}",
+            hint=f"{problem.rule}: restore the original entry",
         )
 
 
@@ -170,13 +171,12 @@ def refuse_several_places(tasks: Sequence[Task], name: str) -> None:
     topologies = sorted({task.topology or "" for task in tasks})
     if len(topologies) > 1:
         raise Refused(
-            f"store {name} is in several topologies: {', '.join(topologies)}", hint="name one of them: --topology"
+            f"store {name} is in several topologies: {', '.join(topologies)}", hint="pass one of them: --topology"
         )
     if len({_subtopology(task) for task in tasks}) > 1:
         raise Refused(
             f"store {name} is in tasks of several subtopologies: {', '.join(task.name for task in tasks)}",
-            hint=f"all but one are left over; say which one counts in kstate.toml (--spec): "
-            f"[stores.{name}] subtopology = …",
+            hint=f"only one of them is current. Specify it in kstate.toml (--spec): [stores.{name}] subtopology = …",
         )
 
 
@@ -243,7 +243,7 @@ def refuse_running(app: Application, *, last_flush: bool) -> None:
             holder = f"process {app.pid}"
         raise InUse(
             f"{app.path} is open in {holder}: its newest rows are not on disk",
-            hint="stop the application, or take what was flushed last (--last-flush)",
+            hint="stop the application, or pass --last-flush to read the last flush",
         )
 
 
@@ -266,8 +266,8 @@ class Steady:
         for path, before in self.states:
             if _state(path) != before:
                 raise InUse(
-                    f"{path.relative_to(self.app)} has changed while it was read",
-                    hint="stop the application, and run the command again",
+                    f"{path.relative_to(self.app)} changed while kstate read it",
+                    hint="stop the application, then run the command again",
                 )
 
 

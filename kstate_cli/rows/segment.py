@@ -119,9 +119,9 @@ class Segment:
         # Streams divides towards zero: rows before 1970 are in segment 0.
         if not (self.start or 0) <= max(time, 0) < self.end:
             raise StoreUnreadable(
-                f"{self.relative_path} has a row of {time}, and segments begin elsewhere: they are not of one segment "
-                "interval",
-                hint="its retention was changed, or a segment was renamed; to read the rows of every segment:",
+                f"{self.relative_path} has a row of {time}, but segments begin elsewhere: they do not have the "
+                "same segment interval",
+                hint="its retention was changed, or a segment was renamed. To read the rows of every segment:",
                 hint_details=[command("query", "raw-scan", self.app, self._store)],
                 is_damage=False,
             )
@@ -136,9 +136,9 @@ class Segment:
             # Its rows would be missing from every result.
             names = ", ".join(sorted(foreign))
             raise StoreUnreadable(
-                f"{self.relative_path}: column family {names} is not one of a {self._layout.kind} store",
-                hint="it is no database of this store, or a newer release wrote it: put the right one there, or move "
-                "it out, which undo reverses:",
+                f"{self.relative_path}: column family {names} does not belong to a {self._layout.kind} store",
+                hint="it is not a database of this store, or a newer release wrote it: replace it by the right "
+                "one, or move it out, which undo reverses:",
                 hint_details=[command("wipe", self.app, "--task", str(self._task), "--store", self._store)],
                 is_damage=False,
             )
@@ -171,7 +171,7 @@ class Segment:
         return StoreUnreadable(
             text,
             hint=look_closer(self.app),
-            hint_details=[f"to rebuild the store from a dump: {rebuild}"],
+            hint_details=[f"to rebuild the store from a dump, run {rebuild}"],
         )
 
     def _is_named_by(self, error: Exception) -> bool:
@@ -363,7 +363,7 @@ class StoreReader:
         try:
             return serde.serialize(key)
         except SERDE_ERRORS as error:
-            raise self._serde_error(f"key {key!r} cannot be written", serde.name, error) from None
+            raise self._serde_error(f"kstate cannot write key {key!r}", serde.name, error) from None
 
     def key(self, data: bytes) -> Any:
         """Return a key as a value of the caller. Raise SerdeError, unless the serdes are tolerant."""
@@ -371,7 +371,7 @@ class StoreReader:
         try:
             return serde.deserialize(data)
         except SERDE_ERRORS as error:
-            return self._unreadable(data, self._serde_error(f"key {data!r} cannot be read", serde.name, error))
+            return self._unreadable(data, self._serde_error(f"kstate cannot read key {data!r}", serde.name, error))
 
     def value(self, data: bytes, key: bytes | None = None) -> Any:
         """Return the value of a row, without timestamp and headers; ``key`` is for messages.
@@ -387,7 +387,7 @@ class StoreReader:
         except MalformedBytesError as error:
             if not self.serdes.tolerant:
                 raise
-            why = f"{self.task}/{self.name}: {_value_of(key)} is none of a {self.kind} store: {error}"
+            why = f"{self.task}/{self.name}: {_value_of(key)} does not belong to a {self.kind} store: {error}"
             return ValueAndTimestamp(Unreadable(data, why), -1)
         return ValueAndTimestamp(self._deserialized(parts.value, key), parts.timestamp, parts.headers)
 
@@ -406,7 +406,7 @@ class StoreReader:
     def _serde_error(self, failure: str, serde: str, error: Exception) -> SerdeError:
         return SerdeError(
             f"{self.task}/{self.name}: {failure} as {serde}: {error}",
-            hint="name the serde that the application uses, or hex",
+            hint="pass the serde that the application uses, or hex",
         )
 
 

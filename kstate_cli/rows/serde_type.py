@@ -101,12 +101,12 @@ def _attribute(name: str, module: str, path: str) -> Any:
         candidate: Any = importlib.import_module(module)
     except ModuleNotFoundError as error:
         # The missing module may be one that the user's own module imports.
-        text = f"{module} cannot be imported: {error}"
+        text = f"Python cannot import {module}: {error}"
         if error.name is not None and (module == error.name or module.startswith(f"{error.name}.")):
-            text = "there is no such module"
-        raise ValueError(f"{name!r}: {text} (PYTHONPATH says where modules are looked for)") from None
+            text = "no such module exists"
+        raise ValueError(f"{name!r}: {text} (set PYTHONPATH to the folder of the module)") from None
     except (Exception, SystemExit) as error:
-        raise ValueError(f"{name!r}: {module} cannot be imported: {_error_text(error)}") from None
+        raise ValueError(f"{name!r}: Python cannot import {module}: {_error_text(error)}") from None
     for part in path.split("."):
         try:
             candidate = getattr(candidate, part)

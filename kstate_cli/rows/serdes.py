@@ -66,7 +66,7 @@ def serde_for(option: str, name: str) -> Serde:
         return serde(name)
     except ValueError as error:
         suggestion = did_you_mean([name], NAMES)
-        more = f"{suggestion}which there are, and how to use one of your own: {command('query', '--help')}"
+        more = f"{suggestion}to list the serdes, and to see how to use a custom one, run {command('query', '--help')}"
         raise UsageError(f"{option}: {error}", hint=more) from None
 
 
@@ -86,7 +86,7 @@ def _json_value(data: bytes | str) -> Any:
             data = data.decode("utf-8")
         return json.loads(data)
     except RecursionError:
-        raise ValueError("nested too deep") from None
+        raise ValueError("nested too deeply") from None
 
 
 def _json_bytes(value: Any) -> bytes:
@@ -245,7 +245,7 @@ def _time_windowed(name: str, inner: str) -> Serde:
         inner, size = head, int(last)
     of = serde(inner)
     if size == 0:
-        raise ValueError(f"{name!r}: a window is longer than 0 ms")
+        raise ValueError(f"{name!r}: a window must be longer than 0 ms")
 
     def end_of(start: int) -> int | None:
         if size is None:
@@ -254,7 +254,7 @@ def _time_windowed(name: str, inner: str) -> Serde:
 
     def deserialize(data: bytes) -> Windowed[Any]:
         if len(data) < _TIME_BYTES:
-            raise ValueError(f"{len(data)} bytes are no windowed key")
+            raise ValueError(f"{len(data)} bytes are not a windowed key")
         start = int.from_bytes(data[-_TIME_BYTES:], "big", signed=True)
         return Windowed(of.deserialize(data[:-_TIME_BYTES]), start, end_of(start))
 
@@ -282,7 +282,7 @@ def _session_windowed(name: str, of: Serde) -> Serde:
     def serialize(value: Any) -> bytes:
         session = _windowed(value)
         if session.end is None:
-            raise ValueError("a session has an end")
+            raise ValueError("a session needs an end")
         # The end comes first: SessionKeySchema sorts sessions by it.
         return of.serialize(session.key) + _time(session.end) + _time(session.start)
 

@@ -155,8 +155,8 @@ def _compound(value: Any) -> Any:
         if is_dataclass(value) and not isinstance(value, type):
             return {field.name: jsonable(getattr(value, field.name)) for field in fields(value)}
     except RecursionError:
-        raise ValueError("nested too deep to be shown as JSON") from None
-    raise ValueError(f"a {type(value).__name__} has no form in JSON: its serde must have a render")
+        raise ValueError("nested too deeply to be shown as JSON") from None
+    raise ValueError(f"a {type(value).__name__} has no form in JSON: its serde needs a render method")
 
 
 def as_text(value: Any) -> str:

@@ -160,11 +160,15 @@ def spark_context(
                 note(error, _lives_on(survivors))
             raise
         if survivors:
-            raise RunFailed(_lives_on(survivors), hint="see what those processes wait for, then run the command again")
+            raise RunFailed(
+                _lives_on(survivors), hint="check what those processes wait for, then run the command again"
+            )
 
 
 def _lives_on(processes: tuple[int, ...]) -> str:
-    return f"what Spark has started does not end (process {', '.join(map(str, processes))}): it may still write"
+    return (
+        f"processes that Spark has started do not end (process {', '.join(map(str, processes))}), and may still write"
+    )
 
 
 def _usual_launches(conf: Mapping[str, str]) -> Sequence[Callable[[], Launch | None]]:
@@ -313,8 +317,8 @@ def _forget_gateway() -> None:
 def _does_not_start(error: Exception, output: IO[bytes]) -> Refused:
     if isinstance(error, ImportError):
         return Refused(
-            f"PySpark cannot be imported: {error}",
-            hint="--engine local needs no Spark; or install kstate again, with the packages that it depends on",
+            f"kstate cannot import PySpark: {error}",
+            hint="pass --engine local, which needs no Spark. Or install kstate again, with its dependencies",
         )
     output.seek(0)
     lines = [line.strip() for line in output.read().decode(errors="replace").splitlines()]
@@ -323,7 +327,7 @@ def _does_not_start(error: Exception, output: IO[bytes]) -> Refused:
     return Refused(
         f"Spark does not start: {_last_line(error)}",
         details=tail,
-        hint=f"Java {JAVA} or later is needed; see whether --master and --conf are right",
+        hint=f"install Java {JAVA} or later, and check --master and --conf",
     )
 
 
@@ -382,7 +386,7 @@ def ask(work: Callable[[], Answer], on_poll: Callable[[], None] | None = None) -
 def _failure(error: Exception) -> RunFailed:
     return RunFailed(
         f"a Spark task failed in every attempt: {_last_line(error)}",
-        hint=unchanged("fix the cause and run the command again"),
+        hint=unchanged("fix the cause, then run the command again"),
     )
 
 

@@ -142,18 +142,20 @@ def check_java() -> None:
     home = os.environ.get("JAVA_HOME")
     java = find_java()
     least_version = _needed_version()
-    hint = f"install Java {least_version} or later, or name it in JAVA_HOME; --engine local needs none"
+    hint = (
+        f"install Java {least_version} or later, or name it in JAVA_HOME. Or pass --engine local, which needs no Java"
+    )
     if java is None and home:
-        raise Refused(f"Spark needs Java: JAVA_HOME is {home}, and has no bin/java", hint=hint)
+        raise Refused(f"Spark needs Java, but JAVA_HOME is {home}, which has no bin/java", hint=hint)
     if java is None:
-        raise Refused("Spark needs Java, and there is none on the PATH", hint=hint)
+        raise Refused("Spark needs Java, but the PATH has none", hint=hint)
     try:
         # The file first: starting a JVM takes far longer, and every restoration with Spark asks.
         version = _version_in_release(java) or _VERSION.search(version_text(java))
     except OSError as error:
-        raise Refused(f"Spark needs Java, and {java} cannot be run: {error.strerror}", hint=hint) from None
+        raise Refused(f"Spark needs Java, but kstate cannot run {java}: {error.strerror}", hint=hint) from None
     if version and int(version[1]) < least_version:
-        raise Refused(f"Spark needs Java {least_version} or later, and {java} is Java {version[1]}", hint=hint)
+        raise Refused(f"Spark needs Java {least_version} or later, but {java} is Java {version[1]}", hint=hint)
 
 
 def release_file(java: str) -> str:
@@ -192,7 +194,7 @@ def spark_home() -> str:
         return str(_find_spark_home())
     except SystemExit:
         raise Refused(
-            "no Spark is found in SPARK_HOME or beside PySpark", hint="unset SPARK_HOME, or name a Spark there"
+            "neither SPARK_HOME nor the folder of PySpark has a Spark", hint="unset SPARK_HOME, or set it to a Spark"
         ) from None
 
 
@@ -258,7 +260,7 @@ class Jvm:
                 failed = error
                 if self._ended.is_set():
                     break
-        raise failed or Refused("there is no command to start its JVM")
+        raise failed or Refused("the command that starts its JVM is missing")
 
     def _launch(self, launch: Launch, path: Path) -> None:
         self._process = subprocess.Popen(

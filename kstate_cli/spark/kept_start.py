@@ -160,7 +160,7 @@ def start_inputs(conf: Mapping[str, str]) -> dict[str, Any]:
     # Settings files may change the command, and a folder in the class path makes a class-data archive invalid.
     if os.path.isdir(folder) and os.listdir(folder):
         raise NotKept(
-            f"Spark has settings of its own in {folder}, and a folder in its class path: archives are of jars"
+            f"Spark has custom settings in {folder}, and its class path has a folder: an archive can only contain jars"
         )
     if os.environ.get("PYSPARK_SUBMIT_ARGS"):
         raise NotKept("PYSPARK_SUBMIT_ARGS has arguments for Spark's launcher")
@@ -201,10 +201,10 @@ def of_java(java: str | None) -> dict[str, Any]:
         release = release_file(java)
         files = [_identity(file) for file in (path, home / "lib" / "server" / "libjvm.so", home / "lib" / "modules")]
     except OSError:
-        raise NotKept(f"{path} is not within a Java as it is installed: name that in JAVA_HOME") from None
+        raise NotKept(f"{path} is not within a complete Java: set JAVA_HOME to one") from None
     version = RELEASE.search(release)
     if version is None or int(version[1]) < JAVA:
-        raise NotKept(f"archives are made by Java {JAVA} or later, and {path} is older")
+        raise NotKept(f"only Java {JAVA} or later makes archives, but {path} is older")
     return {"path": str(path), "files": files, "release": release}
 
 

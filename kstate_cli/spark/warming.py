@@ -65,14 +65,15 @@ def warm_up(*, for_all: bool, phase: Phase) -> Warmed:
     Raises Refused if that is impossible, InUse, RunFailed and OSError.
     """
     if under_spark_submit():
-        raise Refused("spark-submit has started a JVM already", hint="run kstate itself")
+        raise Refused("spark-submit has started a JVM already", hint="run kstate itself, without spark-submit")
     check_java()
     conf = conf_of(SparkSettings(), _NAME)
     try:
         decides = kept_start.start_inputs(conf)
     except NotKept as error:
         raise Refused(
-            f"of this Spark's start nothing can be kept: {error}", hint="nothing has to be done: Spark starts as always"
+            f"kstate cannot keep an archive of this Spark's start: {error}",
+            hint="do nothing: Spark starts without an archive",
         ) from None
     folder = _made_folder(for_all=for_all)
     # An archive takes a while to make: a second process waits, and uses that of the first.
@@ -97,8 +98,8 @@ def _made_folder(*, for_all: bool) -> Path:
         folder, mode = kept_start.FOR_ALL, 0o755
     if folder is None:
         raise Refused(
-            "nothing states where this user's files are: neither XDG_CACHE_HOME nor HOME",
-            hint="set HOME; root makes it for all users with --for-all",
+            "the cache folder is unknown: neither XDG_CACHE_HOME nor HOME is set",
+            hint="set HOME. To create the archive for all users, run this as root with --for-all",
         )
     for parent in (*reversed(folder.parents), folder):
         with contextlib.suppress(FileExistsError):
@@ -110,11 +111,11 @@ def _made_folder(*, for_all: bool) -> Path:
     folder = Path(os.path.realpath(folder))
     why = why_not_safe(folder)
     if why is None and ":" in str(folder):
-        why = "the JVM takes a colon in a path for the end of it"
+        why = "the JVM treats a colon in a path as its end"
     if why is not None:
         raise Refused(
-            f"what lies in {folder} would not be used: {why}",
-            hint="take that right away, or name another place in XDG_CACHE_HOME",
+            f"kstate would not use an archive in {folder}: {why}",
+            hint="remove that permission, or set XDG_CACHE_HOME to another place",
         )
     return folder
 
@@ -132,7 +133,7 @@ def _alone(folder: Path) -> Iterator[None]:
             except BlockingIOError:
                 if time.monotonic() > deadline:
                     raise InUse(
-                        f"an archive is being made in {folder} by another process", hint="see what it waits for"
+                        f"another process is creating an archive in {folder}", hint="check what it waits for"
                     ) from None
                 time.sleep(0.1)
         yield
@@ -144,9 +145,9 @@ def _make(folder: Path, key: str, decides: Mapping[str, Any], phase: Phase) -> W
     classes = folder / f"{_MAKING}{os.getpid()}.classes"
     new = folder / f"{_MAKING}{os.getpid()}.jsa"
     try:
-        phase("starting Spark as always, to see what it loads")
+        phase("starting Spark without an archive, to see which classes it loads")
         command, environment = _watched(classes)
-        phase("making an archive of that")
+        phase("creating an archive of these classes")
         _dump(command, classes, new)
         phase("starting Spark with the archive")
         # A start with both before anything has their final names: an archive that does not work is never used.
@@ -185,9 +186,9 @@ def _watched(classes: Path) -> tuple[tuple[str, ...], dict[str, str]]:
         words, variables = (_words_of(Path(f"/proc/{pid}/{name}")) for name in ("cmdline", "environ"))
         if MAIN_CLASS not in words or noting not in words:
             raise RunFailed(
-                "Spark's launcher has started something that kstate does not know",
+                "Spark's launcher has started a program that kstate does not know",
                 details=words[:1],
-                hint="nothing has to be done: Spark starts as always",
+                hint="do nothing: Spark starts without an archive",
             )
         command = tuple(word for word in words[: words.index(MAIN_CLASS) + 1] if word != noting)
         settings = dict(variable.split("=", 1) for variable in variables if "=" in variable)
@@ -235,9 +236,9 @@ def _dump(command: Sequence[str], classes: Path, new: Path) -> None:
             output.seek(0)
             lines = output.read().decode(errors="replace").splitlines()
             raise RunFailed(
-                f"the JVM has made no archive: it ended with status {status}",
+                f"the JVM has created no archive: it ended with status {status}",
                 details=[line.strip() for line in lines if line.strip()][-_OUTPUT_LINES:],
-                hint="Spark starts without one, as before",
+                hint="do nothing: Spark starts without one, as before",
             )
 
 

@@ -64,8 +64,8 @@ def merge(
     # foreign topic.
     if app is not None and in_file.application not in (None, app.app_id):
         raise Refused(
-            f"{file_name} is about application {in_file.application}, the directory is that of {app.app_id}",
-            hint="name the right file, or correct 'application' in it",
+            f"{file_name} is about application {in_file.application}, but the directory is that of {app.app_id}",
+            hint="pass the right file, or correct 'application' in it",
         )
     inferred = Inference(SpecDraft(None, ()), {}, ())
     if app is not None:
@@ -132,8 +132,9 @@ def _refuse_uneven(in_file: SpecDraft, stores: Sequence[StoreDraft], file_name: 
         other, number = counts.setdefault((store.topology, store.subtopology), (store.name, count))
         if number != count:
             raise Refused(
-                f"{file_name} says partitions = {number} of store {other}, and partitions = {count} of store "
-                f"{store.name}: both are in sub-topology {store.subtopology}, whose tasks have every store of it",
+                f"{file_name} has partitions = {number} for store {other}, but partitions = {count} for store "
+                f"{store.name}. Both are in sub-topology {store.subtopology}, and each of its tasks has every "
+                "store of the sub-topology",
                 hint=f"correct partitions or subtopology of {table_of(other)} or {table_of(store.name)} in the file",
             )
 
@@ -172,7 +173,7 @@ def _merge(
     _refuse_any(name, _contradictions(in_file, file_name, described, FROM))
     if in_directory is None:
         if read and in_file.kind is None:
-            why = "it has no directory here: in memory, never opened, or gone"
+            why = "it has no directory here: it is in memory, was never opened, or was removed"
             nothing = StoreDraft(name=name, questions={"kind": Question(why, (IN_MEMORY,))})
         return in_file.over(described).over(nothing)
     # Each pair of sources is compared before they are merged: the merge keeps one value and would hide
@@ -194,24 +195,24 @@ def _contradictions(draft: StoreDraft, source: str, other: StoreDraft, by: str) 
         if first is not None and second is not None and first != second:
             key = key_of(name)
             why = other.inferred[name]
-            yield f"{source} says {key} = {literal(first)}, {by} says {key} = {literal(second)} ({why})"
+            yield f"{source} has {key} = {literal(first)}, but {by} has {key} = {literal(second)} ({why})"
     # Not a difference of one field: a global store has no sub-topology at all.
     if draft.is_global and other.subtopology is not None:
-        yield f"{source} says that it is global, {by} says that it is in subtopology {other.subtopology}"
+        yield f"in {source} it is global, but in {by} it is in subtopology {other.subtopology}"
     if other.is_global and draft.subtopology is not None:
-        yield f"{source} says that it is in subtopology {draft.subtopology}, {by} says that it is global"
+        yield f"in {source} it is in subtopology {draft.subtopology}, but in {by} it is global"
     if draft.logged is False and other.changelog is not None:
-        yield f"{source} says logged = false, {by} says changelog = {literal(other.changelog)}"
+        yield f"{source} has logged = false, but {by} has changelog = {literal(other.changelog)}"
     # More partitions than the directory has are no contradiction: other hosts have those tasks.
     if draft.partitions is not None and other.partitions is not None and draft.partitions < other.partitions:
-        yield f"{source} says partitions = {draft.partitions}, {by} has {other.partitions}"
+        yield f"{source} has partitions = {draft.partitions}, but {by} has {other.partitions}"
 
 
 def _against_evidence(in_file: StoreDraft, file_name: str, merged: StoreDraft, evidence: Evidence) -> Iterator[str]:
     """Yield the values of the file that the databases rule out, although several values remain possible."""
     if in_file.kind is not None and in_file.kind not in evidence.kinds:
         possible = " or ".join(sorted(evidence.kinds))
-        yield f"{file_name} says kind = {literal(in_file.kind)}, the directory allows only {possible}"
+        yield f"{file_name} has kind = {literal(in_file.kind)}, but the directory allows only {possible}"
     interval = merged.segment_interval_ms
     retention = in_file.retention_ms
     by_default = retention is not None and in_file.segment_interval_ms is None
@@ -223,8 +224,8 @@ def _against_evidence(in_file: StoreDraft, file_name: str, merged: StoreDraft, e
         if retention is not None:
             by_retention = f" (retention_ms = {retention})"
         yield (
-            f"{file_name} says segments of {interval} ms{by_retention}, "
-            "the directory has segments, or rows in them, that do not fit"
+            f"{file_name} specifies segments of {interval} ms{by_retention}, but segments of the directory, or "
+            "rows in them, do not fit"
         )
 
 
@@ -233,5 +234,5 @@ def _refuse_any(name: str, contradictions: Iterator[str]) -> None:
     for contradiction in contradictions:
         raise Refused(
             f"store {name}: {contradiction}",
-            hint=f"correct {table_of(name)} in the file, or name the directory and the topology that belong to it",
+            hint=f"correct {table_of(name)} in the file, or pass the directory and the topology that belong to it",
         )

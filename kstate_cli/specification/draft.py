@@ -119,25 +119,25 @@ class StoreDraft:
             # The retention answers a question about the interval.
             if interval is not None and self.segment_interval_ms is None:
                 values["segment_interval_ms"] = interval
-                inferred["segment_interval_ms"] = "the rule of Streams for this retention"
+                inferred["segment_interval_ms"] = "Kafka Streams derives it from this retention"
         if is_time_ordered(self.kind) and store_kind(str(self.kind)).always_indexed:
-            default("indexed", True, "stores of this kind always are")
+            default("indexed", True, "stores of this kind always have an index")
         return replace(self, **values, inferred=inferred)
 
     def missing(self) -> tuple[Missing, ...]:
         """Return the required fields without a value, of a draft that was :meth:`filled`."""
         # The kind decides how rows are written, so no store is built without it.
-        required = {"kind": "nothing tells the kind of the store"}
+        required = {"kind": "no source shows the kind of the store"}
         if self.is_global:
             required["source"] = (
-                "'table' for a globalTable; 'processor' for addGlobalStore, whose processor may transform records"
+                "'table' for a globalTable, 'processor' for addGlobalStore, whose processor may transform records"
             )
-            required["changelog"] = "nothing tells the topic that the global store is read from"
+            required["changelog"] = "no source shows the topic of the global store"
         elif self.logged is not False:
-            required["changelog"] = "without the application's id the changelog must be named"
+            required["changelog"] = "without the application.id, the changelog must be named"
         # kstate never builds an unlogged store, so its retention is not needed.
         if has_retention(self.kind) and self.logged is not False:
-            required["retention_ms"] = "nothing tells the retention"
+            required["retention_ms"] = "no source shows the retention"
         # An index row that is missing or superfluous makes lookups by key miss rows, silently
         # (KIP-825).
         if is_time_ordered(self.kind) and not store_kind(str(self.kind)).always_indexed:
@@ -284,8 +284,9 @@ def _refusal(missing: list[Missing], file_name: str) -> Refused:
         more = f"; and {len(missing) - len(first)} more"
     lines = [f"{table_of(field.store)} {line_of(field)}" for field in first]
     return Refused(
-        f"the specification is not complete: {questions}{more}",
-        hint=f"say it in {file_name}, given with --spec (first line: format = 1), each line below its table:",
+        f"the specification is incomplete: {questions}{more}",
+        hint=f"add the missing lines to {file_name} and pass it with --spec. Its first line is format = 1, and "
+        "each line belongs below its table:",
         hint_details=lines,
     )
 
@@ -375,7 +376,7 @@ class Spec:
 
     def __post_init__(self) -> None:
         if len({store.name for store in self.stores}) != len(self.stores):
-            raise ValueError("two stores of one name")
+            raise ValueError("two stores have the same name")
 
     def store(self, name: str) -> StoreSpec | None:
         """Return the store of that name, or None."""

@@ -134,15 +134,18 @@ def read_pairs(pairs: Iterable[str]) -> dict[int, int | None]:
     for pair in pairs:
         match = _PAIR.fullmatch(pair)
         if match is None or any(number != REMOVED and int(number) > MAX_I32 for number in match.groups()):
-            raise UsageError(f"{pair!r} is no change of numbers", hint=_HINT)
+            raise UsageError(f"{pair!r} is not a change of sub-topology numbers", hint=_HINT)
         old, new = int(match[1]), _new_number(match[2])
         # Given twice with one target is no contradiction: scripts repeat options.
         if numbers.setdefault(old, new) != new:
-            raise UsageError(f"two new numbers of sub-topology {old}", hint=_HINT)
+            raise UsageError(f"sub-topology {old} gets two new numbers", hint=_HINT)
     # ``gone`` may repeat: any number of sub-topologies can disappear.
     targets = [new for new in numbers.values() if new is not None]
     for twice in sorted({new for new in targets if targets.count(new) > 1}):
-        raise UsageError(f"two sub-topologies become {twice}", hint="what is merged say two texts: --topology, --from")
+        raise UsageError(
+            f"two sub-topologies become {twice}",
+            hint="for merged sub-topologies, pass two texts instead: --topology, --from",
+        )
     return numbers
 
 
@@ -150,4 +153,4 @@ def _new_number(text: str) -> int | None:
     return None if text == REMOVED else int(text)
 
 
-_HINT: Final = f"--map OLD=NEW, such as 6=4, or 5={REMOVED} where nothing of 5 is left"
+_HINT: Final = f"pass --map OLD=NEW, such as 6=4, or 5={REMOVED} if the new topology has nothing of 5"

@@ -79,7 +79,7 @@ def infer(app: Application, *, skip_intervals: Collection[str] = ()) -> Inferenc
         if any(store.databases for _, store in in_tasks):
             evidence[name] = facts
         if draft.logged is False:
-            notes.append(f"{name}: {draft.inferred['logged']}: it counts as a store without logging")
+            notes.append(f"{name}: {draft.inferred['logged']}: kstate treats it as a store without logging")
     for task in app.tasks:
         for name, topic in absent_stores(owners[task.name]).items():
             if name not in places and not any(draft.name == name for draft in drafts):
@@ -155,7 +155,7 @@ def _kind(answers: _Answers, stores: list[Store]) -> tuple[str | None, frozenset
     segmented = any(store.segmented for store in stores)
     possible = frozenset(name for name in spec_kinds() - {IN_MEMORY} if is_segmented(name) is segmented)
     if certain:
-        answers.ask("kind", f"its tasks differ: {' and '.join(sorted(certain))}", *sorted(certain))
+        answers.ask("kind", f"its tasks have different kinds of it: {' and '.join(sorted(certain))}", *sorted(certain))
         return None, frozenset(certain)
     # The task with the most exact kind decides for the others.
     unsure = min((store.kind for store in stores), key=lambda kind: kind.name == AMBIGUOUS)
@@ -165,7 +165,7 @@ def _kind(answers: _Answers, stores: list[Store]) -> tuple[str | None, frozenset
     answers.ask("kind", f"not certain from {unsure.inferred_from}", *likely)
     # A grace buffer has segment 0 only, so it has no retention to ask for.
     if segmented and not has_key(unsure.name, KeySchema.BUFFER):
-        answers.ask("retention_ms", "it follows from the rows of a store of known kind")
+        answers.ask("retention_ms", "its rows have the form of this kind")
     return None, possible
 
 
@@ -177,18 +177,20 @@ def _place(answers: _Answers, app: Application, tasks: list[Task]) -> None:
     parts = {_subtopology(task) for task in tasks}
     topologies = {topology for topology, _ in parts}
     if len(topologies) > 1:
-        answers.ask("topology", "it lies in several named topologies", *sorted(map(str, topologies)))
+        answers.ask("topology", "several named topologies contain it", *sorted(map(str, topologies)))
         return
     # A store belongs to one sub-topology: more mean left-over directories, and their rows may be old.
     if len(parts) > 1:
         numbers = sorted(number for _, number in parts)
-        answers.ask("subtopology", "it lies in tasks of several subtopologies: all but one are left over", *numbers)
+        answers.ask(
+            "subtopology", "tasks of several subtopologies contain it, but only one of them is current", *numbers
+        )
         return
     topology, number = next(iter(parts))
     answers.know("subtopology", number, "the names of its tasks")
     if topology is not None:
         if not legal_topic(topology):
-            answers.ask("topology", "the name of its directory is no legal one")
+            answers.ask("topology", "the name of its directory is not a legal store name")
             return
         answers.know("topology", topology, "the directory of its tasks")
     # A lower bound only: this host may lack the tasks of higher partitions.
@@ -198,10 +200,12 @@ def _place(answers: _Answers, app: Application, tasks: list[Task]) -> None:
 
 def _place_of_global(answers: _Answers, tasks: list[Task]) -> None:
     if not all(task.is_global for task in tasks):
-        answers.ask("is_global", "it lies in global and in a task", True, False)
+        answers.ask("is_global", "both global and a task contain it", True, False)
         return
-    answers.know("is_global", True, "it lies in global")
-    answers.ask("source", "the bytes do not tell a globalTable from addGlobalStore", "table", "processor")
+    answers.know("is_global", True, "its directory is in global")
+    answers.ask(
+        "source", "the bytes do not show whether it is a globalTable or from addGlobalStore", "table", "processor"
+    )
 
 
 def _subtopology(task: Task) -> tuple[str | None, int]:
@@ -253,11 +257,11 @@ def _times(answers: _Answers, kind: str | None, databases: list[Database], *, re
     if exact is None:
         answers.ask("retention_ms", _unclear(interval), *(2 * example for example in interval.examples))
         return interval
-    answers.know("segment_interval_ms", exact, "the only one that fits the starts of the segments and their rows")
+    answers.know("segment_interval_ms", exact, "the only value that fits the starts of the segments and their rows")
     # max(retention / 2, 60000): every retention up to two minutes gives this interval.
     if exact == MIN_INTERVAL_MS:
         most = 2 * MIN_INTERVAL_MS + 1
-        answers.ask("retention_ms", f"segments of {exact} ms are those of every retention up to {most} ms")
+        answers.ask("retention_ms", f"every retention up to {most} ms has segments of {exact} ms")
     else:
         why = f"2 x segment_interval_ms ({2 * exact + 1} would have the same segments)"
         answers.know("retention_ms", 2 * exact, why)
@@ -268,10 +272,10 @@ def _unclear(interval: Interval) -> str:
     if interval.wrong is not None:
         return f"{interval.wrong}: no segment interval fits"
     if interval.unread is not None:
-        return f"rows that might tell the segment interval cannot be read: {interval.unread} ({CHECK_THE_DISK})"
+        return f"kstate cannot read rows that might show the segment interval: {interval.unread} ({CHECK_THE_DISK})"
     read = ""
     if not interval.all_rows:
-        read = f" (the first {MAX_ROWS} rows were read)"
+        read = f" (kstate read the first {MAX_ROWS} rows)"
     return f"several segment intervals fit the starts of the segments and their rows{read}"
 
 
@@ -279,15 +283,15 @@ def _history(answers: _Answers, databases: list[Database]) -> Interval:
     interval = versioned_interval(databases)
     exact = interval.exact
     if exact is None:
-        answers.ask("retention_ms", "the bytes do not tell the history retention (nor, here, the segment interval)")
+        answers.ask("retention_ms", "the bytes do not show the history retention (nor, here, the segment interval)")
         return interval
-    answers.know("segment_interval_ms", exact, "the only one that fits the segments of all sampled versions")
+    answers.know("segment_interval_ms", exact, "the only value that fits the segments of all sampled versions")
     histories = histories_of(exact)
     usual = ""
     if histories:
         defaults = " or ".join(f"{least}..{most}" for least, most in histories)
-        usual = f"; without a segment interval of its own it would be {defaults}"
-    answers.ask("retention_ms", f"the bytes do not tell the history retention{usual}")
+        usual = f". Without a custom segment interval it would be {defaults}"
+    answers.ask("retention_ms", f"the bytes do not show the history retention{usual}")
     return interval
 
 
@@ -304,7 +308,7 @@ def _index(answers: _Answers, databases: list[Database]) -> None:
 
 def _absent(app: Application, task: Task, name: str, topic: str) -> StoreDraft:
     answers = _Answers()
-    answers.ask("kind", "only an offset is here: in memory, custom, or gone", IN_MEMORY)
+    answers.ask("kind", "only an offset is here: the store is in memory, custom, or was removed", IN_MEMORY)
     answers.know("changelog", topic, CHECKPOINT)
     _place(answers, app, [task])
     return answers.draft(name)
@@ -343,7 +347,7 @@ def topic_of(app_id: str, name: str, places: Sequence[tuple[Task, Store]], owner
     if possible:
         return _source_topic(name, in_tasks, possible, is_global=is_global)
     if is_global:
-        return Topic(question=Question("no offset tells the topic that it is read from"))
+        return Topic(question=Question("no offset shows the topic that it is read from"))
     return _topic_without_offset(places)
 
 
@@ -362,7 +366,7 @@ def _single_topic(
     built_from = any(topic in store.position.topics for _, store in places)
     if prefix_of_changelog(topic, name) is not None and not built_from:
         # Another prefix (an internal setting), or a source topic that is itself the changelog of an application.
-        why = f'{where}: a changelog with another prefix; add source = "topic" if it is a source topic'
+        why = f'{where}: a changelog with another prefix. If it is a source topic, add source = "topic"'
         return Topic(question=Question(why, (topic,)))
     return Topic(topic, where, SOURCE_TOPIC)
 
@@ -375,7 +379,7 @@ def _source_topic(name: str, in_tasks: Sequence[TopicOwners], possible: frozense
         if is_global:
             topic = replace(topic, source=None)
         return topic
-    why = "several topics in .checkpoint may be its own, or it has none"
+    why = "either several topics in .checkpoint may be its changelog, or it has none"
     return Topic(question=Question(why, tuple(sorted(possible))))
 
 
@@ -385,8 +389,8 @@ def _topic_without_offset(places: Sequence[tuple[Task, Store]]) -> Topic:
     if all(_would_have_line(task, store) for task, store in places):
         return Topic(unlogged=True, why="no line in the .checkpoint of its tasks, which has one for each logged store")
     if all(_would_have_offset(store) for _, store in places):
-        return Topic(unlogged=True, why="no offset anywhere of a cleanly closed store")
-    why = "no offset anywhere, and the store was not closed cleanly or is empty"
+        return Topic(unlogged=True, why="no offset, although the store was closed cleanly")
+    why = "no offset, and the store was not closed cleanly or is empty"
     return Topic(field="logged", question=Question(why, (True, False)))
 
 

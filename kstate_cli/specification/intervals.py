@@ -141,11 +141,11 @@ def segment_interval(kind: str, databases: Sequence[Database], *, read: bool = T
     # 0 is a multiple of every number and proves nothing about the divisor.
     starts = [start for start in all_starts if start > 0]
     if min(all_starts, default=0) < 0:
-        return Interval(wrong="segments before 1970, where Streams divides towards zero")
+        return Interval(wrong="segments before 1970, where Kafka Streams divides towards zero")
     divides = math.gcd(*starts)
     # Names that Streams did not give: it never makes shorter segments of windows and sessions.
     if 0 < divides < MIN_INTERVAL_MS:
-        return Interval(divides, wrong=f"starts of segments that have only {divides} ms in common")
+        return Interval(divides, wrong=f"starts of segments that have only the divisor {divides} ms in common")
     time_of = store_kind(kind).key.segment_time
     # -1, so that without any row the least interval stays as it is.
     farthest = -1
@@ -171,7 +171,7 @@ def _unread_interval(divides: int, farthest: int, error: Exception) -> Interval:
     if isinstance(error, (RocksError, OSError)) and cannot_be_read(error):
         # No row contradicts anything: as with the bound on rows, more intervals stay possible.
         return replace(_interval(divides, farthest, all_rows=False), unread=str(error))
-    return Interval(divides, wrong=f"rows that cannot be read: {error}")
+    return Interval(divides, wrong=f"unreadable rows: {error}")
 
 
 def _interval(divides: int, farthest: int, all_rows: bool = True) -> Interval:
@@ -232,7 +232,7 @@ def versioned_interval(databases: Iterable[Database]) -> Interval:
         try:
             ends = [end for rows in database.samples.values() for row in rows for end in _ends(*row)]
         except MalformedBytesError as error:
-            return Interval(wrong=f"rows that cannot be read: {error}")
+            return Interval(wrong=f"unreadable rows: {error}")
         for segment, end in ends:
             least = max(least, end // (segment + 1) + 1)
             # Segment 0 has no upper bound: t // interval == 0 for every interval above t.

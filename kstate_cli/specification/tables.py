@@ -53,12 +53,12 @@ def refuse_unknown_keys(where: str, table: str, members: Mapping[str, Any], keys
 def fitting(where: str, table: str, members: object, keys: Mapping[str, KeyRule]) -> dict[str, Any]:
     """Return a table if all its keys exist and all values fit. Raise UsageError with file, table and key."""
     if not isinstance(members, dict):
-        raise UsageError(f"{where}: {table} is not a table", hint=f"write {table} on a line of its own, its keys below")
+        raise UsageError(f"{where}: {table} is not a table", hint=f"write {table} on a separate line, its keys below")
     refuse_unknown_keys(where, table, members, keys)
     for key, value in members.items():
         if not keys[key].fits(value):
             raise UsageError(
-                f"{where}: {table} {key} = {short(value)} does not fit", hint=f"{key} is {keys[key].expected}"
+                f"{where}: {table} {key} = {short(value)} does not fit", hint=f"{key} must be {keys[key].expected}"
             )
     return members
 
@@ -118,7 +118,7 @@ def _span(value: Any) -> bool:
 
 
 _WORD: Final = "a text that does not begin with a dash"
-_PATH: Final = "a path; a relative one begins where this file lies, and `~` and `$` mean nothing"
+_PATH: Final = "a path. A relative one begins at the folder of this file, and `~` and `$` have no meaning"
 _SPAN: Final = 'such as "30m", "12h", "7d"'
 
 
@@ -134,7 +134,7 @@ DEFAULTS: Final[Mapping[str, Default]] = {
     "dsl_store_format": Default(_word, _WORD, "`dsl.store.format` of the application.", ("dsl-store-format",)),
     "dump": Default(
         _path,
-        f"{_PATH}; or a URI, to be read",
+        f"{_PATH}. A URI, too, if it is read",
         "The changelog dump.",
         (
             "dump --out",
@@ -150,19 +150,21 @@ DEFAULTS: Final[Mapping[str, Default]] = {
     ),
     "engine": Default(_word, "auto, local or spark", "What dumps, restores and exports.", ("engine",)),
     "master": Default(_word, _WORD, "As `master` of `[spark]`.", ("master",)),
-    "staging": Default(_word, _WORD, "Where a restoration on a cluster makes its sorted files.", ("staging",)),
-    "memory": Default(_word, _WORD, "How much of it a restoration may use: 2G.", ("memory",)),
-    "max_rate": Default(_word, _WORD, "How many bytes a second are read of the brokers: 50M.", ("max-rate",)),
-    "workers": Default(whole(0, _MOST), "a whole number from 0", "How much is done at once.", ("workers",)),
+    "staging": Default(
+        _word, _WORD, "The folder where a restoration on a cluster builds its sorted files.", ("staging",)
+    ),
+    "memory": Default(_word, _WORD, "How much of the memory a restoration may use: 2G.", ("memory",)),
+    "max_rate": Default(_word, _WORD, "How many bytes a second kstate reads from the brokers: 50M.", ("max-rate",)),
+    "workers": Default(whole(0, _MOST), "a whole number from 0", "How many tasks run at once.", ("workers",)),
 }
 """The keys of ``[defaults]``."""
 
 SPARK: Final[Mapping[str, Default]] = {
-    "master": Default(_word, _WORD, "The Spark cluster. With it, `--engine auto` takes Spark.", ("master",)),
+    "master": Default(_word, _WORD, "The Spark cluster. With it, `--engine auto` uses Spark.", ("master",)),
     "conf": Default(
         _spark_settings,
         'a table of texts, such as { "spark.executor.memory" = "4g" }',
-        "Settings of Spark. With them, `--engine auto` takes Spark.",
+        "Settings of Spark. With them, `--engine auto` uses Spark.",
         ("conf",),
     ),
 }
@@ -178,11 +180,13 @@ MAINTAIN: Final[Mapping[str, KeyRule]] = {
     "memory_file": KeyRule(
         _path,
         _PATH,
-        "A file that `maintain` makes, outside of directory, standby and dump: what was done last. This key has "
-        "to be there. Its lock lies beside it.",
+        "The file in which `maintain` records its last steps, outside of directory, standby and dump. This "
+        "key is required. The lock of the file is beside it.",
     ),
-    "standby": KeyRule(_path, _PATH, "What `restore` keeps caught up with the dump: state.dir/application.id."),
-    "metrics_file": KeyRule(_path, _PATH, "What `--metrics-file` of `maintain` names."),
+    "standby": KeyRule(
+        _path, _PATH, "The standby that `restore` keeps caught up with the dump: state.dir/application.id."
+    ),
+    "metrics_file": KeyRule(_path, _PATH, "The file for `--metrics-file` of `maintain`."),
 }
 """The keys of ``[maintain]``, beside the tables of its steps."""
 
@@ -190,32 +194,45 @@ _EVERY_STEP: Final[Mapping[str, KeyRule]] = {
     "every": KeyRule(
         _span,
         _SPAN,
-        "How long after it last began, and succeeded, it is due again, less a tenth. Without it: with each call.",
+        "The time after the last successful start, less a tenth, when the step is due again. Without it, "
+        "the step is due at each call.",
     ),
-    "timeout": KeyRule(_span, _SPAN, 'How long each command of it may take before it is ended. The default is "1h".'),
+    "timeout": KeyRule(
+        _span, _SPAN, 'How long each command of the step may run before kstate ends it. The default is "1h".'
+    ),
 }
 STEPS: Final[Mapping[str, tuple[str, Mapping[str, KeyRule]]]] = {
     "dump": (
-        "`dump`: what is new goes into the dump.",
-        {"keep": KeyRule(whole(1, _MOST), "a whole number from 1", "DELETES all but so many fulls: `--keep`.")},
+        "`dump`: adds new records to the dump.",
+        {
+            "keep": KeyRule(
+                whole(1, _MOST),
+                "a whole number from 1",
+                "DELETES all full dumps except the newest ones, so many: `--keep`.",
+            )
+        },
     ),
     "restore": (
-        "`restore --standby`: the standby is caught up with the dump, whether this call added to it or not.",
+        "`restore --standby`: catches the standby up with the dump, even if this call has not extended the dump.",
         {},
     ),
-    "lag": ("`inspect-position`: how far directory and standby are, for the metrics.", {}),
+    "lag": ("`inspect-position`: the progress of directory and standby, for the metrics.", {}),
     "check": ("`check` of directory and standby.", {}),
     "verify": (
-        "`verify` of a part of the stores of directory and standby, the next part each time.",
-        {"parts": KeyRule(whole(1, _MOST), "a whole number from 1", "In how many parts. The default is 7.")},
+        "`verify` of a part of the stores of directory and standby, and of the next part at the next call.",
+        {"parts": KeyRule(whole(1, _MOST), "a whole number from 1", "The number of parts. The default is 7.")},
     ),
     "verify-dump": (
-        "`verify-dump` of a part of the files of the dump, the next part each time.",
-        {"parts": KeyRule(whole(1, _MOST), "a whole number from 1", "In how many parts. The default is 7.")},
+        "`verify-dump` of a part of the files of the dump, and of the next part at the next call.",
+        {"parts": KeyRule(whole(1, _MOST), "a whole number from 1", "The number of parts. The default is 7.")},
     ),
     "clean": (
         "`clean` of directory and standby.",
-        {"older_than": KeyRule(_span, _SPAN, 'DELETES what was kept for undo so long ago. The default is "7d".')},
+        {
+            "older_than": KeyRule(
+                _span, _SPAN, 'DELETES backups for undo that are at least this old. The default is "7d".'
+            )
+        },
     ),
 }
 """The steps, in their order: what each does, and the keys that only it has."""
@@ -236,7 +253,8 @@ def require_spark(where: str, table: object, defaults: Mapping[str, Any]) -> Non
     members = fitting(where, f"[{SPARK_TABLE}]", table, SPARK)
     if "master" in members and "master" in defaults:
         raise UsageError(
-            f"{where}: [{DEFAULTS_TABLE}] and [{SPARK_TABLE}] both have a master", hint=f"keep that of [{SPARK_TABLE}]"
+            f"{where}: [{DEFAULTS_TABLE}] and [{SPARK_TABLE}] both have a master",
+            hint=f"keep the master of [{SPARK_TABLE}]",
         )
 
 
@@ -253,7 +271,7 @@ def require_maintain(where: str, table: object) -> dict[str, Any]:
     """Return ``[maintain]`` with the tables of its steps if it is correct. Raise UsageError."""
     name = f"[{MAINTAIN_TABLE}]"
     if not isinstance(table, dict):
-        raise UsageError(f"{where}: {name} is not a table", hint=f"write {name} on a line of its own, its keys below")
+        raise UsageError(f"{where}: {name} is not a table", hint=f"write {name} on a separate line, its keys below")
     refuse_unknown_keys(where, name, table, (*MAINTAIN, *STEPS))
     fitting(where, name, {key: value for key, value in table.items() if key in MAINTAIN}, MAINTAIN)
     for step in STEPS:

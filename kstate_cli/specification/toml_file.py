@@ -106,16 +106,20 @@ def _text(path: Path) -> str:
         # Bounded: a path that names a device or a huge file by mistake must not fill the memory.
         data = read_given(path, _MAX_BYTES)
     except NotReadableError as error:
-        raise UsageError(f"{path} {error.why}", hint=f"name a file of the form of {example('kstate.toml')}") from None
+        raise UsageError(
+            f"{path} {error.why}", hint=f"write the file in the form of {example('kstate.toml')}"
+        ) from None
     except OSError as error:
         raise UsageError(
-            f"{path} cannot be read: {error.strerror}",
-            hint=f"name a specification; to have one written: {command('ls', 'APP', '--spec')}",
+            f"kstate cannot read {path}: {error.strerror}",
+            hint=f"pass a specification. To create one, run {command('ls', 'APP', '--spec')}",
         ) from None
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not UTF-8 at byte {error.start}", hint="TOML is always UTF-8") from None
+        raise UsageError(
+            f"{path} is not UTF-8 at byte {error.start}", hint="convert it to UTF-8: TOML is always UTF-8"
+        ) from None
 
 
 def parse_draft(text: str, where: str = "kstate.toml") -> SpecDraft:
@@ -124,7 +128,7 @@ def parse_draft(text: str, where: str = "kstate.toml") -> SpecDraft:
         document = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
         raise UsageError(
-            f"{where} is not TOML: {error}", hint=f"the form is that of {example('kstate.toml')}"
+            f"{where} is not TOML: {error}", hint=f"write it in the form of {example('kstate.toml')}"
         ) from None
     refuse_unknown_keys(where, "the file", document, TOP)
     number = document.get("format")
@@ -133,11 +137,12 @@ def parse_draft(text: str, where: str = "kstate.toml") -> SpecDraft:
         text = f"has format {short(number)}"
         if number is None:
             text = "has no format"
-        raise UsageError(f"{where} {text}", hint=f"this kstate reads 'format = {FORMAT}'")
+        raise UsageError(f"{where} {text}", hint=f"write 'format = {FORMAT}', the only format that this kstate reads")
     application = document.get("application")
     if application is not None and not (isinstance(application, str) and legal_topic(application)):
         raise UsageError(
-            f"{where}: application = {short(application)} is no application.id", hint=f"an application.id is {_LEGAL}"
+            f"{where}: application = {short(application)} is not an application.id",
+            hint=f"an application.id consists of {_LEGAL}",
         )
     stores = document.get("stores", {})
     if not isinstance(stores, dict):
@@ -175,7 +180,7 @@ KEYS: Final[Mapping[str, _Key]] = {
         "kind",
         _kind,
         f"one of {', '.join(sorted(spec_kinds()))}",
-        "What is stored, and how: the list of stores (`ls`) shows it.",
+        "The kind of the store, as in the list of stores (`ls`).",
     ),
     "logged": _Key(
         "logged",
@@ -193,40 +198,40 @@ KEYS: Final[Mapping[str, _Key]] = {
         "source",
         word_in({*GLOBAL_SOURCES, SOURCE_TOPIC}),
         '"table", "processor" or "topic"',
-        "What its changelog is, where that is no changelog topic. `topic`: the source topic of a table "
-        "(`topology.optimization`). Of a global store `table`: a `globalTable`; `processor`: an `addGlobalStore`, "
-        "whose processor may transform records.",
+        "The kind of its changelog, if that is not a changelog topic. `topic`: the source topic of a table "
+        "(`topology.optimization`). For a global store `table`: a `globalTable`, or `processor`: an "
+        "`addGlobalStore`, whose processor may transform records.",
     ),
     "changelog": _Key(
         "changelog",
         _topic,
         f"a topic: {_LEGAL}",
-        "The topic that it is restored from. The default is `<application>-<store>-changelog`.",
+        "The topic that the store is restored from. The default is `<application>-<store>-changelog`.",
     ),
     "subtopology": _Key(
         "subtopology",
         whole(0, MAX_I32),
         "a whole number from 0",
-        "The first number of its tasks: 0 for `0_0`, `0_1`, …",
+        "The first number in the names of its tasks: 0 for `0_0`, `0_1`, …",
     ),
     "partitions": _Key(
         "partitions",
         whole(1, MAX_I32),
         "a whole number from 1",
-        "How many partitions its changelog has.",
+        "The number of partitions of its changelog.",
     ),
     "retention_ms": _Key(
         "retention_ms",
         whole(1, MAX_I64),
         "milliseconds, a whole number from 1",
-        "How long windows, sessions or versions are kept: `withRetention`, or window size and grace; of a versioned "
-        "store its history retention.",
+        "How long windows, sessions or versions remain: `withRetention`, or window size and grace. For a "
+        "versioned store, its history retention.",
     ),
     "segment_interval_ms": _Key(
         "segment_interval_ms",
         whole(1, MAX_I64),
         "milliseconds, a whole number from 1",
-        "The time that a segment covers. The default is half the retention, at least a minute.",
+        "The time range of a segment. The default is half the retention, at least a minute.",
     ),
     "indexed": _Key(
         "indexed",
@@ -238,7 +243,7 @@ KEYS: Final[Mapping[str, _Key]] = {
         "topology",
         _topic,
         "the name of a named topology",
-        "The named topology that it belongs to, if there is one.",
+        "The named topology of the store, if it has one.",
     ),
 }
 """The keys of ``[stores.NAME]``, in the order in which they are written."""
@@ -246,16 +251,16 @@ KEYS: Final[Mapping[str, _Key]] = {
 
 def _store(where: str, name: str, table: object) -> StoreDraft:
     if not legal_store_name(name):
-        raise UsageError(f"{where}: {short(name)} is no legal store name", hint=f"a store name is {_LEGAL}")
+        raise UsageError(f"{where}: {short(name)} is not a legal store name", hint=f"a store name consists of {_LEGAL}")
     header = f"[stores.{name}]"
     if not isinstance(table, dict):
-        hint = f'write [stores."{name}"] for it; a name with dots needs the quotes'
+        hint = f'write [stores."{name}"] instead: a name with dots needs the quotes'
         raise UsageError(f"{where}: {header} is not a table", hint=hint)
     # TOML reads [stores.a.b] as a table "b" in the table "a": a name with dots without its quotes.
     if any(isinstance(value, dict) for value in table.values()):
         inner = next(key for key, value in table.items() if isinstance(value, dict))
-        hint = f'a store name with dots needs quotes: [stores."{name}.{inner}"]'
-        raise UsageError(f"{where}: {header} holds a table {inner!r}", hint=hint)
+        hint = f'write [stores."{name}.{inner}"]: a store name with dots needs quotes'
+        raise UsageError(f"{where}: {header} contains a table {inner!r}", hint=hint)
     refuse_unknown_keys(where, header, table, KEYS)
     values: dict[str, Any] = {}
     for key, value in table.items():
@@ -265,7 +270,7 @@ def _store(where: str, name: str, table: object) -> StoreDraft:
             if key == "kind":
                 close = similar(value, spec_kinds())
             message = f"{where}: {header} {key} = {short(value)} does not fit"
-            raise UsageError(message, hint=close or f"{key} is {rule.expected}")
+            raise UsageError(message, hint=close or f"{key} must be {rule.expected}")
         values[rule.field] = value
     if values.get("source") in GLOBAL_SOURCES:
         # Only global stores have these, so the line that kstate asks for is enough.
@@ -279,32 +284,32 @@ def _store(where: str, name: str, table: object) -> StoreDraft:
 def _contradictions(store: StoreDraft) -> Iterator[tuple[str, str]]:
     """Yield each contradiction in a store's table, and the hint that resolves it."""
     if store.logged is False and store.changelog is not None:
-        yield "is not logged and has a changelog", "remove 'logged = false' or the changelog"
+        yield "has logged = false, but also a changelog", "remove 'logged = false' or the changelog"
     yield from _contradictions_of_source(store)
     if store.kind is None:
         return
     if not has_retention(store.kind):
         for key in ("retention_ms", "segment_interval_ms"):
             if store.get(key) is not None:
-                yield f"is of kind {store.kind} and has {key}", f"that kind has none: remove {key}"
+                yield f"is of kind {store.kind}, but has {key}", f"remove {key}: that kind has none"
     # Silently ignored it would look as if kstate had built an index.
     if store.indexed and not is_time_ordered(store.kind):
-        yield f"is of kind {store.kind} and indexed", "only time-ordered stores have an index"
+        yield f"is of kind {store.kind}, but indexed", "remove indexed: only time-ordered stores have an index"
 
 
 def _contradictions_of_source(store: StoreDraft) -> Iterator[tuple[str, str]]:
     if store.is_global:
         for key in ("subtopology", "topology"):
             if store.get(key) is not None:
-                yield f"is global and has a {key}", f"global stores lie in no subtopology: remove {key}"
+                yield f"is global, but has a {key}", f"remove {key}: global stores belong to no subtopology"
         if store.logged is not None:
-            yield "is global and says 'logged'", "a global store is read from its source topic: name it as changelog"
+            yield "is global, but has 'logged'", "name the source topic as changelog: a global store is read from it"
         if store.source == SOURCE_TOPIC:
-            yield 'is global with source = "topic"', 'for a global store source is "table" or "processor"'
+            yield 'is global with source = "topic"', 'use source = "table" or "processor" for a global store'
     elif store.source in GLOBAL_SOURCES:
-        yield f'has source = "{store.source}" and is not global', "remove 'global = false', or the source"
+        yield f'has source = "{store.source}", but is not global', "remove 'global = false', or the source"
     elif store.source == SOURCE_TOPIC and store.changelog is None:
-        yield 'has source = "topic" and names none', "name the source topic as changelog"
+        yield 'has source = "topic", but names no topic', "name the source topic as changelog"
 
 
 def to_toml(spec: Spec | SpecDraft, *, notes: Iterable[str] = ()) -> str:
@@ -375,7 +380,7 @@ def _to_fill_in(missing: Missing) -> str:
     if others:
         possible = f"; or {', '.join(literal(answer) for answer in others)}"
     return _plain(
-        f"{line_of(missing)}  # to fill in: {key_of(missing.field)} is not known: {missing.question.why}{possible}"
+        f"{line_of(missing)}  # to fill in: {key_of(missing.field)} is unknown: {missing.question.why}{possible}"
     )
 
 

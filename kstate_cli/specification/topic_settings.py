@@ -209,7 +209,10 @@ def _absent(app: Application, store: StoreDraft, described: SpecDraft) -> str | 
     complete = all({other.name for other in task.stores} == others for task in tasks)
     if not tasks or not others or not complete or any(task.problems for task in tasks):
         return None
-    return f"{FROM} has it, and the tasks of subtopology {store.subtopology} here have their other stores on disk"
+    return (
+        f"{FROM} has it, and the tasks of subtopology {store.subtopology} here have the other stores of "
+        "this sub-topology on disk"
+    )
 
 
 def _has_store(task: Task, store: StoreDraft) -> bool:
@@ -252,10 +255,10 @@ def doubt_of(store: StoreDraft) -> str | None:
     usual = " or ".join(f"{least} to {most}" for least, most in histories_of(interval))
     without = ""
     if usual:
-        without = f"; without one they are those of {usual}"
+        without = f". Without a custom interval, the segments have the interval of {usual}"
     return (
-        f"{store.name}: retention_ms = {retention} is what its changelog says: right if its segments of {interval} ms "
-        f"have an interval of their own in the code{without}"
+        f"{store.name}: retention_ms = {retention} comes from its changelog. It is right if the code sets "
+        f"a custom segment interval of {interval} ms for it{without}"
     )
 
 
@@ -286,9 +289,9 @@ def _logged(store: StoreDraft, topic: str | None, statements: Statements, report
         # nothing.
         live = next((report.by for report in reports if report.live and report.topics), None)
         if live is not None:
-            return _with_value(store, "logged", False, f"{store.inferred['logged']}, and {live} shows no {topic}")
+            return _with_value(store, "logged", False, f"{store.inferred['logged']}, and {live} has no {topic}")
     if statements and "logged" in store.questions and store.changelog is None:
-        return _with_value(store, "changelog", topic, f"its name, and {_by(statements)} has it")
+        return _with_value(store, "changelog", topic, f"its name, and {_by(statements)} has this topic")
     return store
 
 
@@ -296,7 +299,7 @@ def _in_memory(store: StoreDraft, evidence: ByteEvidence, statements: Statements
     # A store that is new in the topology has a topic as well, but no record of a task that is still here.
     has_records = any(evidence.partitions & settings.partitions_with_records for _, settings in statements)
     if store.kind is None and evidence.absent is not None and has_records:
-        why = f"{evidence.absent}, and its changelog, by {_by(statements)}, records of them"
+        why = f"{evidence.absent}, but {_by(statements)} has a changelog with records of it"
         return _with_value(store, "kind", IN_MEMORY, why)
     return store
 
@@ -307,11 +310,13 @@ def _partitions(store: StoreDraft, statements: Statements) -> StoreDraft:
         return store
     values, here = sorted(set(counts.values())), store.partitions or 0
     if len(values) == 1 and values[0] >= here:
-        return _with_value(store, "partitions", values[0], f"{' and '.join(counts)}: so many of its changelog")
-    sources = " and ".join(f"{by} says {count}" for by, count in counts.items())
+        return _with_value(
+            store, "partitions", values[0], f"{' and '.join(counts)}: the number of partitions of its changelog"
+        )
+    sources = " and ".join(f"{by} has {count}" for by, count in counts.items())
     highest = ""
     if here:
-        highest = f", and its tasks here go up to {here - 1}"
+        highest = f", but its tasks here go up to {here - 1}"
     # The largest first: too few partitions would leave tasks without their store.
     answers = sorted(filter(None, {*values, here}), reverse=True)
     return _with_question(store, "partitions", f"{sources}{highest}", *answers)
@@ -326,7 +331,7 @@ def _retention(store: StoreDraft, evidence: ByteEvidence, statements: Statements
     # MAX_I64 is "for ever": it states no retention.
     if not values or MAX_I64 in values.values():
         return store
-    sources = ", ".join(f"{setting} = {value} of its changelog by {by}" for by, value in values.items())
+    sources = ", ".join(f"{setting} = {value} of its changelog in {by}" for by, value in values.items())
     less = f"{sources}, less the {DAY_MS} that Streams adds"
     candidates = sorted({value - DAY_MS for value in values.values()}, reverse=True)
     fitting = [candidate for candidate in candidates if evidence.agrees(kind, candidate)]
@@ -358,7 +363,7 @@ def _agreed_retention(store: StoreDraft, kind: str, retention: int, evidence: By
         is_confirmed = evidence.narrow
     if not is_confirmed:
         # An operator may have changed the setting, and these bytes would not show it.
-        why = f"only the changelog tells it ({less}), and the rows here do not"
+        why = f"only the changelog shows it ({less}). The rows here do not"
         return _with_question(store, "retention_ms", why, retention)
     verdict = "agree"
     if exact is not None and default_segment_interval(kind, retention) != exact:

@@ -207,7 +207,7 @@ def read_topology(path: Path) -> TopologyText:
     except NotReadableError as error:
         raise UsageError(f"{path} {error.why}", hint=_HINT) from None
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", hint=_HINT) from None
+        raise UsageError(f"kstate cannot read {path}: {error.strerror}", hint=_HINT) from None
     try:
         return parse_topology(data.decode("utf-8"), str(path))
     except UnicodeDecodeError as error:
@@ -226,8 +226,9 @@ def _in_order(node: Node) -> Node:
 
 
 _HINT: Final = (
-    "write the text of System.out.println(topology.describe()) into it, of all named topologies if there are any; or "
-    "what kafka-streams-groups.sh --describe --topology of 4.4 prints, where the broker keeps it"
+    "write the output of System.out.println(topology.describe()) into it, for all named topologies if "
+    "there are any. If the broker keeps the topology, the output of kafka-streams-groups.sh --describe "
+    "--topology of 4.4 also works"
 )
 
 
@@ -266,7 +267,7 @@ def parse_topology(text: str, where: str = "the topology") -> TopologyText:
         if header is not None:
             started, topology = True, header["named"]
             if topology is not None and not legal_topic(topology):
-                raise _wrong(where, number, f"{topology[:100]!r} is no name of a topology")
+                raise _wrong(where, number, f"{topology[:100]!r} is not the name of a topology")
         elif started:
             _read_line(where, number, line, topology, parts)
     if not started:
@@ -280,13 +281,13 @@ def _read_line(where: str, number: int, line: str, topology: str | None, parts: 
     if head is not None:
         # Java's int: a larger number is no output of Streams.
         if int(head["id"]) > MAX_I32:
-            raise _wrong(where, number, f"{head['id']} is no number of a subtopology")
+            raise _wrong(where, number, f"{head['id']} is not the number of a subtopology")
         parts.append(_SubtopologyDraft(int(head["id"]), topology, head["global"] is not None, number))
         return
     source, processor = _SOURCE.fullmatch(line), _PROCESSOR.fullmatch(line)
     if source is None and processor is None:
         if _OTHER.fullmatch(line) is None:
-            raise _wrong(where, number, f"{line[:100]!r} is not understood")
+            raise _wrong(where, number, f"kstate cannot parse {line[:100]!r}")
         if parts:
             _read_other(line, parts[-1])
         return
@@ -299,7 +300,7 @@ def _read_line(where: str, number: int, line: str, topology: str | None, parts: 
         stores = tuple(filter(None, processor["stores"].split(", ")))
         for name in stores:
             if not legal_store_name(name):
-                raise _wrong(where, number, f"{name[:100]!r} is no legal store name")
+                raise _wrong(where, number, f"{name[:100]!r} is not a legal store name")
             parts[-1].stores[name] = None
         parts[-1].nodes.append(Node(processor["name"], None, stores))
 
@@ -349,7 +350,7 @@ def _check(where: str, parts: Iterable[_SubtopologyDraft]) -> None:
         # Streams gives each global store a sub-topology of its own with one source
         # (InternalTopologyBuilder.addGlobalStore).
         if part.is_global and (len(part.stores) != 1 or len(part.topics) != 1 or part.pattern):
-            raise _wrong(where, part.line, "a global store has one store and one topic")
+            raise _wrong(where, part.line, "a global store must have one store and one topic")
         for name in part.stores:
             owner = owners.setdefault(name, part)
             if owner is not part and (owner.is_global or part.is_global or owner.topology != part.topology):

@@ -29,7 +29,7 @@ from kstate_cli.rocks.shadow import LiveFile, Shadow
 from kstate_cli.statedir.model import Database
 from kstate_cli.statedir.problems import Place, Problem, ProblemCode
 
-OWN_FOLDER = "only settings that keep the store in its directory are handled"
+OWN_FOLDER = "kstate handles only settings that keep the store in its directory"
 _MANIFEST_ATTEMPTS = 3
 _MANIFEST_PAUSE_SECONDS = 0.05
 """An application appends a record in one write: after a pause a half one is whole, or the MANIFEST is cut off."""
@@ -146,7 +146,7 @@ def foreign_offsets(place: Place, error: MalformedBytesError) -> Problem:
     # Streams fails in another place for these: its LongDeserializer ends the start.
     if not_long:
         code = ProblemCode.NOT_A_LONG
-    return Problem(code, place, f"column family offsets: {error}", "keys and values as Streams 4.3 writes them")
+    return Problem(code, place, f"column family offsets: {error}", "Streams 4.3 writes these keys and values")
 
 
 def disagreeing_families(place: Place, families: Sequence[str], options: StoredOptions | None) -> Iterator[Problem]:
@@ -156,8 +156,8 @@ def disagreeing_families(place: Place, families: Sequence[str], options: StoredO
         yield Problem(
             ProblemCode.FAMILIES_DISAGREE,
             place,
-            f"MANIFEST names column families {', '.join(families)}, OPTIONS {in_options}",
-            "they agree unless one of them is cut off",
+            f"MANIFEST names column families {', '.join(families)}, but OPTIONS names {in_options}",
+            "they are equal, unless one of them is cut off",
         )
 
 
@@ -172,13 +172,13 @@ def unknown_families(place: Place, families: Sequence[str]) -> Iterator[Problem]
     unknown = sorted(set(families) - all_families())
     if unknown:
         text = f"unknown column family {', '.join(map(of_no_store, unknown))}"
-        yield Problem(ProblemCode.UNKNOWN_FAMILY, place, text, "only column families of Streams are understood")
+        yield Problem(ProblemCode.UNKNOWN_FAMILY, place, text, "kstate supports only column families of Streams")
 
 
 def unnamed_ssts(place: Place, names: Collection[str]) -> Iterator[Problem]:
     """Yield a problem if the database has SSTs, ``names``, that its MANIFEST does not name: rows may be missing."""
     if names:
-        rule = "a crash leaves such files; if there was none, the MANIFEST is damaged"
+        rule = "a crash leaves such files. If there was none, the MANIFEST is damaged"
         text = f"the MANIFEST does not name {', '.join(sorted(names))}"
         yield Problem(ProblemCode.SST_NOT_NAMED, place, text, rule)
 
@@ -222,7 +222,7 @@ def _does_not_open(path: Path, place: Place, error: RocksError | OSError) -> Pro
     # A kill during creation or deletion leaves this, so it is told apart from damage.
     if without_manifest(path):
         code = ProblemCode.NO_MANIFEST
-    return Problem(code, place, f"RocksDB cannot read it: {error}", "a store must open")
+    return Problem(code, place, f"RocksDB cannot read it: {error}", "Streams must be able to open a store")
 
 
 def _samples(shadow: Shadow, family: str) -> tuple[tuple[bytes, bytes], ...]:
@@ -261,12 +261,12 @@ def check_files(path: Path, place: Place, problems: list[Problem]) -> int:
             # RocksDB would wait at a FIFO for ever, so a database with one is not opened.
             if is_special(mode):
                 code = ProblemCode.SPECIAL
-            text, rule = f"is {kind_of(mode)}, not a regular file", "a RocksDB directory holds regular files only"
+            text, rule = f"is {kind_of(mode)}, not a regular file", "a RocksDB directory contains only regular files"
             problems.append(Problem(code, place / entry.name, text, rule))
             continue
         size += entry.status.st_size
         if entry.too_large is not None:
-            rule = "RocksDB's own files, but for rows, are small"
+            rule = "files of RocksDB without rows are small"
             problems.append(Problem(ProblemCode.SPECIAL, place / entry.name, entry.too_large.why, rule))
     if not (path / CURRENT).exists():
         problems.append(Problem(ProblemCode.NO_CURRENT, place, "CURRENT is missing", "a RocksDB directory has CURRENT"))
@@ -300,7 +300,7 @@ def sst_formats(path: Path, place: Place, problems: list[Problem], footless: dic
             continue
         formats[name] = end.format_version
         if end.newer is not None:
-            problems.append(Problem(ProblemCode.SST, place / name, end.newer, "unknown formats are refused"))
+            problems.append(Problem(ProblemCode.SST, place / name, end.newer, "kstate refuses unknown formats"))
     return formats
 
 
@@ -346,7 +346,7 @@ def stored_options(path: Path, place: Place, problems: list[Problem]) -> StoredO
     """Return the newest OPTIONS file, and add a problem for every setting that kstate does not handle."""
     newest = newest_options(path)
     if newest is None:
-        rule = "a RocksDB directory has one"
+        rule = "a RocksDB directory has a MANIFEST"
         problems.append(Problem(ProblemCode.NO_OPTIONS, place, "no OPTIONS file", rule))
         return None
     try:

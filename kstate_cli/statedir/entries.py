@@ -118,7 +118,9 @@ def read_entries(task: str, path: Path) -> TaskEntries | None:
 
 def changes_too_fast(place: str) -> InUse:
     """Return the error for a task or database that a running application changed during every attempt to read it."""
-    return InUse(f"{place} changes faster than it can be read", hint="run the command again, or stop the application")
+    return InUse(
+        f"{place} changes too fast for kstate to read it", hint="run the command again, or stop the application"
+    )
 
 
 def entry_kind(name: str, *, is_directory: bool) -> EntryKind:
@@ -153,7 +155,7 @@ def _sort_entries(task: Place, path: Path) -> TaskEntries:
         if is_foreign(name) and not _may_be_store(entry):
             entries.problems.append(special_entry(entry, place) or _ignorable(place))
         elif entry.is_symlink():
-            entries.problems.append(symbolic_link(place, "files of a task must lie in its directory"))
+            entries.problems.append(symbolic_link(place, "files of a task must be in its directory"))
         elif not entry.is_dir() and not entry.is_file():
             # Something special, or an entry that a running application has just removed.
             entries.problems += filter(None, [special_entry(entry, place)])
@@ -180,7 +182,7 @@ def _leave_out_twins(task: Place, entries: TaskEntries) -> None:
             entries.stores = [*others, *(filled or twins[:1])]
             continue
         entries.stores = others
-        rule = "the application opens one of them, and kstate cannot tell which: move the other one away"
+        rule = "the application opens one of them, and kstate cannot determine which: move the other one away"
         entries.problems += [
             Problem(ProblemCode.TWO_LAYOUTS, place, "is one of two stores of that name in the task", rule)
             for place in both_places("/".join(task.names), name)
@@ -192,7 +194,7 @@ def _add_entry(entry: Path, place: Place, entries: TaskEntries) -> None:
     name = entry.name
     match entry_kind(name, is_directory=entry.is_dir()):
         case EntryKind.OFFSETS_DIRECTORY:
-            problem = Problem(ProblemCode.NOT_A_FILE, place, "is a directory", "offset files are files")
+            problem = Problem(ProblemCode.NOT_A_FILE, place, "is a directory", "offset files are regular files")
             entries.problems.append(problem)
         case EntryKind.CHECKPOINT:
             entries.checkpoint = _read_checkpoint(entry, place, entries.problems)
@@ -225,12 +227,17 @@ def _may_be_store(entry: Path) -> bool:
 
 
 def _ignorable(place: Place) -> Problem:
-    rule = "Streams ignores it, but a task directory with it never counts as empty; it is carried along"
+    rule = "Streams ignores it, but never treats a task directory with it as empty. A change carries it along"
     return Problem(ProblemCode.FOREIGN, place, "is not a file of Streams", rule)
 
 
 def _illegal(place: Place) -> Problem:
-    return Problem(ProblemCode.ILLEGAL_NAME, place, "is no legal store name", "[a-zA-Z0-9._-], 249 at most")
+    return Problem(
+        ProblemCode.ILLEGAL_NAME,
+        place,
+        "is not a legal store name",
+        "letters, digits, dot, underscore and dash, 249 at most",
+    )
 
 
 def _no_segment(place: Place, rule: str) -> Problem:
@@ -251,7 +258,7 @@ def _sort_rocksdb(folder: Place, path: Path, entries: TaskEntries) -> None:
         if is_foreign(name) and not _may_be_store(entry):
             entries.problems.append(special_entry(entry, place) or _ignorable(place))
         elif entry.is_symlink():
-            entries.problems.append(symbolic_link(place, "stores must lie in the task"))
+            entries.problems.append(symbolic_link(place, "stores must be in the task"))
         elif (special := special_entry(entry, place)) is not None:
             entries.problems.append(special)
         elif not entry.is_dir():
@@ -277,7 +284,10 @@ def _sort_store_folder(place: Place, path: Path, entries: TaskEntries) -> None:
             entries.problems += _segment_problem(place / child, path / child, is_segment=child in segments)
         entries.stores.append(StoreFolder(name, path, segmented=True))
     elif (path.parent / position_file(name)).exists():
-        rule = "a store with a Position is one of Streams: 4.3 does not start with what it cannot parse as a segment"
+        rule = (
+            "a store with a Position belongs to Streams: 4.3 does not start with an entry that it cannot parse "
+            "as a segment"
+        )
         entries.problems.append(_no_segment(place / children[0], rule))
     else:
         # A custom store may keep anything here; Streams would choke on it only if it were a segmented store.
@@ -287,9 +297,9 @@ def _sort_store_folder(place: Place, path: Path, entries: TaskEntries) -> None:
 def _segment_problem(place: Place, entry: Path, *, is_segment: bool) -> Iterator[Problem]:
     """Yield the problem of an entry in the folder of a segmented store, if it is not the directory of a segment."""
     if entry.is_symlink():
-        yield symbolic_link(place, "segments must lie in their store")
+        yield symbolic_link(place, "segments must be in their store")
     elif not is_segment:
-        rule = "4.3 does not start with it, older releases open the store silently empty: move it out of the task"
+        rule = "move it out of the task: 4.3 does not start with it, and older releases silently open the store empty"
         yield _no_segment(place, rule)
     elif not entry.is_dir():
         rule = "a segment is a RocksDB directory"
@@ -322,7 +332,12 @@ def _read_checkpoint(path: Path, place: Place, problems: list[Problem]) -> Check
         problems.append(Problem(ProblemCode.NEGATIVE_PARTITION, place, str(negative), "partitions count from 0"))
         return CheckpointFile(path, None, negative, mtime)
     problems += [
-        Problem(ProblemCode.DROPPED_LINE, place, f"negative offset in {line!r}", "Streams drops such a line")
+        Problem(
+            ProblemCode.DROPPED_LINE,
+            place,
+            f"negative offset in {line!r}",
+            "Streams drops lines with a negative offset",
+        )
         for line in content.dropped
     ]
     return file
@@ -333,13 +348,13 @@ def _reading_failure(error: MalformedBytesError | OSError) -> tuple[ProblemCode,
     if isinstance(error, NotReadableError):
         return ProblemCode.SPECIAL, "an offset file is a regular file with a line for each partition of each store"
     if isinstance(error, MalformedBytesError) and error.streams_exception is None:
-        return ProblemCode.SPECIAL, "Streams may read it, kstate does not"
+        return ProblemCode.SPECIAL, "Streams may read it, but kstate does not"
     if isinstance(error, OSError) and cannot_be_read(error):
         return ProblemCode.UNREADABLE, CHECK_THE_DISK
     code = ProblemCode.MALFORMED_OFFSETS
     if isinstance(error, OSError):
         code = ProblemCode.READING_FAILED
-    return code, "Streams does not start with a malformed offset file in a task"
+    return code, "Streams does not start if a task has a malformed offset file"
 
 
 def special_entries(app: Path) -> Iterator[Problem]:
@@ -371,7 +386,7 @@ def special_entries(app: Path) -> Iterator[Problem]:
                 else:
                     folder_above = Place(place.names[:_PRINTED_LEVELS], Spelling.AND_BELOW)
                     rule = f"kstate follows {MOST_LEVELS} levels of directories"
-                    text = f"goes deeper than {MOST_LEVELS} levels"
+                    text = f"has more than {MOST_LEVELS} levels of directories"
                     yield Problem(ProblemCode.SPECIAL, folder_above, text, rule)
             elif not entry.is_file(follow_symlinks=False) and (problem := special_entry(entry.path, place)) is not None:
                 yield problem
@@ -384,7 +399,7 @@ def _unlisted_folder(place: Place, error: OSError) -> Problem:
     code = ProblemCode.SPECIAL
     if cannot_be_read(error):
         code = ProblemCode.UNREADABLE
-    rule = f"every directory is readable; {CHECK_THE_DISK}"
+    rule = f"kstate must be able to read every directory. {CHECK_THE_DISK}"
     return Problem(code, place, f"cannot be listed: {error.strerror}", rule)
 
 
@@ -396,7 +411,7 @@ def special_entry(path: Path | str, place: Place) -> Problem | None:
         return None
     if not is_special(mode):
         return None
-    rule = "below an application directory are files and directories only"
+    rule = "an application directory contains only files and directories"
     return Problem(ProblemCode.SPECIAL, place, f"is {kind_of(mode)}", rule)
 
 
@@ -407,18 +422,20 @@ def refuse_special(app: Path) -> None:
     its path.
     """
     if not is_utf8(app):
-        raise Refused(f"the path {app} is not UTF-8: RocksDB cannot be given it", hint="rename what is not")
+        raise Refused(
+            f"the path {app} is not UTF-8, and RocksDB cannot open such a path", hint="rename the path to UTF-8"
+        )
     if not app.is_dir() or app.is_symlink():
         return
     problems = sorted(special_entries(app), key=lambda problem: problem.place.text)
     if not problems:
         return
-    hint = "move what is no file and no directory out of the application directory"
+    hint = "move entries that are neither files nor directories out of the application directory"
     if all(problem.code is ProblemCode.UNREADABLE for problem in problems):
         # An unreadable entry may be a healthy task: the user must not move it away.
         hint = STORES_STAY
     raise Refused(
-        "the directory cannot be changed as it is",
+        "kstate cannot change the directory in its present state",
         where=str(app),
         details=first_lines([problem.reasoned for problem in problems]),
         hint=hint,

@@ -21,7 +21,7 @@ DATABASE: Final = "database"
 SST: Final = "SST"
 CONTENTS: Final = ("task", "task but global", DATABASE, SST)
 """The parts that an application may still have, in the order of reports."""
-_GIVE_APPLICATION: Final = "give state.dir/application.id"
+_GIVE_APPLICATION: Final = "pass state.dir/application.id"
 _MOST_PROCESS_BYTES: Final = 4096
 
 
@@ -39,7 +39,7 @@ def find_application(path: Path) -> Path:
     if part or OWN_FOLDER in absolute.parts:
         # Its lock would not be the application's.
         raise UsageError(
-            f"{absolute} is part of an application directory or of what kstate keeps, not an application directory",
+            f"{absolute} is a part of an application directory or of a backup of kstate, not an application directory",
             hint=_GIVE_APPLICATION,
         )
     # Before its contents are searched, since folders in it may look like applications, too.
@@ -51,7 +51,8 @@ def find_application(path: Path) -> Path:
     if inside:
         raise SeveralApplicationsError(absolute, inside)
     raise UsageError(
-        f"{absolute} is not an application directory of Kafka Streams: no {LOCK}, no {PROCESS_FILE}, no task directory",
+        f"{absolute} is not an application directory of Kafka Streams: it has no {LOCK}, no "
+        f"{PROCESS_FILE} and no task directory",
         hint=_GIVE_APPLICATION,
     )
 
@@ -61,13 +62,13 @@ def _refuse_path(path: Path) -> None:
     try:
         os.stat(path, follow_symlinks=False)
     except PermissionError as error:
-        raise Refused(f"{path} cannot be looked at: {error.strerror}", hint=access_hint(path)) from None
+        raise Refused(f"kstate cannot check {path}: {error.strerror}", hint=access_hint(path)) from None
     except OSError:
         pass  # a missing path is reported below
     # Before exists(): a link that leads nowhere is a link as well.
     if path.is_symlink():
         raise Refused(
-            f"{path} is a symbolic link", hint=f"name the directory that it points to: {os.path.realpath(path)}"
+            f"{path} is a symbolic link", hint=f"pass the directory that it points to: {os.path.realpath(path)}"
         )
     if not path.exists():
         raise UsageError(f"{path} does not exist", hint=f"{_similar_folder(path)}{_GIVE_APPLICATION}")
@@ -86,7 +87,7 @@ def _applications_in(state_dir: Path) -> list[Path]:
             and looks_like_application(Path(entry.path))
         )
     except PermissionError as error:
-        raise Refused(f"{state_dir} cannot be read: {error.strerror}", hint=access_hint(state_dir)) from None
+        raise Refused(f"kstate cannot read {state_dir}: {error.strerror}", hint=access_hint(state_dir)) from None
 
 
 def _is_part(path: Path) -> bool:
@@ -115,7 +116,7 @@ def find_application_or_runs(path: Path) -> Path:
         # directory.
         has_runs = own.is_dir() and path.name != OWN_FOLDER
     except PermissionError as error:
-        raise Refused(f"{own} cannot be looked at: {error.strerror}", hint=access_hint(own)) from None
+        raise Refused(f"kstate cannot check {own}: {error.strerror}", hint=access_hint(own)) from None
     if not path.is_symlink() and (path.is_dir() or not path.exists()) and has_runs:
         return absolute
     return find_application(path)
@@ -137,7 +138,7 @@ def find_application_to_create(path: Path) -> Path:
     if not absolute.parent.is_dir():
         raise UsageError(
             f"{absolute.parent} does not exist",
-            hint="give state.dir/application.id; where that is right, make its state.dir, as the application's user:",
+            hint="pass state.dir/application.id. If the path is right, create its state.dir as the application's user:",
             hint_details=[shell("mkdir", "-p", absolute.parent)],
         )
     return absolute
@@ -155,7 +156,7 @@ def looks_like_application(path: Path) -> bool:
                 if not _is_application_named_as_task(entry.path):
                     return True
     except PermissionError as error:
-        raise Refused(f"{path} cannot be read: {error.strerror}", hint=access_hint(path)) from None
+        raise Refused(f"kstate cannot read {path}: {error.strerror}", hint=access_hint(path)) from None
     except OSError:
         return False
     return False
@@ -266,4 +267,6 @@ def unknown_selection(app: Application, tasks: Iterable[str], stores: Iterable[s
     """Return the error for a selection of ``tasks`` and ``stores`` that matches no store of the application."""
     suggestion = did_you_mean(tasks, {task.name for task in app.tasks})
     suggestion = suggestion or did_you_mean(stores, {store.name for task in app.tasks for store in task.stores})
-    return UsageError("no such task or store here", hint=f"{suggestion}what there is: {command('ls', app.path)}")
+    return UsageError(
+        "no such task or store here", hint=f"{suggestion}to list the stores, run {command('ls', app.path)}"
+    )

@@ -37,7 +37,7 @@ from kstate_cli.texts import size_text
 _LOG = logging.getLogger(__name__)
 _PAUSE_SECONDS = 0.01
 """The pause before the second attempt to read a database; each further pause is longer by it."""
-_LATER = "the running application is making it, or dropping it: once that is closed, a check tells what it is"
+_LATER = "the running application is creating or dropping it. After the application is closed, check shows its kind"
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +227,7 @@ def _misplaced_entries(path: Path) -> list[Problem]:
     for name in sorted(os.listdir(path)):
         entry, has_task_name = path / name, is_task_or_global(name) or is_topology(name)
         if entry.is_symlink() and (has_task_name or name == LOCK or (entry.is_dir() and not is_foreign(name))):
-            rule = "task directories and .lock must lie in the application"
+            rule = "task directories and .lock must be in the application directory"
             problems.append(symbolic_link(Place((name,)), rule))
         elif has_task_name and not entry.is_dir():
             problems.append(_no_task(Place((name,))))
@@ -241,13 +241,15 @@ def _misplaced_in_topology(name: str, path: Path) -> Iterator[Problem]:
     for child in sorted(os.listdir(path)):
         entry, place = path / child, Place((name, child))
         if entry.is_symlink():
-            yield symbolic_link(place, "task directories must lie in the application")
+            yield symbolic_link(place, "task directories must be in the application directory")
         elif is_task(child) and not entry.is_dir():
             yield _no_task(place)
 
 
 def _no_task(place: Place) -> Problem:
-    return Problem(ProblemCode.NOT_A_DIRECTORY, place, "is not a directory", "what is named like a task is a directory")
+    return Problem(
+        ProblemCode.NOT_A_DIRECTORY, place, "is not a directory", "an entry with the name of a task is a directory"
+    )
 
 
 def _store_requests(task: str, entries: TaskEntries) -> dict[str, list[_DatabaseRequest]]:
@@ -339,8 +341,8 @@ def _has_database(path: Path, place: Place, entries: TaskEntries) -> bool:
     except FileNotFoundError:
         return False  # a running application has dropped the segment
     if names:
-        text = "has files but neither CURRENT nor a MANIFEST"
-        entries.problems.append(Problem(ProblemCode.NO_DATABASE, place, text, "a store must open"))
+        text = "has files, but neither CURRENT nor a MANIFEST"
+        entries.problems.append(Problem(ProblemCode.NO_DATABASE, place, text, "Streams must be able to open a store"))
     return False
 
 

@@ -24,9 +24,9 @@ from kstate_cli.verify.findings import MISSING, NOT_UNDERSTOOD, UNDECODABLE, UNR
 
 NOT_COVERED = (
     "filter blocks, and other meta blocks of SSTs that reading rows does not need",
-    "write-ahead logs (Streams does not write them)",
+    "write-ahead logs (Streams does not write any)",
     "SSTs that no MANIFEST names",
-    "whether the rows are those of the changelog at the stored offset (the digest of another copy tells)",
+    "the equality of the rows and the changelog at the stored offset (compare the digest of another copy)",
 )
 """Parts of a database that a good verdict does not cover."""
 

@@ -45,7 +45,7 @@ _ATTEMPTS = 5
 _PAUSE = 0.2
 """Seconds by which the pause grows with each reading."""
 _SHOWN_KEY = 40
-_UNDER_WAY = "is being made or dropped by the running application: once that is closed, a check tells what it is"
+_UNDER_WAY = "the running application is creating or dropping it. After the application is closed, check shows its kind"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def verify_database(job: DatabaseJob) -> DatabaseReport:
                 return report
         except FileNotFoundError:
             if not job.path.exists():
-                return DatabaseReport(dropped=True, remarks=(f"{job.place.text} was dropped meanwhile",))
+                return DatabaseReport(dropped=True, remarks=(f"{job.place.text} was dropped while kstate read it",))
         except OSError as error:
             if not cannot_be_read(error):
                 # Out of descriptors or memory: every other database would fail in the same way.
@@ -107,7 +107,7 @@ def verify_database(job: DatabaseJob) -> DatabaseReport:
             return DatabaseReport(findings=(VerifyFinding(UNREADABLE, _place_in(job, error.filename), text),))
         # Longer each time: a compaction of a large store takes seconds.
         time.sleep(_PAUSE * attempt)
-    busy = VerifyFinding(IN_USE, job.place, f"its files were others after each of {_ATTEMPTS} readings")
+    busy = VerifyFinding(IN_USE, job.place, f"its files changed during each of {_ATTEMPTS} readings")
     return DatabaseReport(findings=(*firm, busy))
 
 
@@ -183,7 +183,7 @@ class _Verification:
             else:
                 self._findings.append(VerifyFinding(CORRUPT, place / manifest, f"{text}: one of them is cut off"))
         for family in sorted(families - all_families()):
-            text = f"column family {of_no_store(family)} is none of Streams"
+            text = f"column family {of_no_store(family)} does not belong to Streams"
             self._findings.append(VerifyFinding(NOT_UNDERSTOOD, place, text))
 
     def _read(self, database: WholeDatabase, manifest: str) -> None:
@@ -311,7 +311,7 @@ class _Verification:
         exact = apart and not counts.range_deletions and not counts.merges
         # Each visible row is at least one entry, so more rows than entries prove damage.
         if rows > most or (exact and rows != most):
-            text = f"column family {family} has {rows:,} rows, the properties of its SSTs count {most:,}"
+            text = f"column family {family} has {rows:,} rows, but the properties of its SSTs count {most:,}"
             self._findings.append(self._in_tables(CORRUPT, tables, None, text))
 
     def _blobs(self, database: WholeDatabase, family: str, blobs: tuple[str, ...], error: RocksError) -> None:
@@ -339,7 +339,10 @@ class _Verification:
     def _alone(self, database: WholeDatabase, tables: list[Table]) -> None:
         """Read SSTs one by one, without those whose values are in blob files."""
         if with_blobs := [table.name for table in tables if table.has_blobs]:
-            self._remarks.append(f"{self._job.place.text}: read with their blob files only: {', '.join(with_blobs)}")
+            self._remarks.append(
+                f"{self._job.place.text}: kstate read these column families only with their blob "
+                f"files: {', '.join(with_blobs)}"
+            )
         for table in tables:
             if table.has_blobs:
                 continue
@@ -356,7 +359,7 @@ class _Verification:
             most = counts.entries - counts.deletions
             if contents.rows != most:
                 text = (
-                    f"gives {contents.rows:,} rows, its properties count {most:,}: some are not there, or not in order"
+                    f"has {contents.rows:,} rows, but its properties count {most:,}: some are missing, or out of order"
                 )
                 self._add(CORRUPT, place, text)
 
@@ -369,11 +372,11 @@ class _Verification:
         # RocksDB replaces CURRENT once a new MANIFEST is complete: unnamed SSTs beside a newer one mean
         # that CURRENT is an old one.
         if newer is not None:
-            text = f"names {manifest}, but {newer} is newer, and {', '.join(orphans)} are in none that is named"
+            text = f"names {manifest}, but {newer} is newer, and no named MANIFEST contains {', '.join(orphans)}"
             self._findings.append(VerifyFinding(CORRUPT, place / CURRENT, text))
         else:
             self._remarks.append(
-                f"{place.text}: {manifest} does not name {', '.join(orphans)}; a crash leaves such files, and if there "
+                f"{place.text}: {manifest} does not name {', '.join(orphans)}. A crash leaves such files. If there "
                 "was none, the MANIFEST is damaged"
             )
 

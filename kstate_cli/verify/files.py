@@ -78,7 +78,7 @@ def check_current(path: Path, place: Place) -> tuple[str | None, list[VerifyFind
     try:
         reading = health.current(path)
     except FileNotFoundError:
-        return None, [VerifyFinding(MISSING, where, "is not there: it names the MANIFEST to start from")]
+        return None, [VerifyFinding(MISSING, where, "is missing: it names the MANIFEST to start from")]
     except NotReadableError:
         return None, []  # check_entries has named it
     name = reading.manifest
@@ -87,12 +87,14 @@ def check_current(path: Path, place: Place) -> tuple[str | None, list[VerifyFind
         # A full disk leaves a name without its line end: a cut file, not changed bytes.
         if reading.cut:
             code = TRUNCATED
-        return None, [VerifyFinding(code, where, f"{text}, not the name of a MANIFEST and a line end")]
+        return None, [VerifyFinding(code, where, f"{text}, which is not the name of a MANIFEST and a line end")]
     if name in manifests:
         return name, []
     if manifests:
-        return None, [VerifyFinding(CORRUPT, where, f"names {name}, which is not there; {', '.join(manifests)} is")]
-    return None, [VerifyFinding(MISSING, place / name, "is not there; CURRENT names it")]
+        return None, [
+            VerifyFinding(CORRUPT, where, f"names {name}, which is missing, while {', '.join(manifests)} exists")
+        ]
+    return None, [VerifyFinding(MISSING, place / name, "is missing, although CURRENT names it")]
 
 
 def newer_manifest(path: Path, name: str) -> str | None:
@@ -117,7 +119,11 @@ def check_options(path: Path, place: Place) -> tuple[frozenset[str] | None, list
     """The column families that the newest OPTIONS file names, findings, and remarks."""
     newest = newest_options(path)
     if newest is None:
-        return None, [], [f"{place.text}: no OPTIONS file; RocksDB opens it without, and kstate does not change it"]
+        return (
+            None,
+            [],
+            [f"{place.text}: no OPTIONS file. RocksDB opens it without this file, but kstate does not change it"],
+        )
     where = place / newest.name
     try:
         reading = health.read_options(newest)
@@ -136,7 +142,7 @@ def check_footer(path: Path, place: Place) -> list[VerifyFinding]:
     def judge() -> list[VerifyFinding]:
         end = health.sst_end(path)
         if end.cut:
-            return [VerifyFinding(TRUNCATED, where, f"has {end.size} bytes: less than an SST's footer")]
+            return [VerifyFinding(TRUNCATED, where, f"has {end.size} bytes, fewer than the footer of an SST")]
         if end.format_version is None:
             return [VerifyFinding(CORRUPT, where, str(end.malformed))]
         if end.newer is not None:
@@ -164,7 +170,7 @@ def _read(judge: Callable[[], list[VerifyFinding]], where: Place) -> list[Verify
     try:
         return judge()
     except FileNotFoundError:
-        return [VerifyFinding(MISSING, where, "is not there")]
+        return [VerifyFinding(MISSING, where, "is missing")]
     except NotReadableError:
         return []  # check_entries has named it
     except OSError as error:
@@ -180,15 +186,15 @@ def check_live(path: Path, files: Iterable[LiveFile], place: Place) -> list[Veri
         where = place / file.name
         size = health.live_size(path, file)
         if size is None:
-            findings.append(VerifyFinding(MISSING, where, "is not there; the MANIFEST names it"))
+            findings.append(VerifyFinding(MISSING, where, "is missing, although the MANIFEST names it"))
         # RocksDB appends nothing to a finished SST: a shorter one lost its end, a longer one was
         # changed.
         elif size < file.size:
             findings.append(
-                VerifyFinding(TRUNCATED, where, f"has {size:,} bytes of the {file.size:,} that the MANIFEST names")
+                VerifyFinding(TRUNCATED, where, f"has {size:,} bytes of the {file.size:,} bytes in the MANIFEST")
             )
         elif size > file.size:
-            findings.append(VerifyFinding(CORRUPT, where, f"has {size:,} bytes, {file.size:,} in the MANIFEST"))
+            findings.append(VerifyFinding(CORRUPT, where, f"has {size:,} bytes, but {file.size:,} in the MANIFEST"))
         else:
             # Size and ends first: a cut file is named as such, before RocksDB fails on it with another
             # text.

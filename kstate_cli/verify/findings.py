@@ -33,13 +33,13 @@ class VerifyCode(Code):
     """What to do if nothing is damaged and this code remains."""
 
 
-_SILENT_ROCKSDB: Final = "RocksDB reads a block, and its checksum, only when a row of it is asked for ({page})"
+_SILENT_ROCKSDB: Final = "RocksDB reads a block, and its checksum, only when it needs a row of the block ({page})"
 _REBUILD: Final = (
-    f"fill it again: {command('restore', 'APP', '--from-changelog', 'DUMP', '--for', 'RELEASE', '--rebuild')}",
-    f"or have the next start restore it: {command('wipe', 'APP', '--task', 'TASK', '--store', 'STORE')}",
-    "bytes that were right once are wrong now: look at the disk before you trust it again",
+    f"restore it again: {command('restore', 'APP', '--from-changelog', 'DUMP', '--for', 'RELEASE', '--rebuild')}",
+    f"or let the next start restore it: {command('wipe', 'APP', '--task', 'TASK', '--store', 'STORE')}",
+    "check the disk before you trust it again: correct bytes have become wrong",
 )
-_CHECK: Final = f"what the next start makes of it: {command('check', 'APP', '--for', 'RELEASE')}"
+_CHECK: Final = f"to see how the next start treats it: {command('check', 'APP', '--for', 'RELEASE')}"
 
 CORRUPT: Final = VerifyCode(
     "corrupt",
@@ -55,7 +55,7 @@ TRUNCATED: Final = VerifyCode(
     "truncated",
     "The end of a file is missing",
     level=VerifyLevel.DAMAGE,
-    more="A full disk, a copy that was cut off, a file system after a power failure.",
+    more="The disk was full, a copy was cut off, or the host lost power.",
     log=(log.STORE_NOT_OPENED, log.OTHER_SIZE),
     source="RocksDB opens no database whose MANIFEST names an SST of another size ({page})",
     page="rocksdb.md",
@@ -78,48 +78,49 @@ UNDECODABLE: Final = VerifyCode(
     "undecodable",
     "RocksDB reads the row, but no store of this kind writes such a key or value",
     level=VerifyLevel.DAMAGE,
-    more="Another program has written it, a custom store has a usual name, or the inferred kind is wrong.",
+    more="Another program has written it, a custom store has the name of another kind, or the inferred kind is wrong.",
     log=SILENT,
     source="what a store's rows look like ({page})",
     page="stores.md",
-    do=("where the kind is not certain, say it with kstate.toml (--spec)", *_REBUILD[:2]),
+    do=("if the kind is uncertain, specify it in kstate.toml (--spec)", *_REBUILD[:2]),
 )
 TOO_NEW: Final = VerifyCode(
     "too-new",
-    "The file was written by a RocksDB that this kstate does not understand",
+    "A RocksDB that this kstate does not support has written the file",
     level=VerifyLevel.UNKNOWN,
-    more="It may be good: kstate cannot judge it.",
+    more="The file may be correct, but kstate cannot check it.",
     log=(log.STORE_NOT_OPENED, log.FORMAT_VERSION),
     source="each RocksDB reads SST formats up to its own ({page})",
     page="rocksdb.md#sst-formats",
-    do=("verify it with a kstate that knows the release which wrote it", _CHECK),
-    advice="a newer kstate may read what is too new for this one",
+    do=("verify it with a kstate that supports the release which wrote it", _CHECK),
+    advice="use a newer kstate, which may support the format",
 )
 UNREADABLE: Final = VerifyCode(
     "unreadable",
     "This user may not read the file, or the disk does not return it",
     level=VerifyLevel.UNKNOWN,
-    more="Its contents are unknown, so this is no damage of the store. Do not wipe anything because of it.",
+    more="Its contents are unknown, so this is no damage of the store. Do not wipe the store for this reason.",
     do=(CHECK_THE_DISK, "run verify as the user of the application"),
-    advice="run the command as the application's user",
+    advice="run the command as the user of the application",
 )
 NOT_UNDERSTOOD: Final = VerifyCode(
     "not-understood",
     "An entry that Streams never writes, or a setting with which kstate cannot judge rows",
     level=VerifyLevel.UNKNOWN,
     more="A link, a folder, a foreign comparator. Its meaning for the rows is unknown.",
-    do=(f"what lies where: {command('ls', 'APP')}", _CHECK),
-    advice="leave stores unchanged that are not understood",
+    do=(f"to see which stores exist: {command('ls', 'APP')}", _CHECK),
+    advice="leave stores unchanged that kstate does not understand",
 )
 NO_SSTS: Final = VerifyCode(
     "no-ssts",
     "No SST of a column family is in the directory of the database",
     level=VerifyLevel.UNKNOWN,
-    more="It was removed, or the application stores its SSTs in other folders. RocksDB records these in no file.",
+    more="It was removed, or the application stores its SSTs in other folders. RocksDB records such folders "
+    "in no file.",
     source="RocksDBConfigSetter: setDbPaths, setCfPaths ({page})",
     page="rocksdb.md#options",
     do=(
-        "if the application sets db_paths or cf_paths: leave this store unchanged",
+        "if the application sets db_paths or cf_paths, leave this store unchanged",
         f"if it sets neither: {command('wipe', 'APP', '--task', 'TASK', '--store', 'STORE')}",
     ),
     advice="if the application sets no db_paths or cf_paths, restore the stores that lost their SSTs",
@@ -128,8 +129,8 @@ IN_USE: Final = VerifyCode(
     "in-use",
     "A running application changed the store faster than kstate could read it",
     level=VerifyLevel.UNKNOWN,
-    more="This means nothing for the store.",
-    do=("run it again at a quieter time, or once the application is stopped",),
+    more="The store is not damaged.",
+    do=("run it again at a quieter time, or after the application is stopped",),
     advice="run the command again, or stop the application first",
 )
 

@@ -72,7 +72,7 @@ def measured(folder: Path, records: int, keys: int, rounds: int) -> dict[str, li
     how = ("--from-changelog", dump, "--for", "4.3", "--spec", spec, "--quiet")
     with bulk(folder, APP, first) as topic:
         capture = ("dump", "--bootstrap-server", topic.bootstrap, "--topic", topic.topic, "--out", dump, "--quiet")
-        tell("(the first dump)", kstate(*capture))
+        tell("(kstate read the first dump)", kstate(*capture))
         tell("(the standby's first round)", kstate("restore", standby, *how, "--standby"))
         more(topic, ten := Batch(ROUND, first.records, keys, VALUE_BYTES))
         tell(f"(a dump of {ROUND:,} records)", kstate(*capture))

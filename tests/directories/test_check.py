@@ -139,7 +139,7 @@ def test_a_report_ends_with_what_to_do(demo: Path) -> None:
     for row in of(result, "finding"):
         if row["level"] == "error":
             assert f"    {row['code']}:\n" in end and f"        {row['hint']}\n" in end
-    assert "    nothing: start 4.3\n" in kstate("check", demo, "--for", "4.3").out.split("\nwhat to do:\n")[1]
+    assert "    nothing. You can start 4.3\n" in kstate("check", demo, "--for", "4.3").out.split("\nwhat to do:\n")[1]
 
 
 def test_every_line_has_its_members(demo: Path) -> None:
@@ -406,7 +406,7 @@ def test_how_long_it_takes_until_running(tmp_path: Path) -> None:
     assert both["seconds_to_running"] == pytest.approx(100 / both["rate"], abs=0.1)
     (line, *_) = kstate(*texts, status=None).out.splitlines()
     assert (
-        "at most 100 records to restore up to the ends that the file and the dump say: " in line
+        "at most 100 records to restore up to the ends in the file and the dump: " in line
         and "at the rate of 0001-restore" in line
     )
     kstate("clean", app)

@@ -216,7 +216,7 @@ def test_a_text_of_another_application_and_one_that_does_not_fit(
         assert json.loads(result.out.splitlines()[-1])["code"] == why
     for option in ("--from", "--spec"):
         result = kstate("check", world.app, "--for", "4.2", option, world.old, status=2)
-        assert f"{option} goes with --topology" in result.err
+        assert f"pass --topology too: {option} needs it" in result.err
     # A kstate.toml, or a variable, may be there for all commands: a check without a new topology has no use for it.
     spec = tmp_path / "kstate.toml"
     spec.write_text('format = 1\n[defaults]\nrelease = "4.2"\n[stores.something]\nkind = "session"\n')
@@ -224,7 +224,7 @@ def test_a_text_of_another_application_and_one_that_does_not_fit(
     assert kstate("check", world.app, "--config", spec, "-o", "json", status=plain.status).out == plain.out
     monkeypatch.setenv("KSTATE_CHECK_SPEC", str(spec))
     assert kstate("check", world.app, "--for", "4.2", "-o", "json", status=plain.status).out == plain.out
-    assert "goes with --topology" in kstate("ls", world.app, "--from", world.old, status=2).err
+    assert "pass --topology too" in kstate("ls", world.app, "--from", world.old, status=2).err
 
 
 def test_a_specification_that_contradicts_the_directory(tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ def test_a_release_of_confluent(path: str, option: str, orders: Path, tmp_path: 
     words = [word for name, value in options.items() for word in ([name] if value is None else [name, value])]
     ended = warm(path, *arguments, *words)
     assert ended.status == 2, ended.told
-    assert "release '7.9.1' is one of Confluent Platform, which has Apache Kafka 3.9" in ended.err
+    assert "release '7.9.1' belongs to Confluent Platform, and contains Apache Kafka 3.9" in ended.err
     assert "what to do: give 3.9\n" in ended.err
 
 
@@ -135,7 +135,7 @@ def test_releases_of_confluent() -> None:
     assert not set(CONFLUENT) & {release.name for release in RELEASES}, "one number would name two releases"
     with pytest.raises(Exception, match=r"Apache Kafka 3\.0") as caught:
         release("7.0")
-    assert "kstate does not know that; known releases: 3.2" in str(caught.value.hint)  # type: ignore[attr-defined]
+    assert "kstate does not know that release. known releases: 3.2" in str(caught.value.hint)  # type: ignore[attr-defined]
 
 
 def _told(words: list[str], capfd: pytest.CaptureFixture[str]) -> str:

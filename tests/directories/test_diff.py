@@ -292,7 +292,7 @@ def test_what_is_no_store_by_its_name_is_there_all_the_same(tmp_path: Path) -> N
     a, b = _pair("4.3.1-demo-eos", tmp_path)
     (a / "0_0/rocksdb/we ird").mkdir()
     result = kstate_here("diff", a, b, "--store", "we ird", "--store", "latest-order", status=6)
-    assert "cannot be read: A: 0_0/rocksdb/'we ird': is no legal store name" in result.err
+    assert "cannot be read: A: 0_0/rocksdb/'we ird': is not a legal store name" in result.err
 
 
 def test_what_is_no_store_by_its_name_lies_in_its_task(tmp_path: Path) -> None:
@@ -300,5 +300,5 @@ def test_what_is_no_store_by_its_name_lies_in_its_task(tmp_path: Path) -> None:
     (a / "0_0/we ird").mkdir()
     for text in ((), ("--task", "0_0")):
         result = kstate_here("diff", a, b, *text, status=6)
-        assert "cannot be read: A: '0_0/we ird': is no legal store name" in result.err
+        assert "cannot be read: A: '0_0/we ird': is not a legal store name" in result.err
     assert kstate_here("diff", a, b, "--task", "0_1", status=0).status == 0

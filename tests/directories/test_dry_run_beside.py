@@ -137,7 +137,10 @@ def test_what_it_is_making_is_told_and_is_no_warning(app: Path) -> None:
             if argv[0] == "migrate":
                 assert result.status == 0 and not warnings
                 for place in outputs:
-                    assert any(text.startswith(place) and "running application is making it" in text for text in notes)
+                    assert any(
+                        text.startswith(place) and "running application is creating or dropping it" in text
+                        for text in notes
+                    )
 
 
 def test_while_its_files_change(app: Path) -> None:
@@ -166,7 +169,7 @@ def test_what_closing_writes_is_not_missed(tmp_path: Path, name: str, target: st
         result = kstate_here("migrate", app, "--to", target, "--dry-run", "-o", "json", "--warnings-ok")
     says_as_of(result, pid)
     assert result.summary["steps"]
-    assert "not left clean" in kstate_here("migrate", app, "--to", target, "--dry-run", status=4).err
+    assert "unclean shutdown" in kstate_here("migrate", app, "--to", target, "--dry-run", status=4).err
 
 
 def test_a_run_is_refused_still(app: Path) -> None:

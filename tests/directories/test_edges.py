@@ -98,7 +98,7 @@ def test_a_copy_without_times_that_is_damaged_is_refused(app: Path, tmp_path: Pa
     data[3] ^= 1
     sst.write_bytes(data)
     state = tree_hash(copy.parent)
-    assert "cannot be put back" in kstate("undo", copy, "--times-lost", status=4).err
+    assert "cannot restore the backup" in kstate("undo", copy, "--times-lost", status=4).err
     assert tree_hash(copy.parent) == state
 
 
@@ -143,7 +143,7 @@ def test_other_sizes_are_no_lost_times(app: Path, tmp_path: Path) -> None:
     (run,) = read_runs(copy)
     (next(run.tree.rglob("CURRENT")).parent / "IDENTITY").write_bytes(b"x")
     messages = kstate("undo", copy, "--times-lost", status=4).err
-    assert "is not what it was" in messages
+    assert "has changed: " in messages
     assert "--times-lost" not in messages
 
 
@@ -187,7 +187,7 @@ def test_the_runs_of_another_application_are_refused(app: Path, there: bool) -> 
     commands: list[tuple[str, ...]] = [("undo",), ("undo", "--discard-newer"), ("clean",)]
     for command in [*commands, *([("migrate", "--to", "4.3")] if there else [])]:
         messages = kstate(command[0], other, *command[1:], status=4).err
-        assert f"its journal is of application {app.name}, not of app2" in messages
+        assert f"its journal belongs to application {app.name} instead of app2" in messages
     (row,) = kstate("status", other, "-o", "json").rows
     assert (row["state"], app.name in row["message"]) == ("damaged", True)
     assert tree_hash(app.parent) == before
@@ -209,7 +209,7 @@ def test_a_mark_of_undoing_that_nothing_proves_is_refused(app: Path, also: bool)
     before = tree_hash(app.parent)
     for command in (("undo",), MIGRATE):
         messages = kstate(command[0], app, *command[1:], status=4).err
-        assert "nothing proves it" in messages
+        assert "no other file proves it" in messages
         assert str(app / UNDOING) in messages
     assert tree_hash(app.parent) == before
     (app / UNDOING).unlink()
@@ -275,7 +275,7 @@ def test_status_says_of_a_lost_directory_what_clean_says(app: Path, undone: bool
     refusal, status = kstate("clean", app, status=4).err, kstate("status", app).out
     back = f"mv {app.parent}/.kstate/{app.name}/0001-migrate/tree {app}" if undone else f"kstate undo {app}"
     for messages in (refusal, status):
-        assert f"{app} is lost, and run 0001-migrate keeps the only copy of " in messages
+        assert f"{app} is missing, and run 0001-migrate has the only copy of " in messages
         assert f"    {back}\n" in messages
     assert f"kstate clean {app}" not in status
 
@@ -297,7 +297,7 @@ def test_clean_leaves_the_copy_of_what_is_nearly_all_lost(tmp_path: Path, loss: 
     loss(app)
     messages = kstate("clean", app).err
     (run,) = read_runs(app)
-    assert f"run {run.name} is left: {app} holds no " in messages
+    assert f"kstate keeps run {run.name}: {app} holds no " in messages
     assert f"kstate undo {app} --discard-newer" in messages
     kstate("undo", app, "--discard-newer")
     assert len(list(app.glob("[0-9]*"))) == 2
@@ -322,7 +322,7 @@ def test_what_may_not_be_listed_is_not_to_be_moved_away(app: Path) -> None:
             result = without_privileges(command[0], app, *command[1:])
             assert result.status == 4
             assert "0_0: cannot be listed: Permission denied" in result.err
-            assert "which are to stay as they are" in result.err
+            assert "leave the stores unchanged" in result.err
             assert "move" not in result.err
     finally:
         (app / "0_0").chmod(0o755)
@@ -349,7 +349,7 @@ def test_a_directory_that_was_lost_after_an_interrupted_switch_is_put_back(tmp_p
     (run,) = read_runs(app)
     old = content(run.tree)
     shutil.rmtree(app)
-    assert "was lost, and is there again" in kstate("undo", app).err
+    assert "was missing, and exists again" in kstate("undo", app).err
     assert content(app) == old
     kstate("clean", app)
     assert not (app.parent / ".kstate").exists()
@@ -443,7 +443,7 @@ def test_an_undo_without_marks_and_without_proof_is_refused(tmp_path: Path) -> N
     (run.tree / UNDOING).unlink()
     next(run.tree.rglob("*.sst")).unlink()
     before = tree_hash(app.parent)
-    assert "no mark tells whether it happened" in kstate("undo", app, status=4).err
+    assert "no mark shows whether it happened" in kstate("undo", app, status=4).err
     assert tree_hash(app.parent) == before
 
 
@@ -456,23 +456,23 @@ def test_clean_does_not_call_a_run_that_goes_on_interrupted(app: Path) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert "is in use" in kstate("clean", app, status=5).err
         assert "is under way, or was interrupted" in kstate("clean", app, "--dry-run").err
-    assert f"run {run.name} is left: it was interrupted" in kstate("clean", app).err
+    assert f"kstate keeps run {run.name}: it was interrupted" in kstate("clean", app).err
 
 
 def test_clean_says_what_settles_a_switch_and_what_that_does(tmp_path: Path) -> None:
     """Whoever wants to keep what a run has made must not be sent to undo."""
     app = made("after-switch", tmp_path)
     messages = kstate("clean", app).err
-    assert "at its switch, which the next command that changes the directory settles" in messages
-    assert f"to settle it and take the run back: kstate undo {app}" in messages
+    assert "at its switch. The next command that changes the directory settles the switch" in messages
+    assert f"To settle it and undo the run, run kstate undo {app}" in messages
     new = content(app)
-    assert "interrupted after its switch: finished" in kstate("migrate", app, "--to", "4.2").err
+    assert "interrupted after its switch: kstate has finished it" in kstate("migrate", app, "--to", "4.2").err
     assert content(app) == new
 
 
 def test_clean_says_what_finishes_an_undo(tmp_path: Path) -> None:
     app = made("after-undo", tmp_path)
-    assert f"at its undo, which is finished by: kstate undo {app}" in kstate("clean", app).err
+    assert f"at its undo. To finish the undo, run kstate undo {app}" in kstate("clean", app).err
     assert "finished" in kstate("undo", app).err
 
 
@@ -496,8 +496,8 @@ def test_a_signal_amid_a_deletion_says_what_is_half_done(
         ended = kstate_here(command[0], app, *command[1:], status=128 + signal.SIGTERM)
     (run,) = read_runs(app)
     assert run.state is RunState.CLEANING
-    assert f"run {run.name} is half deleted: there is no undo to it any more; to go on: " in ended.err
-    go_on = re.findall(r"to go on: kstate (.*)", ended.err)[0]
+    assert f"run {run.name} is partially deleted. kstate can no longer undo it. To continue, run " in ended.err
+    go_on = re.findall(r"To continue, run kstate (.*)", ended.err)[0]
     kstate(*shlex.split(go_on))
     assert not (app.parent / ".kstate").exists()
 
@@ -542,7 +542,7 @@ def test_what_may_not_be_read_is_refused_as_that(app: Path, name: str) -> None:
             assert result.status == 4, (command, result.err)
             assert "Permission denied" in result.err
             assert f"{path} belongs to " in result.err and " with mode 0000, which denies " in result.err
-            assert "to its owner, who this is: chmod u+" in result.err
+            assert "to its owner (this user): chmod u+" in result.err
             assert "run as" not in result.err, "said to that very user"
             assert "move" not in result.err
     finally:
@@ -591,7 +591,7 @@ def _users(name: str) -> set[str]:
 
 def test_one_module_exchanges_directories() -> None:
     assert _users("exchange") == {"change/commit.py"}
-    assert _users("note_commit") == {"change/commit.py", "change/course.py"}, "--purge notes that nothing is kept"
+    assert _users("note_commit") == {"change/commit.py", "change/course.py"}, "--purge notes that no backup was kept"
 
 
 def test_clean_and_purge_alone_delete_what_runs_keep() -> None:
@@ -650,7 +650,7 @@ def test_a_read_only_file_system_is_refused_as_that(app: Path, tmp_path: Path) -
         for command in (("undo",), ("clean",), ("migrate", "--to", "4.3"), ("wipe", "--all")):
             messages = kstate(command[0], copy, *command[1:], status=4).err
             assert "mounted read-only" in messages, command
-            assert "application's user" not in messages
+            assert "user of the application" not in messages
 
 
 @pytest.mark.parametrize("place", ["APP", "a task", ".kstate"])
@@ -672,7 +672,7 @@ def test_a_subvolume_is_refused_before_there_is_a_run(app: Path, tmp_path: Path,
         subprocess.run(["cp", "-a", "-T", app, copy], check=True)
         before = content(copy)
         messages = migrate(copy, status=4).err
-        assert f"{where} is a file system of its own" in messages
+        assert f"{where} is a separate file system" in messages
         assert content(copy) == before
         assert [path.name for path in state.rglob("*-migrate")] == []
         # Whatever is there already can be deleted: that exchanges nothing.

@@ -383,7 +383,7 @@ def _unlogged(world: World, command: str) -> Ended:
     return world.run(world.templates["APP"], argv)
 
 
-READS = "it changes nothing"
+READS = "closing it has no effect"
 NO_WARNINGS = "it has results, no warnings: what is found is 3, 4 or 6"
 ASKS_NOTHING = "it asks no question that could be answered with no"
 BESIDE = "it shows what was flushed last, beside a running application too"

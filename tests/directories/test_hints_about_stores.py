@@ -73,7 +73,7 @@ def test_a_store_of_several_kinds(line: str, tmp_path: Path, warm: Warm) -> None
     shutil.copytree(app, tmp_path / "copy")
     refusal = kstate(warm, line, app, "either")
     assert refusal.status == 6 and "either could be of several kinds" in refusal.err, refusal.told
-    assert "say its kind in a specification, and name that with --spec" in refusal.err
+    assert "specify its kind in a specification, and pass that with --spec" in refusal.err
     (words,) = printed(refusal)
     draft = warm(*words[1:]).out
     table, kind = re.findall(r'^(\[stores\.either\])\n# (kind = "window")', draft, flags=re.MULTILINE)[0]
@@ -121,8 +121,8 @@ def test_a_database_of_another_store(line: str, tmp_path: Path, warm: Warm) -> N
         shutil.rmtree(app / place)
         shutil.copytree(segment, app / place)
         refusal = kstate(warm, line, app, store)
-        assert refusal.status == 6 and "is not one of a headers-" in refusal.err, refusal.told
-        assert "put the right one there, or move it out, which undo reverses" in refusal.err
+        assert refusal.status == 6 and "does not belong to a headers-" in refusal.err, refusal.told
+        assert "replace it by the right one, or move it out, which undo reverses" in refusal.err
         ((_, *wipe),) = printed(refusal)
         assert warm(*wipe).status in (0, 1)
         followed = kstate(warm, line, app, store)
@@ -158,7 +158,7 @@ def test_segments_that_begin_elsewhere(tmp_path: Path, warm: Warm) -> None:
     start = int(first.name.rpartition(".")[2])
     shutil.copytree(first, first.with_name(f"window-plain.{start + 60_000}"))
     refusal = warm("query", "window-range", app, "window-plain")
-    assert refusal.status == 6 and "they are not of one segment interval" in refusal.err, refusal.told
+    assert refusal.status == 6 and "they do not have the same segment interval" in refusal.err, refusal.told
     ((_, *scan),) = printed(refusal)
     followed = warm(*scan, "-o", "json")
     assert followed.status == 0, followed.told
@@ -175,7 +175,7 @@ def test_a_purge_that_ends_halfway(tmp_path: Path, warm: Warm) -> None:
     parent = app.parent / ".kstate" / app.name / "0001-wipe" / "tree" / name
     try:
         refusal = warm("wipe", app, "--store", "latest-order", "--purge", "--yes")
-        assert refusal.status == 7 and "what it took out could not be deleted" in refusal.err, refusal.told
+        assert refusal.status == 7 and "kstate could not delete the removed files" in refusal.err, refusal.told
         ((_, *clean),) = printed(refusal)
         assert warm(*clean).status == 7
     finally:
@@ -195,7 +195,7 @@ def test_versions_that_a_started_store_has_filed_wrongly(tmp_path: Path, warm: W
     assert warm("restore", app, *half.options, *words).status == 0
     write_rows(app / "0_0" / "rocksdb" / tiny_dump.VERSIONED, {bytes(8) + b"k": OPENED_AGAIN})
     refusal = warm("restore", app, *whole.options, *words)
-    assert refusal.status == 4 and "the store has a row whose versions are out of order" in refusal.err, refusal.told
+    assert refusal.status == 4 and "the store has a row with versions in the wrong order" in refusal.err, refusal.told
     (hint,) = re.findall(r"rebuild it from the whole changelog: (.*)", refusal.err)
     assert warm("restore", app, *whole.options, *words, *shlex.split(hint)).status == 0
     expected = tmp_path / "expected" / tiny_dump.APP
@@ -221,8 +221,8 @@ def test_rows_that_do_not_fit_and_are_in_no_order(tmp_path: Path, warm: Warm) ->
     words = ("restore", app, "--from-changelog", tmp_path / "dump", "--spec", tmp_path / "kstate.toml", "--for", "4.3",
              "--warnings-ok")  # fmt: skip
     refusal = warm(*words, "--engine", "local", "--memory", "200M")
-    assert refusal.status == 4 and "putting them in order takes Spark" in refusal.err, refusal.told
-    assert "leave out --engine local, or give it more --memory" in refusal.err
+    assert refusal.status == 4 and "only Spark sorts them" in refusal.err, refusal.told
+    assert "omit --engine local, or give it more --memory" in refusal.err
     counts = []
     for followed in (("--engine", "local", "--memory", "2G"), ("--engine", "spark")):
         result = warm(*words, *followed)
@@ -296,7 +296,7 @@ def test_offsets_that_streams_never_writes(tmp_path: Path, warm: Warm) -> None:
     with WritableStore(path) as store:
         store.set_offsets(encode_rows(replace(record, offsets=dict.fromkeys(record.offsets, -7))))
     refusal = warm("migrate", app, "--to", "4.2")
-    assert refusal.status == 4 and "take the task out, and it is restored from its changelogs" in refusal.err, (
+    assert refusal.status == 4 and "remove the task, and Streams restores it from its changelogs" in refusal.err, (
         refusal.told
     )
     (wipe,) = re.findall(r"restored from its changelogs: kstate (.*)$", refusal.err, flags=re.MULTILINE)
@@ -335,7 +335,7 @@ def test_a_serde_that_does_not_exist(tmp_path: Path, warm: Warm) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path / "state")
     words = ("export", app, "latest-order", "--out", tmp_path / "out", "--key-serde")
     refusal = warm(*words, "strin")
-    assert refusal.status == 2 and "which there are, and how to use one of your own" in refusal.err, refusal.told
+    assert refusal.status == 2 and "to see how to use a custom one" in refusal.err, refusal.told
     ((_, *help_words),) = printed(refusal)
     output = warm(*help_words)
     assert output.status == 0 and "string" in output.out
@@ -351,10 +351,10 @@ def test_a_line_that_may_be_of_several_stores(tmp_path: Path, warm: Warm) -> Non
     lines = [lines[0], str(len(lines) - 1), *lines[2:], f"{topic} 0 5"]
     file.write_text("\n".join([*lines, ""]))
     refusal = warm("wipe", app, "--task", "0_0", "--store", "kv-plain")
-    assert refusal.status == 4 and f".checkpoint does not say whether the offset of {topic}:0" in refusal.err, (
+    assert refusal.status == 4 and f".checkpoint does not show whether the offset of {topic}:0" in refusal.err, (
         refusal.told
     )
-    _, _, hint = refusal.err.partition("wipe all of them: kstate ")
+    _, _, hint = refusal.err.partition("to wipe all of them, run kstate ")
     assert warm(*shlex.split(hint.splitlines()[0])).status in (0, 1)
     assert not (app / "0_0").exists()
     assert warm("undo", app).status == 0
@@ -377,7 +377,9 @@ def test_records_that_only_the_store_has(tmp_path: Path, warm: Warm) -> None:
     restore = ("restore", app, *half.options, *words, "--offsets", tmp_path / "offsets.json")
     for option in ((), ("--dry-run",)):
         refusal = warm(*restore, *option)
-        assert refusal.status == 4 and "--rebuild then replaces it by what the dump has" in refusal.err, refusal.told
+        assert refusal.status == 4 and "--rebuild then replaces it by the contents of the dump" in refusal.err, (
+            refusal.told
+        )
     ((_, *export),) = printed(refusal)
     out = tmp_path / "export"
     assert warm(*(str(out) if word == "DIR" else word for word in export)).status == 0
@@ -390,7 +392,7 @@ def test_a_text_that_kstate_does_not_know(tmp_path: Path, warm: Warm) -> None:
     """More of the log has the cause; the other command is about the directory itself."""
     app = unpack("4.3.1-demo-eos", tmp_path / "state")
     refusal = warm("explain", "Failed", "to", "commit")
-    assert refusal.status == 2 and "paste more of it, with its causes" in refusal.err, refusal.told
+    assert refusal.status == 2 and "pass more of it, with its causes" in refusal.err, refusal.told
     (tmp_path / "FILE").write_text("Failed to commit\nCaused by: Corruption: block checksum mismatch: stored = 7\n")
     (line,) = re.findall(r"as in: kstate (.*) < FILE", refusal.err)
     followed = warm(*line.split(), stdin=str(tmp_path / "FILE"))

@@ -65,45 +65,46 @@ class Case:
 
 
 CASES = {
-    "bound": Case("query range APP latest-order --at nonsense", 2, "for example --at orders:0=1234",
+    "bound": Case("query range APP latest-order --at nonsense", 2, "pass, for example, orders:0=1234",
                   "query range APP latest-order --at orders:0=0", (0, 1, 3)),
-    "key serde": Case("query key APP latest-order nonsense --key-serde long", 2, "--key-serde names the serde that the application",
+    "key serde": Case("query key APP latest-order nonsense --key-serde long", 2, "pass the serde that the application",
                       "query key APP latest-order nonsense --key-serde string"),
-    "ls --spec as JSON": Case("ls APP --spec -o json", 2, "leave out one of --spec and -o json", "ls APP --spec"),
-    "ls --spec sorted": Case("ls APP --spec --sort size", 2, "leave out one of --spec and --sort", "ls APP --spec"),
+    "ls --spec as JSON": Case("ls APP --spec -o json", 2, "omit one of --spec and -o json", "ls APP --spec"),
+    "ls --spec sorted": Case("ls APP --spec --sort size", 2, "omit one of --spec and --sort", "ls APP --spec"),
     "ls with a dump": Case(f"ls APP --from-changelog {DUMP}", 2, "add --spec", f"ls APP --spec --from-changelog {DUMP}"),
     "maintain without a file": Case("maintain --dry-run", 2, "--config FILE", "maintain --dry-run --config maintain.toml"),
-    "follow once": Case(f"{_LOST} --standby --follow 1", 2, "--dry-run with --standby, then --follow", f"{_LOST} --standby"),
-    "before without missing": Case(f"{_LOST} --before fleet.json", 2, "pass both, --missing FILE of now", f"{_LOST} --missing fleet.json --before fleet.json --host web"),
-    "missing alone": Case(f"{_LOST} --missing fleet.json", 2, "--share 1/1 where this is the only one", f"{_LOST} --missing fleet.json --share 1/1"),
+    "follow once": Case(f"{_LOST} --standby --follow 1", 2, "--dry-run with --standby first, then --follow", f"{_LOST} --standby"),
+    "before without missing": Case(f"{_LOST} --before fleet.json", 2, "pass --missing FILE (present state)", f"{_LOST} --missing fleet.json --before fleet.json --host web"),
+    "missing alone": Case(f"{_LOST} --missing fleet.json", 2, "--share 1/1 if this is the only one", f"{_LOST} --missing fleet.json --share 1/1"),
     "missing, another way": Case(f"{_LOST} --missing fleet.json", 2, "--before FILE --host NAME",
                                  f"{_LOST} --missing fleet.json --before fleet.json --host web"),
     "before without a name": Case(f"{_LOST} --missing fleet.json --before fleet.json", 2, "--host NAME",
                                   f"{_LOST} --missing fleet.json --before fleet.json --host web"),
     "hosts without a barrier": Case(f"{_LOST} --hosts 1", 2, "--barrier PLACE", f"{_LOST} --hosts 1 --barrier ."),
     "a barrier without hosts": Case(f"{_LOST} --barrier .", 2, "--hosts N", f"{_LOST} --barrier . --hosts 1"),
-    "a barrier for a standby": Case(f"{_LOST} --standby --barrier . --hosts 1", 2, "leave out --barrier", f"{_LOST} --standby"),
-    "share and hosts": Case(f"{_LOST} --missing fleet.json --share 1/1 --barrier . --hosts 2", 2, "leave --hosts out",
+    "a barrier for a standby": Case(f"{_LOST} --standby --barrier . --hosts 1", 2, "omit --barrier", f"{_LOST} --standby"),
+    "share and hosts": Case(f"{_LOST} --missing fleet.json --share 1/1 --barrier . --hosts 2", 2, "omit --hosts",
                             f"{_LOST} --missing fleet.json --share 1/1 --barrier ."),
-    "purge": Case("wipe APP --store visits --purge", 2, "say --yes too", "wipe APP --store visits --purge --yes"),
+    "purge": Case("wipe APP --store visits --purge", 2, "pass --yes too", "wipe APP --store visits --purge --yes"),
     "wipe nothing": Case("wipe APP", 2, "--task, --store, --global or --all", "wipe APP --global --dry-run"),
-    "export of Streams' own values": Case("export KINDS fk-subscription-store --out out --value-serde long", 4, "leave out --value-serde",
+    "export of Streams' own values": Case("export KINDS fk-subscription-store --out out --value-serde long", 4, "omit "
+                                                                                                                "--value-serde",
                                           "export KINDS fk-subscription-store --out out"),
     "export over another": Case("export APP visits --out exported", 4, "--overwrite", "export APP visits --out exported --overwrite"),
     "export over an interrupted one": Case("export APP visits --out interrupted", 4, "--overwrite",
                                            "export APP visits --out interrupted --overwrite"),
     "a dump without a manifest": Case(_PLAIN, 4, "--dump-is-complete (and --dump-is-committed",
                                       f"{_PLAIN} --dump-is-complete --dump-is-committed"),
-    "a dump of unknown isolation": Case(f"{_PLAIN} --dump-is-complete", 4, "and say --dump-is-committed",
+    "a dump of unknown isolation": Case(f"{_PLAIN} --dump-is-complete", 4, "pass --dump-is-committed too",
                                         f"{_PLAIN} --dump-is-complete --dump-is-committed"),
     "transactions never used": Case(f"{_PLAIN} --dump-is-complete", 4, "--guarantee at_least_once",
                                     f"{_PLAIN} --dump-is-complete --guarantee at_least_once"),
     "check by a plain dump": Case("check APP --for 4.3 --dump plain", 4, "--offsets FILE", "check APP --for 4.3 --offsets offsets.json",
                                   (0, 1, 3)),
-    "a dump that does not grow": Case(f"{_LOST.replace(' --dry-run', '')} --standby --follow 1", 4, "leave out --follow",
+    "a dump that does not grow": Case(f"{_LOST.replace(' --dry-run', '')} --standby --follow 1", 4, "omit --follow",
                                       f"{_LOST.replace(' --dry-run', '')} --standby"),
     "no rows of a restoration": Case(f"{_LOST.replace(' --dry-run', '')} --no-verify-dump", 2, "add --dry-run", f"{_LOST} --no-verify-dump"),
-    "memory without Spark": Case(f"{_LOST.replace(' --dry-run', '')} --memory 1M", 2, "give it more", f"{_LOST.replace(' --dry-run', '')} --memory 2G"),
+    "memory without Spark": Case(f"{_LOST.replace(' --dry-run', '')} --memory 1M", 2, "pass a larger --memory", f"{_LOST.replace(' --dry-run', '')} --memory 2G"),
     "a fleet without a listing": Case("fleet web=nothing.json", 2, "kstate ls APP -o json", "fleet web=web.json", (0, 1, 3)),
     "too many partitions": Case("fleet web=web.json --spec huge.toml", 4, "--spec", "fleet web=web.json --spec kstate.toml", (0, 1, 3)),
     "rehome, one text": Case(f"rehome APP --topology new.txt --from-changelog {DUMP}", 2, "--topology NEW.txt --from OLD.txt",
@@ -111,15 +112,19 @@ CASES = {
     "rehome, no release": Case(f"rehome APP --topology new.txt --from old.txt --from-changelog {DUMP}", 2, "--for RELEASE, such as --for 4.3",
                                f"rehome APP --topology new.txt --from old.txt --from-changelog {DUMP} --for 4.3 --dry-run"),
     "rehome, --from with --map": Case("rehome APP --map 0=4 --from old.txt", 2, "--map needs no text", "rehome APP --map 0=4 --dry-run"),
-    "rehome, two become one": Case("rehome APP --map 0=1 --map 5=1", 2, "what is merged say two texts: --topology, --from",
+    "rehome, two become one": Case("rehome APP --map 0=1 --map 5=1", 2, "for merged sub-topologies, pass two texts "
+                                                                        "instead: --topology, --from",
                                    "rehome APP --topology new.txt --from old.txt --dry-run"),
-    "rehome, another old text": Case("rehome APP --topology new.txt --from other.txt", 4, "--from is the text of the topology that ran here last",
+    "rehome, another old text": Case("rehome APP --topology new.txt --from other.txt", 4, "pass the topology that "
+                                                                                          "ran here last with "
+                                                                                          "--from",
                                      "rehome APP --topology new.txt --from old.txt --dry-run"),
-    "rehome, half of the stores": Case("rehome APP --topology half.txt", 4, "name the text of before too: --from OLD.txt",
+    "rehome, half of the stores": Case("rehome APP --topology half.txt", 4, "pass the text of the old topology "
+                                                                            "too: --from OLD.txt",
                                        "rehome APP --topology half.txt --from old.txt --dry-run"),
     "rehome, named topologies": Case("rehome NAMED --map 0=4", 4, "--topology NEW.txt --from OLD.txt",
                                      "rehome NAMED --topology named-new.txt --from named-old.txt --dry-run"),
-    "ls with a plain dump": Case("ls APP --spec --from-changelog plain", 4, "leave out --from-changelog", "ls APP --spec"),
+    "ls with a plain dump": Case("ls APP --spec --from-changelog plain", 4, "omit --from-changelog", "ls APP --spec"),
 }  # fmt: skip
 
 
@@ -231,7 +236,7 @@ def test_while_the_application_is_running(line: str, app: Path, tmp_path: Path, 
     with held(app, "application"):
         refusal = warm(*words, folder=tmp_path)
         assert (
-            refusal.status == 5 and "stop the application, or take what was flushed last (--last-flush)" in refusal.err
+            refusal.status == 5 and "stop the application, or pass --last-flush to read the last flush" in refusal.err
         )
         assert warm(*words, "--last-flush", folder=tmp_path).status in (0, 1)
     shutil.rmtree(tmp_path / "out", ignore_errors=True)
@@ -246,9 +251,7 @@ def test_no_room(tmp_path: Path, warm: Warm) -> None:
         room = os.statvfs(small)
         (small / "other").write_bytes(bytes(room.f_bavail * room.f_frsize - (16 << 20)))
         refusal = warm(*words)
-        assert refusal.status == 4 and "free space there, then run" in refusal.err and not printed(refusal), (
-            refusal.told
-        )
+        assert refusal.status == 4 and "free disk space, then run" in refusal.err and not printed(refusal), refusal.told
         (small / "other").unlink()
         assert warm(*words).status == 0
         room = os.statvfs(small)
@@ -352,7 +355,7 @@ def test_a_kept_directory_that_is_not_what_it_was(way: str, app: Path, warm: War
     file = max(tree.rglob("CURRENT"))
     file.rename(app.parent / "aside")
     refusal = warm("undo", app)
-    assert refusal.status == 4 and f"put back what is missing in {tree}" in refusal.err, refusal.told
+    assert refusal.status == 4 and f"restore the missing files in {tree}" in refusal.err, refusal.told
     ((_, *clean),) = printed(refusal)
     if way == "put back":
         (app.parent / "aside").rename(file)
@@ -366,7 +369,7 @@ def test_a_kept_directory_that_is_gone(app: Path, warm: Warm) -> None:
     tree = _migrated(app, warm)
     tree.rename(app.parent / "aside")
     refusal = warm("undo", app)
-    assert refusal.status == 4 and "has not kept the directory" in refusal.err, refusal.told
+    assert refusal.status == 4 and "has no backup of the earlier directory" in refusal.err, refusal.told
     ((_, *clean),) = printed(refusal)
     assert warm(*clean).status == 0 and warm("status", app).status == 0
     assert warm("migrate", app, "--to", "4.3").status == 0
@@ -378,7 +381,7 @@ def test_a_kept_directory_that_cannot_be_put_back(app: Path, tmp_path: Path, war
     subprocess.run(["cp", "-r", str(app.parent), str(copy)], check=True)
     flip(next((copy / ".kstate").rglob("*.sst")), 3)
     refusal = warm("undo", copy / app.name, "--times-lost")
-    assert refusal.status == 4 and "cannot be put back" in refusal.err, refusal.told
+    assert refusal.status == 4 and "cannot restore the backup" in refusal.err, refusal.told
     ((_, *clean),) = printed(refusal)
     assert warm(*clean).status == 0 and warm("ls", copy / app.name).status == 0
 
@@ -390,7 +393,7 @@ def test_two_exports_at_once(app: Path, tmp_path: Path, warm: Warm) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         refusal = warm("export", app, "visits", "--out", out)
-        assert refusal.status == 5 and "wait for it, or name another --out" in refusal.err
+        assert refusal.status == 5 and "wait for it, or pass another --out" in refusal.err
         assert warm("export", app, "visits", "--out", tmp_path / "another").status in (0, 1)
     finally:
         os.close(lock)
@@ -406,7 +409,9 @@ def test_a_listing_that_was_not_whole(app: Path, tmp_path: Path, warm: Warm) -> 
     (tmp_path / "now.json").write_text(warm("fleet", "web=web.json", "-o", "json", folder=tmp_path).out)
     words = _LOST.replace("LOST", str(tmp_path / "orders")).split()
     refusal = warm(*words, "--missing", fleet, "--before", tmp_path / "now.json", "--host", "web")
-    assert refusal.status == 4 and "give an older one, or --share of what is missing" in refusal.err, refusal.told
+    assert (
+        refusal.status == 4 and "pass an older listing, or --share for a share of the missing tasks" in refusal.err
+    ), refusal.told
     assert warm(*words, "--missing", fleet, "--before", fleet, "--host", "web").status in (0, 1)
     assert warm(*words, "--missing", fleet, "--share", "1/1").status in (0, 1)
 
@@ -415,7 +420,7 @@ def test_a_store_in_several_topologies(tmp_path: Path, warm: Warm) -> None:
     app = unpack(NAMES, tmp_path / "named")
     shutil.copytree(app / "__orders__", app / "__others__")
     refusal = warm("query", "range", app, "kv-written")
-    assert refusal.status == 4 and "name one of them: --topology" in refusal.err, refusal.told
+    assert refusal.status == 4 and "pass one of them: --topology" in refusal.err, refusal.told
     assert warm("query", "range", app, "kv-written", "--topology", "orders").status in (0, 1)
 
 
@@ -487,7 +492,7 @@ def test_a_specification_that_is_not_complete(app: Path, tmp_path: Path, warm: W
     """The printed lines, each below its table, complete it."""
     words = ["restore", str(app), "--from-changelog", str(DUMP), "--for", "4.3", "--engine", "local", "--dry-run"]
     refusal = warm(*words)
-    assert refusal.status == 4 and "each line below its table" in refusal.err, refusal.told
+    assert refusal.status == 4 and "each line belongs below its table" in refusal.err, refusal.told
     lines = re.findall(r"^    (\[stores\.\S+\]) (\S+ = .+)$", refusal.err, flags=re.MULTILINE)
     assert lines, refusal.told
     spec = tmp_path / "kstate.toml"
@@ -545,7 +550,7 @@ def test_spark_that_does_not_start(tmp_path: Path, warm: Warm) -> None:
         "--master",
     ]
     refusal = warm(*words, "nonsense")
-    assert refusal.status == 4 and "see whether --master and --conf are right" in refusal.err, refusal.told
+    assert refusal.status == 4 and "check --master and --conf" in refusal.err, refusal.told
     followed = warm(*words, "local[1,4]", *(() if "--after-error" not in refusal.err else ("--after-error",)))
     assert followed.status in (0, 1), followed.told
 
@@ -559,7 +564,7 @@ def test_an_undo_without_room(tmp_path: Path, warm: Warm) -> None:
         room = os.statvfs(small)
         (small / "other").write_bytes(bytes(room.f_bavail * room.f_frsize))
         refusal = warm("undo", app)
-        assert refusal.status == 6 and "fix the cause, then" in refusal.err, refusal.told
+        assert refusal.status == 6 and "Fix the cause, then" in refusal.err, refusal.told
         (small / "other").unlink()
         ((_, *undo),) = printed(refusal)
         assert warm(*undo).status == 0

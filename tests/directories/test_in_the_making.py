@@ -158,7 +158,7 @@ def test_an_application_that_died_amid_it_is_migrated_without_that_task(app: Pat
     assert "--wipe-unclean" in result.err
     assert tree_hash(app) == before
     done = kstate_here("migrate", app, "--to", "4.2", "--unclean", "wipe", status=1)
-    assert f"0_0: left out, so that Streams restores it: 0_0/{STORE}" in " ".join(done.err.split())
+    assert f"0_0: removed, so that Kafka Streams restores it: 0_0/{STORE}" in " ".join(done.err.split())
     assert sorted(path.name for path in app.iterdir() if path.is_dir()) == ["0_1", "global"]
     assert (app / "0_1" / ".checkpoint").exists()
     assert kstate_here("ls", app).status == 0
@@ -175,11 +175,11 @@ def test_rows_that_nobody_can_read_are_told_of(tmp_path: Path) -> None:
     (app / "0_0" / "rocksdb" / "kv-nolog" / "CURRENT").unlink()
     result = kstate_here("migrate", app, "--to", "4.3", "--unclean", "wipe", "--dry-run", status=1)
     text = " ".join(result.err.split())
-    assert "0_0: no offset tells whether kv-nolog of half-made databases has a changelog" in text
+    assert "0_0: no offset shows whether kv-nolog of partially created databases has a changelog" in text
     (app / "0_0" / "rocksdb" / "kv-nolog" / "CURRENT").write_text("MANIFEST-000005\n")
     (app / "0_0" / "rocksdb" / "count" / "CURRENT").unlink()
     result = kstate_here("migrate", app, "--to", "4.3", "--unclean", "wipe", "--dry-run", status=1)
-    assert "half-made databases" not in result.err
+    assert "partially created databases" not in result.err
 
 
 def test_a_task_that_is_whole_is_migrated_by_what_the_other_one_tells(tmp_path: Path) -> None:

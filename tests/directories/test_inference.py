@@ -128,7 +128,7 @@ def test_topology_adds_what_is_in_memory(read: Read) -> None:
     # The texts were made with the prefix "in"; the directory's topics have the application's.
     described = text.draft().store("kv-memory")
     assert described.subtopology == 0
-    with pytest.raises(Refused, match='store global-table: Topology#describe says changelog = "in-global"'):
+    with pytest.raises(Refused, match='store global-table: Topology#describe has changelog = "in-global"'):
         merge(app, None, text)
     own = (TOPOLOGIES / "4.3.1-kinds.txt").read_text().replace("in-global", f"{app.app_id}-in-global")
     merged = merge(app, None, parse_topology(own))

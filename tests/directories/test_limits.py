@@ -24,7 +24,7 @@ from .limits import USER, Limited, Limits
 from .listings import listed
 from .test_standard import CHANGING, COMMAND_LINES, DUMP, KINDS
 
-NEEDS_OTHERS = {"dump": "a broker", "verify-dump": "a dump that grows", "warm-up": "Spark"}
+NEEDS_OTHERS = {"dump": "a broker", "verify-dump": "a growing dump", "warm-up": "Spark"}
 """Commands of which only the help is here."""
 LEVELS = {"descriptors": (14, 24, 48), "memory": (8, 100), "threads": (2, 8)}
 HINTS = {

@@ -67,7 +67,7 @@ def test_metrics_that_cannot_be_written_are_a_warning(tmp_path: Path, capsys: py
     with Metrics(file, "dump", None, application="a") as metrics:
         folder.rename(tmp_path / "moved")
         assert metrics.finish(0) == 1
-    assert "warning: the metrics could not be written" in capsys.readouterr().err
+    assert "warning: kstate could not write the metrics" in capsys.readouterr().err
 
 
 def test_what_a_wipe_tells(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_a_file_of_somebody_else(tmp_path: Path, content: str) -> None:
     for words in (["check", app, "--for", "4.3"], ["migrate", app, "--to", "4.2"], ["verify", app]):
         refusal = kstate(*words, "--metrics-file", file, status=4)
         assert str(file) in refusal.err
-        assert "was not written by kstate" in refusal.err
+        assert "kstate has not written" in refusal.err
     assert tree_hash(tmp_path) == before
 
 

@@ -55,7 +55,7 @@ def test_a_task_that_never_committed_is_told_of(tmp_path: Path) -> None:
 def test_what_goes_with_a_task_that_is_left_out_is_named(tmp_path: Path) -> None:
     app = unpack("4.3.1-kinds-eos-killed-open", tmp_path)
     result = kstate("migrate", app, "--to", "4.2", "--wipe-unclean", "--dry-run", status=1)
-    assert "no offset tells whether" in result.err and "kv-nolog" in result.err
+    assert "no offset shows whether" in result.err and "kv-nolog" in result.err
     assert f"kstate export {app} " in result.err
 
 

@@ -632,7 +632,7 @@ def test_a_store_behind_a_link_is_refused(tmp_path: Path, hidden: str) -> None:
     (app / hidden).symlink_to(tmp_path / "elsewhere")
     store = "window-count" if "window" in hidden else "count"
     with OfflineStreams(app) as streams:
-        with pytest.raises(Refused, match=f"{hidden} is a symbolic link: a part of store {store} may be out of sight"):
+        with pytest.raises(Refused, match=f"{hidden} is a symbolic link: kstate may not see a part of store {store}"):
             streams.query(in_store(store).with_query(RawScanQuery()))
         other = in_store("versioned").with_query(RawScanQuery())
         if hidden not in ("0_1", "0_1/rocksdb"):  # these may hide any store
@@ -668,7 +668,7 @@ def test_segments_of_two_intervals_are_not_asked_by_time(tmp_path: Path, store: 
     with OfflineStreams(app) as streams:
         answer = _partition(streams, store, query, 1)
         assert answer.failure_reason is FailureReason.STORE_EXCEPTION
-        assert "not of one segment interval" in answer.failure_message
+        assert "they do not have the same segment interval" in answer.failure_message
         # Rows as they lie are asked for without times.
         assert list(_partition(streams, store, RawScanQuery(), 1).result)
 

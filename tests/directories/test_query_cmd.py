@@ -243,7 +243,7 @@ def test_own_serde(app: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         "    def deserialize(self, data): return {'count': int.from_bytes(data, 'big')}\n"
     )
     own = ("--value-serde", "my_own_serde:Count")
-    assert "there is no such module" in kstate("query", "key", app, "count", "k0005", *own, status=2).err
+    assert "no such module exists" in kstate("query", "key", app, "count", "k0005", *own, status=2).err
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
     (row,) = kstate("query", "key", app, "count", "k0005", *own, "-o", "json").rows
     assert row["value"] == {"count": 6}
@@ -270,11 +270,11 @@ def test_table_and_csv(app: Path) -> None:
 def test_limit(app: Path) -> None:
     cut = ask("range", app, "count", "--limit", 4, *COUNTS, "-o", "json")
     assert len(cut.rows) == 4
-    assert "the first 4 rows are shown, there are more rows" in cut.err
+    assert "the first 4 rows are shown, and there are more" in cut.err
     for limit in (3, 8):  # 3 is all of partition 0: there are more all the same
         cut = ask("range", app, "count", "--limit", limit, *COUNTS, "-o", "json")
         assert len(cut.rows) == limit
-        assert ("there are more rows" in cut.err) is (limit == 3)
+        assert ("and there are more" in cut.err) is (limit == 3)
     entry = ask("range", app, "count", "--limit", 5, "--collate", *COUNTS, "-o", "json")
     assert [row["key"] for row in entry.rows] == KEYS[:5]
     assert "more rows" in entry.err
@@ -284,7 +284,7 @@ def test_a_table_is_cut_and_says_so(tmp_path: Path) -> None:
     path = _made(tmp_path, {b"%05d" % number: b"v" for number in range(2500)})
     cut = ask("range", path, "made")
     assert cut.out.count("0000") > 0 and "00999" in cut.out and "01000" not in cut.out
-    assert "the first 1,000 rows are shown, there are more rows: --limit N" in cut.err
+    assert "the first 1,000 rows are shown, and there are more: to see N of them, pass --limit N" in cut.err
     # Nobody asked for fewer rows: then --quiet does not hide that there are more.
     assert ask("range", path, "made", "--quiet").err == cut.err
     assert ask("range", path, "made", "--quiet", "--limit", 5).err == ""
@@ -363,7 +363,7 @@ def test_bounds(app: Path) -> None:
     assert _failures(behind) == {0: "NOT_UP_TO_BOUND"}
     assert sum(row["type"] == "row" for row in behind.rows) == 5
     assert "partition 0: NOT_UP_TO_BOUND: For store partition 0, the current position" in behind.err
-    assert "5 rows, which are not the whole answer" in behind.err
+    assert "5 rows, which are an incomplete answer" in behind.err
     quiet = ask(*texts, "--at", f"{topic}:0=19", "--quiet", status=3)
     assert "NOT_UP_TO_BOUND" in quiet.err
     ask(*texts, "--at", "nonsense", status=2)
@@ -419,7 +419,7 @@ def test_usage(app: Path) -> None:
         (("versioned", "versioned", "k", "--as-of", "1e3"), "--as-of '1e3' is not a time"),
         (("range", "count", "--limit", "0"), "--limit"),
         (("range", "count", "-o", "xml"), "xml"),
-        (("range", "count", "--spec", "/nothing.toml"), "/nothing.toml cannot be read"),
+        (("range", "count", "--spec", "/nothing.toml"), "cannot read /nothing.toml"),
         (("key", "count"), "KEY"),
         (("key",), "STORE"),
     ):
@@ -437,7 +437,7 @@ def test_a_value_that_its_serde_does_not_read(tmp_path: Path) -> None:
     assert [row["value"] for row in result.rows] == [5, None, 7]
     (bad,) = [row["unreadable"] for row in result.rows if "unreadable" in row]
     assert bad["value"]["data"] == {"base64": "eA=="}
-    assert "1 key or value is not what the serde reads" in result.err
+    assert "the serde cannot read 1 key or value" in result.err
     for output, cell in (("csv", "(unreadable) x"), ("table", "(unreadable) x")):
         result = ask("range", path, "made", "--value-serde", "json", "-o", output, status=4)
         assert cell in result.out
@@ -481,7 +481,7 @@ def test_a_value_that_is_none_of_its_store(tmp_path: Path) -> None:
     assert [row["key"] for row in rows] == [{"base64": key} for key in ("YQ==", "Yg==", "Yw==")]
     (mark,) = [row["unreadable"]["value"] for row in rows if "unreadable" in row]
     assert mark["data"] == {"base64": "c2hvcnQ="}
-    assert "is none of a timestamped-key-value store" in mark["message"]
+    assert "does not belong to a timestamped-key-value store" in mark["message"]
 
 
 def _put(app: Path, key: bytes, value: bytes, store: str = "made") -> None:
@@ -519,7 +519,7 @@ def test_damage(tmp_path: Path) -> None:
         assert (failure["type"], failure["code"]) == ("failure", "STORE_EXCEPTION")
         assert (result.summary["rows"], result.summary["failures"]) == (len(rows), 1)
         assert sst.name in failure["message"] and sst.name in result.err
-        assert "rows, which are not the whole answer: 1 STORE_EXCEPTION" in result.err
+        assert "rows, which are an incomplete answer: 1 STORE_EXCEPTION" in result.err
     for output in ("csv", "table"):
         result = ask("range", results, "made", "-o", output, "--limit", 4999, status=6)
         assert f"{len(rows) - 1:05}" in result.out and "STORE_EXCEPTION" in result.err
@@ -536,7 +536,7 @@ def test_a_key_is_no_word_of_the_system(tmp_path: Path) -> None:
     for sst in store.glob("*.sst"):
         sst.write_bytes(sst.read_bytes()[:-9])
     result = ask("key", path, "latest-order", ": Input/output error.", "--key-serde", "string", status=6)
-    assert "see which files are damaged" in result.err and "says nothing of the stores" not in result.err
+    assert "see which files are damaged" in result.err and "leave the stores unchanged" not in result.err
 
 
 def test_damage_in_one_partition(tmp_path: Path) -> None:
@@ -548,7 +548,7 @@ def test_damage_in_one_partition(tmp_path: Path) -> None:
     assert sum(row["type"] == "row" for row in result.rows) == 5
     assert sst.name in result.err
     result = ask("key", results, "count", "k0005", status=6)
-    assert "no rows, and not the whole answer" in result.err
+    assert "no rows, which is an incomplete answer" in result.err
     (results / "0_1/rocksdb/count/CURRENT").unlink()
     result = ask("range", results, "count", "-o", "json", status=6)
     assert _failures(result) == {0: "STORE_EXCEPTION", 1: "STORE_EXCEPTION"}
@@ -668,7 +668,7 @@ def test_ssts_that_no_manifest_names_are_told(tmp_path: Path) -> None:
     path = unpack(KINDS, tmp_path)
     store = path / "0_0/rocksdb/count"
     (store / "000099.sst").write_bytes(max(store.glob("*.sst")).read_bytes())
-    text = "0_0/rocksdb/count: the MANIFEST does not name 000099.sst (a crash leaves such files; "
+    text = "0_0/rocksdb/count: the MANIFEST does not name 000099.sst (a crash leaves such files. "
     assert text in ask("range", path, "count", *COUNTS, status=1).err
     assert text not in ask("range", path, "count", "--partition", "1", *COUNTS).err
     assert text in kstate("export", path, "count", "--out", tmp_path / "out", status=1).err

@@ -217,8 +217,8 @@ def test_what_the_new_topology_has_not_is_moved_out_and_named(tmp_path: Path) ->
     first[0].remove("count")
     written(world.new, {"": changed(first)}, ["global-table"])
     result = kstate(*world.words, status=1)
-    assert "0_0/rocksdb/count" in result.out and "no such store; its changelog stays" in result.out
-    assert "0_0/kv-nolog has rows and no offset: without a changelog they leave for good" in result.err
+    assert "0_0/rocksdb/count" in result.out and "no such store, but its changelog remains" in result.out
+    assert "0_0/kv-nolog has rows, but no offset: without a changelog they are lost for ever" in result.err
     assert "0_0/count has rows" not in result.err
     assert not [key for key in rows(world.app) if key.endswith(("/count", "/kv-nolog"))]
 
@@ -315,7 +315,7 @@ def test_what_was_not_left_clean_is_vouched_for_or_left_out(name: str, tmp_path:
     kstate(*world.words, "--guarantee", "at_least_once", "--warnings-ok", "--dry-run")
     before = rows(world.app)
     result = kstate(*world.words, "--wipe-unclean", status=1)
-    assert "it was not left clean: left out, so that Streams restores it" in result.err
+    assert "its task had an unclean shutdown: removed, so that Kafka Streams restores it" in result.err
     after = rows(world.app)
     remainder = {key.rpartition("/")[2] for key in before} - {
         key.rpartition("/")[2] for key, row in after.items() if row["rows"]
@@ -352,7 +352,10 @@ def test_numbers_alone(tmp_path: Path) -> None:
     world = World(FAMILY, tmp_path)
     before = rows(world.app)
     result = kstate("rehome", world.app, "--map", "6=4", status=4)
-    assert "sub-topology 6 is to be 4, which is here too" in result.err and "--map 4=gone" in result.err
+    assert (
+        "sub-topology 6 is to be 4, but a sub-topology with this number is here too" in result.err
+        and "--map 4=gone" in result.err
+    )
     kstate("rehome", world.app, "--map", "6=4", "--map", "4=gone", "--map", "5=gone", "--warnings-ok")
     after = rows(world.app)
     assert {key: same(row) for key, row in after.items() if key.startswith("4_")} == {

@@ -94,7 +94,7 @@ def test_one_host_completes_and_the_other_lets_go(tmp_path: Path, release: str) 
     before = meaning(world.second)
     result = world.rehome(world.second, status=1)
     assert not built(result)
-    assert "only 1_0, 2_0 is here, and it leaves: the host that has 0_0 completes 0_0" in result.out
+    assert "only 1_0, 2_0 is here, and kstate removes it: the host that has 0_0 completes 0_0" in result.out
     assert not [*world.second.glob("*_*")]
     kstate("undo", world.second)
     assert meaning(world.second) == before
@@ -220,4 +220,4 @@ def test_what_does_not_go_together(tmp_path: Path) -> None:
         kstate("rehome", world.first, *words, "--spec", world.spec, "-o", "json", status=2)
         assert tree_hash(world.first.parent) == before
     world.release = "4.3"
-    assert "it keeps offsets elsewhere" in world.refused(world.first)
+    assert "it stores offsets in another place" in world.refused(world.first)

@@ -60,7 +60,7 @@ def test_what_is_not_selected_is_not_in_the_way(
 ) -> None:
     damage(dump / FILE)
     result = kstate_here(*_words(tmp_path, dump, *options))
-    assert "note: orders-visits-changelog:1 of the dump is damaged, and not selected: " in result.err
+    assert "note: orders-visits-changelog:1 of the dump is damaged, but not selected: " in result.err
     assert FILE in result.err
     assert (tmp_path / "orders").is_dir()
 
@@ -98,7 +98,7 @@ def test_partitions_and_tasks_combine(tmp_path: Path, dump: Path) -> None:
 
 def test_no_such_partition(tmp_path: Path, dump: Path) -> None:
     result = kstate_here(*_words(tmp_path, dump, "--partition", "7"), status=2)
-    assert "no task of partition 7" in result.err and "there are: 0, 1" in result.err
+    assert "no task has partition 7" in result.err and "there are: 0, 1" in result.err
 
 
 def test_a_dump_that_grows(tmp_path: Path) -> None:
@@ -110,4 +110,4 @@ def test_a_dump_that_grows(tmp_path: Path) -> None:
     options = ("--store", "latest-order", "--guarantee", "at_least_once")
     assert file.name in kstate_here(*_words(tmp_path, growing.path, *options), status=4).err
     result = kstate_here(*_words(tmp_path, growing.path, *options, "--partition", "0"))
-    assert f"note: {topic}:1 of the dump is damaged, and not selected: " in result.err
+    assert f"note: {topic}:1 of the dump is damaged, but not selected: " in result.err

@@ -86,8 +86,8 @@ def test_a_parent_that_may_not_be_written(command: str, tmp_path: Path) -> None:
     finally:
         app.parent.chmod(0o755)
     assert result.status == 4
-    assert f"{app.parent} is not writable for this user" in result.err
-    assert " with mode 0555, which denies w to its owner, who this is: chmod u+w" in result.err
+    assert f"this user may not write to {app.parent}" in result.err
+    assert " with mode 0555, which denies w to its owner (this user): chmod u+w" in result.err
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a directory to somebody else")
@@ -105,7 +105,7 @@ def test_where_the_mode_allows_it_something_else_denies_it(tmp_path: Path) -> No
     """Nothing does here; what is asked for is there, so the mode cannot be what is in the way."""
     text = access_hint(tmp_path, os.W_OK)
     assert " which allows w to " in text and "an ACL (getfacl), an attribute (lsattr)" in text
-    assert access_hint(tmp_path / "nowhere").startswith(f"{tmp_path / 'nowhere'} cannot be looked at (No such file")
+    assert access_hint(tmp_path / "nowhere").startswith(f"{tmp_path / 'nowhere'} cannot be checked (No such file")
 
 
 def test_a_link_that_this_user_may_not_follow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

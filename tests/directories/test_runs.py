@@ -100,11 +100,11 @@ def test_undo_proves_what_it_puts_back(app: Path, damage: str) -> None:
     before = tree_hash(app.parent)
     for options in ((), ("--discard-newer",)):
         refusal = kstate("undo", app, *options, status=4)
-        assert "is not what it was" in refusal.err
+        assert "has changed: " in refusal.err
         assert run.name in refusal.err
     assert tree_hash(app.parent) == before
     (run.path / "kept.json").unlink()
-    assert "is not what it was" in kstate("undo", app, status=4).err
+    assert "has changed: " in kstate("undo", app, status=4).err
 
 
 def test_a_list_that_is_lost_does_not_stand_in_the_way(app: Path) -> None:
@@ -137,7 +137,7 @@ def test_what_an_older_kstate_kept_is_undone(tmp_path: Path) -> None:
     sst = next(run.tree.rglob("*.sst"))
     data = sst.read_bytes()
     sst.unlink()
-    assert "cannot be put back" in kstate("undo", app, status=4).err
+    assert "cannot restore the backup" in kstate("undo", app, status=4).err
     sst.write_bytes(data)
     kstate("undo", app)
     assert [row["opens_in"] for row in kstate("ls", app, "-o", "json").rows] == [FROM_4_3]
@@ -205,7 +205,7 @@ def test_clean_leaves_what_was_interrupted_and_what_is_precious(app: Path) -> No
     kstate("clean", app, "--run", "0001-migrate")
     assert not (app.parent / ".kstate").exists()
     interrupted = create_run(app, "migrate --to 4.2")
-    assert f"run {interrupted.name} is left: it was interrupted" in kstate("clean", app).err
+    assert f"kstate keeps run {interrupted.name}: it was interrupted" in kstate("clean", app).err
     assert interrupted.path.is_dir()
     kstate("clean", app, "--run", interrupted.name)
     assert not (app.parent / ".kstate").exists()
@@ -462,7 +462,7 @@ def test_a_run_that_stays_does_not_say_that_nothing_was_touched(
     deleted.write("failed", why="it was killed")
     messages = kstate("clean", app, "-o", "json", status=7)
     assert [run.name for run in read_runs(app)] == [stays.name]
-    assert f"deleted before it was met: {deleted.name}" in messages.err
+    assert f"runs that were deleted before the failure: {deleted.name}" in messages.err
     assert [line["code"] for line in map(json.loads, messages.out.splitlines()) if line["type"] == "error"] == [
         "run-halfway"
     ]
@@ -550,7 +550,7 @@ def test_every_run_that_stays_is_told(app: Path) -> None:
     for run in runs:
         (run.path / "notes").write_text("mine")
     messages = kstate("clean", app, status=4).err
-    assert [run.name for run in runs if f"run {run.name} has notes in its folder" in messages] == [
+    assert [run.name for run in runs if f"the folder of run {run.name} contains notes," in messages] == [
         run.name for run in runs
     ]
 

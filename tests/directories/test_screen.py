@@ -69,7 +69,7 @@ def test_ls_fits_a_terminal(app: Path, columns: int) -> None:
 
 def test_signs_are_explained_where_they_are(app: Path) -> None:
     messages = kstate("ls", app).err
-    assert "? behind a kind: guessed" in messages and "0=30: partition 0 is at offset 30" in messages
+    assert "? behind a kind: inferred" in messages and "0=30: partition 0 is at offset 30" in messages
     assert kstate("ls", app, "-q").err == ""
 
 
@@ -77,8 +77,9 @@ def test_what_a_query_says_has_no_words_of_python(app: Path) -> None:
     """Failures and offsets: in words for people, as Streams says it for programs."""
     topic = "golden-431-kinds-eos-in-events"
     for requests, text in (
-        (("range", app, "count", "--at", f"{topic}:0=99", "--partition", 0), f"is at {topic}:0=18, and is to be at {topic}:0=99"),
-        (("window-range", app, "kv-plain"), "key-value store kv-plain of task 0_0 does not answer such a query."),
+        (("range", app, "count", "--at", f"{topic}:0=99", "--partition", 0), (f"is at {topic}:0=18, but must be at "
+                                                                             f"{topic}:0=99")),
+        (("window-range", app, "kv-plain"), "key-value store kv-plain of task 0_0 does not support this query."),
         (("range", app, "count", "--explain"), f"position {topic}:0=18"),
     ):  # fmt: skip
         for output in ("table", "csv"):
@@ -131,7 +132,7 @@ def test_a_plan_is_summed_up_and_quiet_is_without_it(tmp_path: Path) -> None:
         assert lines[1].startswith(f"  7 stores in 3 tasks; {len(steps)} steps: ")
         assert "data rewritten: 0 B; space needed: " in lines[2]
         assert lines[3] == "  estimated time: less than 10 s (no earlier run to compare with)"
-        assert lines[4].endswith(f"stays in {tmp_path}/.kstate/orders, until:")
+        assert lines[4].endswith(f"remains in {tmp_path}/.kstate/orders, until:")
         assert lines[5].strip() == f"kstate clean {app}"
         assert sum(line.startswith(("edit store  ", "write file  ")) for line in lines) == len(steps)
     result = kstate(*planned, "-q")
@@ -150,7 +151,7 @@ def test_a_plan_is_summed_up_and_quiet_is_without_it(tmp_path: Path) -> None:
 
 def test_verify_ends_with_how_much_it_was(tmp_path: Path) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path)
-    assert kstate("verify", app, "-q").out.splitlines()[-1] == "7 stores, 149 rows, 4.4 KiB: nothing is damaged"
+    assert kstate("verify", app, "-q").out.splitlines()[-1] == "7 stores, 149 rows, 4.4 KiB: no damage"
     sst = next((app / "0_0" / "rocksdb" / "latest-order").glob("*.sst"))
     sst.write_bytes(sst.read_bytes()[:-10])
     assert kstate("verify", app, "-q", status=3).out.splitlines()[-1].endswith(": 1 finding")

@@ -50,14 +50,14 @@ def beside_damage(dump: Path) -> str:
     (dump / "notes.csv").write_text("a,b\n")
     file = next((dump / TOPIC).rglob("*.parquet"))
     file.write_bytes(file.read_bytes()[:-9])
-    return "cannot be read as Parquet"
+    return "cannot read the file as Parquet"
 
 
 @pytest.mark.parametrize(
     ("prepare", "warning"),
     [
-        (all_hidden, "Spark hides names"),
-        (topic_hidden, f"Spark hides names that begin with _ or . as well: _{TOPIC}/"),
+        (all_hidden, "Spark also hides names"),
+        (topic_hidden, f"Spark also hides names that begin with _ or .: _{TOPIC}/"),
         (unfinished, ".part-0-0.inprogress.1f3a"),
         (another_format, "they are not Parquet"),
         (beside_damage, "they are not Parquet: notes.csv"),

@@ -186,7 +186,7 @@ def test_a_file_is_looked_at_by_its_descriptor(tmp_path: Path) -> None:
     with pytest.raises(NotReadableError, match="is a directory"):
         open_regular(tmp_path)
     assert read_small(tmp_path / "file", 5) == b"12345"
-    with pytest.raises(NotReadableError, match="has 5 bytes, and kstate reads 4 B at most"):
+    with pytest.raises(NotReadableError, match="has 5 bytes, but kstate reads at most 4 B at most"):
         read_small(tmp_path / "file", 4)
 
 
@@ -239,7 +239,7 @@ def test_folders_without_an_end(tmp_path: Path, top: str, capfd: pytest.CaptureF
             here, before = os.open("d", os.O_RDONLY, dir_fd=here), here
             os.close(before)
         os.close(here)
-        text = f"goes deeper than {MOST_LEVELS} levels"
+        text = f"has more than {MOST_LEVELS} levels"
         for command in (
             ("migrate", app, "--to", "4.2"),
             ("wipe", app, "--all", "--yes"),

@@ -68,7 +68,7 @@ def test_a_signal_is_named(app: Path, number: signal.Signals) -> None:
     interrupted(app, number)
     text = shown(app)
     assert f"interrupted by {number.name}" in end_of(text, "0001-migrate"), text
-    assert "left the directory unchanged: run its command again" in text
+    assert "left the directory unchanged. Run its command again" in text
     assert "failed" not in end_of(text, "0001-migrate")
     (row,) = kstate_here("status", app, "-o", "json").rows
     assert (row["state"], row["cut_short"], row["signal"]) == ("failed", True, number.name)
@@ -95,7 +95,7 @@ def test_the_command_of_a_run_that_was_cut_short_is_printed(
     interrupted(app, signal.SIGTERM)
     text = shown(app)
     printed = [line for line in offered(text) if line[1] == "migrate"]
-    assert printed == ([] if again is None else [["kstate", *filled(again)]]) and "run its command again" in text
+    assert printed == ([] if again is None else [["kstate", *filled(again)]]) and "un its command again" in text
 
 
 def test_what_died_is_interrupted_before_and_after_it_is_swept(app: Path) -> None:
@@ -114,7 +114,7 @@ def test_a_failure_says_why_and_what_next(app: Path) -> None:
     run.write("failed", why="no room on \x1b[31mthe disk")
     text = shown(app)
     assert " failed " in end_of(text, run.name)
-    assert r"no room on \x1b[31mthe disk" in text and "fix that, then run its command again" in text
+    assert r"no room on \x1b[31mthe disk" in text and "fix the cause, then run its command again" in text
     (row,) = kstate_here("status", app, "-o", "json").rows
     assert (row["cut_short"], row["signal"]) == (False, None)
 

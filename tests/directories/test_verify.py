@@ -311,7 +311,7 @@ def test_tasks_and_stores_are_chosen(tmp_path: Path) -> None:
     assert [(row["task"], row["store"]) for row in rows] == [("0_0", "count"), ("0_0", "kv-plain")]
     kstate("verify", app, "--store", "nowhere", status=2)
     kstate("verify", app, "--workers", "-1", status=2)
-    assert "nothing is damaged" in kstate("verify", app, "--workers", "0").out, "one for each processor"
+    assert "no damage" in kstate("verify", app, "--workers", "0").out, "one for each processor"
     assert kstate("verify", app, "--quiet").err == ""
     assert "not covered: filter" in kstate("verify", app).err
 

@@ -128,7 +128,7 @@ def test_maintain_verifies_part_after_part(warm: Warm, dump: Path, tmp_path: Pat
         assert ended.status == 0, ended.told
         messages.append(ended.out)
     assert "part 1 of 2" in messages[0] and "part 2 of 2" in messages[1]
-    assert "every file of the dump was read since the circle began" in messages[1]
+    assert "every file of the dump was read since the cycle began" in messages[1]
     rot(dump)
     codes = [warm("maintain", "--config", config).status for _ in range(2)]
     assert sorted(codes) == [0, 3]

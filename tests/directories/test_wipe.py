@@ -71,7 +71,7 @@ def test_whole_tasks_leave_with_their_directories(golden: Golden, name: str) -> 
     before = meaning(app)
     tasks = sorted({row["task"] for row in kstate("ls", app, "-o", "json").rows} - {"global"})
     lost = kstate("wipe", app, "--task", tasks[0], "--global", status=1).err
-    assert "kv-nolog has rows and no offset" in lost
+    assert "kv-nolog has rows, but no offset" in lost
     after = meaning(app)
     texts = (f"{tasks[0]}/", "global/")
     assert after == {path: rows for path, rows in before.items() if not path.startswith(texts)}
@@ -160,7 +160,7 @@ def test_a_lost_directory_comes_back(golden: Golden) -> None:
     shutil.rmtree(app)
     assert "only copy" in kstate("clean", app, status=4).err
     assert [row["state"] for row in kstate("status", app, "-o", "json").rows] == ["kept"]
-    assert "is there again" in kstate("undo", app).err
+    assert "exists again" in kstate("undo", app).err
     assert meaning(app) == before
     kstate("clean", app)
     assert not (app.parent / ".kstate").exists()

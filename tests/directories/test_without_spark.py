@@ -140,7 +140,7 @@ def test_what_takes_spark_says_so(bare: Bare, name: str) -> None:
     assert "Traceback" not in result.stderr
     assert "Java" in result.stderr or "Spark" in result.stderr
     if name in ("restore", "export"):
-        assert "--engine local needs no" in result.stderr
+        assert "pass --engine local, which needs no" in result.stderr
 
 
 @pytest.mark.skipif(find_java() is None, reason="there is no Java")
@@ -151,8 +151,8 @@ def test_java_without_pyspark(tmp_path: Path) -> None:
     for name in ("restore", "export"):
         words = [word for word in SAYS_WHY[name] if word not in ("--engine", "spark")]
         refusal = bare(*words, "--engine", "spark")
-        assert refusal.returncode == 4 and "PySpark cannot be imported" in refusal.stderr, refusal.stderr
-        assert "--engine local needs no Spark" in refusal.stderr
+        assert refusal.returncode == 4 and "kstate cannot import PySpark" in refusal.stderr, refusal.stderr
+        assert "pass --engine local, which needs no Spark" in refusal.stderr
         followed = bare(*words, "--engine", "local", *(("--warnings-ok",) if name == "restore" else ()))
         assert followed.returncode in (0, 1), followed.stderr
 

@@ -42,7 +42,7 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--expect-no-restore", action="store_true", help="exit status 4 when a persistent store restored")
     p = commands.add_parser("fixture", help="a new state directory with its changelogs and dumps; needs no broker")
     p.add_argument("release")
-    p.add_argument("out", type=Path, help="a folder that is not there yet")
+    p.add_argument("out", type=Path, help="a folder that is missing yet")
     p.add_argument("--topology", default="kinds")
     p.add_argument("--guarantee", choices=["alos", "eos"], default="eos")
     p.add_argument("--kill", action="store_true", help="halt the JVM at the end instead of closing")

@@ -85,7 +85,7 @@ def test_what_must_be_granted_and_nothing_else(broker: Broker, tmp_path: Path) -
         return outcome.status, outcome.err
 
     status, text = dump("--topic", TOPIC)
-    assert status == 2 and "a topic that this user may not describe is not shown" in text
+    assert status == 2 and "the broker hides topics that this user may not describe" in text
     grant(admin, ResourceType.TOPIC, TOPIC, AclOperation.DESCRIBE)
     status, text = dump("--topic", TOPIC)
     assert status == 6 and "does not allow" in text and "DescribeConfigs" in text, text

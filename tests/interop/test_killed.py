@@ -48,7 +48,7 @@ def refused(directory: Path) -> None:
     before = tree_hash(directory.parent)
     result = migrate(directory, TAKES_IT, "--warnings-ok")
     assert result.status == REFUSAL, result.told
-    assert "not left clean" in result.err, result.told
+    assert "unclean shutdown" in result.err, result.told
     assert tree_hash(directory.parent) == before
 
 

@@ -105,7 +105,9 @@ def completed(directory: Path, at: int, *words: object) -> Done:
     assert result.status == 1, result.told
     built = {(row["task"], row["store"]) for row in result.rows if row["type"] == "store"}
     assert built == {(f"0_{at}", "left-window")}
-    text = f"0_{1 - at}: only 1_{1 - at} is here, and it leaves: the host that has 0_{1 - at} completes 0_{1 - at}"
+    text = (
+        f"0_{1 - at}: only 1_{1 - at} is here, and kstate removes it: the host that has 0_{1 - at} completes 0_{1 - at}"
+    )
     assert [row["message"].partition(";")[0] for row in result.rows if row["type"] == "warning"] == [text]
     assert {path.name for path in directory.glob("*_*")} == {f"0_{at}", f"1_{at}"}
     return result

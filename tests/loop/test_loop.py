@@ -147,7 +147,7 @@ def test_five_hundred_keys_that_come_back(farm: Farm, tmp_path: Path, retention_
     attack.delete_and_forget()
     late = attack.dump(Clock())
     assert late.status == 1
-    assert any("deletes may be forgotten" in text and attack.topic in text for text in late.warnings), late.warnings
+    assert any("deletes may be missing" in text and attack.topic in text for text in late.warnings), late.warnings
     restore = attack.restore(Clock())
     assert restore.status == 4 or attack.rows() == {b"kept"}, restore
 
@@ -212,7 +212,7 @@ def test_a_row_that_comes_back_is_wrong(farm: Farm, tmp_path: Path) -> None:
 def test_the_model_of_a_log() -> None:
     history = History([Record(0, b"a", b"1", 5), Record(1, b"b", b"1", 5)], [Record(2, b"a", None, 6)])
     history.records.append(Record(4, b"b", b"2", 7))
-    assert history.stable == 2, "an open transaction holds back what follows"
+    assert history.stable == 2, "an open transaction holds back the records after its offset"
     assert history.rows(2) == {b"a": (b"1", 5), b"b": (b"1", 5)}
     histories = Histories({("id", 0): history}, {"t": "id"})
     copy = histories.copy()

@@ -60,7 +60,7 @@ def test_what_a_bug_report_needs(words: tuple[str, ...], tmp_path: Path) -> None
 def test_without_java(tmp_path: Path) -> None:
     assert "Java: not found on the PATH\n" in _run("--version", "--verbose", folder=tmp_path, PATH="/nowhere").stdout
     run = _run("--version", "--verbose", folder=tmp_path, JAVA_HOME="/no\x1bwhere")
-    assert "Java: not found: JAVA_HOME is /no\\x1bwhere, and has no bin/java\n" in run.stdout
+    assert "Java: not found: JAVA_HOME is /no\\x1bwhere, which has no bin/java\n" in run.stdout
 
 
 def test_what_cannot_be_told_keeps_nothing_else_from_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -88,5 +88,5 @@ def test_short_as_ever(tmp_path: Path) -> None:
 def test_it_is_for_the_version_only(tmp_path: Path) -> None:
     run = _run("--verbose", "ls", ".", folder=tmp_path)
     assert run.returncode == 2
-    assert "kstate: --verbose goes with --version" in run.stderr
+    assert "kstate: pass --version too: --verbose needs it" in run.stderr
     assert "see kstate --version --verbose" in run.stderr

@@ -32,7 +32,7 @@ def test_a_versioned_store_on_a_cluster(tmp_path: Path) -> None:
         )
         (tmp_path / "area").mkdir()
         refusal = kstate("restore", app, *whole.options, *there, status=4)
-        assert "leave out --master, or replace them whole with --rebuild" in refusal.err, refusal.err
+        assert "omit --master, or rebuild them completely with --rebuild" in refusal.err, refusal.err
         kstate("restore", app, *whole.options, *here)
         rows = kstate("verify", app, "-o", "json").rows
         kstate("undo", app)

@@ -260,4 +260,4 @@ def test_without_reading_it_says_so(tmp_path: Path, warm: Warm) -> None:
     ended = world.kstate(tmp_path / "state", "--dry-run", "--no-verify-dump")
     assert ended.status == 0
     notes = [row["message"] for row in json_lines.parsed(ended.out) if row["type"] == "note"]
-    assert len(notes) == 1 and notes[0].startswith("the rows of the dump were not read (--no-verify-dump)")
+    assert len(notes) == 1 and notes[0].startswith("kstate has not read the rows of the dump (--no-verify-dump)")

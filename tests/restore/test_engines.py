@@ -96,7 +96,7 @@ def test_the_plan_and_the_summary_state_the_engine(
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        (("--engine", "flink"), "none of auto, local, spark"),
+        (("--engine", "flink"), "not one of auto, local, spark"),
         ((*LOCAL, "--master", "local[1,4]"), "--master is about Spark"),
         ((*LOCAL, "--conf", "a=b"), "--conf is about Spark"),
     ],
@@ -157,7 +157,7 @@ def test_a_process_that_is_killed(large: Path, tmp_path: Path) -> None:
     os.kill(first, signal.SIGKILL)
     failed = support.ended(process)
     assert failed.status == 6 and "a worker process ended" in failed.stderr, failed.stderr
-    assert "with fewer --workers" in failed.stderr
+    assert "pass fewer --workers" in failed.stderr
     assert not app.exists() and gone(second)
     support.good(support.restore(app, large, *LOCAL, "--after-error", "--workers", "1"))
     assert len(support.digest(app)) == 2

@@ -130,10 +130,10 @@ def _of_another(path: Path) -> None:
 DAMAGED = {
     "cut": (_cut, 4, "is cut off"),
     "unread": (_unread, 4, "what web-1 has is not known"),
-    "another": (_of_another, 4, "it tells of another"),
-    "nonsense": (lambda path: path.write_text("nonsense\n"), 4, "line 1: not what fleet -o json prints"),
-    "ls": (lambda path: path.write_text((path.parent / "web-1.json").read_text()), 4, "not what fleet -o json prints"),
-    "gone": (lambda path: path.unlink(), 2, "cannot be read"),
+    "another": (_of_another, 4, "it contains another"),
+    "nonsense": (lambda path: path.write_text("nonsense\n"), 4, "line 1: not a line of fleet -o json"),
+    "ls": (lambda path: path.write_text((path.parent / "web-1.json").read_text()), 4, "not a line of fleet -o json"),
+    "gone": (lambda path: path.unlink(), 2, "cannot read"),
 }
 
 
@@ -150,17 +150,17 @@ def test_a_file_that_does_not_tell(hosts: Hosts, name: str) -> None:
 @pytest.mark.parametrize(
     ("options", "messages"),
     [
-        (("--missing", "NOW"), "which of them are for this host"),
-        (("--missing", "NOW", "--before", "NOW", "--share", "1/2"), "which of them are for this host"),
-        (("--before", "NOW"), "pass both"),
+        (("--missing", "NOW"), "which of them belong to this host"),
+        (("--missing", "NOW", "--before", "NOW", "--share", "1/2"), "which of them belong to this host"),
+        (("--before", "NOW"), "pass --missing FILE"),
         (("--missing", "NOW", "--before", "NOW"), "--host NAME"),
         (("--missing", "NOW", "--before", "NOW", "--host", "web-11"), "did you mean web-1"),
-        (("--hosts", "3"), "--hosts goes with --barrier"),
+        (("--hosts", "3"), "pass --barrier too: --hosts needs it"),
         (("--barrier", "FOLDER"), "the number of hosts"),
         (("--barrier", "FOLDER", "--hosts", "3", "--share", "1/2"), "differ"),
         (("--barrier", "FOLDER/missing", "--hosts", "3"), "is not a folder"),
         (("--barrier", "FOLDER", "--hosts", "3", "--standby"), "waits at no barrier"),
-        (("--barrier", "FOLDER", "--hosts", "3", "--host", "../x"), "cannot be the name of a host"),
+        (("--barrier", "FOLDER", "--hosts", "3", "--host", "../x"), "is not a valid host name"),
     ],
 )
 def test_what_does_not_go_together(hosts: Hosts, options: tuple[str, ...], messages: str) -> None:
@@ -209,7 +209,7 @@ def test_a_name_that_is_taken(dump: Path, tmp_path: Path) -> None:
     hosts = Hosts(tmp_path, dump)
     (tmp_path / "barrier-a.json").mkdir()
     restore = hosts.restore("a", "--barrier", tmp_path, "--hosts", "2", "--host", "a")
-    assert restore.status == 4 and "cannot be written" in restore.stderr
+    assert restore.status == 4 and "cannot write" in restore.stderr
     assert restore.of("summary")[0]["executed"]
     assert hosts.tasks("a") == ["0_0", "0_1"]
 

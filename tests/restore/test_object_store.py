@@ -122,7 +122,7 @@ def test_what_is_named_is_there_and_is_what_was_written(both: Both) -> None:
 CASES = {
     "unreachable": ([], UNREACHABLE, "", 6, 4, "does not answer at http://127.0.0.1:9"),
     "no such bucket": ([], "", "s3://nobody-s-bucket/dump", 2, 2, "there is no bucket nobody-s-bucket"),
-    "denied": ([Fault(".", 403, "AccessDenied")], "", "", 4, 4, "this user may not do that"),
+    "denied": ([Fault(".", 403, "AccessDenied")], "", "", 4, 4, "this user has no permission"),
     "secret is wrong": ([Fault(".", 403, "SignatureDoesNotMatch")], "", "", 4, 4, "SignatureDoesNotMatch"),
 }  # fmt: skip
 

@@ -166,7 +166,7 @@ def test_the_topic_ids_are_compared_before_the_offsets(pair: Pair, tmp_path: Pat
         pair.dump.begin_anew(key, 0, "recreated")
     pair.more(count)
     result = pair.round("--metrics-file", str(metrics), status=4)
-    assert "the dump has topic id recreated, the store was made from t" in result.err
+    assert "the dump has topic id recreated, but the store was restored from topic id t" in result.err
     assert "already past the dump" not in result.err
     assert _success(metrics) == success and digest(pair.app) == before
 
@@ -188,7 +188,7 @@ def test_an_empty_full_dump_does_not_replace_one_that_has_rows(pair: Pair) -> No
     refusal = kstate(*pair.argv("-o", "json"), status=4)
     for number in (0, 1):
         assert (
-            f"0_{number}/bulk: the newest full dump of {TOPIC}:{number} has no record, and that of generation 1 has 400"
+            f"0_{number}/bulk: the newest full dump of {TOPIC}:{number} has no record, but generation 1 has 400"
             in refusal.err
         )
     assert not pair.app.exists()
@@ -216,7 +216,7 @@ def test_a_generation_without_a_full_dump_is_refused(pair: Pair) -> None:
         pair.dump.begin_anew(key, 0)
     pair.more()
     refusal = kstate(*pair.argv("--full-dump", "1", "-o", "json"), status=2)
-    assert "its oldest one is of generation 2" in refusal.err
+    assert "its oldest full dump is generation 2" in refusal.err
 
 
 def used(app: Path) -> None:
@@ -241,7 +241,7 @@ def test_one_that_was_used_since_is_not_followed(pair: Pair, touch: object) -> N
     before = digest(pair.app) if touch is not an_sst_is_gone else None
     result = pair.round(status=None)
     assert result.status == 4
-    assert "was started or changed since its last round, run 0001-restore: 0_0" in result.err
+    assert "was started or changed since its last round (run 0001-restore): 0_0" in result.err
     assert before is None or digest(pair.app) == before
     assert pair.runs() == ["0001-restore"]
     assert pair.use() == "used"
@@ -265,7 +265,7 @@ def test_a_round_that_was_taken_back_ends_it(pair: Pair) -> None:
     pair.more()
     pair.round()
     kstate("undo", pair.app)
-    assert "run 0002-restore, was taken back" in pair.round(status=4).err
+    assert "run 0002-restore) was undone" in pair.round(status=4).err
     assert pair.use() == "used"
 
 
@@ -274,7 +274,7 @@ def test_a_directory_that_is_no_standby_is_not_followed(pair: Pair) -> None:
     before = digest(pair.app)
     pair.more()
     result = pair.round(status=4)
-    assert "is no standby" in result.err and f"mv {pair.app}" in result.err
+    assert "kstate has not created it as a standby" in result.err and f"mv {pair.app}" in result.err
     assert digest(pair.app) == before
     # And a catch-up without --standby makes none of it.
     kstate(*pair.argv())
@@ -400,14 +400,14 @@ def test_following_ends_when_the_directory_is_used(pair: Pair) -> None:
         _, err = process.communicate(timeout=60)
     finally:
         process.kill()
-    assert process.returncode == 4 and "started or changed since its last round" in err
+    assert process.returncode == 4 and "started or changed after its last round" in err
 
 
 def test_a_dump_that_does_not_grow_is_not_followed(pair: Pair) -> None:
     shutil.rmtree(pair.dump.path)
     shutil.copytree(ROOT / "examples" / "dump", pair.dump.path)
     refusal = kstate(*pair.argv("--follow", "1"), status=4)
-    assert "no dump that grows" in refusal.err
+    assert "this dump does not grow" in refusal.err
     assert os.listdir(pair.app.parent) == []
 
 
@@ -420,7 +420,7 @@ def test_what_is_asked_for_once(pair: Pair, option: str) -> None:
 def test_what_is_asked_for_once_and_then_followed(pair: Pair, option: str) -> None:
     """As the hint says: once with `--standby`, then `--follow` takes what comes after it."""
     refusal = kstate(*pair.argv("--follow", "1", option), status=2)
-    assert f"{option} with --standby, then --follow" in refusal.err
+    assert f"{option} with --standby first, then --follow" in refusal.err
     once = kstate(*pair.argv("--standby", option, "-o", "json"))
     assert once.summary["executed"] is (option != "--dry-run")
     before = 0 if option == "--dry-run" else 800

@@ -233,7 +233,7 @@ def test_where_it_cannot_be(tmp_path: Path) -> None:
     settings.mkdir()
     (settings / "spark-defaults.conf").touch()
     line, _ = warm_up(tmp_path / "cache", status=4, SPARK_CONF_DIR=str(settings))
-    assert "settings of its own" in line["message"]
+    assert "custom settings in" in line["message"]
     line, _ = warm_up(tmp_path / "cache", status=4, JAVA_HOME=str(tmp_path))
     assert "Java" in line["message"]
     line, _ = warm_up(Path("relative"), status=4, HOME="relative")
@@ -290,9 +290,10 @@ def test_a_user_without_a_home(tmp_path: Path) -> None:
     (tmp_path / "cache").mkdir()
     refusal = {**support.environment(), "HOME": "nowhere", "XDG_CACHE_HOME": ""}
     process = subprocess.run(COMMAND, env=refusal, capture_output=True, text=True, check=False)
-    assert process.returncode == 4 and "set HOME; root makes it for all users with --for-all" in process.stderr, (
-        process.stderr
-    )
+    assert (
+        process.returncode == 4
+        and ("set HOME. To create the archive for all users, run this as root with --for-all") in process.stderr
+    ), process.stderr
     process = subprocess.run(
         COMMAND, env={**refusal, "HOME": str(tmp_path / "home")}, capture_output=True, text=True, check=False
     )

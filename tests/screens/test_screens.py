@@ -203,5 +203,7 @@ def test_ascii_output_and_wide_characters(
     assert [line.rindex(" ") + 1 for line in lines[2:4]] == [at, at]
     messages = kstate("ls", app, status=None)
     assert (
-        (messages.out + messages.err).isascii() and "made" in messages.out and "is no legal store name" in messages.err
+        (messages.out + messages.err).isascii()
+        and "made" in messages.out
+        and "is not a legal store name" in messages.err
     )

@@ -40,47 +40,47 @@ CARRIED_OUT = {
     ),
     **dict.fromkeys(
         [
-            ("rows/open.py", "the stores that there are"),
+            ("rows/open.py", "to list the stores"),
             ("cli/commands/query.py", "command('query'"),
             ("diff/applications.py", "command('ls', a.path)"),
-            ("wipe.py", "their names"),
-            ("statedir/find.py", "what there is"),
-            ("change/clean.py", "they are listed by"),
+            ("wipe.py", "to list them"),
+            ("statedir/find.py", "to list the stores"),
+            ("change/clean.py", "To list the runs, run"),
             ("cli/ending.py", "'--help'"),
             ("cli/commands/explain.py", "command('explain')"),
-            ("cli/commands/examples.py", "name a new directory"),
+            ("cli/commands/examples.py", "pass a new directory"),
             ("cli/app.py", "'--version', '--verbose'"),
         ],
         "directories/test_hints.py::test_a_command_that_is_printed_is_run",
     ),
     **dict.fromkeys(
         [
-            ("cli/options/shared.py", "--at orders:0=1234"),
-            ("cli/options/query.py", "--key-serde names"),
-            ("cli/commands/ls.py", "leave out one of --spec and -o json"),
-            ("cli/commands/ls.py", "leave out one of --spec and --sort"),
+            ("cli/options/shared.py", "pass, for example, orders:0=1234"),
+            ("cli/options/query.py", "pass the serde that the application writes keys with"),
+            ("cli/commands/ls.py", "omit one of --spec and -o json"),
+            ("cli/commands/ls.py", "omit one of --spec and --sort"),
             ("cli/commands/ls.py", "add --spec"),
             ("cli/commands/maintain.py", "--config FILE, or"),
-            ("cli/commands/restore.py", "pass both, --missing FILE"),
+            ("cli/commands/restore.py", "pass --missing FILE"),
             ("cli/commands/restore.py", "--share 1/2 and"),
-            ("cli/commands/restore.py", "--host NAME: this one"),
+            ("cli/commands/restore.py", "pass --host NAME"),
             ("cli/commands/restore.py", "--barrier PLACE"),
-            ("cli/commands/restore.py", "leave out --barrier"),
-            ("cli/commands/restore.py", "leave --hosts out"),
+            ("cli/commands/restore.py", "omit --barrier"),
+            ("cli/commands/restore.py", "omit --hosts"),
             ("cli/commands/restore.py", "--hosts N"),
-            ("cli/commands/wipe.py", "say --yes too"),
+            ("cli/commands/wipe.py", "pass --yes too"),
             ("cli/commands/restore.py", "add --dry-run"),
             ("wipe.py", "--task, --store, --global or --all"),
-            ("export/store_export.py", "leave out --value-serde"),
-            ("export/files.py", "name a new folder, or --overwrite"),
+            ("export/store_export.py", "omit --value-serde"),
+            ("export/files.py", "pass a new folder, or --overwrite"),
             ("dump_reader/sources.py", "--dump-is-complete"),
             ("restore/planning/obstacles.py", "--dump-is-committed"),
-            ("cli/options/logs.py", "leave out --dump"),
-            ("cli/views/stores.py", "leave out --from-changelog"),
-            ("restore/running/pipeline.py", "leave out --follow"),
-            ("restore/sorting/memory.py", "give it more"),
-            ("fleet/listing.py", "make one on each host"),
-            ("fleet/model.py", "--offsets and --spec name"),
+            ("cli/options/logs.py", "omit --dump"),
+            ("cli/views/stores.py", "omit --from-changelog"),
+            ("restore/running/pipeline.py", "omit --follow"),
+            ("restore/sorting/memory.py", "pass a larger --memory"),
+            ("fleet/listing.py", "create one on each host"),
+            ("fleet/model.py", "check the files of --offsets and --spec"),
             ("cli/options/rehome.py", "--topology NEW.txt"),
             ("cli/options/rehome.py", "--for RELEASE"),
             ("rehome/model.py", "--map needs no text"),
@@ -91,10 +91,10 @@ CARRIED_OUT = {
         ],
         "directories/test_hints_followed.py::test_followed",
     ),
-    ("migrate/obstacles.py", "--wipe-unclean leaves these tasks"): (
+    ("migrate/obstacles.py", "pass --wipe-unclean to remove these tasks"): (
         "directories/test_migrating.py::test_unclean_directories_are_refused_unless_the_user_vouches"
     ),
-    ("migrate/obstacles.py", "--drop-headers converts"): (
+    ("migrate/obstacles.py", "pass --drop-headers to convert"): (
         "directories/test_migrating.py::test_headers_are_refused_or_dropped"
     ),
     ("cli/commands/lag.py", "pass --bootstrap-server"): "directories/test_lag.py::test_without_a_log_there_is_no_lag",
@@ -131,7 +131,7 @@ CARRIED_OUT = {
     ): "directories/test_hints.py::test_what_is_to_be_added_to_kstate_toml",
     ("restore/planning/obstacles.py", "as in"): "directories/test_hints.py::test_what_is_to_be_added_to_kstate_toml",
     ("statedir/find.py", "mkdir"): "directories/test_hints.py::test_a_state_dir_that_is_not_there_yet",
-    ("restore/running/pipeline.py", "give --spec kstate.toml"): (
+    ("restore/running/pipeline.py", "pass --spec kstate.toml"): (
         "directories/test_hints.py::test_a_directory_that_is_lost_and_no_specification"
     ),
     (
@@ -151,25 +151,28 @@ CARRIED_OUT = {
     ): "directories/test_hints_followed.py::test_damage_that_a_dump_has_recorded",
     (
         "change/undo.py",
-        "put back what is missing",
+        "restore the missing files",
     ): "directories/test_hints_followed.py::test_a_kept_directory_that_is_not_what_it_was",
-    ("change/undo.py", "to give the run up"): "directories/test_hints_followed.py::test_a_kept_directory_that_is_gone",
+    ("change/undo.py", "to abandon the run"): "directories/test_hints_followed.py::test_a_kept_directory_that_is_gone",
     (
         "change/undo.py",
-        "or give it up",
+        "or abandon the run",
     ): "directories/test_hints_followed.py::test_a_kept_directory_that_cannot_be_put_back",
     (
         "export/files.py",
-        "wait for it, or name another --out",
+        "wait for it, or pass another --out",
     ): "directories/test_hints_followed.py::test_two_exports_at_once",
-    ("fleet/listing.py", "give an older one"): "directories/test_hints_followed.py::test_a_listing_that_was_not_whole",
+    (
+        "fleet/listing.py",
+        "pass an older listing",
+    ): "directories/test_hints_followed.py::test_a_listing_that_was_not_whole",
     (
         "rows/open.py",
-        "name one of them: --topology",
+        "pass one of them: --topology",
     ): "directories/test_hints_followed.py::test_a_store_in_several_topologies",
     (
         "rows/open.py",
-        "all but one are left over",
+        "only one of them is current",
     ): "directories/test_hints_followed.py::test_a_store_in_several_subtopologies",
     (
         "cli/commands/maintain.py",
@@ -189,7 +192,7 @@ CARRIED_OUT = {
     ): "directories/test_hints_followed.py::test_a_position_that_is_not_known",
     (
         "specification/draft.py",
-        "each line below its table",
+        "each line belongs below its table",
     ): "directories/test_hints_followed.py::test_a_specification_that_is_not_complete",
     (
         "migrate/obstacles.py",
@@ -197,7 +200,7 @@ CARRIED_OUT = {
     ): "directories/test_hints_followed.py::test_sessions_that_a_release_reads_wrong",
     (
         "migrate/obstacles.py",
-        "let the older release make",
+        "let the older release recreate",
     ): "directories/test_hints_followed.py::test_sessions_that_a_release_reads_wrong",
     **dict.fromkeys(
         [
@@ -220,11 +223,11 @@ CARRIED_OUT = {
     ): "interop/test_rehome_broker.py::test_no_instance_may_run_and_nothing_may_be_unread",
     (
         "rehome/live.py",
-        "leave out --bootstrap-server",
+        "omit --bootstrap-server",
     ): "interop/test_rehome_broker.py::test_no_instance_may_run_and_nothing_may_be_unread",
     (
         "change/lockfile.py",
-        "copy instead with --copy",
+        "or pass --copy",
     ): "directories/test_hints_about_rights.py::test_a_file_of_another_user",
     ("cli/commands/dump.py", "--app ID, --spec FILE"): "interop/test_dump_hints.py::test_what_is_dumped_and_from_where",
     (
@@ -235,7 +238,7 @@ CARRIED_OUT = {
         "broker/settings.py",
         "correct --kafka-settings",
     ): "interop/test_dump_hints.py::test_what_is_dumped_and_from_where",
-    ("dump_writer/writing.py", "copy it here again"): "interop/test_dump_hints.py::test_a_file_of_a_dump_that_is_lost",
+    ("dump_writer/writing.py", "copy it again"): "interop/test_dump_hints.py::test_a_file_of_a_dump_that_is_lost",
     ("dump_reader/errors.py", "'--out', *out"): "interop/test_dump_hints.py::test_rot_and_a_dump_that_does_not_grow",
     (
         "restore/running/pipeline.py",
@@ -245,14 +248,14 @@ CARRIED_OUT = {
     ("rehome/snapshot.py", "pass the release that runs here"): (
         "directories/test_rehome_completion.py::test_another_release_than_the_one_that_runs_here"
     ),
-    ("spark/context.py", "--master and --conf are right"): (
+    ("spark/context.py", "check --master and --conf"): (
         "directories/test_hints_followed.py::test_spark_that_does_not_start"
     ),
-    ("change/undo.py", "fix the cause, then"): "directories/test_hints_followed.py::test_an_undo_without_room",
+    ("change/undo.py", "Fix the cause, then"): "directories/test_hints_followed.py::test_an_undo_without_room",
     ("restore/staging_area.py", "remove it yourself"): (
         "directories/test_runs.py::test_what_cannot_be_looked_at_keeps_a_run_until_it_is_named"
     ),
-    ("restore/running/steps.py", "replace them whole with --rebuild"): (
+    ("restore/running/steps.py", "rebuild them completely with --rebuild"): (
         "restore/test_distant_bases.py::test_a_versioned_store_on_a_cluster"
     ),
     ("change/commit.py", "command('undo', app)"): "faults/test_hints.py::test_a_switch_that_cannot_be_recorded",
@@ -261,7 +264,7 @@ CARRIED_OUT = {
     ),
     (
         "dump_writer/round_state.py",
-        "with more --workers",
+        "More --workers",
     ): "interop/test_dump_hints.py::test_a_log_that_changes_again_and_again",
     ("export/store_export.py", "command('query', 'raw-scan'"): (
         "directories/test_hints_about_stores.py::test_a_store_of_another_kind_in_another_task"
@@ -273,7 +276,7 @@ CARRIED_OUT = {
         "directories/test_hints_about_stores.py::test_versions_that_a_started_store_has_filed_wrongly"
     ),
     **dict.fromkeys(
-        [("rows/open.py", "name that with --spec"), ("rows/open.py", "to have one written")],
+        [("rows/open.py", "pass that with --spec"), ("rows/open.py", "to create one")],
         "directories/test_hints_about_stores.py::test_a_store_of_several_kinds",
     ),
     ("rows/open.py", "command('wipe', task.app"): (
@@ -285,10 +288,10 @@ CARRIED_OUT = {
     ("rows/segment.py", "command('query', 'raw-scan'"): (
         "directories/test_hints_about_stores.py::test_segments_that_begin_elsewhere"
     ),
-    ("spark/context.py", "--engine local needs no Spark"): (
+    ("spark/context.py", "pass --engine local, which needs no Spark"): (
         "directories/test_without_spark.py::test_java_without_pyspark"
     ),
-    ("cli/commands/restore.py", "with --standby, then --follow"): (
+    ("cli/commands/restore.py", "with --standby first, then --follow"): (
         "restore/test_standby.py::test_what_is_asked_for_once_and_then_followed"
     ),
     ("change/earlier_runs.py", "--after-error"): ("faults/test_hints.py::test_a_restoration_that_ended_in_an_error"),
@@ -314,7 +317,7 @@ CARRIED_OUT = {
     ("rows/serdes.py", "command('query', '--help')"): (
         "directories/test_hints_about_stores.py::test_a_serde_that_does_not_exist"
     ),
-    ("spark/engine.py", "--engine local needs none"): (
+    ("spark/engine.py", "pass --engine local, which needs no Java"): (
         "directories/test_without_spark.py::test_a_restoration_takes_neither_unless_something_configures_spark"
     ),
     ("wipe.py", "wipe all of them"): (

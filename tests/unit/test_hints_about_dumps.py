@@ -72,7 +72,7 @@ def test_no_hint_takes_files_out_of_a_dump() -> None:
     wrong = {
         where: text
         for where, text in swept
-        if _REMOVAL.search(text.replace("deleted and created", "").replace("what deletes its records", ""))
+        if _REMOVAL.search(text.replace("deleted and recreated", "").replace("what deletes its records", ""))
     }
     assert not wrong
 

@@ -48,7 +48,7 @@ def journal(world: World, chance: Chance) -> None:
                 f"{run.name}: {damage}; {argv}: exit {ended.status}, and something has changed: {ended.output[-1500:]}"
             )
         # A command that has found nothing to do, or cannot be what was meant, needs no run.
-        if ended.status == 4 and run.name not in ended.output and "not left clean" not in ended.output:
+        if ended.status == 4 and run.name not in ended.output and "unclean shutdown" not in ended.output:
             raise Wrong(f"{run.name}: {damage}; {argv} does not name the run: {ended.output[-1500:]}")
         if argv[0] in ("undo", "clean") and ended.status != 4:
             raise Wrong(f"{run.name}: {damage}; {argv}: exit {ended.status}: {ended.output[-1500:]}")

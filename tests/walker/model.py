@@ -98,7 +98,7 @@ def migration(version: Version | None, options: dict[str, str | bool]) -> Expect
     moving = {name for name, task in content.tasks.items() if _moves(task, target)}
     unclean = moving & version.unclean
     if unclean and not (options.get("at-least-once") or options.get("wipe-unclean")):
-        return nothing(4, takes_over=really, names=["not left clean"])
+        return nothing(4, takes_over=really, names=["unclean shutdown"])
     left_out = unclean if options.get("wipe-unclean") else frozenset()
     rewritten = any(
         max(formats, default=0) > target.sst_format

@@ -12,24 +12,26 @@ from kstate_cli.texts import command
 
 _STORE, _IS_CLOSED = log.SEGMENT_CLOSED
 _CLOSED = f"{_STORE.removesuffix('.')} {_IS_CLOSED}"
-_VERIFY = f"before that, see which files are damaged: {command('verify', 'APP')}"
+_VERIFY = f"to see first which files are damaged: {command('verify', 'APP')}"
 _AGAIN = f"then fill it again from a dump: {command('restore', 'APP', '--from-changelog', 'DUMP', '--for', 'RELEASE')}"
-_REBUILD = f"or rebuild it at once: {command('restore', 'APP', '--from-changelog', 'DUMP', '--for', 'RELEASE')}"
-_LOOK = f"what lies where: {command('ls', 'APP')}"
+_REBUILD = f"or to rebuild it at once: {command('restore', 'APP', '--from-changelog', 'DUMP', '--for', 'RELEASE')}"
+_LOOK = f"to see which stores exist: {command('ls', 'APP')}"
 
 OFFSETS_IN_COLUMN_FAMILY: Final = FindingCode(
     "offsets-in-column-family",
-    "4.3 has opened the store, and an older release is to be started",
+    "4.3 has opened the store, but you want to start an older release",
     level=Level.ERROR,
     more=(
-        "From 4.3 on, changelog offsets are in the RocksDB, in a column family of their own. One start of 4.3 puts "
-        "them there, even one that fails, and upgrade.from does not prevent it. RocksDB opens a database only with "
-        "all of its column families. So up to 4.2 the start fails, and window and session stores open silently "
-        "without rows. Nothing is lost: a migration puts the offsets back where the older release looks for them."
+        "From 4.3 on, changelog offsets are in a separate column family of the RocksDB. One start of 4.3 "
+        "moves them there, even if the start fails, and upgrade.from does not prevent it. RocksDB opens a "
+        "database only with all of its column families. So up to 4.2 the start fails, and window and "
+        "session stores open silently without rows. Nothing is lost: a migration moves the offsets back to "
+        "where the older release reads them."
     ),
     log=(log.STORE_NOT_OPENED, log.FAMILIES_NOT_OPENED, _CLOSED),
     source=(
-        "KIP-1035: releases up to 4.2 open no RocksDB with the column family offsets, upgrade.from or not ({page})"
+        "KIP-1035: releases up to 4.2 open no RocksDB with the column family offsets, with or without "
+        "upgrade.from ({page})"
     ),
     page="start.md#going-down",
     hint=MIGRATE,
@@ -49,11 +51,12 @@ SST_TOO_NEW: Final = FindingCode(
 )
 HEADERS_STORE: Final = FindingCode(
     "headers-store",
-    "The store keeps record headers, which the release does not know",
+    "The store keeps record headers, which the release does not support",
     level=Level.ERROR,
     more=(
-        "4.3 opened it with dsl.store.format=HEADERS, or with a supplier with headers. An older store has no place "
-        "for headers: going back drops them, and keeps keys, values and timestamps."
+        "4.3 opened it with dsl.store.format=HEADERS, or with a supplier with headers. An older store "
+        "cannot hold headers: a migration to the older release drops them, and keeps keys, values and "
+        "timestamps."
     ),
     log=(log.STORE_NOT_OPENED, log.FAMILIES_NOT_OPENED, _CLOSED),
     source="KIP-1271: releases up to 4.2 have no stores with record headers ({page})",
@@ -69,7 +72,7 @@ UNKNOWN_COLUMN_FAMILY: Final = FindingCode(
     source="RocksDBStore.openRocksDB opens only the column families of its kind of store ({page})",
     page="stores.md#column-families",
     hint=WIPE_STORE,
-    do=("before that, find out what made it: a newer kstate may know it", _AGAIN),
+    do=("first find out which program created it: a newer kstate may support it", _AGAIN),
 )
 UNKNOWN_KIND: Final = FindingCode(
     "unknown-kind",
@@ -81,7 +84,7 @@ UNKNOWN_KIND: Final = FindingCode(
     ),
     log=SILENT,
     source="releases.py: the kind of store came with a later release",
-    hint="run a release that has such stores",
+    hint="start a release that has such stores",
 )
 DOES_NOT_OPEN: Final = FindingCode(
     "does-not-open",
@@ -122,10 +125,11 @@ SESSIONS_BEFORE_HEADERS: Final = FindingCode(
     ),
     log=(log.NOT_A_LONG,),
     source=(
-        "RocksDBTimeOrderedSessionStoreWithHeaders of 4.3.1 puts a zero byte before on-window-close sessions of "
-        f'before (KIP-1285): a number is read as "{log.NOT_A_LONG}", a text is another one without a word'
+        "RocksDBTimeOrderedSessionStoreWithHeaders of 4.3.1 prepends a zero byte to existing "
+        f'on-window-close sessions (KIP-1285): reading a number fails with "{log.NOT_A_LONG}", and a '
+        "text silently has another value"
     ),
-    hint="leave dsl.store.format at DEFAULT; what was started with HEADERS once has to be wiped and restored",
+    hint="leave dsl.store.format at DEFAULT. If the store was started with HEADERS once, wipe and restore it",
 )
 SST_NOT_NAMED: Final = FindingCode(
     "sst-not-named",
@@ -133,15 +137,16 @@ SST_NOT_NAMED: Final = FindingCode(
     level=Level.WARNING,
     changes_at_close=True,
     more=(
-        "A crash leaves such files, partially written or already replaced, and RocksDB deletes them. If nothing "
-        "crashed, the MANIFEST has lost its end: the store opens in an older state, and rows are silently missing."
+        "A crash leaves such files, partially written or already replaced, and RocksDB deletes them. If "
+        "the application did not crash, the MANIFEST has lost its end: the store opens in an older state, "
+        "and rows are silently missing."
     ),
     log=SILENT,
     source=(
-        "VersionSet::Recover: RocksDB opens what the MANIFEST names; one that is cut off between two records "
-        "opens as it once was, and after a crash such files are harmless"
+        "VersionSet::Recover: RocksDB opens the files that the MANIFEST names. If the MANIFEST is cut off "
+        "between two records, RocksDB opens an older state. After a crash such files are harmless"
     ),
-    hint=f"where the application did not crash, rebuild the store: {RESTORE} --rebuild",
+    hint=f"if the application did not crash, rebuild the store: {RESTORE} --rebuild",
     do=(_VERIFY,),
 )
 NOT_UNDERSTOOD: Final = FindingCode(
@@ -153,10 +158,10 @@ NOT_UNDERSTOOD: Final = FindingCode(
         "restoration until it is removed."
     ),
     source=(
-        "kstate follows no links, and foretells nothing of what it does not understand "
-        "(StateDirectory.getOrCreateDirectoryForTask: what is named like a task has to be a directory)"
+        "kstate follows no links, and predicts nothing about unknown entries "
+        "(StateDirectory.getOrCreateDirectoryForTask: an entry with the name of a task must be a directory)"
     ),
-    hint="put back what belongs there; what is wrong says: kstate ls APP",
+    hint="restore the original entry. To see what is wrong: kstate ls APP",
 )
 MALFORMED_CHECKPOINT: Final = FindingCode(
     "malformed-checkpoint",
@@ -183,8 +188,8 @@ MALFORMED_STORE_CHECKPOINT: Final = FindingCode(
     "A .checkpoint_STORE cannot be read",
     level=Level.ERROR,
     more=(
-        "4.3 keeps there the offset of a store that does not keep it itself: a grace buffer, a custom store. The "
-        "start fails until the file is removed."
+        "4.3 keeps the offset there if the store does not keep it itself: a grace buffer, a custom store. "
+        "The start fails until the file is removed."
     ),
     log=(log.STORE_CHECKPOINT_NOT_LOADED, *MALFORMED_FILE_MESSAGES),
     source="LegacyCheckpointingStateStore.init ({page})",
@@ -197,19 +202,19 @@ MALFORMED_POSITION: Final = FindingCode(
     "A STORE.position cannot be read",
     level=Level.ERROR,
     more=(
-        "It states up to which input record the store has come (IQv2). It has no effect on rows and offsets, but the "
-        "start fails, from 3.2 to 4.3."
+        "The file records how far the store has read its input (IQv2). It has no effect on rows and "
+        "offsets, but the start fails, from 3.2 to 4.3."
     ),
     log=(log.POSITION_NOT_READ, *MALFORMED_FILE_MESSAGES),
     source="StoreQueryUtils.readPositionFromCheckpoint ({page})",
     page="offsets.md#position-files",
-    hint="remove the file: Positions begin empty",
+    hint="remove the file: Positions then begin empty",
 )
 DROPPED_LINE: Final = FindingCode(
     "dropped-line",
     "A line of .checkpoint has a negative offset, and Streams skips it",
     level=Level.WARNING,
-    more="The store counts as one without an offset: under exactly-once its task is wiped.",
+    more="Streams treats the store as one without an offset: under exactly-once it wipes the task.",
     log=(log.LINE_DROPPED,),
     source="OffsetCheckpoint.read drops lines with a negative offset other than -4 ({page})",
     page="offsets.md#checkpoint",
@@ -217,7 +222,7 @@ DROPPED_LINE: Final = FindingCode(
 )
 FOREIGN_IN_SEGMENTS: Final = FindingCode(
     "foreign-in-segments",
-    "The segments of a window or session store have an entry among them that is no segment",
+    "The segments of a window or session store have another entry among them",
     level=Level.ERROR,
     more=(
         "A backup, a folder of an editor, a copied file. Up to 4.2 it keeps every segment from being opened: the "
@@ -234,7 +239,7 @@ FOREIGN_IN_SEGMENTS: Final = FindingCode(
 )
 FOREIGN_IN_TASK: Final = FindingCode(
     "foreign-in-task",
-    "A task directory has a file that is not of Streams",
+    "A task directory has a file that Streams did not create",
     level=Level.WARNING,
     more=(
         "Streams skips it. But the task no longer counts as empty: under exactly-once Streams wipes a task without "
@@ -242,7 +247,8 @@ FOREIGN_IN_TASK: Final = FindingCode(
     ),
     log=SILENT,
     source=(
-        "StateDirectory.taskDirIsEmpty: under exactly-once a task with a foreign entry and no offset is wiped ({page})"
+        "StateDirectory.taskDirIsEmpty: under exactly-once Streams wipes a task with a foreign entry and "
+        "no offset ({page})"
     ),
     page="layout.md#foreign-entries",
     hint="move it out of the application directory",
@@ -253,9 +259,9 @@ LOCK_FILE_IN_TASK: Final = FindingCode(
     level=Level.WARNING,
     more="Very old releases locked tasks with such files. The next start deletes it.",
     log=SILENT,
-    source="StateDirectory.taskDirIsEmpty deletes what ends in .lock ({page})",
+    source="StateDirectory.taskDirIsEmpty deletes files that end in .lock ({page})",
     page="layout.md#foreign-entries",
-    hint="move it out of the application directory, if it is wanted",
+    hint="if you want to keep it, move it out of the application directory",
 )
 LEFTOVER_FILE: Final = FindingCode(
     "leftover-file",
@@ -280,17 +286,17 @@ OLD_SEGMENT_NAME: Final = FindingCode(
 )
 SEGMENT_OFF_GRID: Final = FindingCode(
     "segment-off-grid",
-    "The name of a segment is no multiple of the segment interval",
+    "The name of a segment is not a multiple of the segment interval",
     level=Level.ERROR,
     more=(
-        "Streams computes the segment of a time, and opens the directory of that name. It never opens this one, or "
-        "opens it under another name: its rows are silently missing. Retention or segment interval were changed, or "
-        "the directory was renamed."
+        "Streams computes the segment of a time, and opens the directory of that name. It never opens this "
+        "one, or opens it under another name: its rows are silently missing. The retention or the segment "
+        "interval was changed, or the directory was renamed."
     ),
     log=SILENT,
     source=(
-        "AbstractSegments.segmentName: a start that is no multiple of the segment interval is opened under "
-        "another name ({page})"
+        "AbstractSegments.segmentName: if a start is not a multiple of the segment interval, Streams opens "
+        "the segment under another name ({page})"
     ),
     page="layout.md#segments",
     hint=f"rename it, or wipe the store: {WIPE_STORE}",
@@ -310,8 +316,7 @@ STORE_IN_TWO_SUBTOPOLOGIES: Final = FindingCode(
     ),
     page="layout.md#foreign-entries",
     hint=(
-        "name the topology, and check says which directory is left over: kstate check APP --for STARTED "
-        "--topology TOPOLOGY.txt"
+        "pass the topology to see which directory is obsolete: kstate check APP --for STARTED --topology TOPOLOGY.txt"
     ),
     do=(_LOOK,),
 )
@@ -320,10 +325,11 @@ SHARED_STORE_REGROUPED: Final = FindingCode(
     "Several sub-topologies have a copy of one store",
     level=Level.WARNING,
     more=(
-        "Up to some patch releases, processors whose suppliers return one StoreBuilder are in sub-topologies of their "
-        "own, each with a copy of the store; all copies write one changelog. 4.2.2 and 4.4.0 make one sub-topology "
-        "with one store: numbers of tasks change, and Streams restores what moves. With both texts, rehome moves every "
-        "other store and leaves the shared one to Streams, since no copy has the records of all."
+        "Up to some patch releases, processors whose suppliers return one StoreBuilder are in separate "
+        "sub-topologies. Each has a copy of the store, and all copies write one changelog. 4.2.2 and 4.4.0 "
+        "build one sub-topology with one store: the numbers of tasks change, and Streams restores the "
+        "stores that move. With both texts, rehome moves every other store. It leaves the shared store to "
+        "Streams, because no copy has the records of all."
     ),
     log=(log.FROM_START, log.RESTORES_FROM_START),
     source=(
@@ -332,8 +338,8 @@ SHARED_STORE_REGROUPED: Final = FindingCode(
     ),
     page="start.md#one-store-of-several-sub-topologies",
     hint=(
-        "write the texts of Topology#describe of both releases into files: kstate check APP --for STARTED "
-        "--topology AFTER.txt --from BEFORE.txt"
+        "write the texts of Topology#describe of both releases into files, then run: kstate check APP "
+        "--for STARTED --topology AFTER.txt --from BEFORE.txt"
     ),
     do=(_LOOK,),
 )
@@ -342,14 +348,15 @@ FAILED_START_DELETES: Final = FindingCode(
     "The start fails, and deletes task directories while it ends",
     level=Level.WARNING,
     more=(
-        "A stream thread that dies closes its tasks dirty, and under exactly-once that deletes their directories. "
-        "Streams then restores all stores with a changelog from the beginning; the others are lost. Real 4.2.1 "
-        "deleted all tasks of a directory of 4.3."
+        "A stream thread that dies closes its tasks dirty, and under exactly-once that deletes their "
+        "directories. Streams then restores all stores with a changelog from the beginning, and the others "
+        "are lost. Real 4.2.1 deleted all tasks of a directory of 4.3."
     ),
     log=SILENT,
     source=(
-        "StateManagerUtil.closeStateManager: under exactly-once a task that is not closed clean is deleted ({page})"
+        "StateManagerUtil.closeStateManager: under exactly-once Streams deletes a task that is not closed "
+        "cleanly ({page})"
     ),
     page="start.md#going-down",
-    hint="do not start the application before the errors are gone",
+    hint="fix the errors before you start the application",
 )

@@ -9,7 +9,7 @@ from kstate_cli.check.findings import EXPORT_FIRST, NOTHING, RESTORE, WIPE_GLOBA
 from kstate_cli.codes import SILENT
 
 _CORRUPTED = (log.OUT_OF_RANGE, log.CORRUPTED, log.REVIVED)
-_ASK = "what the broker has now: the same check with --bootstrap-server HOST:PORT"
+_ASK = "to compare with the current log, run the same check with --bootstrap-server HOST:PORT"
 
 BELOW_LOG_START: Final = FindingCode(
     "below-log-start",
@@ -28,18 +28,18 @@ BELOW_LOG_START: Final = FindingCode(
 )
 BEYOND_LOG_END: Final = FindingCode(
     "beyond-log-end",
-    "The store is further than the end of its log",
+    "The store is ahead of the end of its log",
     level=Level.ERROR,
     changes_at_close=True,
     more=(
-        "The topic was deleted and recreated, or cut by an unclean leader election. The records of the store beyond "
-        "the end exist nowhere else. Streams may wipe the store: chance decides, by whether new records come before "
-        "it checks."
+        "The topic was deleted and recreated, or truncated by an unclean leader election. The records of "
+        "the store beyond the end exist nowhere else. Streams wipes the store or continues, depending on "
+        "whether new records arrive before it checks."
     ),
     log=(*_CORRUPTED, log.GLOBAL_FAILED),
     source=(
-        "StoreChangelogReader: OffsetOutOfRangeException; the topic was made anew or cut, and the store may be "
-        "the only copy ({page})"
+        "StoreChangelogReader: OffsetOutOfRangeException. The topic was recreated or truncated, and the "
+        "store may be the only copy ({page})"
     ),
     page="changelogs.md#log-ends",
     hint=EXPORT_FIRST,
@@ -47,16 +47,15 @@ BEYOND_LOG_END: Final = FindingCode(
 )
 PAST_THE_DUMP: Final = FindingCode(
     "past-the-dump",
-    "The store is further than the dump",
+    "The store is ahead of the dump",
     level=Level.EXPECTED,
     changes_at_close=True,
     more=(
-        "Usually the application ran on after the dump was taken. The topic may also have been recreated, which a "
-        "dump cannot show."
+        "Usually the application ran after the dump. The topic may also have been recreated, which a dump cannot show."
     ),
-    source="the application ran on since the dump was taken, or the topic was made anew: the broker knows ({page})",
+    source="the application ran after the dump, or the topic was recreated: only the broker shows which ({page})",
     page="changelogs.md#dump-or-store",
-    hint="ask the broker: --bootstrap-server HOST:PORT, or --offsets FILE",
+    hint="compare it with the broker: --bootstrap-server HOST:PORT, or --offsets FILE",
 )
 GLOBAL_OUT_OF_RANGE: Final = FindingCode(
     "global-out-of-range",
@@ -64,28 +63,29 @@ GLOBAL_OUT_OF_RANGE: Final = FindingCode(
     level=Level.ERROR,
     changes_at_close=True,
     more=(
-        "Streams deletes the folder global, and the start fails; the next start rebuilds it. The start of 3.9 and "
-        "earlier never returns. The consumer of global stores does not reset (policy none; no release has KIP-406)."
+        "Streams deletes the folder global, and the start fails. The next start rebuilds it. The start of "
+        "3.9 and earlier never returns. The consumer of global stores does not reset (policy none, and no "
+        "release has KIP-406)."
     ),
     log=(log.GLOBAL_FAILED,),
     source=(
-        "GlobalStateManagerImpl.restoreState: the folder global is deleted and the start fails; the next one "
-        "rebuilds it (KIP-406; {page})"
+        "GlobalStateManagerImpl.restoreState: Streams deletes the folder global and the start fails, and "
+        "the next start rebuilds it (KIP-406; {page})"
     ),
     page="start.md#global-stores",
     hint=WIPE_GLOBAL,
 )
 TOPIC_RECREATED: Final = FindingCode(
     "topic-recreated",
-    "The topic has another id than when the store was built: it was deleted and recreated",
+    "The topic was deleted and recreated: its id differs from the one that the store was built from",
     level=Level.ERROR,
     more=(
-        "An offset of the old log means nothing in the new one, even within its bounds. The store may be the only "
-        "copy of its records."
+        "An offset of the old log has no meaning in the new one, even within its bounds. The store may be "
+        "the only copy of its records."
     ),
     log=SILENT,
     source=(
-        "KIP-516: another topic id under the same name; offsets of the old log mean nothing in the new one ({page})"
+        "KIP-516: another topic id under the same name. Offsets of the old log have no meaning in the new one ({page})"
     ),
     page="changelogs.md#another-log",
     hint=EXPORT_FIRST,
@@ -98,13 +98,13 @@ LOG_MISSING: Final = FindingCode(
     more="It was deleted, or this is another cluster. Streams creates a missing changelog again, without records.",
     log=(log.SOURCE_MISSING, log.OTHER_PARTITIONS),
     source=(
-        "InternalTopicManager makes a changelog that is missing anew, and empty; a source topic that is missing "
-        "ends the start (MissingSourceTopicException), and so does a changelog with other partitions: it was "
-        "deleted, or this is another cluster ({page})"
+        "InternalTopicManager creates a missing changelog again, empty. A missing source topic ends the "
+        "start (MissingSourceTopicException), and so does a changelog with another number of partitions. "
+        "Either the topic was deleted, or this is another cluster ({page})"
     ),
     page="changelogs.md#log-ends",
     hint=EXPORT_FIRST,
-    do=("look at the bootstrap server first: is it the cluster of this application?",),
+    do=("first check that the bootstrap server belongs to the cluster of this application",),
 )
 NEAR_LOG_START: Final = FindingCode(
     "near-log-start",
@@ -114,18 +114,18 @@ NEAR_LOG_START: Final = FindingCode(
     more="After that, Streams restores the store from the beginning instead of from its offset.",
     log=SILENT,
     source=(
-        "delete retention moves the log start: once past the offset the store is restored from the beginning "
-        "(KIP-406; {page})"
+        "delete retention moves the log start. Once it has passed the offset, Streams restores the store "
+        "from the beginning (KIP-406; {page})"
     ),
     page="changelogs.md#log-ends",
-    hint=f"start soon, or: {RESTORE}",
+    hint=f"start the application soon, or: {RESTORE}",
 )
 CATCHES_UP: Final = FindingCode(
     "catches-up",
     "The start restores the records between the offset and the end of the log",
     level=Level.EXPECTED,
     changes_at_close=True,
-    more="This is normal: the more records, the longer it takes.",
+    more="This is normal. The more records there are, the longer the start takes.",
     log=(log.FROM_OFFSET, log.RESTORES_FROM_OFFSET, log.RESTORED),
     source="StoreChangelogReader: from the offset to the end of the log",
     hint=NOTHING,
@@ -135,13 +135,14 @@ OLDER_THAN_TOMBSTONES: Final = FindingCode(
     "The store may have missed deletes that the log no longer has",
     level=Level.WARNING,
     more=(
-        "A compacted topic drops a tombstone after delete.retention.ms. A store that continues from an older offset "
-        "never sees it: keys that were deleted meanwhile stay in the store, and return in joins and queries."
+        "A compacted topic drops a tombstone after delete.retention.ms. A store that continues from an "
+        "older offset never sees it: keys that were deleted in that time remain in the store, and return "
+        "in joins and queries."
     ),
     log=SILENT,
     source=(
-        "delete.retention.ms: tombstones may be compacted away since the data was written, and deleted keys stay "
-        "({page})"
+        "delete.retention.ms: compaction may have removed tombstones since the data was written, so that "
+        "deleted keys remain ({page})"
     ),
     page="changelogs.md#forgotten-deletes",
     hint=RESTORE,
@@ -150,27 +151,27 @@ AGE_UNKNOWN: Final = FindingCode(
     "age-unknown",
     "The age of the store's data is unknown",
     level=Level.EXPECTED,
-    more="If it is older than delete.retention.ms, keys that were deleted meanwhile may stay in the store.",
+    more="If it is older than delete.retention.ms, keys that were deleted in that time may remain in the store.",
     log=SILENT,
     source=(
-        "no SST of the store, and no run of kstate, says when its data was written: older than "
-        "delete.retention.ms, deleted keys may stay ({page})"
+        "neither an SST of the store nor a run of kstate records when its data was written. If it is older "
+        "than delete.retention.ms, deleted keys may remain ({page})"
     ),
     page="changelogs.md#forgotten-deletes",
-    hint=f"if it may be old: {RESTORE} --rebuild",
+    hint=f"if the data may be that old: {RESTORE} --rebuild",
 )
 GRACE_BUFFER_RESTORED: Final = FindingCode(
     "grace-buffer-restored",
-    "Streams garbles the keys of a grace buffer when it restores it",
+    "Streams corrupts the keys of a grace buffer when it restores it",
     level=Level.WARNING,
     changes_at_close=True,
     more=(
-        "Rows of the buffer of a stream-table join with a grace period have the time before the record's key. When it "
-        "restores, Streams puts the time before a key that has it already: such a record is never found again, and "
-        "stays. A restoration by kstate has the right keys."
+        "In the buffer of a stream-table join with a grace period, the key of a row begins with the time. "
+        "When Streams restores the buffer, it adds the time a second time. It never finds such a record "
+        "again, and the record stays. A restoration by kstate writes the right keys."
     ),
     log=SILENT,
-    source="RocksDBTimeOrderedKeyValueBytesStore restores with keys written twice over ({page})",
+    source="RocksDBTimeOrderedKeyValueBytesStore restores keys with the time written twice ({page})",
     page="changelogs.md#grace-buffers",
     hint=RESTORE,
 )
@@ -179,9 +180,11 @@ CHANGELOG_WITHOUT_STORE: Final = FindingCode(
     "A changelog has no directory: its store is in memory",
     level=Level.EXPECTED,
     more=(
-        "Streams restores all of it at every start, from the beginning. If the store should be on disk, it is missing."
+        "Streams restores all of it at every start, from the beginning. If the store should be on disk, "
+        "its directory is missing."
     ),
     log=(log.RESTORES_FROM_START,),
-    source="a changelog that no directory here belongs to: a store in memory, restored whole at every start",
+    source="no directory here belongs to the changelog: the store is in memory, and Streams restores all of "
+    "it at every start",
     hint=NOTHING,
 )

@@ -20,16 +20,16 @@ from kstate_cli.texts import TRANSACTIONAL_STORES, command
 
 _CORRUPTED = (log.CORRUPTED, log.REVIVED, log.WIPED)
 _NO_OFFSETS = (log.NO_OFFSETS, *_CORRUPTED)
-_OFFSETS = f"which offset each store has: {command('inspect-position', 'APP')}"
-_UNCLEAN = "to rebuild the whole task, which may hold uncommitted rows: the same with --wipe-unclean"
+_OFFSETS = f"to see the offset of each store: {command('inspect-position', 'APP')}"
+_UNCLEAN = "to rebuild the whole task, which may hold uncommitted rows, run the same command with --wipe-unclean"
 _REBUILD_GLOBAL = (
-    "the next start rebuilds the global stores from the beginning of their topics; or at once: "
-    f"{command('restore', 'APP', '--from-changelog', 'DUMP', '--for', 'RELEASE')}"
+    "the next start rebuilds the global stores from the beginning of their topics. To restore them at "
+    f"once: {command('restore', 'APP', '--from-changelog', 'DUMP', '--for', 'RELEASE')}"
 )
 
 NO_OFFSETS: Final = FindingCode(
     "no-offsets",
-    "A task has rows, and no store of it has an offset",
+    "A task has rows, but no store of it has an offset",
     level=Level.WARNING,
     changes_at_close=True,
     states_absence=True,
@@ -46,14 +46,15 @@ NO_OFFSETS: Final = FindingCode(
 )
 OFFSET_MISSING: Final = FindingCode(
     "offset-missing",
-    "One store has no offset, and others of its task have",
+    "One store has no offset, but other stores of its task have one",
     level=Level.WARNING,
     changes_at_close=True,
     states_absence=True,
-    more="Under exactly-once that one store wipes its whole task. It came with a new topology, or its line was lost.",
+    more="Under exactly-once Streams wipes the whole task because of this one store. A new topology added "
+    "the store, or its line was lost.",
     log=_NO_OFFSETS,
     source=(
-        "ProcessorStateManager: one logged store without an offset wipes its whole task under exactly-once ({page})"
+        "ProcessorStateManager: under exactly-once, one logged store without an offset wipes its whole task ({page})"
     ),
     page="offsets.md#which-stores",
     hint=RESTORE,
@@ -66,13 +67,15 @@ UNKNOWN_OFFSET: Final = FindingCode(
     changes_at_close=True,
     states_absence=True,
     more=(
-        "Older releases write it for a store that has never got a record. It is good there. The first start of 4.3 "
-        "drops such lines, and under exactly-once that wipes the task; a migration carries them over."
+        "Older releases write it for a store that has never received a record, and read it correctly. The "
+        "first start of 4.3 drops such lines, and then wipes the task under exactly-once. A migration "
+        "preserves them."
     ),
     log=_NO_OFFSETS,
     source=(
-        "OffsetCheckpoint.OFFSET_UNKNOWN: -4 is no offset; LegacyCheckpointingStateStore.migrateLegacyOffsets "
-        "drops it, which wipes the task under exactly-once ({page})"
+        "OffsetCheckpoint.OFFSET_UNKNOWN: -4 means no offset. "
+        "LegacyCheckpointingStateStore.migrateLegacyOffsets drops it, and the task is wiped under "
+        "exactly-once ({page})"
     ),
     page="start.md#first-start-of-43",
     hint=MIGRATE,
@@ -85,45 +88,46 @@ NEVER_WRITTEN: Final = FindingCode(
     states_absence=True,
     more="There is nothing to restore.",
     log=(log.FROM_START,),
-    source="OffsetCheckpoint.OFFSET_UNKNOWN: an empty store ({page})",
+    source="OffsetCheckpoint.OFFSET_UNKNOWN: the mark of an empty store ({page})",
     page="offsets.md#what-an-offset-means",
     hint=NOTHING,
 )
 NO_SEGMENTS: Final = FindingCode(
     "no-segments",
-    "A window or session store has an offset in .checkpoint, and no segment that 4.3 could keep it in",
+    "A window or session store has an offset in .checkpoint, but no segment in which 4.3 could keep it",
     level=Level.WARNING,
     changes_at_close=True,
     states_absence=True,
     more=(
-        "4.3 keeps offsets in the segments. Without one the offset is lost at the first start, and under exactly-once "
-        "the task is wiped, at every start again. A migration makes a segment without rows that carries the offset."
+        "4.3 keeps offsets in the segments. Without one the offset is lost at the first start, and under "
+        "exactly-once every start wipes the task again. A migration creates a segment without rows that "
+        "carries the offset."
     ),
     log=_NO_OFFSETS,
     source=(
-        "AbstractSegments.committedOffset: without a segment an offset has no home, and 4.3 wipes the task at "
-        "every start under exactly-once ({page})"
+        "AbstractSegments.committedOffset: without a segment 4.3 cannot store an offset, and wipes the "
+        "task at every start under exactly-once ({page})"
     ),
     page="offsets.md#no-segments",
     hint=MIGRATE,
 )
 NO_SEGMENTS_YET: Final = FindingCode(
     "no-segments-yet",
-    "A window or session store has no segment, and so no offset, in 4.3",
+    "A window or session store has no segment, and therefore no offset in 4.3",
     level=Level.WARNING,
     changes_at_close=True,
     states_absence=True,
     more=(
-        "As long as it gets no row its task is wiped at every start under exactly-once. Each time the other stores of "
-        "the task are restored from the beginning."
+        "Until it gets a row, every start under exactly-once wipes its task, and restores the other stores "
+        "of the task from the beginning."
     ),
     log=_NO_OFFSETS,
     source=(
-        "AbstractSegments.committedOffset: a window or session store without a segment has no offset in 4.3; "
-        "under exactly-once its task is wiped at every start ({page})"
+        "AbstractSegments.committedOffset: a window or session store without a segment has no offset in "
+        "4.3, so every start under exactly-once wipes its task ({page})"
     ),
     page="offsets.md#no-segments",
-    hint="nothing helps but rows: the first segment keeps the offset",
+    hint="let the application write rows to the store: only a segment with rows keeps the offset",
 )
 STATUS_OPEN: Final = FindingCode(
     "status-open",
@@ -142,22 +146,22 @@ STATUS_OPEN: Final = FindingCode(
 )
 STATUS_MISSING: Final = FindingCode(
     "status-missing",
-    "The store has rows, and states neither a status nor an offset that belongs to them",
+    "The store has rows, but neither a status nor an offset that belongs to them",
     level=Level.WARNING,
     changes_at_close=True,
     more=(
-        "Releases write a status when they open a store and when they close it. Only transactional stores (4.4, "
-        "KIP-892) never do: an offset or a Position without a status proves such a run. If a store states nothing at "
-        "all, or a file next to it states another offset, nothing proves it. A start treats a missing status as "
-        "closed, so under exactly-once uncommitted rows may stay in the store."
+        "Releases write a status when they open a store and when they close it. Only transactional stores "
+        "(4.4, KIP-892) never do: an offset or a Position without a status proves such a run. If a store "
+        "has none of these, or a file next to it has another offset, this proof is missing. A start treats "
+        "a missing status as closed, so under exactly-once uncommitted rows may stay in the store."
     ),
     source=(
-        "AbstractColumnFamilyAccessor.open: no status counts as closed, and only transactional stores (KIP-892) "
-        "never write one ({page})"
+        "AbstractColumnFamilyAccessor.open: it treats a missing status as closed, and only transactional "
+        "stores (KIP-892) never write one ({page})"
     ),
     page="offsets.md#transactional-stores",
-    hint=f"if the application runs with transactional stores, pass {TRANSACTIONAL_STORES}; else: {RESTORE}",
-    do=("if the application runs with enable.transactional.statestores: pass --transactional-stores", _UNCLEAN),
+    hint=f"if the application runs with transactional stores, pass {TRANSACTIONAL_STORES}. Otherwise: {RESTORE}",
+    do=("if the application runs with enable.transactional.statestores, pass --transactional-stores", _UNCLEAN),
 )
 GLOBAL_STATUS_OPEN: Final = FindingCode(
     "global-status-open",
@@ -165,8 +169,8 @@ GLOBAL_STATUS_OPEN: Final = FindingCode(
     level=Level.ERROR,
     changes_at_close=True,
     more=(
-        "For a store of a task 4.3 wipes the task and continues. For a global store nothing handles the exception: "
-        "every start fails in the same way, until the folder global is removed."
+        "For a store of a task 4.3 wipes the task and continues. For a global store no code handles the "
+        "exception: every start fails in the same way, until the folder global is removed."
     ),
     log=log.INVALID_STATE,
     source=(
@@ -179,11 +183,11 @@ GLOBAL_STATUS_OPEN: Final = FindingCode(
 )
 SENTINEL_OFFSET: Final = FindingCode(
     "sentinel-offset",
-    "The stored offset is a negative number without a meaning",
+    "The stored offset is an invalid negative number",
     level=Level.ERROR,
-    more="4.3 sums the offsets of its tasks up at the start, and throws.",
+    more="4.3 sums up the offsets of its tasks at the start, and throws an exception.",
     log=log.SENTINEL,
-    source="StateDirectory.updateTaskOffsets: offsets of -2, -3 and below -5 are fatal ({page})",
+    source="StateDirectory.updateTaskOffsets: offsets of -2, -3 and below -5 end the start ({page})",
     page="offsets.md#what-an-offset-means",
     hint=WIPE_TASK,
     do=(_OFFSETS,),
@@ -195,7 +199,7 @@ GLOBAL_UNKNOWN_OFFSET: Final = FindingCode(
     changes_at_close=True,
     more="Streams seeks to the stored offset, and the consumer accepts no negative offset: every start fails.",
     log=(log.SEEK_NEGATIVE,),
-    source="GlobalStateManagerImpl seeks to whatever is written, -4 too ({page})",
+    source="GlobalStateManagerImpl seeks to the stored offset, even to -4 ({page})",
     page="start.md#global-stores",
     hint=WIPE_GLOBAL,
     do=(_REBUILD_GLOBAL,),
@@ -221,8 +225,8 @@ STALE_CHECKPOINT: Final = FindingCode(
     level=Level.WARNING,
     changes_at_close=True,
     more=(
-        "4.3 believes the file. A lower offset costs a replay; a higher one skips records, which are then silently "
-        "missing."
+        "4.3 uses the offsets of the file. A lower offset costs a replay, and a higher one skips records, "
+        "which are then silently missing."
     ),
     log=(log.FROM_OFFSET,),
     source="LegacyCheckpointingStateStore.migrateLegacyOffsets: .checkpoint overrides the column family ({page})",
@@ -239,7 +243,7 @@ STALE_POSITION: Final = FindingCode(
         "4.3 merges it at every open and never deletes it. One that is ahead lets queries with a bound pass too early."
     ),
     log=SILENT,
-    source="StoreQueryUtils.maybeMigrateExistingPositionFile: merged at every open, for ever ({page})",
+    source="StoreQueryUtils.maybeMigrateExistingPositionFile merges it at every open ({page})",
     page="offsets.md#position-files",
     hint="remove the .position file",
     do=(_OFFSETS,),
@@ -250,8 +254,9 @@ SEGMENTS_DISAGREE: Final = FindingCode(
     level=Level.WARNING,
     changes_at_close=True,
     more=(
-        "They were not closed together: a crash, or a copy that was taken while the application was running. 4.3.0 "
-        "believes the oldest segment, 4.3.1 the newest; the lowest offset skips nothing."
+        "They were not closed together: the application crashed, or the directory is a copy from the "
+        "running application. 4.3.0 uses the oldest segment, 4.3.1 the newest. The lowest offset skips no "
+        "records."
     ),
     log=(log.FROM_OFFSET,),
     source="AbstractSegments.committedOffset: 4.3.0 reads the oldest segment, 4.3.1 the newest ({page})",
@@ -265,61 +270,63 @@ SEGMENT_BEHIND: Final = FindingCode(
     level=Level.ERROR,
     changes_at_close=True,
     more=(
-        "Each segment of a window or session store is a RocksDB of its own, and states the offset of its own last "
-        "flush. After a kill, one segment may state offset 199 while another was never flushed and states nothing. "
-        "Streams takes one of these offsets for the whole store and restores only what follows it. A store that "
-        "kstate restores, or one that was wiped, is complete again."
+        "Each segment of a window or session store is a separate RocksDB, with the offset of its last "
+        "flush. After a kill, one segment may have offset 199 while another was never flushed and has "
+        "none. Streams uses one of these offsets for the whole store and restores only the records after "
+        "it. A store is complete again after kstate restores it, or after a wipe and a start."
     ),
     log=(log.FROM_OFFSET,),
     source=(
-        "AbstractSegments.committedOffset: a start takes the offset of one segment for all, and restores nothing "
-        "below it; each segment is only as far as its own last flush ({page})"
+        "AbstractSegments.committedOffset: a start uses the offset of one segment for all, and restores "
+        "nothing below it. Each segment has only the records up to its own last flush ({page})"
     ),
     page="offsets.md#segments-after-a-kill",
     hint=RESTORE_STORE,
     do=(
-        f"to have the next start restore it: {command('wipe', 'APP', '--task', 'TASK', '--store', 'STORE')}",
+        f"to let the next start restore it: {command('wipe', 'APP', '--task', 'TASK', '--store', 'STORE')}",
         f"to give all segments the lowest offset: {command('migrate', 'APP', '--to', 'RELEASE')}",
         _OFFSETS,
     ),
 )
 VERSIONED_REPLAYED: Final = FindingCode(
     "versioned-replayed",
-    "A versioned store has rows, and the start puts records of its changelog over them",
+    "The start replays changelog records over the rows of a versioned store",
     level=Level.WARNING,
     changes_at_close=True,
     more=(
-        "After a start, Streams does not know which segments of older versions a versioned store has. The first record "
-        "of a key that is out of order then becomes its earliest version, and the older ones can no longer be read. "
-        "At-least-once writes the offset at a commit, and RocksDB flushes rows at any time. So rows may be ahead of "
-        "the offset. A key-value store ends in the same state when it replays them. A versioned store does not: "
-        "versions go missing, or a history ends at another time. A restoration by the dump "
-        "of its changelog catches up a closed store correctly, and rebuilds a killed one."
+        "After a start, Streams does not know which segments of older versions a versioned store has. The "
+        "first record of a key that is out of order then becomes its earliest version, and the older ones "
+        "can no longer be read. At-least-once writes the offset at a commit, and RocksDB flushes rows at "
+        "any time. So rows may be ahead of the offset. A key-value store ends in the same state when it "
+        "replays them. In a versioned store, versions go missing, or a history ends at another time. A "
+        "restoration from the dump of its changelog catches up a closed store correctly, and rebuilds a "
+        "killed one."
     ),
     log=(log.FROM_OFFSET,),
     source=(
-        "LogicalKeyValueSegments.openExisting finds no logical segment again, so RocksDBVersionedStore.put does "
-        "not see what is in them; and at least once flushes rows that are ahead of the committed offset "
-        "({page})"
+        "LogicalKeyValueSegments.openExisting does not find logical segments again, so "
+        "RocksDBVersionedStore.put does not see their rows. And at-least-once flushes rows that are ahead "
+        "of the committed offset ({page})"
     ),
     page="offsets.md#rows-ahead-of-the-offset",
     hint=RESTORE_STORE,
-    do=(f"to have the next start restore it: {command('wipe', 'APP', '--task', 'TASK', '--store', 'STORE')}",),
+    do=(f"to let the next start restore it: {command('wipe', 'APP', '--task', 'TASK', '--store', 'STORE')}",),
 )
 START_HANGS: Final = FindingCode(
     "start-hangs",
-    "With transactional stores the client may stay in REBALANCING for ever",
+    "With transactional stores the client may remain in REBALANCING for ever",
     level=Level.ERROR,
     changes_at_close=True,
     more=(
-        "A store has status 1: a run without transactional stores was killed. If it is the first store that its task "
-        "opens, Streams wipes nothing, and tries again without end; else it wipes the whole task and restores it. The "
-        "order of the stores is in the topology, not on disk. A start without the option wipes the task at once."
+        "A store has status 1: a run without transactional stores was killed. If it is the first store "
+        "that its task opens, Streams wipes nothing, and tries again without end. Otherwise it wipes the "
+        "whole task and restores it. The order of the stores is in the topology and not on disk. A start "
+        "without the option wipes the task at once."
     ),
     log=log.INVALID_STATE,
     source=(
-        "TaskManager.closeDirtyAndRevive: with transactional stores nothing is wiped if the first store of a task "
-        "has status 1, and the client stays in REBALANCING ({page})"
+        "TaskManager.closeDirtyAndRevive: with transactional stores, Streams wipes nothing if the first "
+        "store of a task has status 1, and the client remains in REBALANCING ({page})"
     ),
     page="offsets.md#transactional-stores",
     hint=WIPE_TASK,
@@ -327,18 +334,18 @@ START_HANGS: Final = FindingCode(
 )
 OFFSET_WITHOUT_STORE: Final = FindingCode(
     "offset-without-store",
-    "An offset of a store exists, and the directory of the store is missing",
+    "An offset of a store exists, but the directory of the store is missing",
     level=Level.ERROR,
     changes_at_close=True,
     states_absence=True,
     more=(
-        "Streams creates a new store, believes the offset, and restores only the records after it: all earlier ones "
-        "are silently missing."
+        "Streams creates a new store, uses the offset, and restores only the records after it: all earlier "
+        "ones are silently missing."
     ),
     log=(log.FROM_OFFSET,),
     source=(
-        "OffsetCheckpoint: an offset outlives the directory of its store; Streams makes a new one and "
-        "restores nothing below the offset"
+        "OffsetCheckpoint: the offset remains after the directory of its store was removed. Streams "
+        "creates a new store and restores nothing below the offset"
     ),
     hint=RESTORE,
 )
@@ -353,7 +360,7 @@ STORE_MISSING: Final = FindingCode(
         "the task have rows."
     ),
     log=_NO_OFFSETS,
-    source="the same subtopology has the store in other tasks",
+    source="other tasks of the subtopology have the store",
     hint=RESTORE,
 )
 MAYBE_UNCLEAN: Final = FindingCode(
@@ -367,36 +374,36 @@ MAYBE_UNCLEAN: Final = FindingCode(
     ),
     log=(log.FROM_OFFSET,),
     source=(
-        "ProcessorStateManager.checkpoint: .checkpoint is written when restoration completes too, so that it "
-        "outlives a crash ({page})"
+        "ProcessorStateManager.checkpoint: Streams also writes .checkpoint when restoration completes, so "
+        "the file remains after a crash ({page})"
     ),
     page="start.md#clean-or-not",
     hint=RESTORE,
-    do=("where the application was closed cleanly: nothing", _UNCLEAN),
+    do=("if the application was closed cleanly, do nothing", _UNCLEAN),
 )
 WITHOUT_CHANGELOG: Final = FindingCode(
     "without-changelog",
-    "The store has no offset anywhere: it counts as a store without a changelog",
+    "The store has no offset: Streams treats it as a store without a changelog",
     level=Level.EXPECTED,
     changes_at_close=True,
     states_absence=True,
-    more="It was built with withLoggingDisabled(). It opens unchanged, and nothing restores it.",
+    more="It was built with withLoggingDisabled(). Streams opens it unchanged, and cannot restore it.",
     log=(log.NOT_LOGGED,),
-    source="no offset anywhere: it counts as a store without a changelog (withLoggingDisabled)",
+    source="no offset: Streams treats it as a store without a changelog (withLoggingDisabled)",
     hint=NOTHING,
 )
 LOST_WITH_ITS_TASK: Final = FindingCode(
     "lost-with-its-task",
-    "The store has no changelog, and its task is to be wiped",
+    "The store has no changelog, and the start wipes its task",
     level=Level.ERROR,
     changes_at_close=True,
     states_absence=True,
     more="Streams deletes the whole directory of a task. It restores the other stores; the rows of this one are lost.",
     log=_CORRUPTED,
     source=(
-        "StateManagerUtil.closeStateManager wipes the directory of a corrupted task as a whole, and a store "
-        "without a changelog is restored from nothing (withLoggingDisabled)"
+        "StateManagerUtil.closeStateManager wipes the whole directory of a corrupted task, and Streams "
+        "cannot restore a store without a changelog (withLoggingDisabled)"
     ),
-    hint="nothing brings its rows back after the start; before it keep them: kstate export APP STORE --out DIR",
+    hint="export the rows before the start, which removes them for ever: kstate export APP STORE --out DIR",
     do=(f"to keep its rows as Parquet: {command('export', 'APP', 'STORE', '--out', 'DIR')}",),
 )

@@ -9,7 +9,7 @@ from kstate_cli.check.findings import NOTHING, RESTORE, FindingCode, Level
 from kstate_cli.codes import SILENT
 from kstate_cli.texts import command
 
-_STATUS = f"what each run keeps: {command('status', 'APP')}"
+_STATUS = f"to see the backup of each run: {command('status', 'APP')}"
 
 CLEANER_MAY_DELETE: Final = FindingCode(
     "cleaner-may-delete",
@@ -30,20 +30,20 @@ OLDER_THAN_MAX_AGE: Final = FindingCode(
     "A task is older than state.cleanup.dir.max.age.ms: the start deletes it before it opens anything",
     level=Level.WARNING,
     more=(
-        "4.3 never updates the age of a task directory while it is running, so a long run ends in this. The setting "
-        "is off by default."
+        "4.3 never updates the age of a task directory while it is running, so it deletes the tasks of a "
+        "long run. The setting is off by default."
     ),
     log=(log.OUTDATED,),
     source="StateDirectory.cleanOutdatedDirsOnStartup: state.cleanup.dir.max.age.ms ({page})",
     page="layout.md#ages",
     hint=RESTORE,
-    do=("or leave state.cleanup.dir.max.age.ms out for this start",),
+    do=("or do not set state.cleanup.dir.max.age.ms for this start",),
 )
 VERSIONED_POSITION: Final = FindingCode(
     "versioned-position",
     "4.3 loses the Position of a versioned store at every restart",
     level=Level.EXPECTED,
-    more="Rows and offsets stay. Queries with a bound find the store behind until it has seen new records.",
+    more="Rows and offsets remain. Queries with a bound treat the store as behind until it has read new records.",
     log=SILENT,
     source="RocksDBVersionedStore.writePosition of 4.3: the Position is lost at a restart ({page})",
     page="offsets.md#where-each-kind-keeps-it",
@@ -57,17 +57,17 @@ KEPT_TOO_LONG: Final = FindingCode(
         "The old directory shares its files with the new one. Files that Streams compacts away stay on disk for the "
         "backup."
     ),
-    source="what kstate keeps for undo pins bytes that Streams has compacted away",
+    source="the backup of a run keeps the bytes of files that Streams has compacted away",
     hint="kstate clean APP --older-than 7d",
     do=(_STATUS,),
 )
 UNFINISHED_RUN: Final = FindingCode(
     "unfinished-run",
-    "A run of kstate was interrupted, or kstate does not understand it",
+    "A run of kstate was interrupted, or kstate cannot read its journal",
     level=Level.WARNING,
-    more="A signal, a kill, a power failure. The directory is wholly the old or wholly the new one.",
-    source="a run of kstate was interrupted: the next changing command finishes it or sweeps it away",
-    hint="run the command again; what it takes over: kstate status APP",
+    more="A signal, a kill, or a power failure. The directory is either completely the old or completely the new one.",
+    source="a run of kstate was interrupted: the next changing command finishes or removes it",
+    hint="run the command again. To see which run it continues: kstate status APP",
     do=(_STATUS,),
 )
 ONLY_KEPT: Final = FindingCode(
@@ -76,18 +76,20 @@ ONLY_KEPT: Final = FindingCode(
     level=Level.WARNING,
     more="Everything was wiped, or the tasks were deleted. The next start restores from the beginning.",
     log=(log.RESTORES_FROM_START,),
-    source="the directory was emptied: the next start restores from the beginning what a run of kstate keeps",
-    hint="the finding says what puts it back, where a command does; what each run keeps: kstate status APP",
+    source="the directory was emptied: the next start restores from the beginning, although a run of kstate "
+    "has a backup",
+    hint="if a command restores the backup, the finding names it. To see the backup of each run: kstate status APP",
     do=(_STATUS,),
 )
 FOREIGN_OWNER: Final = FindingCode(
     "foreign-owner",
     "Files belong to another user than the application directory",
     level=Level.WARNING,
-    more="Often root has copied or restored them. The application cannot open or rename a file that it may not write.",
-    source="the application has to read and write its files ({page})",
+    more="Often root has copied or restored them. The application cannot open or rename a file without "
+    "write permission.",
+    source="the application must be able to read and write its files ({page})",
     page="layout.md#owners",
-    hint="chown to the owner of the application directory",
+    hint="change their owner (chown) to the owner of the application directory",
 )
 LOCK_NOT_SHARED: Final = FindingCode(
     "lock-not-shared",
@@ -100,6 +102,6 @@ LOCK_NOT_SHARED: Final = FindingCode(
     log=(log.LOCKED,),
     source="StateDirectory.lockStateDirectory: POSIX locks may not be seen by other hosts ({page})",
     page="layout.md#locks",
-    hint="run one instance for each directory only",
-    do=("changes ask for --lock-is-shared there: with it you vouch that the application runs nowhere",),
+    hint="run only one instance for each directory",
+    do=("pass --lock-is-shared to commands that change the directory: you state that all instances are stopped",),
 )

@@ -205,7 +205,7 @@ def _verdict(report: Report, release: str) -> str:
     fails = ""
     if report.fails:
         fails = f"the next start of {release} fails"
-    return ": ".join(filter(None, (fails, ", ".join(counts)))) or "not all is as expected"
+    return ": ".join(filter(None, (fails, ", ".join(counts)))) or "some findings are not as expected"
 
 
 def _lines(

@@ -85,8 +85,8 @@ def clean(
             # A warning and exit code 1: something is left that only the user can remove.
             stays.append(run.name)
             say(
-                f"warning: {error.headline}: inspect it and remove it yourself: "
-                f"once run {run.name} is deleted, nothing refers to it"
+                f"warning: {error.headline}. Inspect it, and remove it yourself: after kstate deletes run "
+                f"{run.name}, no file refers to it"
             )
             return False
 

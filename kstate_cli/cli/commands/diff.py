@@ -89,7 +89,7 @@ def diff(
     # Before an error that the messages below may become.
     sys.stdout.flush()
     if compared.unread:
-        damage = ("see which files are damaged:", (command("verify", request.a), command("verify", request.b)))
+        damage = ("to see which files are damaged:", (command("verify", request.a), command("verify", request.b)))
         usual: tuple[str, tuple[str, ...]] = damage
         if compared.only_the_hosts:
             # Rights or a host say nothing about the files, and a wipe would lose stores that are whole.
@@ -97,7 +97,7 @@ def diff(
         # Each unreadable store may have its own advice; equal ones are given once.
         hint, details = joined((unread.advice for unread in compared.everything_unread), usual)
         raise StoreUnreadable(
-            f"{compared.unread} of what is there cannot be read: not everything was compared",
+            f"kstate could not read {compared.unread} entries, so it has not compared everything",
             hint=hint,
             hint_details=details,
         )

@@ -36,7 +36,7 @@ def dump(source: DumpSourceOptions, how: ReadingOptions, report: DumpReportOptio
 
     request = _request(source, how)
     if source.follow is not None and source.dry_run:
-        raise UsageError("--follow and --dry-run exclude each other", hint="leave out one of them")
+        raise UsageError("--follow and --dry-run exclude each other", hint="omit one of them")
     results: Output[DumpLine] = output_of(report.output, None, quiet=report.quiet)
     folder = None
     if not is_s3(request.out):
@@ -82,13 +82,13 @@ def _request(source: DumpSourceOptions, how: ReadingOptions) -> DumpRequest:
     if source.app is None and not source.topic and source.spec is None:
         raise UsageError("no topic to dump is selected", hint="pass --app ID, --spec FILE, or --topic TOPIC")
     if source.app is not None and source.spec is not None:
-        raise UsageError("--app and --spec exclude each other", hint="leave out one of them")
+        raise UsageError("--app and --spec exclude each other", hint="omit one of them")
     spark = spark_settings(how.master, how.conf)
     rate = None
     if how.max_rate:
         rate = bytes_of(how.max_rate, "--max-rate")
         if rate == 0:
-            raise UsageError("--max-rate 0 would never end", hint="leave it out for no limit")
+            raise UsageError("--max-rate 0 would never end", hint="omit it for no limit")
     # A specification states the topics of its stores, and the group to ask about transactions.
     application, topics = _specified(source.spec)
     return DumpRequest(
@@ -205,7 +205,7 @@ def _show(request: DumpRequest, outcome: RoundOutcome, *, quiet: bool) -> None:
     rows = []
     for plan in outcome.plans:
         records, size = _amount(outcome, plan)
-        record_text, size_words = f"{records:,}", "not known"
+        record_text, size_words = f"{records:,}", "unknown"
         if size is not None:
             size_words = size_text(size)
         if not is_written:
@@ -230,7 +230,7 @@ def _show(request: DumpRequest, outcome: RoundOutcome, *, quiet: bool) -> None:
 def _planned_text(outcome: RoundOutcome) -> str:
     """Return what a call would read and write: a bucket gets a request for each file, or part of a large one."""
     most = sum(plan.records for plan in outcome.plans)
-    size = "the size is not known before a first dump"
+    size = "the size is unknown before a first dump"
     if outcome.size is not None:
         size = f"about {size_text(outcome.size)}"
     return f"at most {most:,} records in about {outcome.files} new files and a manifest; {size}"

@@ -44,7 +44,7 @@ def examples(
     results: Output[ExamplesLine] = output_of(output, None, quiet=quiet)
     rows = [(path, f"{size:,}") for path, size in files]
     results.show(_lines(folder, files), lambda: table(None, ("file", "bytes"), rows, right=frozenset({"bytes"})))
-    results.remark(f"a description of each: {folder / 'README.md'}")
+    results.remark(f"to read a description of each: {folder / 'README.md'}")
     restored = (out.with_name("orders"), "--from-changelog", out / "dump", "--spec", out / "dump.toml", "--for", "4.3")
     results.remark(f"to try a restoration of the dump: {command('restore', *restored)}")
     return 0
@@ -111,19 +111,19 @@ def _check(out: Path) -> None:
     parent = out.parent
     if not parent.is_dir():
         raise UsageError(
-            f"--out {quoted(out)}: {parent} is no directory", hint="name a new directory in an existing one"
+            f"--out {quoted(out)}: {parent} is not a directory", hint="pass a new directory in an existing one"
         )
     if os.path.lexists(out):
         raise _exists_already(out)
     if OWN_FOLDER in parent.parts or looks_like_application(parent):
         raise UsageError(
             f"--out {quoted(out)} is inside an application directory, or its backups",
-            hint="name a new directory elsewhere",
+            hint="pass a new directory in another place",
         )
 
 
 def _exists_already(out: Path) -> Refused:
     return Refused(
-        f"{out} is there already, and nothing is overwritten",
-        hint=f"name a new directory: {command('examples', '--out', out.with_name(f'{out.name}-new'))}",
+        f"{out} exists already, and kstate overwrites no files",
+        hint=f"pass a new directory: {command('examples', '--out', out.with_name(f'{out.name}-new'))}",
     )

@@ -91,9 +91,9 @@ def _fitting(text: str) -> tuple[tuple[Explanation, ...], tuple[str, ...]]:
     # Several words are no code: similar codes would mislead.
     if len(text.split()) > 1 or not text.strip():
         raise UsageError(
-            "kstate does not know this text: that says neither that it is harmless nor that it is not",
-            hint=f"paste more of it, with its causes, as in: {command('explain', '-')} < FILE",
-            hint_details=[f"for the directory as it is now: {command('check', 'APP', '--for', 'RELEASE')}"],
+            "kstate does not know this text, so it may be harmless or not",
+            hint=f"pass more of it, with its causes, for example: {command('explain', '-')} < FILE",
+            hint_details=[f"to check the present directory: {command('check', 'APP', '--for', 'RELEASE')}"],
         )
     details = []
     if near := similar_codes(text):
@@ -101,7 +101,7 @@ def _fitting(text: str) -> tuple[tuple[Explanation, ...], tuple[str, ...]]:
     raise UsageError(
         f"there is no code {text!r}",
         details=details,
-        hint=f"all codes: {command('explain')}",
+        hint=f"to list all codes: {command('explain')}",
     )
 
 
@@ -109,14 +109,14 @@ def _choice(entries: Sequence[Explanation], sentences: Sequence[str]) -> Iterato
     """Codes that share a sentence: the text does not tell which of them it is, the directory does."""
     yield "in the text:"
     yield from (f"{_INDENT}{sentence.replace('{}', '…')}" for sentence in sentences)
-    yield "which is printed where one of these is the case:"
+    yield "one of these causes it:"
     # So that the explanations begin in one column.
     widest = max(len(entry.full_name) for entry in entries)
     for entry in entries:
         yield from _filled(f"{entry.full_name:{widest}}  {entry.brief}", hanging=widest + 2)
     yield "what to do:"
-    yield f"{_INDENT}see which one it is: {command('check', 'APP', '--for', 'RELEASE')}"
-    yield f"{_INDENT}what one of them means: {command('explain', entries[0].full_name)}"
+    yield f"{_INDENT}to see which one it is: {command('check', 'APP', '--for', 'RELEASE')}"
+    yield f"{_INDENT}to see what one of them means: {command('explain', entries[0].full_name)}"
 
 
 def _where(entry: Explanation, sentences: Sequence[str]) -> Iterator[str]:

@@ -96,7 +96,7 @@ def fleet(
 
     # The second reading would find an empty stream, and a host without tasks.
     if listing.count(STREAM) > 1:
-        raise UsageError("- is given twice: standard input can be read only once", hint="give it once")
+        raise UsageError("- occurs twice, but standard input can be read only once", hint="pass it once")
     reports = read_listings(listing)
     names = list(dict.fromkeys(report.app_id for report in reports if report.app_id is not None))
     application = ""
@@ -147,7 +147,7 @@ def _read_logs(
 def _verdict(findings: Sequence[FleetFinding]) -> str:
     levels = [finding.level.value for finding in findings]
     counts = [f"{levels.count(name)} {name}{end}" for name, end in _PLURALS.items() if name in levels]
-    return f"not all is as it should be: {', '.join(counts)}"
+    return f"some findings are not as expected: {', '.join(counts)}"
 
 
 def _show(fleet: Fleet, findings: Sequence[FleetFinding], by: FleetRows, *, quiet: bool) -> None:
@@ -160,7 +160,7 @@ def _show(fleet: Fleet, findings: Sequence[FleetFinding], by: FleetRows, *, quie
     for note in _notes(fleet):
         say(note, quiet=quiet)
     if findings:
-        say(f"what that means: {command('explain', f'fleet:{findings[0].code.name}')}", quiet=quiet)
+        say(f"to see what that means, run {command('explain', f'fleet:{findings[0].code.name}')}", quiet=quiet)
 
 
 def _notes(fleet: Fleet) -> list[str]:
@@ -170,9 +170,9 @@ def _notes(fleet: Fleet) -> list[str]:
     old_reports = [report.name for report in fleet.reports if not report.tells_process_id and report.whole]
     if old_reports:
         names = some(old_reports, _MAX_LISTED)
-        notes.append(f"process ids are not known, so clones are not seen, of {names}: an older kstate")
+        notes.append(f"the process ids of {names} are unknown (an older kstate), so kstate cannot detect clones")
     if fleet.group is not None and fleet.group.why is not None:
-        notes.append(f"the members of the group are not known: {fleet.group.why}")
+        notes.append(f"the members of the group are unknown: {fleet.group.why}")
     if topics := _topics_without_end(fleet):
         notes.append(f"these logs have no known end, or do not exist: {some(topics, _MAX_LISTED)}")
     if len({report.app_id for report in fleet.reports} - {None}) > 1:

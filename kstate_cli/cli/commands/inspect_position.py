@@ -183,8 +183,8 @@ def _raise_unmet(application: Application, wrong: list[Problem], behind: list[st
         raise unreadable_error(application, wrong)
     if behind:
         raise ConditionNotMet(
-            f"not up to the bound: {', '.join(behind)}",
-            hint="let the application run on, or restore it from a newer dump, then ask again",
+            f"these have not reached the bound: {', '.join(behind)}",
+            hint="let the application process more input, or restore it from a newer dump, then run the command again",
         )
 
 

@@ -252,7 +252,7 @@ def _say_remarks(
     for task in application.tasks:
         # Files of kstate's or an editor's, perhaps: Streams ignores them, and a person may wonder.
         for name in task.leftovers:
-            say(f"{task.name}/{name}: left over, no running application leaves it", quiet=quiet)
+            say(f"{task.name}/{name}: left over, because no running application leaves it", quiet=quiet)
     is_incomplete = count_rows and say_incomplete_stores(application, quiet=quiet)
     return bool(application.doubtful or emptied or doubt or is_incomplete)
 
@@ -260,17 +260,18 @@ def _say_remarks(
 def _refuse_together(options: Sequence[str], *, json: bool, spec: bool, sort: Order, transactional: bool) -> None:
     """Raise UsageError for options that exclude each other."""
     if spec and json:
-        raise UsageError("--spec prints TOML, not JSON", hint="leave out one of --spec and -o json")
+        raise UsageError("--spec prints TOML, not JSON", hint="omit one of --spec and -o json")
     if spec and sort is not Order.task:
-        raise UsageError("--spec prints its stores by name", hint="leave out one of --spec and --sort")
+        raise UsageError("--spec prints its stores by name", hint="omit one of --spec and --sort")
     if spec and transactional:
-        raise UsageError("--spec and --transactional-stores exclude each other", hint="leave out one of them")
+        raise UsageError("--spec and --transactional-stores exclude each other", hint="omit one of them")
     if spec and "--from" in options:
-        raise UsageError("--from and --spec exclude each other", hint="leave out one of them")
+        raise UsageError("--from and --spec exclude each other", hint="omit one of them")
     without_spec = [option for option in options if option not in ("--topology", "--from")]
     if without_spec and not spec:
         raise UsageError(
-            f"{without_spec[0]} goes with --spec", hint="add --spec; check reports how far stores are behind"
+            f"pass --spec too: {without_spec[0]} needs it",
+            hint="add --spec. To see how far stores are behind, use check",
         )
 
 
@@ -294,7 +295,7 @@ def _raise_problems(application: Application, uncounted: AbstractSet[str], unrea
         raise ConditionNotMet(f"not all of it can be read: {places}", hint=STORES_STAY)
     raise ConditionNotMet(
         f"not as Kafka Streams leaves it: {places}",
-        hint=f"to predict the next start: {command('check', application.path, '--for', 'RELEASE')}",
+        hint=f"to predict the next start, run {command('check', application.path, '--for', 'RELEASE')}",
     )
 
 

@@ -49,7 +49,7 @@ def ls_dump(
         raise ConditionNotMet(
             f"{plural(len(damaged), 'partition')} damaged: {named}",
             details=[f"{partition.key}: {partition.damage}" for partition in damaged[:5]],
-            hint="copy the dump again from where it is whole, or take a new one into an empty folder",
+            hint="copy the dump again from a complete copy, or take a new one into an empty folder",
         )
     return EXIT_OK
 
@@ -100,14 +100,14 @@ def _offset(offset: int | None) -> str:
 
 def _size(size: int | None) -> str:
     if size is None:
-        return "not known"
+        return "unknown"
     return size_text(size)
 
 
 def _age(as_of_ms: int | None) -> str:
 
     if as_of_ms is None:
-        return "not known"
+        return "unknown"
     # The host that dumped may have a clock ahead of this one.
     return duration_text(max(0.0, (now_ms() - as_of_ms) / 1000))
 
@@ -119,7 +119,7 @@ def _ending(dump: str, overview: DumpOverview, verified_ms: int | None) -> Itera
         kind = f"generation {overview.generation}"
     yield f"{plural(len(overview.partitions), 'partition')}, {kind}"
     if verified_ms is None:
-        yield f"not every file was read in full yet; to read them: {command('verify-dump', dump)}"
+        yield f"no command has read every file in full yet. To read them: {command('verify-dump', dump)}"
     else:
         yield f"every file was read in full since {utc_text(verified_ms)}"
 

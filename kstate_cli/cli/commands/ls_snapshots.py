@@ -111,7 +111,7 @@ def _until(row: ListedGeneration) -> str:
     from kstate_cli.clock import utc_text
 
     if row.usable_until_ms is None:
-        return "not known"
+        return "unknown"
     return utc_text(row.usable_until_ms)
 
 

@@ -62,7 +62,9 @@ def maintain(
     results: Output[MaintainLine] = output_of(output, None, quiet=quiet)
     path_text = config or os.environ.get(VARIABLE)
     if not path_text:
-        raise UsageError("nothing says what is to be done", hint=f"--config FILE, or {VARIABLE}: a kstate.toml")
+        raise UsageError(
+            "no configuration names the steps", hint=f"pass --config FILE, or set {VARIABLE} to a kstate.toml"
+        )
     configuration = read_configuration(Path(path_text))
     # Raises if there is no [maintain], or if a step lacks what it needs.
     maintenance = maintenance_of(configuration)
@@ -176,7 +178,7 @@ def _under_way(task: StepCommand, *, quiet: bool) -> Iterator[None]:
     def look() -> None:
         now = time.monotonic()
         if moments.is_due(now):
-            say(f"kstate: {task.name}: for {duration_text(now - began)} now; {most} are its limit")
+            say(f"kstate: {task.name}: running for {duration_text(now - began)}, with a limit of {most}")
 
     with now_and_then(look, OFTEN_SECONDS / 10):
         yield
@@ -211,7 +213,7 @@ def _end(ends: list[StepEnd], results: Output[MaintainLine]) -> int:
         code = bad.exit or EXIT_OK
     results.lines([_summary_line(ends, code, executed=bad is not None)])
     if bad is None:
-        results.say("nothing is due")
+        results.say("no step is due")
     if bad is not None and code > EXIT_WARNINGS:
         raise _error(bad, [end for end in ends if end.exit is not None])
     return code
@@ -227,6 +229,6 @@ def _error(bad: StepEnd, ends: list[StepEnd]) -> KstateError:
     return kind(
         f"{bad.task.name} ended with exit code {bad.exit}, the worst of {len(ends)}: {bad.message}",
         details=others,
-        hint="the next call retries it; for details, run the command yourself:",
+        hint="the next call retries it. For details, run the command yourself:",
         hint_details=[command(*bad.task.plain_words)],
     )

@@ -136,7 +136,7 @@ def migrate(
     target = chosen_release("--to", to, to_jar, quiet=results.is_silent)
     # The two say the same in two ways; of contradicting words neither may win.
     if wipe_unclean and unclean is OnUnclean.refuse:
-        raise UsageError("--wipe-unclean and --unclean refuse contradict each other", hint="leave out one of them")
+        raise UsageError("--wipe-unclean and --unclean refuse contradict each other", hint="omit one of them")
     options = MigrateOptions(
         at_least_once=guarantee is Guarantee.at_least_once,
         wipe_unclean=wipe_unclean or unclean is OnUnclean.wipe,
@@ -207,7 +207,7 @@ def _finish(
         if result.rows_converted:
             yield f"{result.rows_converted:,} rows converted, {result.headers_dropped:,} headers lost"
         # Until the application has written, undo restores the old directory without a loss.
-        yield f"next: start the application with {plan.target}; back: {command('undo', plan.app)}"
+        yield f"next: start the application with {plan.target}. To undo: {command('undo', plan.app)}"
 
     def summary(end: PlanEnd) -> MigrateSummaryLine:
         headers, rows = 0, 0
@@ -221,6 +221,6 @@ def _finish(
         warning = warning_of_next_start(plan.app, check_request)
     if warning is not None:
         results.show([{"type": "warning", "message": warning}], lambda: say(f"warning: {warning}"))
-    nothing = f"{plan.app} is where {plan.target} wants it"
+    nothing = f"{plan.app} already has the form of {plan.target}"
     show_end(plan, result, results, summary=summary, nothing=nothing, sentences=sentences)
     return exit_code(plan, warnings_ok=warnings_ok, warned=warning is not None)

@@ -27,7 +27,7 @@ class _Group(HelpfulGroup):
         return super().resolve_command(ctx, args)
 
     def _refuse_other_order(self, app: str, rest: list[str]) -> None:
-        first = "the subcommand comes first, then APP and STORE"
+        first = "the subcommand must come first, then APP and STORE"
         if rest[1:2] and rest[1] in self.commands:
             store, subcommand, *more = rest
             # A path that begins with a dash was behind "--", which the parser has taken away.
@@ -37,7 +37,7 @@ class _Group(HelpfulGroup):
             raise UsageError(first, hint=f"write: {command('query', subcommand, path, store, *more)}")
         for word in rest:
             if word in self.commands:
-                raise UsageError(first, hint=f"see {command('query', word, '--help')}")
+                raise UsageError(first, hint=f"to see its options, run {command('query', word, '--help')}")
 
 
 # A group, because each class of query has its own arguments.

@@ -138,7 +138,7 @@ class _Answer:
             self._view.end()
             if self._view.count:
                 # Also if quiet: the rows above must not pass for all.
-                say(f"the answer is not complete: it ends after {self._view.count} rows")
+                say(f"the answer is incomplete: it ends after {self._view.count} rows")
             raise
         self._view.end()
         for partition, result in results.items():
@@ -171,22 +171,22 @@ class _Answer:
             raise self._verdict()
         if self._view.unreadable:
             count = self._view.unreadable
-            subject = "keys or values are"
+            subject = "keys or values"
             if count == 1:
-                subject = "key or value is"
+                subject = "key or value"
             raise SerdeError(
-                f"{count:,} {subject} not what the serde reads: the bytes are shown instead",
-                hint="name the serde that the application uses; bytes, hex and base64 always fit",
+                f"the serde cannot read {count:,} {subject}: kstate shows the bytes instead",
+                hint="pass the serde that the application uses. bytes, hex and base64 always fit",
             )
 
     def _say_end(self) -> None:
         if not self._view.count:
             say(f"none: {self._request.store} has no such row", quiet=self._request.options.quiet)
         elif self._more:
-            cut = f"the first {self._view.count:,} rows are shown, there are more rows"
+            cut = f"the first {self._view.count:,} rows are shown, and there are more"
             # Nobody asked for fewer: then it is no message that --quiet takes away.
             quiet = self._request.options.quiet and self._request.options.limit is not None
-            say(f"{cut}: --limit N shows N of them, -o json and -o csv all", quiet=quiet)
+            say(f"{cut}: to see N of them, pass --limit N. To see all, pass -o json or -o csv", quiet=quiet)
 
     def _collated(self, values: dict[int | None, Any]) -> Any:
         """Return one iterator over all partitions; its rows contain their partition."""
@@ -264,7 +264,7 @@ class _Answer:
     def _verdict(self) -> InUse | StoreUnreadable | QueryFailedError:
         counts = Counter(reason.value for reason in self._failed.values())
         names = ", ".join(f"{count} {reason}" for reason, count in sorted(counts.items()))
-        rows = "no rows, and not the whole answer"
+        rows = "no rows, which is an incomplete answer"
         if self._view.count:
             rows = f"{self._view.count:,} rows, which are not the whole answer"
         message = f"{rows}: {names}"

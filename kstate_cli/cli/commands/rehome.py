@@ -255,7 +255,7 @@ def _finish(
         if reports:
             restored = f", restored {plural(len(reports), 'store')} from the dump"
         yield f"rehomed {plural(move_count, 'store')}{restored} (run {result.run})"
-        yield f"next: start the application with the new topology; back: {command('undo', plan.app)}"
+        yield f"next: start the application with the new topology. To undo: {command('undo', plan.app)}"
 
     def summary(end: PlanEnd) -> RehomeSummaryLine:
         engine, reason = None, None

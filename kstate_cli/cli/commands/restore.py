@@ -79,7 +79,9 @@ def restore(
 
     # A restoration reads the rows anyway, and must not skip what it can check.
     if logs.verify_dump is False and not selection.dry_run:
-        raise UsageError("--no-verify-dump goes with --dry-run: a restoration reads its rows", hint="add --dry-run")
+        raise UsageError(
+            "--no-verify-dump works only with --dry-run: a restoration reads the rows", hint="add --dry-run"
+        )
     if cases.follow is not None:
         # Before anything is read.
         _refuse_beside_follow(selection, cases)
@@ -221,7 +223,7 @@ def _options(
         ignored=tuple(selection.ignore or ()),
         from_broker=logs.bootstrap_server is not None,
         permissions=Permissions(
-            "asked for" if cases.rebuild else None,
+            "requested" if cases.rebuild else None,
             cases.allow_empty,
             logs.dump_is_complete,
             wipe_invalid=cases.on_invalid_offset is OnInvalid.rebuild,
@@ -237,7 +239,8 @@ def _refuse_beside_follow(selection: SelectionOptions, cases: CaseOptions) -> No
     option = next((name for name, is_given in once if is_given), None)
     if option is not None:
         raise UsageError(
-            f"{option} applies to one run, and --follow repeats it", hint=f"{option} with --standby, then --follow"
+            f"{option} applies to one run, but --follow repeats runs",
+            hint=f"pass {option} with --standby first, then --follow",
         )
 
 
@@ -252,7 +255,7 @@ def _show_plan(plan: RestorePlan, how: PlanView, progress: RestoreProgress, resu
 
 
 _MAKE = command("fleet", "HOST.json", "-o", "json")
-_PART_HINT = "the second of three hosts: --share 2/3"
+_PART_HINT = "pass, for example, for the second of three hosts: --share 2/3"
 
 
 def share_of(fleet: FleetOptions) -> tuple[int, int] | None:
@@ -271,19 +274,21 @@ def tasks_of(fleet: FleetOptions, application: str) -> tuple[frozenset[str], fro
         if fleet.before is not None:
             raise UsageError(
                 "--before needs --missing",
-                hint="pass both, --missing FILE of now and --before FILE of before the loss, and --host NAME; "
-                f"each file is made by {_MAKE}",
+                hint="pass --missing FILE (present state), --before FILE (before the loss) and --host NAME. To "
+                f"create each file, run {_MAKE}",
             )
         return frozenset(), None
     # Exactly one of both: with neither, two empty hosts would restore the same tasks.
     if (fleet.before is None) == (fleet.share is None):
         raise UsageError(
-            "--missing lists tasks without a host, not which of them are for this host",
-            hint="--share 1/2 and --share 2/2 on two empty hosts, --share 1/1 where this is the only one; or --before "
-            f"FILE --host NAME, with its output from before the loss: {_MAKE}",
+            "--missing lists tasks without a host, but not which of them belong to this host",
+            hint="pass --share 1/2 and --share 2/2 on two empty hosts, or --share 1/1 if this is the only one. Or "
+            f"pass --before FILE --host NAME, with output from before the loss: {_MAKE}",
         )
     if fleet.before is not None and fleet.host is None:
-        raise UsageError("--before needs the name of this host", hint="--host NAME: this one's, as the file has it")
+        raise UsageError(
+            "--before needs the name of this host", hint="pass --host NAME: the name of this host in the file"
+        )
     # Their tasks stay where they are, and are restored by nobody.
     elsewhere = held_elsewhere(read_fleet(fleet.missing), application, fleet.host)
     if fleet.before is None or fleet.host is None:
@@ -298,20 +303,21 @@ def barrier_of(fleet: FleetOptions, *, is_started: bool) -> BarrierView | None:
     if fleet.barrier is None:
         if fleet.hosts is not None:
             raise UsageError(
-                "--hosts goes with --barrier", hint="--barrier PLACE: a folder or URI that all hosts reach"
+                "pass --barrier too: --hosts needs it",
+                hint="pass --barrier PLACE: a folder or URI that all hosts can reach",
             )
         return None
     # The other hosts would wait for an application that nobody starts.
     if not is_started:
-        raise UsageError("a standby is not started, and waits at no barrier", hint="leave out --barrier")
+        raise UsageError("kstate starts no standby, so it waits at no barrier", hint="omit --barrier")
     share = share_of(fleet)
     if share is not None and fleet.hosts not in (None, share[1]):
-        raise UsageError("--share and --hosts differ in the number of hosts", hint="leave --hosts out")
+        raise UsageError("--share and --hosts differ in the number of hosts", hint="omit --hosts")
     hosts = fleet.hosts
     if share is not None:
         hosts = share[1]
     if hosts is None:
-        raise UsageError("--barrier needs the number of hosts", hint="--hosts N, this one among them")
+        raise UsageError("--barrier needs the number of hosts", hint="pass --hosts N, which includes this host")
     names: tuple[str, ...] = ()
     host = fleet.host
     if share is not None and host is None and fleet.missing is None:
@@ -349,7 +355,7 @@ class StateCommand:
             # Split as a shell would, but run without one: a path may have any character.
             self._command = shlex.split(text)
         except ValueError as error:
-            raise UsageError(f"--on-state-change {text!r} cannot be read: {error}") from None
+            raise UsageError(f"kstate cannot parse --on-state-change {text!r}: {error}") from None
         if not self._command:
             raise UsageError("--on-state-change is empty")
         self._app = app
@@ -385,7 +391,7 @@ class StateCommand:
                 raise
             # From now on it gets a few seconds only: a restoration must not wait a minute at every state.
             self._hangs = True
-            self._warn(before, after, f"not ended after {error.timeout:g} s: killed")
+            self._warn(before, after, f"kstate killed it after {error.timeout:g} s")
             return
         if status:
             self._warn(before, after, f"exit status {status}")

@@ -97,7 +97,7 @@ def restore_snapshot(
 
     part = None
     if share is not None:
-        part = part_of("--share", share, "the second of three hosts: --share 2/3")
+        part = part_of("--share", share, "pass, for example, for the second of three hosts: --share 2/3")
     path = find_application_to_create(app)
     results: Output[RestoreSnapshotLine] = output_of(output, path, quiet=quiet)
     repository = repository_of(from_snapshot)

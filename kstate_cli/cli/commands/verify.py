@@ -103,7 +103,7 @@ def _remarks(report: AppReport, subset: str, *, quiet: bool) -> None:
     if report.running:
         say(f"locked: the application is running (pid {report.pid}); this is the state of its last flush", quiet=quiet)
     if report.left_out:
-        say(f"subset {subset}: {report.left_out} stores are in other parts", quiet=quiet)
+        say(f"subset {subset}: other parts contain {report.left_out} stores", quiet=quiet)
     say(f"not covered: {'; '.join(NOT_COVERED)}", quiet=quiet)
 
 
@@ -118,20 +118,20 @@ def _raise_verdict(codes: Counter[VerifyCode], report: AppReport) -> None:
     if any(code.level is VerifyLevel.DAMAGE for code in codes):
         raise ConditionNotMet(
             f"damaged: {counts}",
-            hint="move the damaged stores out; at its next start the application restores them from their changelogs, "
-            "if they have one:",
+            hint="move the damaged stores out. At its next start the application restores them from their "
+            "changelogs, if they have one:",
             hint_details=first_lines(_ways_out(report)),
         )
     # Only that: a second call may read it, and nothing is wrong with the files.
     if codes.keys() == {IN_USE}:
         raise InUse(
-            "some stores change faster than they can be read",
+            "kstate could not read some stores, because they change too fast",
             hint="run the command again, or stop the application first",
         )
     # In the order of the table of codes, which is that of their weight.
     unjudged = [code for code in VERIFY_CODES.values() if code in codes]
     raise Refused(
-        f"not everything can be judged: {counts}",
+        f"kstate could not judge all of it: {counts}",
         hint="; ".join(code.advice for code in unjudged) + ":",
         hint_details=[command("explain", code.name) for code in unjudged],
     )
@@ -206,9 +206,9 @@ def _sum_up(report: AppReport) -> None:
     if report.findings:
         print_line(f"{read}: {plural(len(report.findings), 'finding')}", "bold red")
     elif report.doubtful:
-        print_line(f"{read}: nothing is damaged, but rows may be missing", "bold yellow")
+        print_line(f"{read}: no damage, but rows may be missing", "bold yellow")
     else:
-        print_line(f"{read}: nothing is damaged", "bold green")
+        print_line(f"{read}: no damage", "bold green")
 
 
 def _lines(report: AppReport, subset: str, seconds: float) -> Iterator[VerifyLine]:

@@ -66,8 +66,8 @@ def verify_dump(
     results: Output[VerifyDumpLine] = output_of(output, None, quiet=quiet)
     if reading.earlier:
         results.say(
-            f"continued: {reading.earlier} of {len(files)} files were read since {utc_text(reading.began_ms)} "
-            "by a call that was interrupted"
+            f"continued: an interrupted call had read {reading.earlier} of {len(files)} files since "
+            f"{utc_text(reading.began_ms)}"
         )
 
     def read(file: DumpFile, finding: FileFinding | None) -> None:
@@ -144,18 +144,18 @@ def _recorded(dump: str, number: tuple[int, int], part: VerifiedPart, findings: 
     try:
         record(dump, *number, part)
     except OSError as error:
-        return f"cannot record in the dump that the part was read: {error.strerror or error}"
+        return f"kstate cannot record in the dump that it has read the part: {error.strerror or error}"
     return None
 
 
 def _show(findings: Sequence[FileFinding], warning: str | None, files_text: str) -> None:
     """Print the findings as a table, then the number of files and the verdict."""
-    verdict = "nothing is damaged"
+    verdict = "no damage"
     if findings:
         # Relative to the dump: absolute paths of a bucket would fill the line.
         rows = [(finding.file.relative, finding.code, finding.message) for finding in findings]
         table(None, ("file", "code", Column("message", fold=Fold.WORDS)), rows)
-        verdict = f"{plural(len(findings), 'file')} not as written"
+        verdict = f"{plural(len(findings), 'file')} differ from their original contents"
     sys.stdout.write(f"{files_text}: {verdict}\n")
     sys.stdout.flush()
     if warning:
@@ -219,7 +219,7 @@ class _PartReading:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         if error is not None and self._write():
-            note(error, f"{len(self._whole)} files of the part were read by then: the next call continues")
+            note(error, f"{len(self._whole)} files of the part were read until then, and the next call continues")
 
     def read(self, file: DumpFile, finding: FileFinding | None) -> None:
         """Note a file that was read; a damaged one is read again by every call."""

@@ -95,9 +95,9 @@ def _show(findings: Sequence[RepositoryFinding], files: int, size: int) -> None:
             ("file", "code", Column("message", fold=Fold.WORDS)),
             [(finding.path, finding.code, finding.message) for finding in findings],
         )
-    verdict = "nothing is damaged"
+    verdict = "no damage"
     if findings:
-        verdict = f"{plural(len(findings), 'file')} not as written"
+        verdict = f"{plural(len(findings), 'file')} differ from their original contents"
     print_line(f"{plural(files, 'file')}, {size_text(size)}: {verdict}")
 
 

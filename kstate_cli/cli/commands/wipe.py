@@ -82,10 +82,10 @@ def wipe(
 
     # The reset tool makes all offsets of the directory wrong, so that no store may stay.
     if for_reset and not (every_task and everything):
-        raise UsageError("--for-reset goes with --all --everything")
+        raise UsageError("pass --all --everything too: --for-reset needs both")
     # The only way to delete stores without a backup: one word more than a slip of the hand.
     if purge and not (yes or dry_run):
-        raise UsageError("--purge deletes the stores: nothing can be undone", hint="to confirm, say --yes too")
+        raise UsageError("--purge deletes the stores: you cannot undo that", hint="to confirm, pass --yes too")
     options = WipeOptions(frozenset(task or ()), frozenset(store or ()), global_stores, every_task, everything)
     path = find_application(app)
     results: Output[WipeLine] = output_of(output, path, quiet=quiet)
@@ -132,14 +132,14 @@ def _finish(
     def sentences(result: RunResult) -> Iterator[str]:
         way_back = f"to undo: {command('undo', plan.app)}"
         if purge:
-            way_back = "nothing is kept"
-        yield f"wiped (run {result.run}); {way_back}"
+            way_back = "no backup was kept"
+        yield f"wiped (run {result.run}). {way_back}"
         restore = command("restore", plan.app, "--from-changelog", "DUMP", "--for", "RELEASE")
         yield f"next: start the application, which restores from the brokers, or: {restore}"
         if for_reset:
             yield (
-                "or, to start from the beginning: kafka-streams-application-reset "
-                f"--application-id {quoted(plan.app.name)} --bootstrap-server HOST:PORT --input-topics TOPICS"
+                "or, to start from the beginning: kafka-streams-application-reset --application-id "
+                f"{quoted(plan.app.name)} --bootstrap-server HOST:PORT --input-topics TOPICS"
             )
 
     def summary(end: PlanEnd) -> WipeSummaryLine:
@@ -156,6 +156,6 @@ def _warn_of_reset() -> None:
 
     # Also with --quiet: the reset tool deletes the topics without asking, and no rows can be rebuilt afterwards.
     say(
-        "note: this deletes the changelog topics, the only source for rebuilding stores; "
-        "input topics are read again from their beginning, as far as they still have it"
+        "note: this deletes the changelog topics, the only source for rebuilding stores. The application "
+        "reads input topics again from their beginning, as far as they still have it"
     )

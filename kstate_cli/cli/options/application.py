@@ -59,7 +59,7 @@ def chosen_release(option: str, name: str | None, jar: Path | None, *, quiet: bo
         # The version as it was typed, since that of a vendor (cp-8.2) carries a note.
         version, row = str(name), release(str(name), option)
     elif name is not None:
-        raise UsageError(f"{option} and {option}{_JAR} exclude each other", hint="leave out one of them")
+        raise UsageError(f"{option} and {option}{_JAR} exclude each other", hint="omit one of them")
     else:
         # The reader of zip archives, which only --to-jar and --for-jar need.
         from kstate_cli.jars import release_in
@@ -108,7 +108,7 @@ NewKinds = Annotated[
 def refuse_without_topology(new: Path | None, others: Sequence[str]) -> None:
     """Raise UsageError for options of a new topology without ``--topology``."""
     if others and new is None:
-        raise UsageError(f"{others[0]} goes with --topology", hint="pass the text of the new topology too")
+        raise UsageError(f"pass --topology too: {others[0]} needs it", hint="pass the text of the new topology too")
 
 
 def read_topologies(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def refuse_settings_alone(bootstrap: str | None, settings: Path | None) -> None:
     """Raise UsageError for client settings without a broker."""
     if settings is not None and bootstrap is None:
-        raise UsageError("--kafka-settings goes with --bootstrap-server")
+        raise UsageError("pass --bootstrap-server too: --kafka-settings needs it")
 
 
 def facts_source(
@@ -29,7 +29,7 @@ def facts_source(
 ) -> Callable[[Iterable[str]], Facts] | None:
     """Return a function from topics to their log bounds; None without file and broker. Raise UsageError."""
     if offsets is not None and bootstrap is not None:
-        raise UsageError("--offsets and --bootstrap-server exclude each other", hint="leave out one of them")
+        raise UsageError("--offsets and --bootstrap-server exclude each other", hint="omit one of them")
     refuse_settings_alone(bootstrap, settings)
     if offsets is not None:
         from kstate_cli.broker.facts import read_facts
@@ -65,7 +65,7 @@ class LogSources:
             return "until RUNNING"
         if self.offsets is None:
             return "up to the end of the dump"
-        return f"up to the ends that the file {'says' if self.dump is None else 'and the dump say'}"
+        return f"up to the ends in the file{'' if self.dump is None else ' and the dump'}"
 
     def validate(self) -> None:
         """Raise UsageError for options that exclude each other, before anything is read."""
@@ -98,8 +98,8 @@ class LogSources:
                 dump = read_dump(self.dump, complete=False, committed_only=False)
             except NoManifestError:
                 raise Refused(
-                    f"{uri_text(self.dump)} has no manifest: it does not state where the logs begin and end",
-                    hint="leave out --dump, and pass --offsets FILE or --bootstrap-server HOST:PORT",
+                    f"{uri_text(self.dump)} has no manifest, so it does not show where the logs begin and end",
+                    hint="omit --dump, and pass --offsets FILE or --bootstrap-server HOST:PORT",
                 ) from None
             sources.append(DumpLogs(dump, times=self.times))
         return tuple(sources)

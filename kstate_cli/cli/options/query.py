@@ -170,7 +170,7 @@ class StoreRequest:
         except ValueError as error:
             raise UsageError(
                 f"{subject} {text!r} is not a key of serde {serde.name}: {error}",
-                hint="--key-serde names the serde that the application writes keys with",
+                hint="pass the serde that the application writes keys with: --key-serde",
             ) from None
         return key
 
@@ -215,5 +215,5 @@ def time_of(option: str, text: str | None) -> int | None:
     except ValueError as error:
         raise UsageError(
             f"{option} {text!r} is not a time: {error}",
-            hint="milliseconds since 1970, 2024-05-01T12:00:00Z, or in UTC: -1d, 12:00, today, yesterday",
+            hint="pass milliseconds since 1970, 2024-05-01T12:00:00Z, or in UTC: -1d, 12:00, today, yesterday",
         ) from None

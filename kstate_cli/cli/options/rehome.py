@@ -136,18 +136,19 @@ class CompletionOptions:
         spark = spark_settings(self.spark.master, self.spark.conf)
         if options.old is None:
             raise UsageError(
-                "--from-changelog needs both texts: without the old one a store of another host looks like a new one",
-                hint="--topology NEW.txt --from OLD.txt" + (" --for RELEASE" if self.release_name is None else ""),
+                "--from-changelog needs both texts: without the old one, a store of another host would look like a "
+                "new store",
+                hint="pass --topology NEW.txt --from OLD.txt" + (" --for RELEASE" if self.release_name is None else ""),
             )
         if self.release_name is None:
             raise UsageError(
-                "--from-changelog needs the release that runs here", hint="--for RELEASE, such as --for 4.3"
+                "--from-changelog needs the release that runs here", hint="pass --for RELEASE, such as --for 4.3"
             )
         target = release(self.release_name)
         # The rows of the completed stores would be written in a layout that nobody has seen this release read.
         if target.unproven:
             raise UsageError(
-                f"nobody has run {target}: no task is completed for it", hint="name the release that runs here"
+                f"no test has run {target}, so kstate completes no task for it", hint="pass the release that runs here"
             )
         return RestoreRequest(
             terms,

@@ -260,7 +260,7 @@ def bytes_of(text: str, option: str = "--memory") -> int:
     digits = number.removesuffix(unit) if unit else number
     # isdigit alone accepts digits of every script, which int would convert silently.
     if not digits.isascii() or not digits.isdigit():
-        raise UsageError(f"{option} {text!r} is not a number of bytes", hint="such as 2G, 1500M")
+        raise UsageError(f"{option} {text!r} is not a number of bytes", hint="pass a number such as 2G or 1500M")
     return int(digits) * _UNITS[unit]
 
 
@@ -284,7 +284,9 @@ def committed_of(path: Path | None) -> dict[TopicPartition, int]:
                     raise ValueError(f"{key}: {str(offset)[:100]} is not an offset")
                 committed[key] = offset
     except (OSError, ValueError) as error:
-        raise UsageError(f"{path} cannot be read: {error}", hint='it must contain JSON: {"topic": {"0": 42}}') from None
+        raise UsageError(
+            f"kstate cannot read {path}: {error}", hint='write JSON into it: {"topic": {"0": 42}}'
+        ) from None
     return committed
 
 

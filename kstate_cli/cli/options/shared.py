@@ -274,7 +274,7 @@ def age(option: str, text: str) -> timedelta:
     """Return the time span of ``7d``, ``12h`` or ``30m``. Raise UsageError, which names the option."""
     length = clock.span(text)
     if length is None:
-        raise UsageError(f"{option} {text!r} is not an age", hint="for example 7d, 12h, 30m")
+        raise UsageError(f"{option} {text!r} is not an age", hint="pass an age such as 7d, 12h or 30m")
     return length
 
 
@@ -311,7 +311,7 @@ def bound_of(texts: Iterable[str]) -> PositionBound:
             position = position.with_component(match[1], int(match[2]), int(match[3]))
         except ValueError:
             raise UsageError(
-                f"--at {text!r} is not TOPIC:PARTITION=OFFSET", hint="for example --at orders:0=1234"
+                f"--at {text!r} is not TOPIC:PARTITION=OFFSET", hint="pass, for example, orders:0=1234"
             ) from None
     return PositionBound.at(position)
 
@@ -413,11 +413,11 @@ def engine_of(text: str, settings: SparkSettings) -> EngineChoice:
     from kstate_cli.spark.engine import EngineOption, choose_engine
 
     if text not in {option.value for option in EngineOption}:
-        raise UsageError(f"--engine {text!r} is none of auto, local, spark", hint="leave it out for auto")
+        raise UsageError(f"--engine {text!r}: not one of auto, local, spark", hint="omit it to use auto")
     option = EngineOption(text)
     if option is EngineOption.local and (settings.master is not None or settings.conf):
         unused = "--conf" if settings.master is None else "--master"
-        raise UsageError(f"{unused} is about Spark, and --engine local uses none", hint="leave out one of them")
+        raise UsageError(f"{unused} configures Spark, but --engine local does not use it", hint="omit one of them")
     return choose_engine(option, settings)
 
 

@@ -133,7 +133,7 @@ def _show_actions(release: str, report: Report) -> None:
     for _, hints in actions:
         hints.pop(_NOTHING, None)
     if not any(hints for _, hints in actions):
-        print_prose(f"nothing: start {release}", indent=_INDENT)
+        print_prose(f"nothing. You can start {release}", indent=_INDENT)
     for code, hints in actions:
         if hints:
             print_prose(f"{code}:", indent=_INDENT)
@@ -141,7 +141,7 @@ def _show_actions(release: str, report: Report) -> None:
             _show_hint(hint)
     worst = worst_of(report.findings)
     if worst is not None:
-        print_prose(f"what {worst.code.name} means:", indent=_INDENT)
+        print_prose(f"to see what {worst.code.name} means:", indent=_INDENT)
         print_line(safe(f"{_INDENT}{_INDENT}{command('explain', worst.code.name)}"), "bold")
 
 
@@ -187,8 +187,8 @@ _SENTENCES: Final = {
     Outcome.OPENS: ("1 store opens", "{count} stores open"),
     Outcome.OPENS_EMPTY: ("1 store opens silently without rows", "{count} stores open silently without rows"),
     Outcome.RESTORES: (
-        "1 store restores what follows its offset",
-        "{count} stores restore what follows their offsets",
+        "1 store restores the records after its offset",
+        "{count} stores restore the records after their offsets",
     ),
     Outcome.RESTORES_ALL: ("1 store restores everything", "{count} stores restore everything"),
     Outcome.LOST: ("1 store loses its rows", "{count} stores lose their rows"),
@@ -213,7 +213,7 @@ def _of_outcome(outcome: Outcome, or_else: Outcome | None, alike: list[Predictio
             stores = [f"{prediction.task}/{prediction.store}" for prediction in alike]
             text = f"the start fails at {some(stores, _MAX_LISTED)}"
         case Outcome.HANGS:
-            text = f"the client stays in REBALANCING because of {names}"
+            text = f"the client remains in REBALANCING because of {names}"
         case _:
             sentence, sentences = _SENTENCES[outcome]
             text = sentence if len(alike) == 1 else sentences.format(count=len(alike))
@@ -226,8 +226,8 @@ def _of_outcome(outcome: Outcome, or_else: Outcome | None, alike: list[Predictio
 
 def _decides(alike: Iterable[Prediction]) -> str:
     if all(prediction.by_chance for prediction in alike):
-        return "chance decides"
-    return "not known here, see the findings"
+        return "it depends on the timing"
+    return "unknown here, see the findings"
 
 
 def _altogether(alike: list[Prediction]) -> str:
@@ -239,7 +239,11 @@ def _altogether(alike: list[Prediction]) -> str:
 
 
 def _or_else(outcome: Outcome) -> str:
-    return _WORDS[outcome].format(records="what follows", all="", file="one of them", messages="").rstrip(": ")
+    return (
+        _WORDS[outcome]
+        .format(records="the records after its offset", all="", file="one of them", messages="")
+        .rstrip(": ")
+    )
 
 
 def _show_finding(alike: list[Finding]) -> None:
@@ -274,7 +278,7 @@ _WORDS: Final = {
     Outcome.LOST: "task wiped, its rows are lost: it has no changelog",
     Outcome.MAY_BE_LOST: "task wiped, its rows are lost if it has no changelog",
     Outcome.FAILS: "start fails at {file}: {messages}",
-    Outcome.HANGS: "the client stays in REBALANCING",
+    Outcome.HANGS: "the client remains in REBALANCING",
     Outcome.NOT_REACHED: "not reached",
     Outcome.UNKNOWN: "unknown",
     Outcome.IGNORED: "ignored",
@@ -311,7 +315,7 @@ def _part_of(message: str) -> str:
 
 def _count(records: Records | None) -> str:
     if records is None:
-        return "what follows its offset"
+        return "the records after its offset"
     text = plural(records.count, "record")
     if records.exact:
         return text
@@ -393,7 +397,7 @@ def warning_of_next_start(app: Path, request: CheckRequest) -> str | None:
         for prediction in report.predictions
     ):
         return None
-    return f"the next start of {request.release.version}: {verdict(report.predictions)}. Why: {whole}"
+    return f"the next start of {request.release.version}: {verdict(report.predictions)}. To see why, run {whole}"
 
 
 def parts_of(dump: str) -> list[CheckDumpPartLine]:
@@ -452,7 +456,7 @@ def damage_in(dump: str, parts: list[CheckDumpPartLine]) -> ConditionNotMet | No
     return ConditionNotMet(
         f"the dump has damaged files, in part {some(damaged, 5)}",
         where=uri_text(dump),
-        hint="see which files, and what to do:",
+        hint="to see the files, and what to do, run:",
         hint_details=[command("verify-dump", dump, "--subset", part) for part in damaged[:5]],
         code=ROT,
     )

@@ -97,7 +97,7 @@ class DiffReport(DiffWatcher):
         # Rows may differ only because one application had not flushed yet.
         for side, as_of in zip("AB", compared.as_of, strict=True):
             if as_of != "closed":
-                say(f"{side}: the application is running: this is the state of its last flush", quiet=self._quiet)
+                say(f"{side}: the application is running, so this is the state of its last flush", quiet=self._quiet)
         say(f"{plural(len(compared.stores), 'store')}: {_counts(compared)}", quiet=self._quiet)
 
     def _remarks_of(self, store: StoreDiff) -> None:
@@ -126,7 +126,7 @@ def _counts(compared: Diff) -> str:
     counts = {
         "equal": sum(store.unreadable is None and not compared.differs(store) for store in compared.stores),
         "different": sum(map(compared.differs, compared.stores)),
-        "not to be read": sum(store.unreadable is not None for store in compared.stores),
+        "unreadable": sum(store.unreadable is not None for store in compared.stores),
     }
     return ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count) or "nothing to compare"
 

@@ -92,8 +92,8 @@ class DumpProgress(DumpWatcher):
             # Reported once for each stop: the log of a service must not fill with it.
             self._waits = True
             self._tell(
-                f"kstate: no record has come for {_STILL_SECONDS:.0f} s: a broker that says nothing for "
-                f"{SILENT_SECONDS:.0f} s is given up"
+                f"kstate: no record has arrived for {_STILL_SECONDS:.0f} s. kstate aborts if the broker sends "
+                f"nothing for {SILENT_SECONDS:.0f} s"
             )
 
     def _tell(self, text: str) -> None:

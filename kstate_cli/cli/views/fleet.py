@@ -129,7 +129,7 @@ def totals(fleet: Fleet) -> str:
     should = sum(expectation.count for expectation in fleet.expected.values())
     limit = "; tasks above the highest listed one are unknown" if CountSource.TASKS in sources else ""
     size = size_text(sum(report.size for report in fleet.reports))
-    ends = "" if fleet.facts is not None else "; the ends of the logs are not known"
+    ends = "" if fleet.facts is not None else "; the ends of the logs are unknown"
     return f"{plural(len(fleet.reports), 'host')}, {len(tasks)} of {plural(should, 'task')}, {size}{limit}{ends}"
 
 
@@ -180,7 +180,7 @@ def state_of(report: HostReport) -> str:
     """Return the state of a host in a word or two."""
     # A listing that was cut, as of a host that lost its connection.
     if not report.whole:
-        return "not all known" if report.copies else "not known"
+        return "not all known" if report.copies else "unknown"
     return {True: "running", False: "stopped", None: "may run"}[report.running]
 
 

@@ -56,14 +56,17 @@ def write_page(path: Path, fleet: Fleet, findings: Sequence[FleetFinding]) -> No
     # Replacing the file would remove a link, a pipe or a device.
     if path.is_dir() or (os.path.lexists(path) and not path.is_file()):
         kind = kind_of(os.lstat(path).st_mode)
-        raise UsageError(f"--html {quoted(path)} is {kind}", hint="name a regular file, or a new one")
+        raise UsageError(
+            f"--html {quoted(path)} is {kind}", hint="pass a regular file, or a path that does not exist yet"
+        )
     # Made completely before the file is touched: an error must not leave half a page.
     text = "".join(_page(fleet, findings))
     try:
         replace_text(path, text, mode=0o666)
     except OSError as error:
         raise UsageError(
-            f"--html {quoted(path)} cannot be written: {error.strerror}", hint="name a file in a folder of yours"
+            f"kstate cannot write --html {quoted(path)}: {error.strerror}",
+            hint="pass a file in a folder that you may write to",
         ) from None
 
 
@@ -131,15 +134,15 @@ def _hosts_and_tasks(fleet: Fleet, findings: Sequence[FleetFinding]) -> Iterator
     # A row of its own: tasks that should exist and that nobody has are the worst finding.
     if absent:
         chips = {task: f'<span class="t none">{_e(task)}</span>' for task in absent}
-        head = "no host that was read" if fleet.unread else "no host"
+        head = "no host with a readable listing" if fleet.unread else "no host"
         yield f'<tr><th class="error">{head}</th>{_cells(chips, heads, columns=columns)}</tr>\n'
     yield "</tbody></table></div>\n"
 
 
 def _legend(fleet: Fleet) -> str:
-    unknown, measure = "not known", "lag behind the logs"
+    unknown, measure = "unknown", "lag behind the logs"
     if fleet.facts is None:
-        unknown, measure = "not known, or the only copy", "offsets behind the copy in front"
+        unknown, measure = "unknown, or the only copy", "offsets behind the most recent copy"
     return (
         f'<h2>Tasks by host</h2>\n<p class="dim">By {measure}: {_key("ok", "none")} '
         f"{_key('near', f'up to {_NEAR:,}')} "
@@ -220,11 +223,11 @@ def _hosts(fleet: Fleet) -> Iterator[str]:
 def _members(fleet: Fleet) -> Iterator[str]:
     if fleet.group is None:
         return
-    why = f": not known: {fleet.group.why}" if fleet.group.why is not None else ""
+    why = f": unknown: {fleet.group.why}" if fleet.group.why is not None else ""
     summary = f"{plural(len(fleet.group.members), 'member')}, {fleet.group.state}, {fleet.group.protocol}{why}"
     yield f"<h2>Members of the group</h2>\n<p>{_e(summary)}</p>\n<ul>"
     for member in fleet.group.members:
         assigned = ", ".join(map(str, sorted(member.assigned))) or "nothing"
-        host = fleet.host_of(member) or "host not known"
+        host = fleet.host_of(member) or "host unknown"
         yield f"<li>{_e(member.client)} at {_e(member.host)} ({_e(host)}): {_e(assigned)}</li>"
     yield "</ul>\n"

@@ -113,7 +113,7 @@ def _summed_up(plan: Plan, how: PlanView) -> Iterator[str]:
     yield _time(plan, how)
     # A lost directory that is restored has nothing to keep.
     if how.is_undoable and plan.app.exists():
-        yield f"the current directory stays in {runs_folder(plan.app)}, until:"
+        yield f"the backup of the current directory remains in {runs_folder(plan.app)}, until:"
         yield f"  {command('clean', plan.app)}"
     elif not how.is_undoable:
         yield "there is no backup of the removed stores"
@@ -146,7 +146,7 @@ def _time(plan: Plan, how: PlanView) -> str:
     if not forecast.is_short:
         amount = f"about {duration_text(forecast.rounded)}"
     # The time of an earlier run includes the start of its Spark.
-    start, reckoned = "", f"as run {forecast.like} went"
+    start, reckoned = "", f"like run {forecast.like}"
     if forecast.like is None:
         reckoned = "no earlier run to compare with"
         if is_spark:

@@ -69,11 +69,11 @@ def finish(
     def sentences(result: RunResult) -> Iterator[str]:
         yield f"restored for {change.target} (run {result.run})"
         if standby:
-            yield "next: run the same command again after the next dump; nothing may use the directory until then"
+            yield "next: run the same command again after the next dump. Until then, no program may use the directory"
         else:
-            yield f"next: start the application with {change.target}; back: {command('undo', change.app)}"
+            yield f"next: start the application with {change.target}. To undo: {command('undo', change.app)}"
 
-    nothing = f"no store of {change.app} needs anything from the dump"
+    nothing = f"no store of {change.app} needs records of the dump"
     show_end(change, outcome.result, results, summary=summary, nothing=nothing, sentences=sentences)
     return code_of(outcome, warnings_ok=warnings_ok)
 
@@ -170,10 +170,10 @@ def _show_stores(outcome: RestoreOutcome, *, quiet: bool) -> None:
 _NAMES = {
     "read": "reading the directory",
     "spark": "starting Spark",
-    "sort": "putting the dump in order",
-    "check": "reading what would be restored",
+    "sort": "sorting the dump",
+    "check": "reading the rows to restore",
     "stage": "staging",
-    "store": "taking stores in",
+    "store": "moving stores into place",
     "verify": "verifying",
     "switch": "switching",
 }

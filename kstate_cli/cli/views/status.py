@@ -25,8 +25,8 @@ _KEPT, _UNDONE, _FAILED = RunState.KEPT.value, RunState.UNDONE.value, RunState.F
 _ENDS = {_KEPT: "done", _UNDONE: "undone", RunState.CLEANING.value: "being cleaned", DAMAGED: "damaged"}
 _STANDBY = {
     StandbyUse.unused: "a standby: unused since its last round",
-    StandbyUse.used: "it was a standby, and was used since: it is not followed any more",
-    StandbyUse.unreadable: "it is a standby; its record cannot be read",
+    StandbyUse.used: "it was a standby, but was used since then: kstate no longer follows it",
+    StandbyUse.unreadable: "it is a standby, but kstate cannot read its record",
 }
 _NEWEST = 10
 """Runs on a terminal: a screen shows those of the last night."""
@@ -79,7 +79,7 @@ def show_runs(
         ],
     )  # fmt: skip
     if len(newest) < len(rows):
-        print_prose(f"{len(rows) - len(newest)} older runs are not shown: a pipe and -o json have them")
+        print_prose(f"{len(rows) - len(newest)} older runs are not shown: a pipe and -o json show them")
     _show_staging(rows)
     _show_progress(rows)
     # Of all runs, not only of those in the table: an old lost copy matters as well.
@@ -100,7 +100,7 @@ def _show_standby(standby: StandbyUse | None) -> None:
 
 def _in_use(is_locked: bool | None, pid: int | None) -> str:
     if is_locked is None:
-        return "whether it is in use cannot be seen from here"
+        return "it is unknown here whether it is in use"
     if not is_locked:
         return "not in use"
     if pid:
@@ -138,7 +138,7 @@ def _took(seconds: float | None) -> str:
 
 _Step = tuple[str, str | None]
 """A sentence, and the command that does it."""
-_RERUN = "run its command again: it continues from there"
+_RERUN = "Run its command again, and it continues from there"
 
 
 def _rerun_of(app: Path, row: StatusRunLine) -> str | None:
@@ -180,7 +180,7 @@ def _next(app: Path, rows: Sequence[StatusRunLine], copies: Copies, *, is_locked
     yield from _of_backups(app, rows, {copy.run.name for copy in copies.lost})
     words = dict.fromkeys(row["state"] for row in rows[-_NEWEST:] if row["state"] not in (_KEPT, _UNDONE))
     for word in words:
-        yield f"what {word} means:", command("explain", word)
+        yield f"to see what {word} means:", command("explain", word)
 
 
 def _of_lost_copies(copies: Copies) -> Iterator[_Step]:
@@ -188,7 +188,7 @@ def _of_lost_copies(copies: Copies) -> Iterator[_Step]:
         yield f"{copy.run.name}: {copy.text}", None
         if copy.back is not None:
             yield "to restore them:", copy.back
-        yield "to delete it for good:", copy.delete
+        yield "to delete it for ever:", copy.delete
 
 
 def _of_unfinished(app: Path, row: StatusRunLine, *, is_locked: bool | None) -> Iterator[_Step]:
@@ -198,16 +198,19 @@ def _of_unfinished(app: Path, row: StatusRunLine, *, is_locked: bool | None) -> 
     elif state in (INTERRUPTED, CREATED):
         # The switch is one rename: an interrupted run never leaves a mixture.
         yield (
-            f"{name}: its process has ended; the directory is entirely the old or entirely the new one; {_RERUN}",
+            (
+                f"{name}: its process has ended, and the directory is completely the old or completely the new "
+                f"one. {_RERUN}"
+            ),
             _rerun_of(app, row),
         )
     elif state == RunState.CLEANING.value and not is_locked:
-        yield f"{name}: partially deleted; to continue:", command("clean", app, "--run", name)
+        yield f"{name}: partially deleted. To continue:", command("clean", app, "--run", name)
 
 
 def _of_last_run(app: Path, last: StatusRunLine) -> Iterator[_Step]:
     if last["cut_short"]:
-        yield f"{last['run']} left the directory unchanged: {_RERUN}", _rerun_of(app, last)
+        yield f"{last['run']} left the directory unchanged. {_RERUN}", _rerun_of(app, last)
     elif last["state"] == _FAILED:
         yield f"{last['run']}: {last['message']}", None
         more, again = "", _rerun_of(app, last)
@@ -215,7 +218,7 @@ def _of_last_run(app: Path, last: StatusRunLine) -> Iterator[_Step]:
             more = " with --after-error"
             if again is not None:
                 again += " --after-error"
-        yield f"it left the directory unchanged: fix that, then run its command again{more}", again
+        yield f"it left the directory unchanged: fix the cause, then run its command again{more}", again
 
 
 def _of_backups(app: Path, rows: Sequence[StatusRunLine], lost_runs: Collection[str]) -> Iterator[_Step]:
@@ -228,7 +231,7 @@ def _of_backups(app: Path, rows: Sequence[StatusRunLine], lost_runs: Collection[
         freed = size_text(sum(row["bytes_pinned"] for row in deletable))
         after = ""
         if undoable is not None:
-            after = ", after which nothing can be undone"
+            after = ", after which no run can be undone"
         yield f"to free {freed}{after}:", command("clean", app)
 
 

@@ -187,13 +187,13 @@ def legend(rows: Iterable[StoreLine]) -> list[str]:
     kinds = [short_kind(row["kind"], certain=row["kind_certain"]) for row in rows]
     signs = [f"{mark} {meaning}" for mark, meaning in _MEANINGS.items() if any(mark in kind for kind in kinds)]
     if any(kind.endswith("?") for kind in kinds):
-        signs.append("? behind a kind: guessed, see ls --spec")
+        signs.append("? behind a kind: inferred, see ls --spec")
     return signs + [text for text, has_sign in _SIGNS.items() if any(map(has_sign, rows))]
 
 
 _SIGNS: Final[Mapping[str, Callable[[StoreLine], bool]]] = {
     "~ an estimate": lambda row: bool(row["rows"]) and not row["rows_exact"],
-    "? alone: cannot be read": lambda row: row["changelog"] is None or (row["rows"] is None and bool(row["bytes"])),
+    "? alone: unreadable": lambda row: row["changelog"] is None or (row["rows"] is None and bool(row["bytes"])),
     "0=30: partition 0 is at offset 30": lambda row: sum(map(len, (row["changelog"] or {}).values())) > 1,
 }
 """The meaning of a sign, and whether it is in the cells of a row."""
@@ -387,7 +387,7 @@ def _doubt(stores: set[str], has: set[str]) -> str | None:
     if not stores or stores & has:
         return None
     names = some(sorted(stores), _MAX_NAMED)
-    return f"the topology has none of the stores here ({names}): is it that of this application?"
+    return f"the topology has none of the stores here ({names}): check that it belongs to this application"
 
 
 def home_text(row: LsStoreLine) -> str:
@@ -403,7 +403,10 @@ def say_missing_stores(lacked: Sequence[LsLackedLine], *, quiet: bool) -> None:
     for place in lacked:
         tasks.setdefault(place["store"], []).append(place["new_task"])
     for store, those in sorted(tasks.items()):
-        say(f"not here: {store}, which the topology has in {some(those, _MAX_NAMED)}: new, or in memory", quiet=quiet)
+        say(
+            f"not here: {store}, which the topology has in {some(those, _MAX_NAMED)}: either new, or in memory",
+            quiet=quiet,
+        )
 
 
 _MAX_LISTED: Final = 5
@@ -440,7 +443,7 @@ def print_spec(app: Application, sources: SpecSources, *, quiet: bool) -> int:
     # A draft may have gaps: what no source states is asked in a comment of the file.
     draft, notes = draft_of_directory(app, topology, topics)
     missing = [entry for store in draft.stores for entry in store.filled(draft.application).missing()]
-    about = "Written by kstate (ls --spec); comments say what a value was taken from, and what is to fill in."
+    about = "Written by kstate (ls --spec). Comments name the source of each value, and the values to fill in."
     # TOML is UTF-8 by definition, whatever the locale.
     as_data()
     sys.stdout.write(to_toml(draft, notes=(about, *notes)))
@@ -466,8 +469,8 @@ def _topic_sources(app: Application, sources: SpecSources, topology: TopologyTex
             dump = read_dump(sources.dump, complete=False, committed_only=False)
         except NoManifestError:
             raise Refused(
-                f"{uri_text(sources.dump)} has no manifest: it does not state how many partitions the topics have",
-                hint="leave out --from-changelog, or pass --bootstrap-server HOST:PORT instead",
+                f"{uri_text(sources.dump)} has no manifest, so it does not show how many partitions the topics have",
+                hint="omit --from-changelog, or pass --bootstrap-server HOST:PORT instead",
             ) from None
         topics.append(report_of_dump(dump))
     return tuple(topics)

@@ -74,7 +74,7 @@ def another_log(
     digest = record_digest(partition, mark.last)
     # Without that record, compaction has removed it: no proof of another log.
     if digest is not None and digest != mark.digest:
-        return f"its record at offset {mark.last} is not the one that the store was made from"
+        return f"the broker's record at offset {mark.last} differs from the one that the store was restored from"
     return None
 
 
@@ -89,9 +89,12 @@ def _difference(mark: LogMark, source: str, topic_id: str | None, epoch: int | N
     """Return how the identity of a log differs from that of the store's log; None if it does not, or is unknown."""
     # A missing id is unknown, not another one: brokers before 2.8 have none (KIP-516).
     if None not in (topic_id, mark.topic_id) and topic_id != mark.topic_id:
-        return f"{source} has topic id {topic_id}, the store was made from {mark.topic_id}"
+        return f"{source} has topic id {topic_id}, but the store was restored from topic id {mark.topic_id}"
     if epoch is not None and mark.leader_epoch is not None and epoch < mark.leader_epoch:
-        return f"{source} has leader epoch {epoch}, below the {mark.leader_epoch} of the log that the store is from"
+        return (
+            f"{source} has leader epoch {epoch}, below leader epoch {mark.leader_epoch} of the log that the "
+            "store was restored from"
+        )
     return None
 
 

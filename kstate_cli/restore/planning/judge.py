@@ -141,8 +141,8 @@ def _beyond_dump(log: Log, following: int) -> Verdict:
     return Verdict(
         Action.LEAVE,
         f"already past the dump: its next offset {following} is above the log end {log.end} that the dump "
-        "recorded: the application ran on since, or the log was cut or created again, and this may be the only copy "
-        "(--bootstrap-server asks the broker)",
+        "recorded. Either the application ran after the dump, or the log was cut or recreated and this is "
+        "the only copy (--bootstrap-server compares it with the broker)",
         doubtful=True,
     )
 
@@ -172,8 +172,8 @@ def _catch_up(log: Log, following: int, *, has_rows: bool, permissions: Permissi
         return _too_old(
             log,
             caught_up,
-            "deletes between its data and the dump may be forgotten: delete.retention.ms was shorter then, or nobody "
-            "knows how much time passed (another dump or host, or clocks that were set)",
+            "deletes between its data and the dump may be missing: delete.retention.ms was shorter in that "
+            "time, or the elapsed time is unknown (another dump or host, or changed clocks)",
             permissions=permissions,
         )
     # Without compaction, tombstones go with the log start alone, which is judged already.
@@ -185,11 +185,11 @@ def _catch_up(log: Log, following: int, *, has_rows: bool, permissions: Permissi
     deaf = log.late_round(following)
     if deaf is not None and not permissions.accept_resurrected:
         duration = span_text(deaf.ended_ms - deaf.continues_ms)
-        late = f"from offset {deaf.start} on it was read {duration} after what is before"
+        late = f"the records from offset {deaf.start} on were read {duration} after the records before them"
         return Verdict(
             Action.REFUSE,
             f"{why}, but the dump itself has missed deletes: {late} (delete.retention.ms is "
-            f"{span_text(log.retention_ms)}): begin a new full, or --accept-resurrected",
+            f"{span_text(log.retention_ms)}). Begin a new full dump, or pass --accept-resurrected",
         )
     if deletes_heard is DeleteCoverage.YES:
         return caught_up
@@ -199,16 +199,17 @@ def _catch_up(log: Log, following: int, *, has_rows: bool, permissions: Permissi
     assert as_of_ms is not None
     assert ended is not None
     old = (
-        f"its data is of {moment(as_of_ms)}, and the dump was read {span_text(ended - as_of_ms)} later: deletes in "
-        f"between may be forgotten (delete.retention.ms is {span_text(log.retention_ms)})"
+        f"its data is of {moment(as_of_ms)}, and the dump was read {span_text(ended - as_of_ms)} later: "
+        f"deletes in between may be missing (delete.retention.ms is {span_text(log.retention_ms)})"
     )
     return _too_old(log, caught_up, old, permissions=permissions)
 
 
 def _maybe_deleted(log: Log, following: int) -> str:
     return (
-        f"already past the last record of the dump (next offset {following}), but nobody knows when its data was "
-        f"written: deletes at offsets {following} to {(log.read_end or following) - 1} may be forgotten (--rebuild)"
+        f"already past the last record of the dump (next offset {following}), but the age of its data is "
+        f"unknown: deletes at offsets {following} to {(log.read_end or following) - 1} may be missing "
+        "(pass --rebuild)"
     )
 
 
@@ -220,14 +221,14 @@ def _too_old(log: Log, caught_up: Verdict, old: str, *, permissions: Permissions
     rebuilt = _rebuild(log, old, has_rows=True, permissions=permissions)
     # The one hint that helps if the dump is no base for a rebuild.
     if rebuilt.action is Action.REFUSE:
-        return replace(rebuilt, why=f"{rebuilt.why}; --accept-resurrected catches it up all the same")
+        return replace(rebuilt, why=f"{rebuilt.why} (pass --accept-resurrected to catch it up in spite of this)")
     return rebuilt
 
 
 def _invalid(log: Log, why: str, *, has_rows: bool, permissions: Permissions) -> Verdict:
     """Wipe and rebuild a store with an invalid offset (KIP-406), unless the user forbids it."""
     if not permissions.wipe_invalid:
-        return Verdict(Action.REFUSE, f"{why} (--on-invalid-offset rebuild wipes it and rebuilds it)", invalid=True)
+        return Verdict(Action.REFUSE, f"{why} (--on-invalid-offset rebuild deletes and rebuilds it)", invalid=True)
     return _rebuild(log, why, has_rows=has_rows, permissions=permissions, invalid=True)
 
 
@@ -237,7 +238,7 @@ def _rebuild(log: Log, why: str, *, has_rows: bool, permissions: Permissions, in
     if log.first is None and has_rows and not permissions.allow_empty:
         return Verdict(
             Action.REFUSE,
-            f"{why}, but the changelog has no records: the store would be emptied (--allow-empty does it)",
+            f"{why}, but the changelog has no records: the store would be emptied (--allow-empty permits that)",
         )
     if log.first is not None and not _covers(log, log.start or 0, permissions):
         start_text = ""
@@ -254,8 +255,8 @@ def _rebuild(log: Log, why: str, *, has_rows: bool, permissions: Permissions, in
     if slow is not None and log.first is not None and not permissions.accept_resurrected:
         return Verdict(
             Action.REFUSE,
-            f"{why}, but {slow}: it cannot be the base of a rebuild (dump more in parallel; --accept-resurrected takes "
-            "it all the same)",
+            f"{why}, but {slow}: the dump cannot be the base of a rebuild (dump more in parallel, or pass "
+            "--accept-resurrected)",
         )
     return Verdict(Action.REBUILD, f"{why}: rebuilt from the earliest offset", invalid=invalid)
 
@@ -267,8 +268,8 @@ def _too_slow(log: Log) -> str | None:
     if deaf is not None and log.forgets:
         return (
             f"offsets {deaf.start} to {deaf.end - 1} of the dump were read "
-            f"{span_text(deaf.ended_ms - deaf.continues_ms)} after what is before them was complete: deletes may be "
-            f"forgotten meanwhile (delete.retention.ms is {span_text(log.retention_ms)})"
+            f"{span_text(deaf.ended_ms - deaf.continues_ms)} after the records before them: deletes from this "
+            f"time may be missing (delete.retention.ms is {span_text(log.retention_ms)})"
         )
     if (
         reading is None
@@ -278,8 +279,8 @@ def _too_slow(log: Log) -> str | None:
     ):
         return None
     return (
-        f"reading the dump took {span_text(reading.ended_ms - reading.started_ms)}: deletes may be forgotten meanwhile "
-        f"(delete.retention.ms is {span_text(log.retention_ms)})"
+        f"reading the dump took {span_text(reading.ended_ms - reading.started_ms)}: deletes from this time "
+        f"may be missing (delete.retention.ms is {span_text(log.retention_ms)})"
     )
 
 

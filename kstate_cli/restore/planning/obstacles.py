@@ -68,7 +68,8 @@ def stores_without_offset(
         ]
         if missing:
             yield warning(
-                f"{task}: {', '.join(missing)} have no offset: under exactly-once Streams wipes such a task whole"
+                f"{task}: {', '.join(missing)} have no offset: under exactly-once, Kafka Streams deletes the state "
+                "of the whole task"
             )
 
 
@@ -93,8 +94,8 @@ def refuse_uncommitted(snapshot: RestoreSnapshot) -> None:
         reason = "isolation read_uncommitted"
     raise Refused(
         f"the dump may hold records of aborted transactions ({reason})",
-        hint="dump with kafka.isolation.level=read_committed (without a manifest: and say --dump-is-committed), "
-        "or --guarantee at_least_once where the application never used transactions",
+        hint="dump with kafka.isolation.level=read_committed (without a manifest, pass --dump-is-committed "
+        "too). If the application never used transactions, pass --guarantee at_least_once",
     )
 
 
@@ -114,7 +115,7 @@ def unknown_topics(snapshot: RestoreSnapshot) -> list[Outcome]:
     }
     _refuse_unspecified(snapshot, [owner for owner in owners.values() if owner is not None])
     return [
-        note(f"{topic} is in the dump, and no store is restored from it")
+        note(f"the dump contains {topic}, but no store is restored from it")
         for topic, owner in owners.items()
         if owner is None
     ]
@@ -128,12 +129,12 @@ def _refuse_unspecified(snapshot: RestoreSnapshot, owners: Sequence[tuple[str, s
     if not unspecified:
         return
     raise Refused(
-        "the dump has changelogs of stores that nothing describes:",
+        "the dump has changelogs of stores that no source describes:",
         details=first_lines([name for name, _ in unspecified]),
-        hint="a changelog does not show the kind of its store: state it in kstate.toml (--spec), as in",
+        hint="a changelog does not show the kind of its store. Specify it in kstate.toml (--spec), for example:",
         hint_details=[
             *(line for name, topology in unspecified for line in _table_lines(name, topology)),
-            f"{_similar_ignored(snapshot)}or, where they belong to another application, --ignore TOPIC",
+            f"{_similar_ignored(snapshot)}or, if they belong to another application, pass --ignore TOPIC",
         ],
     )
 
@@ -154,7 +155,7 @@ def _similar_ignored(snapshot: RestoreSnapshot) -> str:
 def _table_lines(store: str, topology: str | None) -> Iterator[str]:
     """Yield the table of kstate.toml for a store, ready to paste, with the kind that leaves all to Streams."""
     yield f'[stores."{store}"]'
-    yield f'kind = "{IN_MEMORY}" # restored by Streams at every start; if it was in RocksDB: its kind'
+    yield f'kind = "{IN_MEMORY}" # restored by Streams at every start; if the store was in RocksDB: its kind'
     if topology is not None:
         yield f'topology = "{topology}"'
     yield "subtopology = 0 # N of its tasks N_0, N_1, …"
@@ -184,7 +185,7 @@ def judge_topics(snapshot: RestoreSnapshot, selected: frozenset[TopicPartition] 
 def _recreated_topic(partition: ManifestPartition, log: LogFacts) -> Iterator[Outcome]:
     if None not in (log.topic_id, partition.topic_id) and log.topic_id != partition.topic_id:
         yield Refusal(
-            f"{partition.topic}:{partition.partition}: the topic was created again since the dump was taken (id "
+            f"{partition.topic}:{partition.partition}: the topic was recreated after the dump (id "
             f"{partition.topic_id}, now {log.topic_id})"
         )
 
@@ -195,7 +196,7 @@ def _uncompacted_topic(options: RestoreOptions, store: StoreSpec) -> Iterator[Ou
     for policy in sorted({log.policy for log in logs if log.policy is not None and not log.compacted}):
         yield warning(
             f"{store.changelog}, the topic of the global store {store.name}, is not compacted "
-            f"(cleanup.policy={policy}): what the broker deletes no rebuild brings back"
+            f"(cleanup.policy={policy}): a rebuild cannot restore records that the broker deletes"
         )
 
 
@@ -209,18 +210,18 @@ def _shorter_log(snapshot: RestoreSnapshot, partition: ManifestPartition, log: L
     epoch = leader_epoch_of(partition.reading)
     # The end of a log never falls by itself: neither compaction nor retention moves it.
     if partition.log_end is not None and log.end < partition.log_end:
-        line = f"{key}: the broker's log ends at {log.end}, at the time of the dump it ended at {partition.log_end}"
+        line = f"{key}: the broker's log ends at {log.end}, but ended at {partition.log_end} when the dump was read"
     elif epoch is not None and log.leader_epoch is not None and log.leader_epoch < epoch:
-        line = f"{key}: the broker has leader epoch {log.leader_epoch}, at the time of the dump it was {epoch}"
+        line = f"{key}: the broker has leader epoch {log.leader_epoch}, but had {epoch} when the dump was read"
     else:
         return
     # The user wants to replace the store and knows of it; the note stays in the plan.
     if snapshot.options.permissions.by_user:
-        yield warning(f"{line}: it was cut or created again, and the restored state does not fit it")
+        yield warning(f"{line}: the log was cut or recreated, and the restored state does not fit it")
     else:
         yield Refusal(
-            f"{line}: it was cut or created again. Do not start the application: it would restore from a log that has "
-            "lost these records",
+            f"{line}: the log was cut or recreated. Do not start the application: it would restore from a log "
+            "that has lost these records",
             only_copies=_stores_of(snapshot, key),
         )
 
@@ -247,7 +248,7 @@ def incompatible(snapshot: RestoreSnapshot, store: Store) -> str | None:
     if store.opens_in(release):
         return None
     migrate = command("migrate", snapshot.app, "--to", release.version, *unproven_too(release.name))
-    return f"{release} cannot open it as it is: rebuild it too, or migrate it first: {migrate}"
+    return f"{release} cannot open it unchanged: rebuild it too, or migrate it first: {migrate}"
 
 
 def forgetful(store: Store) -> str | None:

@@ -43,8 +43,10 @@ from kstate_cli.texts import TRANSACTIONAL_STORES, UNPROVEN, command, did_you_me
 
 _MOST: Final = 5
 """Names in one sentence."""
-_DUMP_MORE: Final = "a dump with --spec gets all topics that the stores are restored from:"
-_EXPORT_FIRST: Final = "export first what may be the only copy; --rebuild then replaces it by what the dump has:"
+_DUMP_MORE: Final = "dump again with --spec, which includes all topics that the stores are restored from:"
+_EXPORT_FIRST: Final = (
+    "export the store first, because this may be the only copy. --rebuild then replaces it by the contents of the dump:"
+)
 
 
 def plan_restore(
@@ -145,13 +147,13 @@ def _remarks_on_work(snapshot: RestoreSnapshot, outcomes: Sequence[Outcome]) -> 
     # Positions are in record headers, and in nothing else.
     if not all(snapshot.dump.headers_of(spec.changelog) for spec in rebuilt):
         yield note(
-            "the dump has no record headers: Positions of rebuilt stores stay empty, as after Streams' own restore; "
-            "a bounded query (IQv2) is not answered before new input comes"
+            "the dump has no record headers: Positions of rebuilt stores stay empty, as after Kafka Streams' "
+            "own restore. A bounded query (IQv2) gets no answer before new input arrives"
         )
     if unsure := [store.title for store in work if store.unsure]:
         yield warning(
-            f"{some(unsure, _MOST)}: caught up, but nobody knows when {_unknown_time(snapshot.dump)}: what was deleted "
-            "more than delete.retention.ms before the dump was read may stay"
+            f"{some(unsure, _MOST)}: caught up, but {_unknown_time(snapshot.dump)} is unknown: records that "
+            "were deleted more than delete.retention.ms before the dump was read may remain"
         )
     yield from judge_problems(snapshot.problems, work, by_user=snapshot.options.permissions.by_user)
     restored = {(store.task, store.spec.name) for store in work}
@@ -161,8 +163,8 @@ def _remarks_on_work(snapshot: RestoreSnapshot, outcomes: Sequence[Outcome]) -> 
 
 def _unknown_time(dump: Dump) -> str:
     if any(partition.reading is None for partition in dump.partitions.values()):
-        return "the dump was read (its manifest does not say it)"
-    return "their data was written (their SSTs do not say it)"
+        return "the time when the dump was read (its manifest does not contain it)"
+    return "the age of their data (their SSTs do not contain it)"
 
 
 def _unproven(snapshot: RestoreSnapshot, steps: Sequence[Step]) -> Iterator[Outcome]:
@@ -172,8 +174,8 @@ def _unproven(snapshot: RestoreSnapshot, steps: Sequence[Step]) -> Iterator[Outc
         return
     if not options.unproven:
         words = ("restore", snapshot.app, "--from-changelog", "DUMP", "--for", options.release.version, UNPROVEN)
-        raise unproven_release(options.release, snapshot.app, f"{command(*words)}, and all that was said besides")
-    yield note(f"unproven: no {options.release} was ever started on what is restored for it")
+        raise unproven_release(options.release, snapshot.app, f"{command(*words)}, with your other options")
+    yield note(f"unproven: no test has started {options.release} with state that was restored for it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,8 +218,8 @@ def _refuse_unknown_stores(snapshot: RestoreSnapshot) -> None:
     unknown = sorted(snapshot.options.stores - names)
     if unknown:
         raise UsageError(
-            f"no store of this name: {', '.join(unknown)}",
-            hint=f"{did_you_mean(unknown, names)}there are: {some(sorted(names), _MOST)}",
+            f"no store is named {', '.join(unknown)}",
+            hint=f"{did_you_mean(unknown, names)}the stores are {some(sorted(names), _MOST)}",
         )
 
 
@@ -249,7 +251,7 @@ def _damage_elsewhere(snapshot: RestoreSnapshot, selected: frozenset[TopicPartit
     """Note the damaged partitions of the dump that are not selected: a later restoration may need them."""
     for key, damage in sorted(snapshot.dump.damaged.items()):
         if selected is not None and key not in selected:
-            yield note(f"{key} of the dump is damaged, and not selected: {damage}")
+            yield note(f"{key} of the dump is damaged, but not selected: {damage}")
 
 
 def _folder(spec: StoreSpec) -> str:
@@ -262,14 +264,14 @@ def _refuse_unknown_tasks(options: RestoreOptions, tasks: Collection[str]) -> No
     unknown = sorted(options.tasks - set(tasks))
     if unknown:
         raise UsageError(
-            f"no task of this name: {', '.join(unknown)}",
-            hint=f"{did_you_mean(unknown, tasks)}tasks: {', '.join(sorted(tasks))}",
+            f"no task is named {', '.join(unknown)}",
+            hint=f"{did_you_mean(unknown, tasks)}the tasks are {', '.join(sorted(tasks))}",
         )
     numbers = {number for task in tasks if (number := TaskId.parse(task).partition) is not None}
     absent = sorted(options.partitions - numbers)
     if absent:
         there = some([str(number) for number in sorted(numbers)], _MOST)
-        raise UsageError(f"no task of partition {absent[0]}", hint=f"there are: {there}")
+        raise UsageError(f"no task has partition {absent[0]}", hint=f"the partitions are {there}")
 
 
 def _lost_tasks(options: RestoreOptions, tasks: Collection[str]) -> Iterator[Outcome]:
@@ -278,7 +280,7 @@ def _lost_tasks(options: RestoreOptions, tasks: Collection[str]) -> Iterator[Out
     if options.only is None or options.stores:
         return
     if lost := sorted(options.only - options.elsewhere - set(tasks) - {GLOBAL}):
-        yield warning(f"{some(lost, _MOST)}: no host has it, and dump and specification know nothing of it")
+        yield warning(f"{some(lost, _MOST)}: no host has it, and neither dump nor specification describes it")
 
 
 def _tasks_here(options: RestoreOptions, tasks: Iterable[str]) -> list[str]:
@@ -310,7 +312,7 @@ def _tasks_of(snapshot: RestoreSnapshot, spec: StoreSpec) -> _StoreTasks:
     if spec.in_memory:
         return _StoreTasks(outcomes=[note(f"{spec.name} is in memory: Streams restores it at every start")])
     if not spec.logged:
-        return _StoreTasks(outcomes=[warning(f"{spec.name} has no changelog: it cannot be restored")])
+        return _StoreTasks(outcomes=[warning(f"kstate cannot restore {spec.name}: it has no changelog")])
     if spec.is_global:
         return _global_obstacle(snapshot.options, spec) or _StoreTasks([GLOBAL])
     partitions = sorted(key.partition for key in snapshot.dump.partitions if key.topic == spec.changelog)
@@ -333,8 +335,8 @@ def _surplus_partition(spec: StoreSpec, partitions: Sequence[int]) -> Iterator[O
     surplus = [partition for partition in partitions if partition >= (spec.partitions or 0)]
     if surplus:
         yield Refusal(
-            f"{spec.name}: the dump has partition {surplus[0]} of {spec.changelog}, "
-            f"and no task has it (partitions = {spec.partitions} in [stores.{spec.name}])"
+            f"{spec.name}: the dump has partition {surplus[0]} of {spec.changelog}, but no task has this "
+            f"partition (partitions = {spec.partitions} in [stores.{spec.name}])"
         )
 
 
@@ -350,14 +352,14 @@ def _global_obstacle(options: RestoreOptions, spec: StoreSpec) -> _StoreTasks | 
     if options.tasks and GLOBAL not in options.tasks:
         return _StoreTasks()
     if spec.source == PROCESSOR and spec.name not in options.stores:
-        why = "its processor may transform records: Streams reads its topic at the start"
+        why = "its processor may transform records: Kafka Streams reads its topic at the start"
         return _StoreTasks(outcomes=[UnchangedStore(GLOBAL, spec.name, why)])
     if spec.source == PROCESSOR:
-        text = f"{GLOBAL}/{spec.name}: its processor may transform records: start Streams instead"
+        text = f"{GLOBAL}/{spec.name}: its processor may transform records: start Kafka Streams to restore it"
     else:
         text = (
-            f'{GLOBAL}/{spec.name}: add source = "table" to [stores.{spec.name}], or "processor", '
-            "which may transform records"
+            f'{GLOBAL}/{spec.name}: add source = "table" to [stores.{spec.name}], or "processor" if it may '
+            "transform records"
         )
     return _StoreTasks(outcomes=[Refusal(text)])
 
@@ -372,7 +374,7 @@ def _task_outcomes(snapshot: RestoreSnapshot, task: str, stores: Sequence[StoreS
         if refusal is not None:
             yield refusal
             return
-        yield warning(f"{task}: not left clean ({resolved.unclean[0]}): all its stores are rebuilt")
+        yield warning(f"{task}: unclean shutdown ({resolved.unclean[0]}): all its stores are rebuilt")
     work: list[StoreWork] = []
     for spec in stores:
         outcomes = judge_store(snapshot, task, spec, resolved, unclean=unclean is not None)
@@ -390,8 +392,9 @@ def _unclean_refusal(options: RestoreOptions, resolved: TaskOffsets) -> Refusal 
     if options.wipe_unclean and not options.stores:
         return None
     return Refusal(
-        f"{resolved.task.name}: not left clean ({resolved.unclean[0]}): under exactly-once Streams wipes all of it; "
-        f"--wipe-unclean rebuilds the whole task (no --store), or pass {_vouching(options, resolved)}"
+        f"{resolved.task.name}: unclean shutdown ({resolved.unclean[0]}): under exactly-once, Kafka "
+        "Streams deletes the state of the whole task. Pass --wipe-unclean (without --store) to rebuild it, "
+        f"or pass {_vouching(options, resolved)}"
     )
 
 
@@ -411,9 +414,9 @@ def _omit_unlogged(snapshot: RestoreSnapshot, resolved: TaskOffsets, rebuilt: Co
     for state in resolved.stores:
         # Its uncommitted rows cannot be told from the others, and no changelog gives the others back.
         if state.store.name not in rebuilt and not state.offsets:
-            why = "its task was not left clean, and it has no changelog"
+            why = "its task had an unclean shutdown, and it has no changelog"
             yield OmitTree(str(state.store.path.relative_to(snapshot.app)), why)
-            yield warning(f"{resolved.task.name}/{state.store.name}: left out: {why}")
+            yield warning(f"{resolved.task.name}/{state.store.name}: skipped: {why}")
 
 
 def task_steps(
@@ -460,7 +463,7 @@ def _files_of_family(
         rebuilt, release = {store.spec.name for store in work}, snapshot.options.release.name
         if any(other.offsets for other in others) or resolved.absent.keys() - rebuilt:
             yield Refusal(
-                f"{task}: it has a .checkpoint, as releases up to 4.2 leave it; migrate it first: "
+                f"{task}: it has a .checkpoint, as releases up to 4.2 write it. Migrate it first: "
                 + command("migrate", snapshot.app, "--to", release, *unproven_too(release))
             )
         yield keeping.without_lines("its stores are restored: their offsets are in them")

@@ -109,7 +109,7 @@ def _outcomes(snapshot: RestoreSnapshot, case: _StoreCase) -> Iterator[Outcome]:
         yield _unchanged(snapshot, case, parts[0].verdict)
         return
     work = _work(snapshot, case, parts, before)
-    yield from (note(f"{why}: what is kept of it goes only when its run is cleaned by name") for why in work.only_copy)
+    yield from (note(f"{why}: kstate deletes its backup only if you pass its run to clean") for why in work.only_copy)
     yield work
 
 
@@ -188,7 +188,7 @@ def _refuse_without_headers(snapshot: RestoreSnapshot, case: _StoreCase) -> None
         if snapshot.dump.has_headers:
             some_files = f" in some files of {case.spec.changelog}"
         raise _StoreRefusedError(
-            f"its rows hold record headers, and the dump has no headers (includeHeaders=true){some_files}"
+            f"its rows need record headers, but the dump has none (includeHeaders=true){some_files}"
         )
 
 
@@ -196,12 +196,14 @@ def _permissions(permissions: Permissions, case: _StoreCase, damage: str | None)
     """Return what the user permits, and why the store is rebuilt although the user did not ask for it."""
     existing = case.existing
     if damage:
-        return replace(permissions, rebuild=f"what is there cannot be used ({damage})")
+        return replace(permissions, rebuild=f"the existing data cannot be used ({damage})")
     if case.unclean:
-        return replace(permissions, rebuild="its task was not left clean")
+        return replace(permissions, rebuild="its task had an unclean shutdown")
     if case.task_offsets is not None and existing is not None and may_be_ahead(existing.store, case.task_offsets):
         # Replaying records that its rows contain already gives other versions than the changelog does.
-        return replace(permissions, rebuild="it was killed, and a versioned store cannot replay what it has")
+        return replace(
+            permissions, rebuild="it was killed, and a versioned store cannot replay records that it already has"
+        )
     return permissions
 
 
@@ -233,8 +235,7 @@ def _judge_partition(
         other = another_log(snapshot.record_digest, dump, facts, before)
     if other is not None and not permissions.by_user:
         raise _OnlyCopyError(
-            f"{dump.key} is another log than the one that the store was made from: {other}. Do not start the "
-            "application"
+            f"the store was not restored from {dump.key}, but from another log: {other}. Do not start the application"
         )
     log = log_of(dump, committed, facts)
     if before is not None:
@@ -266,8 +267,8 @@ def _committed(snapshot: RestoreSnapshot, case: _StoreCase, key: TopicPartition)
     committed = snapshot.options.committed.get(key, committed)
     if committed is None:
         raise _StoreRefusedError(
-            f"{key} is a source topic: beyond the group's committed offset its values are not yet the table's "
-            "(--committed-offsets FILE, or committed in the manifest)"
+            f"{key} is a source topic: values beyond the committed offset of the group do not yet belong to "
+            "the table (pass --committed-offsets FILE, or record committed in the manifest)"
         )
     return committed
 
@@ -278,8 +279,8 @@ def _facts(snapshot: RestoreSnapshot, key: TopicPartition) -> LogFacts | None:
     # The broker was asked for every topic: an answer that lacks one is an answer.
     if facts is None and snapshot.options.from_broker:
         raise _StoreRefusedError(
-            f"the broker has no {key}: the topic was deleted, or this is another cluster. Do not start the application "
-            "before that is known: it would restore from a log without these records"
+            f"the broker has no {key}: the topic was deleted, or this is another cluster. Do not start the "
+            "application before you know the cause: it would restore from a log without these records"
         )
     return facts
 
@@ -291,8 +292,9 @@ def _refuse_emptied(dump: PartitionDump, verdict: Verdict, permissions: Permissi
         return
     generation, rows = dump.older_full
     raise _StoreRefusedError(
-        f"the newest full dump of {dump.key} has no record, and that of generation {generation} has {rows:,}: "
-        f"--full-dump {quoted(str(generation))} restores from that one, --allow-empty restores an empty store"
+        f"the newest full dump of {dump.key} has no record, but generation {generation} has {rows:,}: "
+        f"--full-dump {quoted(str(generation))} restores from that generation, --allow-empty restores an "
+        "empty store"
     )
 
 
@@ -372,14 +374,14 @@ def _refuse_catching_up(snapshot: RestoreSnapshot, spec: StoreSpec, existing: St
         if snapshot.into_family:
             home = "column-family"
         raise _StoreRefusedError(
-            f"it was left by another release than {to} (its offset is not in the {home}): --rebuild, or migrate it "
-            f"first: {command('migrate', snapshot.app, '--to', to.version)}"
+            f"another release than {to} wrote it (its offset is not in the {home}): pass --rebuild, or migrate "
+            f"it first: {command('migrate', snapshot.app, '--to', to.version)}"
         )
     older = older_layout(existing.store, spec.kind)
     if older is not None:
         # Streams deletes a record's row in the older column family too; sorted files go to one.
         raise _StoreRefusedError(
-            f"it still has rows of an older layout in {older}: --rebuild --store {quoted(spec.name)}"
+            f"it still has rows of an older layout in {older}: pass --rebuild --store {quoted(spec.name)}"
         )
     reason = forgetful(existing.store) or incompatible(snapshot, existing.store)
     if reason is not None:

@@ -137,5 +137,8 @@ class _DryRun:
         if not self._unsorted:
             return ()
         keys = some(sorted({str(partition.key) for partition in self._unsorted}), _NAMED)
-        note = f"the rows of {keys} are in no order, and only Spark sorts them: the dry run compared their files alone"
+        note = (
+            f"the dry run compared only the files of {keys}: their rows are not sorted by offset, and only "
+            "Spark sorts them"
+        )
         return (note,)

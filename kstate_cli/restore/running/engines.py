@@ -106,8 +106,8 @@ class OnThisHost:
         """Sort by a shuffle, which only Spark has: a job of its own, whose Spark ends with it."""
         if self.sorter is None:
             raise Refused(
-                f"the rows of {partition.key} lie all over the files of {dump.uri}: putting them in order takes Spark",
-                hint="leave out --engine local, or give it more --memory",
+                f"the rows of {partition.key} are not sorted across the files of {dump.uri}: only Spark sorts them",
+                hint="omit --engine local, or give it more --memory",
             )
         # Before Spark is started: its own error for a missing Java names no remedy.
         check_java()
@@ -157,8 +157,8 @@ def _result_of(function: Callable[[SliceJob], SliceResult], job: SliceJob) -> Sl
     except Exception as error:
         # Anything else, such as an error of Arrow, would end in a traceback that names no store.
         raise RunFailed(
-            f"{job.title} cannot be made: {type(error).__name__}: {first_line(error)}",
-            hint=unchanged("fix the cause and run the command again"),
+            f"kstate cannot create {job.title}: {type(error).__name__}: {first_line(error)}",
+            hint=unchanged("fix the cause, then run the command again"),
         ) from error
 
 

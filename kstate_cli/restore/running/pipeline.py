@@ -53,8 +53,8 @@ from kstate_cli.statedir.model import Application
 from kstate_cli.texts import command
 
 _ROWS_NOT_READ: Final = (
-    "the rows of the dump were not read (--no-verify-dump): the plan does not know of damage within its files, nor of "
-    "rows that do not fit their stores"
+    "kstate has not read the rows of the dump (--no-verify-dump): the plan considers neither damage "
+    "within its files nor rows that do not fit their stores"
 )
 
 
@@ -267,22 +267,23 @@ def _check_name(app: Path, spec: Spec) -> None:
     """Raise Refused unless the name of a directory that is created again fits the specification."""
     if spec.application is not None and spec.application != app.name:
         raise Refused(
-            f"{app} would be the directory of application {app.name}, and the spec is about {spec.application}",
-            hint=f"give {app.parent / spec.application} or {app / spec.application}",
+            f"{app} would be the directory of application {app.name}, but the specification describes "
+            f"{spec.application}",
+            hint=f"pass {app.parent / spec.application} or {app / spec.application}",
         )
     if not spec.stores:
         raise Refused(
-            f"{app} is not there, and nothing else says which stores it had: a specification has to",
-            hint="give --spec kstate.toml; where none was kept, a directory of the application on another host tells "
-            f"most of it: {command('ls', 'APP', '--spec')}",
+            f"{app} does not exist, and without a specification its stores are unknown",
+            hint="pass --spec kstate.toml. Without one, create it from a directory of the application on another "
+            f"host: {command('ls', 'APP', '--spec')}",
         )
     # Changelogs are ``<application.id>-<store>-changelog``; a wrong name would make a directory that no application
     # ever opens.
     changelogs = [store.changelog for store in spec.stores if store.changelog and not store.source_topic]
     if spec.application is None and not any(topic.startswith(f"{app.name}-") for topic in changelogs):
         raise Refused(
-            f"nothing says that {app.name} is the application.id: no changelog begins with it",
-            hint="give state.dir/application.id, or add application = … to the spec",
+            f"kstate cannot confirm that {app.name} is the application.id: no changelog begins with it",
+            hint="pass state.dir/application.id, or add application = … to the specification",
         )
 
 
@@ -354,9 +355,9 @@ def newest_manifest_of(uri: str) -> tuple[int, str]:
     grown = newest_manifest(filesystem, root, uri_text(uri))
     if grown is None:
         raise Refused(
-            "it is no dump that grows: nothing would ever be new in it",
+            "this dump does not grow, so --follow would never read new records",
             where=uri_text(uri),
-            hint="leave out --follow, or follow one that is written by:",
+            hint="omit --follow, or follow a dump that this command writes:",
             hint_details=[command("dump", "--bootstrap-server", "HOST:PORT", "--app", "ID", "--out", "DUMP")],
         )
     return grown.generation, hashlib.sha256(render(grown)).hexdigest()

@@ -178,7 +178,9 @@ class Restoration:
         except (Interrupted, KeyboardInterrupt) as error:
             if not self._machine.close():
                 # KIP-696: in PENDING_ERROR and ERROR there is nothing to close any more.
-                self._watcher.warning(f"the run is in {self._machine.state.value} already: closing it changes nothing")
+                self._watcher.warning(
+                    f"the run is already in state {self._machine.state.value}, so closing it has no effect"
+                )
                 self._fail()
             # The hint of the signal is replaced by what the journal proves.
             if isinstance(error, Interrupted):
@@ -190,7 +192,7 @@ class Restoration:
                 error.hint = error.hint or "fix the cause"
                 # The next restoration refuses after an ERROR, so the hint needs the option that permits it.
                 if error.exit_code == RunFailed.exit_code:
-                    error.hint_details = (*error.hint_details, "then run the command again, with --after-error")
+                    error.hint_details = (*error.hint_details, "then run the command again with --after-error")
             raise
         finally:
             if self._staging is not None and self._journal is not None:
@@ -219,15 +221,15 @@ class Restoration:
         if run is not None and run.state not in (None, RunState.STAGING, RunState.FAILED):
             if run.state is RunState.KEPT:
                 return "the restoration is done"
-            return f"to see more: {command('status', self._request.terms.app)}"
+            return f"to see more, run {command('status', self._request.terms.app)}"
         try:
             finished, slices = kept_slices(self._request.terms.app)
         except (OSError, Refused):
             return interrupted_hint()
         if slices:
-            return interrupted_hint(f"{100 * finished // slices} % of its records are sorted, and kept")
+            return interrupted_hint(f"{100 * finished // slices} % of its records are sorted and kept")
         if finished:
-            return interrupted_hint("what is sorted is kept")
+            return interrupted_hint("the sorted records are kept")
         return interrupted_hint()
 
     def _record_ages_of_files(self) -> None:
@@ -236,7 +238,7 @@ class Restoration:
         try:
             add_ages(terms.app, ages_of_files(terms.app, self._ages, workers=terms.run.workers))
         except (OSError, KstateError, RocksError) as error:
-            self._watcher.warning(f"how old the restored data is could not be recorded in full: {error}")
+            self._watcher.warning(f"kstate could not record the full age of the restored data: {error}")
 
     def _fail(self) -> None:
         # Twice is possible: a failure while everything is closed after another failure.

@@ -183,12 +183,12 @@ def _move_result(note: dict[str, Any], job: SliceJob, leftovers: Path, folder: P
 def _number(value: object) -> int:
     """Return the value. Raises ValueError for anything but a number that a result may have."""
     if type(value) is not int or not MIN_I64 <= value <= MAX_I64:
-        raise ValueError(f"no number: {value!r}")
+        raise ValueError(f"not a number: {value!r}")
     return value
 
 
 def _seconds(value: object) -> float:
     """Return the value. Raises ValueError for anything but a finite number."""
     if type(value) not in (int, float) or not math.isfinite(value):  # type: ignore[arg-type]
-        raise ValueError(f"no seconds: {value!r}")
+        raise ValueError(f"not a number of seconds: {value!r}")
     return float(value)  # type: ignore[arg-type]

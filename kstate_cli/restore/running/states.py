@@ -60,7 +60,7 @@ class IllegalTransition(Exception):
     """A transition that the table does not have."""
 
     def __init__(self, before: RestoreState, after: RestoreState) -> None:
-        super().__init__(f"a restoration cannot go from {before.value} to {after.value}")
+        super().__init__(f"a restoration cannot change from {before.value} to {after.value}")
 
 
 Listener = Callable[[RestoreState, RestoreState], None]

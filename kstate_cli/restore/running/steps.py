@@ -187,7 +187,7 @@ def _steps_of(store: _StoreResults, release: Release, paths: Mapping[str, Path],
     for start, database in before.items():
         # Streams would delete it at the next write to the store; a copy of it would only cost disk space.
         if not store.is_live(start):
-            why = "older than the retention, by the records that were restored"
+            why = "older than the retention, by the restored records"
             yield OmitTree(str(database.path.relative_to(app)), why)
     position = store.position
     record = None
@@ -249,8 +249,8 @@ def _position_step(work: StoreWork, position: Position) -> WriteFile:
         return Keeping(work.task).position(work.spec.name, position, "Position, from the changelog's headers")
     except ValueError as error:
         raise Refused(
-            f"{work.title}: the Position in its changelog's headers cannot be written: {error}",
-            hint="restore for 4.3 or later, which keeps it in the store",
+            f"{work.title}: kstate cannot write the Position from the headers of its changelog: {error}",
+            hint="restore for 4.3 or later, which stores the Position in the store",
         ) from None
 
 
@@ -281,8 +281,8 @@ def refuse_distant_bases(work: Sequence[StoreWork], spark: SparkSettings) -> Non
     distant = [store.title for store in work if has_key(store.spec.kind, KeySchema.VERSIONED) and not store.rebuild]
     if distant:
         raise Refused(
-            f"versioned stores are caught up on this host only: {', '.join(distant)}",
-            hint="leave out --master, or replace them whole with --rebuild",
+            f"kstate catches versioned stores up on this host only: {', '.join(distant)}",
+            hint="omit --master, or rebuild them completely with --rebuild",
         )
 
 
@@ -360,7 +360,7 @@ def _slices(work: StoreWork, part: RestoredPartition, slicing: Slicing, pieces: 
     cut, shuffled = slices(rows, after=after, until=until, max_bytes=most)
     # Spark sorts by offset, so this is a dump whose offsets contradict themselves.
     if shuffled:
-        raise Refused(f"{rows.key}: its rows cannot be put in order", hint="write the dump again, sorted by offset")
+        raise Refused(f"kstate cannot sort the rows of {rows.key}", hint="write the dump again, sorted by offset")
     return [(piece, uri) for piece in cut]
 
 

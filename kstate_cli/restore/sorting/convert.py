@@ -57,8 +57,8 @@ def segment_times(keys: pa.BinaryArray, rule: KeySchema, place: str) -> Ints:
     # Before any byte is read by its distance from the end of a key: in a shorter key it would belong to the key before.
     if int((offsets[1:] - offsets[:-1]).min()) < tail:
         raise Refused(
-            f"{place}: a key of its changelog is shorter than {tail} bytes: it is no {rule.value} store",
-            hint="correct its kind in the spec",
+            f"{place}: a key of its changelog is shorter than {tail} bytes, so it is not a {rule.value} store",
+            hint="correct its kind in the specification",
         )
     starts = offsets[1:] - tail
     # Window keys end in time (i64) and sequence (i32), session keys in end and start (i64 each): WindowKeySchema,
@@ -74,7 +74,7 @@ def segment_times(keys: pa.BinaryArray, rule: KeySchema, place: str) -> Ints:
         key = keys[int(np.argmin(fits))].as_py()
         raise Refused(
             f"{place}: key {key.hex()} of its changelog has no time of a {rule.value} store",
-            hint="correct its kind in the spec",
+            hint="correct its kind in the specification",
         )
     return times
 

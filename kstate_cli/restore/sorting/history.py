@@ -102,7 +102,7 @@ def _accepted(job: SliceJob, batches: Batches, counts: CountSink) -> tuple[NDArr
     except MalformedBytesError as error:
         # A store that Streams has reopened may file a late record in front of older ones.
         raise Refused(
-            f"{job.title}: the store has a row whose versions are out of order: {error}",
+            f"{job.title}: the store has a row with versions in the wrong order: {error}",
             hint=f"rebuild it from the whole changelog: --rebuild --store {quoted(job.store)}",
         ) from None
     return accepted_mask(times, job.retention_ms, before)

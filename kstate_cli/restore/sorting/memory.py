@@ -192,11 +192,12 @@ def slot_memory(memory: int | None, slots: int, *, jvm: bool = True) -> int:
     if each < LEAST_TASK_BYTES:
         # In whole MiB, rounded up: a user who passes exactly the printed size must not be refused again.
         least = _fixed_bytes(jvm) + slots * (WORKER_BYTES + LEAST_TASK_BYTES)
-        hint = "give it more"
+        hint = "pass a larger --memory"
         if jvm:
-            hint += ", or run fewer tasks at once: --master 'local[1,4]'"
+            hint += ", or run fewer concurrent tasks: --master 'local[1,4]'"
         raise UsageError(
-            f"--memory is too small for {slots} tasks at once: at least {size_text(-(-least // MIB) * MIB)}",
+            f"--memory is too small for {slots} concurrent tasks: they need at least "
+            f"{size_text(-(-least // MIB) * MIB)}",
             hint=hint,
         )
     return each

@@ -409,7 +409,7 @@ class WaitingFile:
         with naming(self._path):
             # Fewer bytes than were written: the file system has lost them. A shorter batch would silently lose rows.
             if in_file > 0 and read_into(self._file.fileno(), room.pages[:in_file], room.first) != in_file:
-                raise OSError(errno.EIO, "a file that values wait in has lost some of them")
+                raise OSError(errno.EIO, "a file of waiting values has lost some of them")
         if room.end > self._written:
             low = max(room.first, self._written)
             room.pages[low - room.first : room.end - room.first] = self._last[

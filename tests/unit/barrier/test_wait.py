@@ -106,7 +106,7 @@ def test_two_of_one_name(tmp_path: Path) -> None:
             time.sleep(0.005)
         (other,) = (twin for twin in twins if not isinstance(twin.end, Refused))
         (refusal,) = (twin for twin in twins if isinstance(twin.end, Refused))
-        assert "another host has the name a, too" in str(refusal.end)
+        assert "another host also has the name a" in str(refusal.end)
         for host in (other, Host(tmp_path, "b", 3), Host(tmp_path, "c", 3)):
             assert host.ended().all_here
 

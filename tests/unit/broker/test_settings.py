@@ -97,5 +97,5 @@ def test_what_neither_knows_is_refused_by_name(settings: dict[str, str]) -> None
 def test_not_a_properties_file(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="line 2: not name=value"):
         given(tmp_path, f"a=b\n{SECRET}\n")
-    with pytest.raises(UsageError, match="cannot be read"):
+    with pytest.raises(UsageError, match="cannot read"):
         client_settings(tmp_path / "nowhere")

@@ -25,7 +25,7 @@ def test_what_happens_is_said_in_one_sentence() -> None:
     unknown = Prediction("0_2", "n", Outcome.WIPED, or_else=Outcome.OPENS, by_chance=False)
     assert (
         verdict([unknown])
-        == "task 0_2 is wiped and restores everything or opens unchanged (not known here, see the findings)"
+        == "task 0_2 is wiped and restores everything or opens unchanged (unknown here, see the findings)"
     )
     assert verdict([]) == "there are no stores"
 
@@ -38,11 +38,11 @@ def test_how_far_behind_it_is_altogether() -> None:
             Prediction("0_0", f"s{number}", Outcome.RESTORES, record) for number, record in enumerate(records)
         )
 
-    text = "2 stores restore what follows their offsets"
+    text = "2 stores restore the records after its offset their offsets"
     assert behind(Records(40, True), Records(1_200, True)) == f"{text} (1,240 records)"
     assert behind(Records(40, True), Records(2, False)) == f"{text} (at most 42 records)"
     assert behind(Records(40, True), None) == text
-    assert behind(Records(1, True)) == "1 store restores what follows its offset (1 record)"
+    assert behind(Records(1, True)) == "1 store restores the records after its offset (1 record)"
     assert "record" not in verdict([Prediction("0_0", "a", Outcome.OPENS, Records(0, True))])
 
 

@@ -41,5 +41,5 @@ def test_a_broker_that_gives_nothing_is_told(
             for records in [*[0] * 30, 60, *[60] * 30, 100, *[100] * 30]:
                 now[0] += 0.5
                 progress.at(records, records)
-    text = "kstate: no record has come for 10 s: a broker that says nothing for 45 s is given up"
+    text = "kstate: no record has arrived for 10 s. kstate aborts if the broker sends nothing for 45 s"
     assert [line for line in capsys.readouterr().err.splitlines() if "behind" not in line] == [text, text]

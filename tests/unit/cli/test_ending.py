@@ -93,7 +93,7 @@ def test_an_undo_is_told_as_one(capsys: pytest.CaptureFixture[str]) -> None:
     note_commit("0007-migrate", Path("/data/app"), undone=True)
     report_errors(LOST)
     messages = capsys.readouterr().err
-    assert "run 0007-migrate was undone: /data/app is as before the run" in messages
+    assert "run 0007-migrate was undone: /data/app has its contents from before the run" in messages
     assert "kstate undo" not in messages
 
 

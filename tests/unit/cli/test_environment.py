@@ -157,17 +157,17 @@ def test_each_setting_is_read_and_everything_else_is_told(path: str, monkeypatch
             alone = variable_of(long)
             monkeypatch.setenv(alone, "1")
             (warning,) = unread(command, path)
-            assert warning.startswith(f"{alone} is not read: ")
+            assert warning.startswith(f"kstate ignores {alone}: ")
             assert option.envvar in warning or warning.endswith(" more")
             monkeypatch.delenv(alone)
         else:
             (warning,) = unread(command, path)
-            assert warning.startswith(f"{variable_of(words, long)} is not read: ") and warning.endswith(f"--{long}")
+            assert warning.startswith(f"kstate ignores {variable_of(words, long)}: ") and warning.endswith(f"--{long}")
         monkeypatch.delenv(variable_of(words, long))
     for name in (f"{start}NONSENSE", f"{start}HELP", f"{start}a\nb"):
         monkeypatch.setenv(name, "1")
         (warning,) = unread(command, path)
-        assert warning.startswith(f"{name} is not read")
+        assert warning.startswith(f"kstate ignores {name}")
         monkeypatch.delenv(name)
     # Of somebody else: of tests, of an image, of a Service of Kubernetes, of another command, and of a hook.
     for name in (
@@ -193,9 +193,9 @@ def test_a_misspelt_variable_is_told_and_the_one_that_is_meant(tmp_path: Path) -
     process = _run("export", "nowhere", "count", "-q", folder=tmp_path, **wrong)
     assert process.returncode == 2
     assert process.stderr.splitlines()[:3] == [
-        "warning: KSTATE_EXPORT_OVERWRITE is not read: pass it on the command line: --overwrite",
-        "warning: KSTATE_EXPORT_WORKER is not read; it may be that KSTATE_EXPORT_WORKERS is meant: kstate export --help",
-        "warning: KSTATE_WORKERS is not read: a variable has the command in its name: KSTATE_EXPORT_WORKERS",
+        "warning: KSTATE_EXPORT_OVERWRITE : pass it on the command line: --overwrite",
+        "warning: kstate ignores KSTATE_EXPORT_WORKER (you may mean KSTATE_EXPORT_WORKERS): kstate export --help",
+        "warning: KSTATE_WORKERS : a variable must contain the name of the command: KSTATE_EXPORT_WORKERS",
     ]
     assert "--out" in process.stderr.splitlines()[3]
 

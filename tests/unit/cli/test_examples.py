@@ -56,7 +56,7 @@ def test_what_it_says_to_try_is_about_what_it_wrote(tmp_path: Path) -> None:
     assert f"'{tmp_path}/new examples/dump'" in line and f"'{tmp_path}/new examples/dump.toml'" in line
 
 
-@pytest.mark.parametrize("kind", ["file", "empty directory", "directory", "link", "link to nothing"])
+@pytest.mark.parametrize("kind", ["file", "empty directory", "directory", "link", "link to a missing file"])
 def test_nothing_is_overwritten(kind: str, tmp_path: Path) -> None:
     out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -86,7 +86,7 @@ def test_nothing_is_overwritten_that_came_meanwhile(kind: str, tmp_path: Path, m
         (out / "mine" if kind == "directory" else out).write_text("mine")
 
     monkeypatch.setattr(examples, "example_files", slow)
-    assert "is there already" in kstate_here("examples", "--out", out, status=4).err
+    assert "exists already" in kstate_here("examples", "--out", out, status=4).err
     assert sorted(_in(tmp_path)) == (["out/mine"] if kind == "directory" else ["out"])
 
 
@@ -108,7 +108,7 @@ def test_where_it_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "app" / "0_0").mkdir(parents=True)
     (tmp_path / "app" / ".lock").touch()
     (tmp_path / ".kstate").mkdir()
-    for parent, reason in (("nowhere", "is no directory"), ("app", "is inside"), (".kstate", "is inside")):
+    for parent, reason in (("nowhere", "is not a directory"), ("app", "is inside"), (".kstate", "is inside")):
         result = kstate_here("examples", "--out", tmp_path / parent / "new", status=2)
         assert reason in result.err, result.err
     assert sorted(os.listdir(tmp_path / "app")) == [".lock", "0_0"]

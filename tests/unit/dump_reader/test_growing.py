@@ -121,7 +121,7 @@ WRONG: dict[str, Callable[[Any], None]] = {
     "rows behind the range": _set(*FULLS, "files", 0, "groups", 1, [9, 20, 4, 1, 1]),
     "committed without a number": _set("committed", "s", "0", "x"),
     "a forgotten path out of the dump": _set("forgotten", 0, "path", "../x"),
-    "a forgotten file that it names": _set("forgotten", 0, "path", FILE.path),
+    "a deleted file that it names": _set("forgotten", 0, "path", FILE.path),
     "forgotten at no time": _set("forgotten", 0, "at_ms", -1),
     "a file twice": lambda content: content["fulls"][0]["files"].append(content["fulls"][0]["files"][0]),
     "a full twice": lambda content: content["fulls"].append({**content["fulls"][0], "files": [], "last": None}),
@@ -132,13 +132,13 @@ WRONG: dict[str, Callable[[Any], None]] = {
 def test_what_is_none(change: Callable[[Any], None]) -> None:
     content = copy.deepcopy(CANONICAL)
     change(content)
-    with pytest.raises(DumpError, match="the manifest cannot be read"):
+    with pytest.raises(DumpError, match="kstate cannot read the manifest"):
         parsed(content)
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"[]", b'{"format": 3', b"\xff", b"[" * 100_000])
 def test_what_is_no_manifest_at_all(data: bytes) -> None:
-    with pytest.raises(DumpError, match="the manifest cannot be read"):
+    with pytest.raises(DumpError, match="kstate cannot read the manifest"):
         parse(data, NAME, NAME)
 
 
@@ -197,7 +197,7 @@ def test_only_the_newest_manifest_and_what_it_needs(tmp_path: Path) -> None:
     (tmp_path / first.path).write_bytes(b"x" * first.size)
     dump = read_dump(str(tmp_path), complete=False, committed_only=False)
     assert offsets_in(dump.partitions[KEY], str(tmp_path), after=9) == list(range(10, 30))
-    with pytest.raises(DumpError, match="cannot be decoded"):
+    with pytest.raises(DumpError, match="cannot decode"):
         offsets_in(dump.partitions[KEY], str(tmp_path))
     with pytest.raises(DumpError, match="SHA-256"):
         read_dump(str(tmp_path), complete=False, committed_only=False, check_digests=True)
@@ -242,7 +242,7 @@ def test_what_only_has_the_name_of_a_manifest(tmp_path: Path, damage: str) -> No
         lambda: read_dump(str(dump), complete=False, committed_only=False),
         lambda: FolderStore(str(dump)).read_newest(),
     ):
-        with pytest.raises(DumpError, match="has the name of a manifest, and is") as refusal:
+        with pytest.raises(DumpError, match="has the name of a manifest, but is") as refusal:
             read()
         assert name_of(2) in refusal.value.message
 
@@ -259,7 +259,7 @@ def test_a_manifest_that_cannot_be_read_says_what_to_do(tmp_path: Path, generati
     if data is None and generation != MOST_GENERATION:
         assert generation_of(name_of(generation + 1)) == generation + 1
         return
-    with pytest.raises(DumpError, match="the manifest cannot be read") as refusal:
+    with pytest.raises(DumpError, match="kstate cannot read the manifest") as refusal:
         read_dump(str(tmp_path), complete=False, committed_only=False)
     assert refusal.value.hint == WHOLE_COPY
     (tmp_path / name_of(generation)).unlink()

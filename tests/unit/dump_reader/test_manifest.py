@@ -63,7 +63,7 @@ def test_when_it_was_read() -> None:
      ("retention_ms", -1), ("min_compaction_lag_ms", True), ("last_record_sha256", "xyz"), ("last_record_sha256", 7)],
 )  # fmt: skip
 def test_a_reading_that_is_none(name: str, value: Any) -> None:
-    with pytest.raises(DumpError, match="the manifest cannot be read"):
+    with pytest.raises(DumpError, match="kstate cannot read the manifest"):
         parsed(with_reading(**{name: value}))
 
 
@@ -114,7 +114,7 @@ def test_broken(path: str, value: Any) -> None:
     for part in parents:
         target = target[int(part) if isinstance(target, list) else part]
     target[int(last) if isinstance(target, list) else last] = value
-    with pytest.raises(DumpError, match="the manifest cannot be read") as caught:
+    with pytest.raises(DumpError, match="kstate cannot read the manifest") as caught:
         parsed(content)
     assert caught.value.exit_code == 4
 
@@ -133,7 +133,7 @@ def test_broken(path: str, value: Any) -> None:
     ],
 )
 def test_not_even_json(data: bytes) -> None:
-    with pytest.raises(DumpError, match="the manifest cannot be read"):
+    with pytest.raises(DumpError, match="kstate cannot read the manifest"):
         parse(data)
 
 

@@ -55,7 +55,7 @@ def test_int96_of_impala_has_no_zone(tmp_path: Path) -> None:
     data = path.read_bytes()
     assert data.count(own) == 1
     path.write_bytes(data.replace(own, b"impala version 4.1".ljust(len(own))))
-    assert [*opened(tmp_path).warnings] == ["timestamps without a time zone are taken as UTC"]
+    assert [*opened(tmp_path).warnings] == ["timestamps without a time zone are read as UTC"]
 
 
 def test_records_without_a_timestamp_are_counted(tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ def test_hostile_hive_folders(folder: str, message: str, tmp_path: Path) -> None
 @pytest.mark.parametrize("folder", ["topic=other/partition=0", f"topic={A}/partition=1"])
 def test_folder_and_rows_disagree(folder: str, tmp_path: Path) -> None:
     save(rows(), tmp_path / folder / "a.parquet")
-    assert "the path says another" in refusal(tmp_path).message
+    assert "the path names another" in refusal(tmp_path).message
 
 
 def test_hive_folders_that_agree_are_fine(tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ def test_rows_disagree(field: str, by: int, tmp_path: Path) -> None:
         manifest["partitions"][0]["log_end"] += 5
 
     error = refusal(edited(write(tmp_path, several()), edit))
-    assert f"{A}:0" in error.message and "the manifest says" in error.message
+    assert f"{A}:0" in error.message and "the manifest records" in error.message
 
 
 def test_partitions_disagree(tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ def test_partitions_disagree(tmp_path: Path) -> None:
     write(tmp_path, several())
     more = {"topic": "t", "partition": 0, "log_start": 0, "log_end": 5, "first": 1, "last": 2, "rows": 2}
     edited(dump, lambda manifest: manifest["partitions"].append(more))
-    assert "t:0: the manifest says 2 rows, the files hold none" in refusal(dump).message
+    assert "t:0: the manifest records 2 rows, but the files hold none" in refusal(dump).message
     edited(dump, lambda manifest: manifest["partitions"][-1].update(rows=0, first=None, last=None))
     partition = opened(dump).partitions
     empty = next(part for key, part in partition.items() if key.topic == "t")

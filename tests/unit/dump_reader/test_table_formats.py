@@ -115,12 +115,12 @@ def test_a_file_of_a_table_without_its_log(column: str, tmp_path: Path) -> None:
     table = rows()
     pq.write_table(table.append_column(column, pa.array(["x"] * len(table))), tmp_path / "a.parquet")
     error = refusal(tmp_path)
-    assert "the file is one of a table (" in error.message and error.where == str(tmp_path / "a.parquet")
+    assert "the file belongs to a table (" in error.message and error.where == str(tmp_path / "a.parquet")
 
 
 def test_a_file_of_iceberg_without_its_log(tmp_path: Path) -> None:
     pq.write_table(rows().replace_schema_metadata({"iceberg.schema": "{}"}), tmp_path / "a.parquet")
-    assert "the file is one of a table (Iceberg)" in refusal(tmp_path).message
+    assert "the file belongs to a table (Iceberg)" in refusal(tmp_path).message
 
 
 def test_topics_with_such_names_are_topics(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_several_tables_are_named(tmp_path: Path) -> None:
     error = refusal(tmp_path)
     assert f"{tmp_path}/{A}, {tmp_path}/other are tables (Delta Lake or Hudi)" in error.message
     assert f'DeltaTable("{tmp_path}/{A}").to_pyarrow_dataset(), "COPY/{A}"' in error.advice
-    assert "copy the rest of the dump there as well" in error.advice
+    assert "Copy the rest of the dump to this folder too" in error.advice
 
 
 @pytest.mark.parametrize(
@@ -201,6 +201,6 @@ def test_files_of_a_dump_are_not_read_without_its_manifest(manifest: str, tmp_pa
     (dump / manifest).write_text(json.dumps({}))
     for place in (tmp_path / "backups", dump / A, dump / A / "0", next((dump / A / "0").iterdir())):
         error = refusal(place)
-        assert f"{dump} holds the dump" in error.message and error.hint == "name that folder"
+        assert f"{dump} holds the dump" in error.message and error.hint == "pass that folder"
         with pytest.raises(DumpError, match="holds the dump"):
             read_dump(str(place), complete=False, committed_only=False)

@@ -162,8 +162,8 @@ def _damaged_log(place: str) -> None:
         (_no_counts, "is unknown"),
         (_data_changed, "removed or replaced records"),
         (_lost_file, "not in its folder"),
-        (_cut_file, ", in the log"),
-        (_damaged_log, "cannot be read"),
+        (_cut_file, ", but"),
+        (_damaged_log, "cannot read"),
     ],
 )
 def test_a_delta_table_that_may_lack_records_is_refused(

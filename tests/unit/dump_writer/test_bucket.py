@@ -71,7 +71,7 @@ def test_what_may_lie_there(objects: ObjectStore, prefix: str) -> None:
         assert refusal.value.hint and "\x1b" not in refusal.value.message
         objects.client.delete_object(Bucket=objects.bucket, Key=below + name)
     objects.put(below + name_of(3), b"{")
-    with pytest.raises(DumpError, match="cannot be read") as damaged:
+    with pytest.raises(DumpError, match="cannot read") as damaged:
         store.read_newest()
     assert damaged.value.hint == WHOLE_COPY
 
@@ -161,7 +161,7 @@ def test_an_answer_that_got_lost_is_asked_for_again(objects: ObjectStore) -> Non
 def test_where_nobody_can_say_whether_it_counts_what_it_names_stays(objects: ObjectStore) -> None:
     store = bucket(objects)
     objects.behave(Fault(r"^(PUT|HEAD) .*_manifest-", 500))
-    with pytest.raises(RunHalfway, match=r"generation 1 .*is unknown"):
+    with pytest.raises(RunHalfway, match=r"unknown whether generation 1"):
         store.commit(grown(1), RUN, [])
     assert store.unanswered
     for status, code in ((403, "AccessDenied"), (400, "InvalidRequest"), (501, "NotImplemented")):
@@ -181,7 +181,7 @@ def test_a_store_without_conditions_is_refused_before_anything_is_read(objects: 
         objects.behave(heeds_conditions=False)
     else:
         objects.behave(Fault(r"^PUT", 501, code))
-    with pytest.raises(Refused, match="does not know If-None-Match"):
+    with pytest.raises(Refused, match="does not support If-None-Match"):
         store.make(RUN)
     assert objects.keys() == []
     objects.behave()
@@ -231,11 +231,11 @@ def test_a_file_that_is_gone_is_not_named(objects: ObjectStore) -> None:
         objects.client.delete_object(Bucket=objects.bucket, Key=f"a/dump/{path}")
         if content is not None:
             objects.put(f"a/dump/{path}", content)
-        with pytest.raises(Refused, match="does not exist any more"):
+        with pytest.raises(Refused, match="no longer exists"):
             store.commit(grown(1, files=(grown_file,)), RUN, [KEY])
     assert not store.unanswered and not any("_manifest" in key for key in objects.keys("a/"))
     objects.client.delete_object(Bucket=objects.bucket, Key=f"a/dump/{path}")
-    with pytest.raises(DumpError, match="does not exist any more"):
+    with pytest.raises(DumpError, match="no longer exists"):
         store.content(path)
 
 
@@ -306,7 +306,7 @@ def test_of_a_run_only_what_is_its_own_and_not_named(objects: ObjectStore) -> No
 
 
 CASES = {
-    "denied": (Fault(".", 403, "AccessDenied"), Refused, "may not do that"),
+    "denied": (Fault(".", 403, "AccessDenied"), Refused, "has no permission"),
     "no such key id": (Fault(".", 403, "InvalidAccessKeyId"), Refused, "InvalidAccessKeyId"),
     "another region": (Fault(".", 400, "AuthorizationHeaderMalformed"), Refused, "AuthorizationHeaderMalformed"),
     "out of order": (Fault(".", 503, "SlowDown"), RunFailed, "SlowDown"),

@@ -84,7 +84,7 @@ def test_a_host_that_was_ahead_during_one_call(monkeypatch: pytest.MonkeyPatch) 
     round_clock = RoundClock(grown)
     facts = {KEY: LogFacts(0, 20, "id", None, "compact", 20 * SECOND, 1)}
     (plan,) = plan_round(grown, facts, round_clock.now_ms(), full=False, unknown_time=round_clock.why_unknown)
-    assert plan.continues is None and "deletes may be forgotten: the last reading is 60 seconds old" in (plan.why or "")
+    assert plan.continues is None and "deletes may be missing: the last reading is 60 seconds old" in (plan.why or "")
     host.true_ms = START + 5 * SECOND
     soon = RoundClock(grown)
     (plan,) = plan_round(grown, facts, soon.now_ms(), full=False, unknown_time=soon.why_unknown)
@@ -102,7 +102,7 @@ def test_another_host(monkeypatch: pytest.MonkeyPatch, first: int | None, second
     facts = LogFacts(0, 20, "id", None, "compact", 20 * SECOND, 1)
     (plan,) = plan_round(grown, {KEY: facts}, round_clock.now_ms(), full=False, unknown_time=round_clock.why_unknown)
     assert (plan.continues is not None) is continued
-    assert continued or "how long ago the last reading was is not known: another host made that call" in (
+    assert continued or "the time since the last reading is unknown: the earlier call ran on another host" in (
         plan.why or ""
     )
     not_compacted = replace(grown, fulls=(replace(grown.fulls[0], cleanup_policy="delete"),))

@@ -61,7 +61,7 @@ def test_a_failure_keeps_the_export_that_was_to_be_replaced(tmp_path: Path) -> N
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_files_of_somebody_else_are_never_touched(tmp_path: Path, overwrite: bool) -> None:
     (tmp_path / "letter.txt").write_text("mine")
-    with pytest.raises(Refused, match=r"is not empty: it holds letter\.txt"):
+    with pytest.raises(Refused, match=r"is not empty: it contains letter\.txt"):
         write(tmp_path, overwrite=overwrite)
     assert names(tmp_path) == ["letter.txt"]
 
@@ -73,7 +73,7 @@ def test_what_was_killed_is_taken_over_by_the_same_export_only(tmp_path: Path) -
     (remainder / "renaming.json").write_text(json.dumps([PART]))
     (remainder / "half").touch()
     (tmp_path / PART).write_text("half of it has its name")
-    with pytest.raises(Refused, match="interrupted export of something else"):
+    with pytest.raises(Refused, match="another, interrupted export"):
         write(tmp_path, owner={**OWNER, "store": "other"})
     assert (remainder / "half").exists()
     write(tmp_path)

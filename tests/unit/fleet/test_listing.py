@@ -104,7 +104,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     for wrong in (tmp_path / "none.json", tmp_path):
         _, report = read_listings([str(tmp_path / "web-1.json"), str(wrong)])
         assert not report.whole and not report.copies
-        with pytest.raises(UsageError, match="no file of any host can be read"):
+        with pytest.raises(UsageError, match="kstate could read no file of any host"):
             read_listings([str(wrong)])
 
 
@@ -159,7 +159,7 @@ def test_names_that_are_given(tmp_path: Path) -> None:
     assert read_listings([f"web-9={tmp_path}/x.json"])[0].name == "web-9"
     (tmp_path / "a=b.json").write_text(listing("0_0"))
     assert read_listings([f"{tmp_path}/a=b.json"])[0].name == "a=b"
-    with pytest.raises(UsageError, match="two hosts are called 'x'"):
+    with pytest.raises(UsageError, match="two hosts have the name 'x'"):
         read_listings([f"{tmp_path}/x.json", f"{tmp_path}/x.json"])
     with pytest.raises(UsageError, match="is not HOST=FILE"):
         read_listings(["web-1="])

@@ -56,7 +56,7 @@ NOT_OFFSETS: dict[str, Any] = {
 def test_what_is_not_json(name: str, tmp_path: Path) -> None:
     with pytest.raises(MalformedBytesError):
         parse_json(NOT_JSON[name])
-    with pytest.raises(DumpError, match="the manifest cannot be read"):
+    with pytest.raises(DumpError, match="kstate cannot read the manifest"):
         parse(NOT_JSON[name])
     _refused(NOT_JSON[name], tmp_path)
 

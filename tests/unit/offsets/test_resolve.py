@@ -18,7 +18,7 @@ def test_the_file_of_a_store_that_keeps_its_offsets_itself_does_not_count() -> N
     (offsets_,) = resolved.stores
     assert offsets_.offsets == {changelog("count"): 20}
     assert not resolved.unclean and not resolved.warnings
-    assert any(".checkpoint_count is passed over" in note for note in resolved.notes)
+    assert any("kstate ignores .checkpoint_count" in note for note in resolved.notes)
 
 
 def test_the_file_of_another_store_counts() -> None:
@@ -36,7 +36,7 @@ def test_places_that_disagree_give_the_lowest_and_a_warning() -> None:
     (resolved,) = resolve_with(app, {"0_0": ()})
     assert resolved.stores[0].offsets == {changelog("count"): 12}
     assert resolved.stores[0].places == ("checkpoint", "column-family")
-    assert [text for text in resolved.warnings if "(12, 20): the lowest is taken" in text]
+    assert [text for text in resolved.warnings if "(12, 20), and kstate uses the lowest" in text]
 
 
 def test_an_offset_of_another_partition_belongs_to_another_task() -> None:
@@ -67,5 +67,5 @@ def test_an_assumed_changelog_holds_for_every_task() -> None:
     guesses = Guesses(app, resolved, warnings)
     assumed = [guesses.offsets(task_, task_.stores[0]) for task_ in resolved]
     assert assumed == [{changelog("count", partition): OFFSET_UNKNOWN} for partition in (0, 1)]
-    assert len(warnings) == 1 and "its changelog is taken to be shop-count-changelog" in warnings[0]
+    assert len(warnings) == 1 and "assumes that its changelog is shop-count-changelog" in warnings[0]
     assert guesses.offsets(resolved[0], resolved[0].stores[1]) == {changelog("sum"): 8}

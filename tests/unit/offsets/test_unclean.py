@@ -16,7 +16,7 @@ from tests.unit.model import OPEN, application, changelog, database, record, sto
 
 COMMITTED = database(offsets=record(5, status=None))
 SILENT = database(offsets=record(None, status=None))
-NO_STATUS = "it has rows but no status (no status)"
+NO_STATUS = "it has rows, but no status (no status)"
 
 
 def reasons(store: Store, *, transactional: bool, lines: Mapping[TopicPartition, int] | None = None) -> list[str]:
@@ -85,7 +85,7 @@ def test_a_grace_buffer_of_a_killed_transactional_run_is_committed() -> None:
     assert reasons(store("j-Buffer", buffer, kind="grace-buffer", segmented=True), transactional=False) == []
     closed = database("j-Buffer", offsets=record(5, "j-Buffer", status=0), start=0)
     without_file = store("j-Buffer", closed, kind="grace-buffer", segmented=True)
-    assert reasons(without_file, transactional=False) == ["it has rows but no .checkpoint_j-Buffer"]
+    assert reasons(without_file, transactional=False) == ["it has rows, but no .checkpoint_j-Buffer"]
 
 
 def test_rows_without_an_offset_are_committed_ones_where_a_transactional_run_wrote_them() -> None:
@@ -132,4 +132,4 @@ def test_a_killed_versioned_store_may_be_ahead(status: int | None, ahead: bool) 
 
 
 def _not_committed(file: str) -> str:
-    return f"it has rows but no status, and its offset in {file} was not committed with them (no status)"
+    return f"it has rows, but no status, and its offset in {file} was not committed with them (no status)"

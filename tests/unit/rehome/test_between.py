@@ -85,11 +85,11 @@ def test_a_repartition_topic_that_is_not_there_gets_as_many_as_what_writes_to_it
     ("sources", "changelogs", "wrong"),
     [
         ({"a": 2, "b": 4}, {"c-changelog": 4}, []),
-        ({"a": 2, "b": 4}, {"c-changelog": 2}, ["c-changelog has 2 partitions, and sub-topology 0 4 tasks"]),
-        ({"a": 2}, {"c-changelog": 4}, ["c-changelog has 4 partitions, and sub-topology 0 2 tasks"]),
+        ({"a": 2, "b": 4}, {"c-changelog": 2}, ["c-changelog has 2 partitions, but sub-topology 0 has 4 tasks"]),
+        ({"a": 2}, {"c-changelog": 4}, ["c-changelog has 4 partitions, but sub-topology 0 has 2 tasks"]),
         # A table that is restored from its source topic.
         ({"a": 2, "b": 4}, {"b": 4}, []),
-        ({"a": 2, "b": 4}, {"a": 2}, ["a has 2 partitions, and sub-topology 0 4 tasks"]),
+        ({"a": 2, "b": 4}, {"a": 2}, ["a has 2 partitions, but sub-topology 0 has 4 tasks"]),
         # One that is not there is made as it is needed.
         ({"a": 2}, {"new-changelog": None}, []),
     ],

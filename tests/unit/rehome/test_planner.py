@@ -87,7 +87,7 @@ def test_an_unclean_store_is_refused_left_out_or_vouched_for() -> None:
     assert not leave_out(layout(t1_0=unclean), {"0_0"})[0].left_out
     wiping = layout(options=replace(OPTIONS, wipe_unclean=True), t1_0=unclean)
     decided, _ = leave_out(wiping, {"0_0", "1_0"})
-    assert decided.left_out == {("1_0", "b"): "it was not left clean"}
+    assert decided.left_out == {("1_0", "b"): "its task had an unclean shutdown"}
     changes = changes_of(decided)
     omit, *_ = steps_of(changes)
     assert isinstance(omit, OmitTree) and omit.path == "1_0/rocksdb/b"
@@ -101,9 +101,9 @@ def test_a_store_without_its_offset_is_omitted_if_another_partition_has_one() ->
     here: Here = {"0_0": {"a": 7}, "1_0": {"b": None}}
     alone, changes = leave_out(layout(here), {"0_0", "1_0"})
     assert not alone.left_out
-    assert warnings(changes) == ("1_0/b: no offset anywhere: it counts as a store without a changelog",)
+    assert warnings(changes) == ("1_0/b: no offset: kstate treats it as a store without a changelog",)
     others, changes = leave_out(layout({**here, "0_1": {"a": 7}, "1_1": {"b": 3}}), {"0_0", "1_0"})
-    assert others.left_out == {("1_0", "b"): "it has rows and no offset any more"}
+    assert others.left_out == {("1_0", "b"): "it has rows, but its offset is lost"}
     assert not warnings(changes)
 
 
@@ -111,7 +111,7 @@ def test_segments_at_several_offsets_do_not_move() -> None:
     state = resolved("1_0", {"b": 9})
     uneven = replace(state, stores=tuple(replace(entry, uneven=True) for entry in state.stores))
     decided, _ = leave_out(layout(t1_0=uneven), {"0_0", "1_0"})
-    assert decided.left_out == {("1_0", "b"): "its segments are not at one offset"}
+    assert decided.left_out == {("1_0", "b"): "its segments have different offsets"}
 
 
 def test_copies_are_omitted_unless_they_have_no_changelog() -> None:
@@ -123,7 +123,7 @@ def test_copies_are_omitted_unless_they_have_no_changelog() -> None:
     assert "subtopology = N" in texts_of(changes, RemarkKind.NOTE)[0]
     unlogged = layout({"0_0": {"a": 7, "s": None}, "1_0": {"b": 9, "s": None}}, single_home)
     decided, changes = leave_out(unlogged, {"0_0", "1_0"})
-    assert not decided.left_out and "0_0 gets this copy alone" in warnings(changes)[0]
+    assert not decided.left_out and "0_0 gets this copy" in warnings(changes)[0]
 
 
 def test_an_unknown_entry_in_a_task_that_stores_leave() -> None:

@@ -84,7 +84,7 @@ def test_beyond_the_end_that_the_broker_has_now_records_are_gone() -> None:
         # What is wrong with a store or its task is no leave to replace it; nor is any other flag.
         for permission in (
             Permissions(
-                rebuild="its task was not left clean", allow_empty=True, complete=True, accept_resurrected=True
+                rebuild="its task had an unclean shutdown", allow_empty=True, complete=True, accept_resurrected=True
             ),
             Permissions(wipe_invalid=False),
         ):
@@ -126,7 +126,7 @@ def test_after_a_time_that_nobody_knows_nothing_is_caught_up() -> None:
         permissions=Permissions(accept_resurrected=True),
         as_of_ms=before,
     )
-    assert verdict.action is Action.CATCH_UP and "nobody knows how much time passed" in verdict.why
+    assert verdict.action is Action.CATCH_UP and "the elapsed time is unknown" in verdict.why
     backup = judge(
         replace(log, forgets=False),
         START + 9,
@@ -179,7 +179,7 @@ def test_only_what_heard_of_every_delete_is_caught_up(hours: float, action: Acti
     verdict = aged(hours)
     assert (verdict.action, verdict.unsure, verdict.invalid) == (action, False, False)
     if action is Action.REBUILD:
-        assert "deletes in between may be forgotten" in verdict.why
+        assert "deletes in between may be missing" in verdict.why
 
 
 def test_where_age_does_not_matter() -> None:
@@ -353,7 +353,7 @@ def test_a_dump_that_has_missed_deletes_itself() -> None:
         vouched = Permissions(**permissions)  # type: ignore[arg-type]
         return judge(late, offset, is_global=False, has_rows=True, permissions=vouched, as_of_ms=39 * HOUR)
 
-    assert asked(None).action is Action.REFUSE and "deletes may be forgotten" in asked(None).why
+    assert asked(None).action is Action.REFUSE and "deletes may be missing" in asked(None).why
     assert asked(None, accept_resurrected=True).action is Action.REBUILD
     assert asked(120).action is Action.REFUSE and "the dump itself has missed deletes" in asked(120).why
     assert asked(160).action is Action.CATCH_UP

@@ -168,5 +168,5 @@ def test_entries_of_a_layer_of_many_files_are_counted(tmp_path: Path) -> None:
     staged = tmp_path / "staged"
     staged.mkdir()
     build_database(replace(step, layers=(step.layers[0][:-1],)), staged, staged)
-    with pytest.raises(RocksError, match="entries, where the sorted files have"):
+    with pytest.raises(RocksError, match="entries, but the sorted files have"):
         verify_database(step, staged, full=False)

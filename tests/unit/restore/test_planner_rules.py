@@ -85,7 +85,7 @@ def test_a_store_is_caught_up_or_stays() -> None:
 
 def test_an_unclean_task_is_refused_rebuilt_or_vouched_for() -> None:
     killed = snapshot(tasks=(existing(49, unclean=True),))
-    assert "not left clean (0_0: it was killed)" in refusal(killed).details[0]
+    assert "unclean shutdown (0_0: it was killed)" in refusal(killed).details[0]
     wiping = replace(OPTIONS, wipe_unclean=True)
     (work,) = plan_of(replace(killed, options=wiping)).work
     assert work.rebuild
@@ -105,14 +105,14 @@ def test_what_has_no_changelog_leaves_an_unclean_task() -> None:
     )
     plan = plan_of(snapshot(tasks=(both,), options=replace(OPTIONS, wipe_unclean=True)))
     assert [step.path for step in plan.change.steps if isinstance(step, OmitTree)] == ["0_0/rocksdb/scratch"]
-    assert any(text.startswith("0_0/scratch: left out") for text in plan.change.warnings)
+    assert any(text.startswith("0_0/scratch: skipped") for text in plan.change.warnings)
 
 
 def test_names_that_do_not_exist() -> None:
-    with pytest.raises(UsageError, match="no store of this name: cuont") as caught:
+    with pytest.raises(UsageError, match="no store is named cuont") as caught:
         plan_of(snapshot(options=replace(OPTIONS, stores=frozenset({"cuont"}))))
     assert "count" in str(caught.value.hint)
-    with pytest.raises(UsageError, match="no task of this name: 0_7"):
+    with pytest.raises(UsageError, match="no task is named 0_7"):
         plan_of(snapshot(options=replace(OPTIONS, tasks=frozenset({"0_7"}))))
     # What stands in the way comes before a name that it may explain.
     surplus = replace(COUNT, partitions=1)
@@ -142,7 +142,7 @@ def test_stores_that_are_not_restored() -> None:
     unlogged = StoreSpec(name="scratch", kind="key-value", changelog=None, subtopology=0)
     plan = plan_of(snapshot(specs=(COUNT, memory, unlogged)))
     assert plan.change.notes[0].startswith("memory is in memory")
-    assert plan.change.warnings == ("scratch has no changelog: it cannot be restored",)
+    assert plan.change.warnings == ("kstate cannot restore scratch: it has no changelog",)
 
 
 def test_a_global_store_needs_to_be_a_table() -> None:
@@ -151,7 +151,10 @@ def test_a_global_store_needs_to_be_a_table() -> None:
     plan = plan_of(snapshot(*rows, specs=(COUNT, prices)))
     assert [entry.title for entry in plan.unchanged] == ["global/prices"]
     selection = replace(OPTIONS, stores=frozenset({"prices"}))
-    assert "start Streams instead" in refusal(snapshot(*rows, specs=(COUNT, prices), options=selection)).details[0]
+    assert (
+        "start Kafka Streams to restore it"
+        in refusal(snapshot(*rows, specs=(COUNT, prices), options=selection)).details[0]
+    )
     unknown = replace(prices, source=None)
     assert 'source = "table"' in refusal(snapshot(*rows, specs=(COUNT, unknown))).details[0]
     table = replace(prices, source="table")
@@ -164,7 +167,7 @@ def test_changelogs_of_stores_that_nothing_describes() -> None:
     error = refusal(snapshot(*rows))
     assert error.details == ("other",) and '[stores."other"]' in error.hint_details
     ignoring = replace(OPTIONS, ignored=("shop-other-*",))
-    assert plan_of(snapshot(*rows, options=ignoring)).change.notes[0].startswith("events is in the dump")
+    assert plan_of(snapshot(*rows, options=ignoring)).change.notes[0].startswith("the dump contains events,")
 
 
 def test_records_of_aborted_transactions() -> None:
@@ -177,7 +180,7 @@ def test_records_of_aborted_transactions() -> None:
 @pytest.mark.parametrize(
     ("log", "text"),
     [
-        (LogFacts(0, 100, topic_id="new"), "the topic was created again"),
+        (LogFacts(0, 100, topic_id="new"), "the topic was recreated"),
         (LogFacts(0, 60, topic_id="old"), "the broker's log ends at 60"),
     ],
 )
@@ -190,7 +193,7 @@ def test_another_log_of_the_broker_refuses_all(log: LogFacts, text: str) -> None
     assert text in error.details[0]
     if "ends at" in text:
         # The store may hold records that the log lost: the advice is to export it first.
-        assert str(error.hint).startswith("export first") and "kstate export" in error.hint_details[0]
+        assert str(error.hint).startswith("export the store first") and "kstate export" in error.hint_details[0]
         by_user = replace(options, permissions=Permissions("asked for", by_user=True))
         assert any(text in line for line in plan_of(replace(facts, options=by_user)).change.warnings)
 

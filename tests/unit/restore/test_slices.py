@@ -173,7 +173,7 @@ def test_the_row_of_a_file_is_read_as_it_was_written_or_not_at_all(segment: int 
             continue
         if isinstance(other, list) and other[1:] == row[1:] and type(other[0]) in (int, type(None)):
             continue
-        with pytest.raises(ValueError, match="no row of a sorted file"):
+        with pytest.raises(ValueError, match="not a row of a sorted file"):
             SortedFile.from_row(other)
         refusals += 1
     assert refusals > 40

@@ -257,7 +257,7 @@ def test_a_place_that_does_not_answer_keeps_nobody(tmp_path: Path, monkeypatch: 
         area = left_in_area(run)
         assert time.monotonic() - began < 15
     assert area is not None
-    assert (area.place, area.why) == (f"s3://bucket/app-{TOKEN}", "it cannot be checked: no answer within 3 s")
+    assert (area.place, area.why) == (f"s3://bucket/app-{TOKEN}", "kstate cannot check it: no answer within 3 s")
 
 
 @pytest.mark.parametrize("scheme", ["", "file://"])
@@ -275,7 +275,7 @@ def test_a_mount_that_does_not_answer_keeps_nobody(
     area = left_in_area(run)
     assert time.monotonic() - began < 10
     assert area is not None
-    assert area.why == "it cannot be checked: no answer within 1 s"
+    assert area.why == "kstate cannot check it: no answer within 1 s"
     with open(folder / MARK, "wb"):
         pass  # who waits for it goes on, and ends
 

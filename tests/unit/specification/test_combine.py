@@ -43,9 +43,9 @@ def test_the_directory_alone(app: Application) -> None:
     with pytest.raises(Refused) as refusal:
         resolve_spec(app, file_name="my.toml")
     assert refusal.value.advice == (
-        "say it in my.toml, given with --spec (first line: format = 1), each line below its table:\n"
-        '    [stores.empty] kind = "key-value"\n'
-        '    [stores.g] source = "table"'
+        "add the missing lines to my.toml and pass it with --spec. Its first line is format = 1, and each "
+        'line belongs below its table:\n    [stores.empty] kind = "key-value"\n    [stores.g] source = '
+        '"table"'
     )
     spec = resolve_spec(app, only={"plain", "win"})
     assert [s.name for s in spec.stores] == ["plain", "table", "nolog", "win"]
@@ -82,20 +82,26 @@ def test_naming_the_topic_that_is_found_keeps_it_a_source_topic(app: Application
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('application = "other"', "is about application other, the directory is that of app"),
-        ('[stores.plain]\nkind = "versioned"', 'kind = "versioned", the directory says kind = "key-value"'),
-        ('[stores.plain]\nkind = "in-memory"', 'the directory says kind = "key-value"'),
-        ('[stores.empty]\nkind = "window"', 'kind = "window", the directory allows only'),
-        ('[stores.empty]\nkind = "in-memory"', 'kind = "in-memory", the directory allows only'),
-        ('[stores.plain]\nchangelog = "x"', 'the directory says changelog = "app-plain-changelog"'),
-        ("[stores.plain]\nlogged = false", 'logged = false, the directory says changelog = "app-plain-changelog"'),
-        ("[stores.plain]\nsubtopology = 1", "subtopology = 1, the directory says subtopology = 0"),
-        ("[stores.plain]\npartitions = 1", "partitions = 1, the directory has 2"),
-        ("[stores.plain]\nglobal = true", "says that it is global, the directory says that it is in subtopology 0"),
-        ("[stores.g]\nglobal = false", "global = false, the directory says global = true"),
-        ("[stores.g]\nsubtopology = 0", "says that it is in subtopology 0, the directory says that it is global"),
-        ("[stores.win]\nretention_ms = 2400000", "segments of 1200000 ms (retention_ms = 2400000), the directory has"),
-        ("[stores.win]\nsegment_interval_ms = 300000", "says segments of 300000 ms, the directory has"),
+        ('application = "other"', "is about application other, but the directory is that of app"),
+        ('[stores.plain]\nkind = "versioned"', 'kind = "versioned", but the directory has kind = "key-value"'),
+        ('[stores.plain]\nkind = "in-memory"', 'the directory has kind = "key-value"'),
+        ('[stores.empty]\nkind = "window"', 'kind = "window", but the directory allows only'),
+        ('[stores.empty]\nkind = "in-memory"', 'kind = "in-memory", but the directory allows only'),
+        ('[stores.plain]\nchangelog = "x"', 'the directory has changelog = "app-plain-changelog"'),
+        ("[stores.plain]\nlogged = false", 'logged = false, but the directory has changelog = "app-plain-changelog"'),
+        ("[stores.plain]\nsubtopology = 1", "subtopology = 1, but the directory has subtopology = 0"),
+        ("[stores.plain]\npartitions = 1", "partitions = 1, but the directory has 2"),
+        ("[stores.plain]\nglobal = true", "it is global, but in the directory it is in subtopology 0"),
+        ("[stores.g]\nglobal = false", "global = false, but the directory has global = true"),
+        ("[stores.g]\nsubtopology = 0", "it is in subtopology 0, but in the directory it is global"),
+        (
+            "[stores.win]\nretention_ms = 2400000",
+            "segments of 1200000 ms (retention_ms = 2400000), but segments of the directory",
+        ),
+        (
+            "[stores.win]\nsegment_interval_ms = 300000",
+            "specifies segments of 300000 ms, but segments of the directory",
+        ),
     ],
 )
 def test_contradictions_are_refused_by_name(app: Application, text: str, message: str) -> None:
@@ -110,9 +116,9 @@ def described(number: int, stores: str) -> TopologyText:
 
 
 def test_topology_against_the_others(app: Application) -> None:
-    with pytest.raises(Refused, match="Topology#describe says subtopology = 3, the directory says subtopology = 0"):
+    with pytest.raises(Refused, match="Topology#describe has subtopology = 3, but the directory has subtopology = 0"):
         resolve_spec(app, toml(ANSWERS), described(3, "plain"))
-    with pytest.raises(Refused, match=r"kstate.toml says subtopology = 2, Topology#describe says subtopology = 3"):
+    with pytest.raises(Refused, match=r"kstate.toml has subtopology = 2, but Topology#describe has subtopology = 3"):
         resolve_spec(None, toml("[stores.new]\nsubtopology = 2"), described(3, "new"))
     alone = toml('application = "app"\n[stores.new]\nkind = "key-value"')
     assert resolve_spec(None, alone, described(3, "new")).store("new").subtopology == 3
@@ -147,7 +153,7 @@ UNEVEN = (
 
 def test_numbers_of_partitions_within_a_subtopology() -> None:
     """Every task has each of its stores: what a directory would contradict is refused before there is one."""
-    with pytest.raises(Refused, match="partitions = 1 of store one, and partitions = 200 of store many"):
+    with pytest.raises(Refused, match="partitions = 1 for store one, but partitions = 200 for store many"):
         resolve_spec(None, toml(f'application = "app"\n{UNEVEN}'))
     for right in (UNEVEN.replace("200", "1"), UNEVEN.replace("subtopology = 0", "subtopology = 1", 1)):
         assert len(resolve_spec(None, toml(f'application = "app"\n{right}')).stores) == 2

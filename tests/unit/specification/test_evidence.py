@@ -83,8 +83,8 @@ def test_what_fits_is_taken_to_the_millisecond(more: int) -> None:
     draft = drafted(SURE, told(win=kept(2 * HALF + more + DAY_MS)))
     assert (draft.retention_ms, draft.segment_interval_ms, asked(draft)) == (2 * HALF + more, HALF, {})
     assert draft.inferred["retention_ms"] == (
-        f"retention.ms = {2 * HALF + more + DAY_MS} of its changelog by the broker, "
-        f"less the {DAY_MS} that Streams adds; the segments here agree"
+        f"retention.ms = {2 * HALF + more + DAY_MS} of its changelog in the broker, less the {DAY_MS} that "
+        "Streams adds; the segments here agree"
     )
 
 
@@ -117,7 +117,7 @@ def test_where_the_bytes_leave_the_interval_open_the_setting_is_only_likely() ->
     app = windowed(*segments(24 * 60 * MINUTE, at=MINUTE))
     draft = drafted(app, told(win=kept(2 * HALF + DAY_MS)))
     assert draft.retention_ms is None and asked(draft)["retention_ms"] == (2 * HALF,)
-    assert "only the changelog tells it" in draft.questions["retention_ms"].why
+    assert "only the changelog shows it" in draft.questions["retention_ms"].why
 
 
 def test_a_minute_is_the_shortest_segment() -> None:
@@ -219,7 +219,7 @@ def test_a_store_without_an_offset_and_without_a_topic_has_none() -> None:
     draft, notes = draft_of_directory(UNLOGGED, None, (told(plain=TopicSettings(1)),))
     store = draft.store("nolog")
     assert store is not None and store.logged is False and not notes
-    assert store.inferred["logged"].endswith(", and the broker shows no app-nolog-changelog")
+    assert store.inferred["logged"].endswith(", and the broker has no app-nolog-changelog")
     # A dump has what it was told to have, and a user who sees no topic at all knows nothing.
     for source in (told("the dump", plain=TopicSettings(1)), told()):
         assert len(draft_of_directory(UNLOGGED, None, (source,))[1]) == 1
@@ -262,7 +262,7 @@ TOPOLOGY = parse_topology(
 def test_what_has_a_topic_and_no_directory_beside_the_others_is_in_memory() -> None:
     draft = drafted(SURE, told(memory=TopicSettings(2, CONTENT)), topology=TOPOLOGY, of="memory")
     assert (draft.kind, draft.changelog, draft.partitions, asked(draft)) == ("in-memory", "app-memory-changelog", 2, {})
-    assert draft.inferred["kind"].endswith("and its changelog, by the broker, records of them")
+    assert draft.inferred["kind"].endswith("but the broker has a changelog with records of it")
 
 
 @pytest.mark.parametrize("case", ["no topic", "new in the topology", "elsewhere", "a task lacks another store"])

@@ -95,12 +95,12 @@ def test_missing_lines_are_named(text: str, line: str) -> None:
         ("format = true", "has format True", "format = 1"),
         ("format = 1.0", "has format 1.0", "format = 1"),
         ("format = 1\nstore = 3", "the file has an unknown key 'store'", "did you mean 'stores'"),
-        ('format = 1\napplication = "a b"', "no application.id", "characters"),
+        ('format = 1\napplication = "a b"', "not an application.id", "characters"),
         ("format = 1\nstores = 3", "stores is not a table", ""),
         ("format = 1\n[stores]\ncount = 3", "[stores.count] is not a table", ""),
-        ('format = 1\n[stores."../x"]', "'../x' is no legal store name", "characters"),
-        ('format = 1\n[stores.".."]', "'..' is no legal store name", "characters"),
-        ("format = 1\n[stores.a.b]\nkind = 'window'", "[stores.a] holds a table 'b'", '[stores."a.b"]'),
+        ('format = 1\n[stores."../x"]', "'../x' is not a legal store name", "characters"),
+        ('format = 1\n[stores.".."]', "'..' is not a legal store name", "characters"),
+        ("format = 1\n[stores.a.b]\nkind = 'window'", "[stores.a] contains a table 'b'", '[stores."a.b"]'),
         ("format = 1\n[stores.a]\nretention = 3", "unknown key 'retention'", "did you mean 'retention_ms'"),
         ("format = 1\n[stores.a]\nkind = 'windows'", "kind = 'windows' does not fit", "did you mean 'window'"),
         ("format = 1\n[stores.a]\nkind = 'windowed'", "kind = 'windowed' does not fit", ""),
@@ -112,14 +112,18 @@ def test_missing_lines_are_named(text: str, line: str) -> None:
         ("format = 1\n[stores.a]\nsubtopology = -1", "subtopology = -1 does not fit", "from 0"),
         ("format = 1\n[stores.a]\nlogged = 1", "logged = 1 does not fit", "true or false"),
         ("format = 1\n[stores.a]\nchangelog = 'a/b'", "changelog = 'a/b' does not fit", "a topic"),
-        ("format = 1\n[stores.a]\nlogged = false\nchangelog = 'b'", "not logged and has a changelog", "remove"),
-        ("format = 1\n[stores.a]\nglobal = true\nsubtopology = 0", "global and has a subtopology", "remove"),
-        ("format = 1\n[stores.a]\nglobal = true\nlogged = false", "global and says 'logged'", ""),
+        (
+            "format = 1\n[stores.a]\nlogged = false\nchangelog = 'b'",
+            "has logged = false, but also a changelog",
+            "remove",
+        ),
+        ("format = 1\n[stores.a]\nglobal = true\nsubtopology = 0", "global, but has a subtopology", "remove"),
+        ("format = 1\n[stores.a]\nglobal = true\nlogged = false", "global, but has 'logged'", ""),
         ("format = 1\n[stores.a]\nglobal = true\nsource = 'topic'", 'global with source = "topic"', ""),
         ("format = 1\n[stores.a]\nglobal = false\nsource = 'table'", "is not global", "remove"),
-        ("format = 1\n[stores.a]\nsource = 'topic'", "names none", "changelog"),
+        ("format = 1\n[stores.a]\nsource = 'topic'", "names no topic", "changelog"),
         ("format = 1\n[stores.a]\nkind = 'key-value'\nretention_ms = 1", "has retention_ms", "remove"),
-        ("format = 1\n[stores.a]\nkind = 'window'\nindexed = true", "and indexed", "time-ordered"),
+        ("format = 1\n[stores.a]\nkind = 'window'\nindexed = true", ", but indexed", "time-ordered"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(text: str, message: str, hint: str) -> None:
@@ -135,7 +139,7 @@ def test_the_source_of_a_global_store_says_that_it_is_one() -> None:
 
 
 def test_files_that_are_none(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="cannot be read"):
+    with pytest.raises(UsageError, match="cannot read"):
         read_draft(tmp_path / "none")
     (tmp_path / "bytes").write_bytes(b"format = 1 # \xff")
     with pytest.raises(UsageError, match="not UTF-8"):

@@ -101,16 +101,16 @@ GLOBAL = "   Sub-topology: 1 for global store (will not generate tasks)\n    Sou
         ("", "no line 'Topologies:'"),
         ("Sub-topology: 0\n", "no line 'Topologies:'"),
         ("Topologies:\n  Processor: a (stores: [b])\n", "line 2: a node before"),
-        (f"{HEAD}    Processor: a (stores: [../b])\n", "no legal store name"),
-        (f"{HEAD}    Processor: a (stores: [..])\n", "no legal store name"),
-        (f"{HEAD}    Processor: a\n", "not understood"),
-        (f"{HEAD}    rm -rf /\n", "line 3: '    rm -rf /' is not understood"),
+        (f"{HEAD}    Processor: a (stores: [../b])\n", "not a legal store name"),
+        (f"{HEAD}    Processor: a (stores: [..])\n", "not a legal store name"),
+        (f"{HEAD}    Processor: a\n", "cannot parse"),
+        (f"{HEAD}    rm -rf /\n", "line 3: kstate cannot parse '    rm -rf /'"),
         (f"{HEAD}   Sub-topology: 0\n", "line 3: subtopology 0 is already on line 2"),
-        (f"{HEAD}   Sub-topology: 99999999999\n", "not understood"),
-        (f"{HEAD}   Sub-topology: 9999999999\n", "no number of a subtopology"),
+        (f"{HEAD}   Sub-topology: 99999999999\n", "cannot parse"),
+        (f"{HEAD}   Sub-topology: 9999999999\n", "not the number of a subtopology"),
         (f"{HEAD}    Processor: a (stores: [b])\n{GLOBAL}    Processor: c (stores: [b])\n", "already in"),
         ("Topologies:\n   Sub-topology: 0 for global store (will not generate tasks)\n", "one store and one topic"),
-        ("Topology: ../x:\n", "no name of a topology"),
+        ("Topology: ../x:\n", "not the name of a topology"),
     ],
 )
 def test_refusals(body: str, text: str) -> None:
@@ -140,7 +140,7 @@ def test_any_text_is_read_or_refused(body: str) -> None:
 
 
 def test_files_that_are_none(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="cannot be read"):
+    with pytest.raises(UsageError, match="cannot read"):
         read_topology(tmp_path / "none")
     (tmp_path / "bytes").write_bytes(b"\xff\xfe")
     with pytest.raises(UsageError, match="not UTF-8 at byte 0"):

@@ -39,7 +39,7 @@ def test_a_position_that_cannot_be_read_is_not_known() -> None:
         state, position_file=replace(state.position_file, content=None, error=MalformedBytesError("is garbled"))
     )
     assert not broken.position_is_readable and broken.position.is_empty
-    assert broken.remarks == ("0_0/count.position: is garbled: the Position of the store is not known",)
+    assert broken.remarks == ("0_0/count.position: is garbled: the Position of the store is unknown",)
 
 
 def test_rows_in_doubt_are_told_but_not_beside_a_running_application() -> None:

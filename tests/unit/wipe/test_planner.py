@@ -117,7 +117,7 @@ def test_a_database_that_cannot_be_read_keeps_its_task() -> None:
     plan = wipe(alone, "count")
     created = plan.steps[1]
     assert isinstance(created, CreateDatabase) and created.offsets.offsets == {COUNT: OFFSET_UNKNOWN}
-    assert any("its changelog is taken to be" in warning for warning in plan.warnings)
+    assert any("assumes that its changelog is" in warning for warning in plan.warnings)
     renamed = replace(record(4), offsets={TopicPartition("other-name", 1): 4})
     twin = task(store("count", database("count", offsets=renamed), task="0_1"), name="0_1")
     created = wipe(application(*alone.tasks, twin), "count", tasks=["0_0"]).steps[1]
@@ -132,7 +132,7 @@ def test_a_database_that_cannot_be_read_keeps_its_task() -> None:
 def test_rows_without_an_offset_are_named() -> None:
     app = application(task(store("plain", database("plain", version=OLD)), lines={}))
     for plan in (wipe(app, "plain"), wipe(app, tasks=["0_0"])):
-        assert any("has rows and no offset" in warning for warning in plan.warnings)
+        assert any("has rows, but no offset" in warning for warning in plan.warnings)
 
 
 def test_what_was_wiped_before_is_nothing_to_do() -> None:
@@ -143,12 +143,12 @@ def test_what_was_wiped_before_is_nothing_to_do() -> None:
 @pytest.mark.parametrize(
     ("stores", "more", "message"),
     [
-        ((), {}, "nothing was named"),
-        (("count",), {"every_task": True}, "--all is everything"),
+        ((), {}, "the command names nothing to wipe"),
+        (("count",), {"every_task": True}, "--all includes everything"),
         ((), {"tasks": ["0_0"], "own_files": True}, "--everything goes with --all"),
-        ((), {"tasks": ["9_9"]}, "no task of this name here: 9_9"),
-        (("nobody",), {}, "no store of this name there: nobody"),
-        (("sum",), {"tasks": ["0_1"]}, "no store of this name there: sum"),
+        ((), {"tasks": ["9_9"]}, "no task here is named 9_9"),
+        (("nobody",), {}, "no store there is named nobody"),
+        (("sum",), {"tasks": ["0_1"]}, "no store there is named sum"),
     ],
 )
 def test_names_that_are_not_there(stores: tuple[str, ...], more: dict[str, object], message: str) -> None:
