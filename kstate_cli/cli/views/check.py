@@ -389,7 +389,7 @@ def warning_of_next_start(app: Path, request: CheckRequest) -> str | None:
         report = predict(read_application(app), request)
     # After the switch: an exception here would report the change as failed.
     except (KstateError, RocksError, OSError) as error:
-        return f"the next start could not be predicted: {error}; by itself: {whole}"
+        return f"kstate could not predict the next start: {error}. To see it separately, run {whole}"
     # Restoring what follows the offset is what every start does.
     good = {Outcome.OPENS, Outcome.RESTORES, Outcome.IGNORED}
     if report.clean or all(
