@@ -22,7 +22,7 @@ def _text(node: ast.expr) -> str | None:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     if isinstance(node, ast.JoinedStr):
-        return "".join(part.value if isinstance(part, ast.Constant) else VALUE for part in node.values)
+        return "".join(str(part.value) if isinstance(part, ast.Constant) else VALUE for part in node.values)
     return None
 
 
