@@ -358,7 +358,7 @@ def _refuse_generated(names: Sequence[StoreKey], old: Described | None) -> None:
     pins = some([f'Materialized.as("{key.store}") at its operator' for key in names], _MOST)
     raise _generated_names(
         names,
-        "another operator has them",
+        "other operators have them",
         hint=f"pin the previous names in the code: {pins}. Or wipe these stores, and delete their changelogs",
     )
 

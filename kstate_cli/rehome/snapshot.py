@@ -272,12 +272,12 @@ def _refuse_unknown_tasks(layout: RehomeLayout, halves: Mapping[str, tuple[str, 
     complete = layout.snapshot.options.complete
     if NONE in complete and len(complete) > 1:
         raise UsageError(
-            f"--complete {quoted(NONE)} and the name of a task exclude each other", hint="leave out one of them"
+            f"--complete {quoted(NONE)} and the name of a task exclude each other", hint="omit one of them"
         )
     if unknown := sorted(complete - {*layout.rehoming.targets, NONE}):
         raise UsageError(
             f"--complete: no store here goes to {some(unknown, _MOST)}",
-            hint=f"{did_you_mean(unknown, halves)}half tasks here: {some(sorted(halves), _MOST) or 'none'}",
+            hint=f"{did_you_mean(unknown, halves)}the half tasks here are {some(sorted(halves), _MOST) or 'none'}",
         )
 
 

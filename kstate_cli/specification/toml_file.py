@@ -69,10 +69,10 @@ else:
 FORMAT: Final = 1
 _MAX_BYTES: Final = 4 << 20
 TOP: Final[Mapping[str, str]] = {
-    "format": "1: the form of the file. It has to be there.",
-    "application": "application.id, the prefix of the changelogs. Without it each changelog has to be named.",
-    "stores": 'A table for each store: `[stores.NAME]`, or `[stores."NAME"]` where the name has dots.',
-    DEFAULTS_TABLE: "What commands are told that are given this file with `--config`.",
+    "format": "1: the version of the file format. It is required.",
+    "application": "application.id, the prefix of the changelogs. Without it, each store must name its changelog.",
+    "stores": 'A table for each store: `[stores.NAME]`, or `[stores."NAME"]` if the name has dots.',
+    DEFAULTS_TABLE: "Default options of the commands that get this file with `--config`.",
     SERDES_TABLE: "How `query` and `export` decode a store: `[serdes.NAME]`, for commands with `--config`.",
     SPARK_TABLE: "The Spark cluster that dumps and restores, for commands with `--config`.",
     MAINTAIN_TABLE: "What `maintain` does, and how often.",

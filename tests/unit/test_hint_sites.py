@@ -244,7 +244,7 @@ CARRIED_OUT = {
         "restore/running/pipeline.py",
         "command('dump'",
     ): "interop/test_dump_hints.py::test_rot_and_a_dump_that_does_not_grow",
-    ("parallel.py", "with fewer --workers"): "restore/test_engines.py::test_a_process_that_is_killed",
+    ("parallel.py", "pass fewer --workers"): "restore/test_engines.py::test_a_process_that_is_killed",
     ("rehome/snapshot.py", "pass the release that runs here"): (
         "directories/test_rehome_completion.py::test_another_release_than_the_one_that_runs_here"
     ),

@@ -117,9 +117,13 @@ class CompletionOptions:
             release(self.release_name)  # kstate.toml may name it for all commands; a wrong one is said all the same
         option = next((name for name, value in values.items() if value), None)
         if option is not None and self.from_changelog is None:
-            raise UsageError(f"{option} goes with --from-changelog", hint="name the dump to complete tasks from")
+            raise UsageError(
+                f"pass --from-changelog too: {option} needs it", hint="pass the dump to complete tasks from"
+            )
         if self.verify_dump is False and not dry_run:
-            raise UsageError("--no-verify-dump goes with --dry-run: a restoration reads its rows", hint="add --dry-run")
+            raise UsageError(
+                "--no-verify-dump works only with --dry-run: a restoration reads the rows", hint="add --dry-run"
+            )
 
     def request(
         self, options: RehomeOptions, terms: Terms, source: BrokerOptions, *, after_error: bool
