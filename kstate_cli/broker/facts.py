@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kstate_cli.errors import UsageError
-from kstate_cli.formats.binary import MAX_I64, parse_json
+from kstate_cli.formats.binary import MAX_I32, JsonObject, parse_json
 from kstate_cli.formats.topic_partition import TopicPartition, canonical_topic_id, legal_topic, parse_partition
 from kstate_cli.regular_files import read_given
 
@@ -62,7 +62,7 @@ def read_facts(path: Path) -> dict[TopicPartition, LogFacts]:
                 key = TopicPartition(topic, parse_partition(partition))
                 # The file stands for a broker, so every value is checked as strictly as if it decided
                 # alone.
-                by_partition[key] = _facts(key, _object(facts, str(key)))
+                by_partition[key] = _facts(JsonObject.of(facts, str(key)))
     except (OSError, ValueError) as error:
         raise UsageError(
             f"kstate cannot read {path} as log offsets: {error}",
@@ -78,33 +78,22 @@ def _object(content: Any, noun: str) -> dict[str, Any]:
     return content
 
 
-def _facts(key: TopicPartition, facts: dict[str, Any]) -> LogFacts:
-    start, end, committed = facts.get("start"), facts.get("end"), facts.get("committed")
-    retention, epoch = facts.get("delete_retention_ms"), facts.get("leader_epoch")
-    topic_retention, lag = facts.get("retention_ms"), facts.get("min_compaction_lag_ms")
-    for value in (
-        start,
-        end,
-        *(number for number in (committed, retention, epoch, topic_retention, lag) if number is not None),
-    ):
-        # Offsets are Java longs; true is an int in Python.
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_I64:
-            raise ValueError(f"{key}: {str(value)[:100]} is not an offset, or not a number from 0")
-    assert start is not None
-    assert end is not None
+def _facts(facts: JsonObject) -> LogFacts:
+    start, end = facts.number("start"), facts.number("end")
     if start > end:
-        raise ValueError(f"{key}: start {start} is above end {end}")
-    topic_id, policy = (None if facts.get(name) is None else str(facts[name]) for name in ("id", "policy"))
+        raise ValueError(f"{facts.noun}: start {start} is above end {end}")
+    topic_id = facts.text_or_none("id")
     # Kafka prints ids in base64, other tools as UUIDs: they are compared in one form.
-    topic_id = None if topic_id is None else canonical_topic_id(topic_id)
+    if topic_id is not None:
+        topic_id = canonical_topic_id(topic_id)
     return LogFacts(
         start,
         end,
         topic_id,
-        committed,
-        policy,
-        retention,
-        epoch,
-        retention_ms=topic_retention,
-        min_compaction_lag_ms=lag,
+        facts.number_or_none("committed"),
+        facts.text_or_none("policy"),
+        facts.number_or_none("delete_retention_ms"),
+        facts.number_or_none("leader_epoch", MAX_I32),
+        retention_ms=facts.number_or_none("retention_ms"),
+        min_compaction_lag_ms=facts.number_or_none("min_compaction_lag_ms"),
     )

@@ -27,7 +27,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from kstate_cli.formats.binary import MAX_I32, MAX_I64, MalformedBytesError, parse_json
+from kstate_cli.formats.binary import MAX_I32, MAX_I64, JsonObject, MalformedBytesError, parse_json
 from kstate_cli.formats.topic_partition import TopicPartition, canonical_topic_id, legal_topic, parse_partition
 
 from .errors import DumpError, printable
@@ -194,7 +194,7 @@ def _partitions(content: Any) -> Iterator[Json]:
                 yield {**json_object(facts, "a partition"), "topic": topic, "partition": _key(partition)}
         return
     for facts in json_list(content, "partitions"):
-        yield json_object(facts, "a partition")
+        yield json_object(facts, "an entry of partitions")
 
 
 def _partition(facts: Json) -> ManifestPartition:
@@ -341,11 +341,10 @@ def topic_of(facts: Json) -> str:
 
 def number(facts: Json, name: str, most: int) -> int:
     """Return a member that is an integer from 0 to ``most``."""
-    value = facts.get(name)
-    # bool is an int in Python.
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
-        raise DumpError(f"{name} is {value!r}, not a number from 0 to {most}")
-    return value
+    try:
+        return JsonObject(facts, "the manifest").number(name, most)
+    except MalformedBytesError as error:
+        raise DumpError(error.reason) from None
 
 
 def maybe(facts: Json, name: str, most: int = MAX_I64) -> int | None:

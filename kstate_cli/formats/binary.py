@@ -2,13 +2,15 @@
 
 The reader never runs past the end: bytes that end too early raise :class:`MalformedBytesError`. A column of values of
 equal length is also a table of bytes, a row for each value. JSON that others wrote (:func:`parse_json`), such as the
-manifest of a dump, is decoded by the same rule: whatever is ambiguous is refused.
+manifest of a dump, is decoded by the same rule: whatever is ambiguous is refused. :class:`JsonObject` reads its
+members.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 if TYPE_CHECKING:
@@ -279,3 +281,72 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_number(text: str) -> NoReturn:
     raise MalformedBytesError(f"{text} is not a number of JSON")
+
+
+@dataclass(frozen=True, slots=True)
+class JsonObject:
+    """A JSON object whose members are read by type and range.
+
+    Every method raises MalformedBytesError, which names the object and the member. A member that is null counts as
+    missing. Members that nobody reads are allowed: a newer writer may add some.
+    """
+
+    members: Mapping[str, Any]
+    noun: str
+    """What the object is, for the error."""
+
+    @staticmethod
+    def of(content: object, noun: str) -> JsonObject:
+        """Return ``content`` if it is an object."""
+        if not isinstance(content, dict):
+            raise MalformedBytesError(f"{noun} is not a JSON object")
+        return JsonObject(content, noun)
+
+    def number(self, name: str, most: int = MAX_I64, least: int = 0) -> int:
+        """Return a member that is an integer from ``least`` to ``most``."""
+        value = self.members.get(name)
+        # bool is a subclass of int in Python, and JSON may hold numbers of any size: Java's have 32 or 64 bits.
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise self._error(name, f"a number from {least} to {most}")
+        return value
+
+    def number_or_none(self, name: str, most: int = MAX_I64, least: int = 0) -> int | None:
+        """Return a member as :meth:`number` does; None if it is missing."""
+        if self.members.get(name) is None:
+            return None
+        return self.number(name, most, least)
+
+    def text(self, name: str) -> str:
+        """Return a member that is a text."""
+        value = self.members.get(name)
+        if not isinstance(value, str):
+            raise self._error(name, "a text")
+        return value
+
+    def text_or_none(self, name: str) -> str | None:
+        """Return a member that is a text; None if it is missing."""
+        if self.members.get(name) is None:
+            return None
+        return self.text(name)
+
+    def items(self, name: str) -> list[Any]:
+        """Return a member that is a list."""
+        value = self.members.get(name)
+        if not isinstance(value, list):
+            raise self._error(name, "a list")
+        return value
+
+    def rows(self, name: str, length: int) -> list[list[Any]]:
+        """Return a member that is a list of lists of ``length`` values each."""
+        rows = self.items(name)
+        if not all(isinstance(row, list) and len(row) == length for row in rows):
+            raise self._error(name, f"a list of lists of {length}")
+        return rows
+
+    def object(self, name: str) -> JsonObject:
+        """Return a member that is an object."""
+        return JsonObject.of(self.members.get(name), f"{self.noun}: {name}")
+
+    def _error(self, name: str, kind: str) -> MalformedBytesError:
+        # Cut: a value that somebody else wrote may have any length.
+        return MalformedBytesError(f"{self.noun}: {name} is {repr(self.members.get(name))[:100]}, not {kind}")

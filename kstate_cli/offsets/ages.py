@@ -36,7 +36,7 @@ from kstate_cli.change.folder import AGES, runs_folder, write_own_file
 from kstate_cli.change.plan import EditDatabase, Plan
 from kstate_cli.dump_reader.model import ClockMark
 from kstate_cli.errors import Refused
-from kstate_cli.formats.binary import MalformedBytesError, parse_json
+from kstate_cli.formats.binary import MAX_I32, MIN_I64, JsonObject, MalformedBytesError, parse_json
 from kstate_cli.formats.sst import read_properties
 from kstate_cli.formats.store_kinds import OFFSETS_CF
 from kstate_cli.formats.topic_partition import TopicPartition
@@ -170,8 +170,9 @@ def read_ages(app: Path) -> tuple[Age, ...]:
     try:
         if version != SCHEMA or isinstance(version, bool):
             raise ValueError(f"schema_version {version!r}")
-        return tuple(_age(name, entry) for name, entries in content["stores"].items() for entry in _list(entries))
-    except (ValueError, TypeError, AttributeError, KeyError) as error:
+        stores = JsonObject.of(content, AGES).object("stores")
+        return tuple(_age(name, entry) for name in stores.members for entry in stores.items(name))
+    except ValueError as error:
         raise _damaged(path, app, error) from None
 
 
@@ -250,60 +251,44 @@ def _as_json(age: Age) -> dict[str, Any]:
     return facts
 
 
-def _age(store: str, entry: Mapping[str, Any]) -> Age:
-    offsets = {
-        TopicPartition(_text(topic), _whole(partition)): _whole(at) for topic, partition, at in _list(entry["offsets"])
-    }
-    logs = {
-        TopicPartition(_text(topic), _whole(partition)): LogMark(
-            _maybe_text(mark.get("topic_id")),
-            _maybe_whole(mark.get("leader_epoch")),
-            _maybe_whole(mark.get("last")),
-            _maybe_text(mark.get("digest")),
-            _maybe_whole(mark.get("delete_retention_ms")),
+def _age(store: str, content: object) -> Age:
+    entry = JsonObject.of(content, store)
+    offsets = {}
+    for topic, partition, offset in entry.rows("offsets", 3):
+        place = JsonObject({"topic": topic, "partition": partition, "offset": offset}, f"{store}: offsets")
+        # Streams keeps -4 for an unknown offset.
+        offsets[_partition(place)] = place.number("offset", least=MIN_I64)
+    logs = {}
+    for topic, partition, facts in entry.rows("logs", 3):
+        place = JsonObject({"topic": topic, "partition": partition}, f"{store}: logs")
+        mark = JsonObject.of(facts, f"{store}: an entry of logs")
+        logs[_partition(place)] = LogMark(
+            mark.text_or_none("topic_id"),
+            mark.number_or_none("leader_epoch", least=MIN_I64),
+            mark.number_or_none("last", least=MIN_I64),
+            mark.text_or_none("digest"),
+            mark.number_or_none("delete_retention_ms", least=MIN_I64),
         )
-        for topic, partition, mark in _list(entry["logs"])
-    }
-    as_of = _maybe_whole(entry["as_of_ms"])
+    # Null is an age that is unknown. Without the member the entry was not written whole.
+    for name in ("as_of_ms", "identity"):
+        if name not in entry.members:
+            raise MalformedBytesError(f"{store}: {name} is missing")
     # A later time has no date of four digits, so no command could print it.
-    if as_of is not None and not 0 <= as_of <= _LAST_MS:
-        raise ValueError(f"as_of_ms {as_of}")
-    identity, run = _maybe_text(entry["identity"]), _text(entry["run"])
-    return Age(store, offsets, as_of, logs, identity, run, _clock(entry.get("clock")))
+    as_of = entry.number_or_none("as_of_ms", _LAST_MS)
+    clock = None
+    if entry.members.get("clock") is not None:
+        clock = _clock(entry.object("clock"))
+    return Age(store, offsets, as_of, logs, entry.text_or_none("identity"), entry.text("run"), clock)
 
 
-def _clock(facts: Mapping[str, Any] | None) -> ClockMark | None:
-    if facts is None:
-        return None
-    boot_ms, time_ms, wall_ms = (_whole(facts[name]) for name in ("boot_ms", "time_ms", "wall_ms"))
-    error = _maybe_whole(facts.get("max_error_ms"))
-    return ClockMark(_text(facts["boot"]), boot_ms, time_ms, wall_ms, error, _text(facts["scale"]))
+def _partition(place: JsonObject) -> TopicPartition:
+    return TopicPartition(place.text("topic"), place.number("partition", MAX_I32))
 
 
-def _list(value: Any) -> list[Any]:
-    if not isinstance(value, list):
-        raise TypeError(f"{value!r} is not a list")
-    return value
-
-
-def _whole(value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{value!r} is not a number")
-    return value
-
-
-def _maybe_whole(value: Any) -> int | None:
-    return None if value is None else _whole(value)
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r} is not a text")
-    return value
-
-
-def _maybe_text(value: Any) -> str | None:
-    return None if value is None else _text(value)
+def _clock(facts: JsonObject) -> ClockMark:
+    boot_ms, time_ms, wall_ms = (facts.number(name, least=MIN_I64) for name in ("boot_ms", "time_ms", "wall_ms"))
+    error = facts.number_or_none("max_error_ms", least=MIN_I64)
+    return ClockMark(facts.text("boot"), boot_ms, time_ms, wall_ms, error, facts.text("scale"))
 
 
 def ages_of_converted(app: Application, plan: Plan) -> list[Age]:

@@ -21,7 +21,7 @@ from .migrate import MIB, ROOT, Bench, Side, Timing, report, shape, timed
 from .query import ROW_BYTES, STORE, one_store
 from .trees import clone
 
-TEXTS = ("help", "ls", "query", "export", "verify", "migrate-4.2", "migrate-3.9")
+SUBJECTS = ("help", "ls", "query", "export", "verify", "migrate-4.2", "migrate-3.9")
 
 
 class BeforeAndAfter(Bench):
@@ -68,7 +68,7 @@ class BeforeAndAfter(Bench):
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.before_and_after")
     parser.add_argument("tree", type=Path)
-    parser.add_argument("what", nargs="*", default=TEXTS)
+    parser.add_argument("what", nargs="*", default=SUBJECTS)
     parser.add_argument("--folder", type=Path, default=Path("/tmp/bench-before-and-after"))
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--size", type=int, default=2048, metavar="MIB", help="of verify and of migrate-3.9")

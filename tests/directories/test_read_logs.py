@@ -18,7 +18,7 @@ from kstate_cli.releases import release
 from kstate_cli.statedir.scan import read_application
 from tests.golden import names, unpack
 
-target = Mapping[TopicPartition, tuple[set[int], int]]
+Offsets = Mapping[TopicPartition, tuple[set[int], int]]
 
 
 class Reader:
@@ -27,7 +27,7 @@ class Reader:
     def __init__(self) -> None:
         self.asked: list[tuple[TopicPartition, int, int]] = []
 
-    def __call__(self, expectation: target, *, committed: bool) -> dict[TopicPartition, Tail]:
+    def __call__(self, expectation: Offsets, *, committed: bool) -> dict[TopicPartition, Tail]:
         self.asked += [(key, first, end) for key, (firsts, end) in expectation.items() for first in firsts]
         assert all(0 <= first < end for first, end in short_tails(expectation).values())
         return {}

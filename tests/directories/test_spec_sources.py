@@ -25,7 +25,7 @@ from tests.unit.specification import truth
 from .support import kstate, tree_hash
 
 TOPOLOGIES = Path(truth.__file__).parent / "topologies"
-TEXTS = {("join-left-shared-join-store", "kind"), ("global-table", "source")}
+UNKNOWABLE = {("join-left-shared-join-store", "kind"), ("global-table", "source")}
 Changes = dict[str, dict[str, int | None]]
 
 
@@ -83,7 +83,7 @@ def test_what_is_left_is_what_cannot_be_known(tmp_path: Path, name: str) -> None
     before = tree_hash(app)
     result = kstate("ls", app, "--spec", *sources, status=1)
     assert tree_hash(app) == before
-    assert left_open(result) == TEXTS
+    assert left_open(result) == UNKNOWABLE
     text = re.sub(r"^# (source|kind) = (\"[a-z-]+\")  # to fill in: .*$", r"\1 = \2", result.out, flags=re.MULTILINE)
     specs = truth.by_name(complete(parse_draft(text), file_name="kstate.toml"))
     memory = specs.pop("kv-memory")
@@ -114,7 +114,7 @@ def test_an_edited_topic_is_asked_about(tmp_path: Path, store: str, setting: str
     dump = a_dump(tmp_path / "dump", expected(app, name), {store: {setting: value}})
     topology = described(app, name, tmp_path / "t")
     result = kstate("ls", app, "--spec", "--from-changelog", dump, "--topology", topology, status=1)
-    assert left_open(result) == {*TEXTS, (store, "retention_ms")}
+    assert left_open(result) == {*UNKNOWABLE, (store, "retention_ms")}
     (line,) = [line for line in result.out.splitlines() if line.startswith("# retention_ms")]
     assert line.startswith(f"# retention_ms = {answer}  # to fill in:") and f"= {value} of its changelog" in line
 
@@ -128,7 +128,7 @@ def test_an_old_manifest_is_read_and_says_nothing_of_retentions(tmp_path: Path) 
     dump = a_dump(tmp_path / "dump", expected(app, name), nothing)
     assert b"retention_ms" not in (dump / name_of(1)).read_bytes()
     result = kstate("ls", app, "--spec", "--from-changelog", dump, status=1)
-    assert left_open(result) == {*TEXTS, ("versioned", "retention_ms"), ("grace-table", "retention_ms")}
+    assert left_open(result) == {*UNKNOWABLE, ("versioned", "retention_ms"), ("grace-table", "retention_ms")}
     # Without the topology's text nobody says what has a changelog and no directory.
     assert "of no store here" in result.err and f"{app.name}-kv-memory-changelog" in result.err
 

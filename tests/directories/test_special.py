@@ -135,10 +135,19 @@ def test_each_place_alone(tmp_path: Path, kind: str) -> None:
         outputs.unlink()
 
 
-TEXTS = ("CURRENT", "OPTIONS-*", "MANIFEST-*", "*.sst", "IDENTITY", "LOCK", "../../.checkpoint", "../../x.position")
+DATABASE_FILES = (
+    "CURRENT",
+    "OPTIONS-*",
+    "MANIFEST-*",
+    "*.sst",
+    "IDENTITY",
+    "LOCK",
+    "../../.checkpoint",
+    "../../x.position",
+)
 
 
-@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("name", DATABASE_FILES)
 def test_no_command_waits_for_a_file_that_it_opens(tmp_path: Path, name: str) -> None:
     app = unpack("4.2.1-sparse-eos", tmp_path / "a")
     store = app / "0_0/rocksdb/kv-written"

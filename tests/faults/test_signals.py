@@ -65,9 +65,9 @@ def signalled(sweep: Sweep, step: Step, number: signal.Signals, target: str, aft
     return wrong + sweep.repaired(app, sweep.case.repairs[after % 2])
 
 
-TEXTS = ("down-kv", "undo-up-kv")
+EACH_KIND = ("down-kv", "undo-up-kv")
 """To what is around the switch, the direction is nothing."""
-CASES = [case for case in IN_PARTS if case.name in (*TEXTS, *(("up-kv", "undo-down-kv") if ALL else ()))]
+CASES = [case for case in IN_PARTS if case.name in (*EACH_KIND, *(("up-kv", "undo-down-kv") if ALL else ()))]
 
 
 @pytest.mark.sample(1)

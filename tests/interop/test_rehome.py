@@ -23,7 +23,7 @@ from .support import ALL, BATCH, REFUSAL, application, good, kstate, records_wit
 pytestmark = pytest.mark.interop
 
 CASES = [*itertools.product(["4.3.1", "4.2.1", "3.9.2"], ["eos", "alos"])] if ALL else [("4.3.1", "eos")]
-TEXTS = {"count", "window-count", "reduce", "session-count", "source-table", "last-count", "global-table"}
+REMAINING = {"count", "window-count", "reduce", "session-count", "source-table", "last-count", "global-table"}
 ALWAYS = {"in-memory"}
 """Restored at every start."""
 OTHERS = {"removed", "new-count"}

@@ -22,7 +22,7 @@ from .support import ALL, BATCH, application, good, kstate, restored, wiped
 pytestmark = pytest.mark.interop
 
 TOPOLOGIES = Path(truth.__file__).parent / "topologies"
-TEXTS = {("join-left-shared-join-store", "kind"), ("global-table", "source")}
+UNKNOWABLE = {("join-left-shared-join-store", "kind"), ("global-table", "source")}
 """A store without rows, whose kind only its name suggests; and what only the code of the application says."""
 IN_MEMORY = "kv-memory"
 
@@ -73,7 +73,7 @@ def test_nothing_is_left_but_what_cannot_be_known(
     by_both = (*broker, "--from-changelog", out)
     for sources in (("--from-changelog", out), broker, by_both) if ALL else (("--from-changelog", out), by_both):
         result = kstate("ls", directory, "--spec", "--topology", topology, *sources)
-        assert left_open(result.out) == TEXTS, result.told
+        assert left_open(result.out) == UNKNOWABLE, result.told
         specs = truth.by_name(complete(parse_draft(filled_in(result.out)), file_name="kstate.toml"))
         memory = specs.pop(IN_MEMORY)
         assert (memory.kind, memory.partitions) == ("in-memory", truth.PARTITIONS)
@@ -86,7 +86,7 @@ def test_nothing_is_left_but_what_cannot_be_known(
     if ALL:  # else tests/directories/test_spec_sources.py: an operator changes a topic, and is asked about it
         alter(harness, release, [changelog(app, "window-plain")], ["retention.ms=100000000"])
         requests = kstate("ls", directory, "--spec", "--topology", topology, *broker)
-        assert left_open(requests.out) == {*TEXTS, ("window-plain", "retention_ms")}, requests.told
+        assert left_open(requests.out) == {*UNKNOWABLE, ("window-plain", "retention_ms")}, requests.told
         assert "# retention_ms = 1200000  # to fill in" in requests.out
 
     # A restore takes that very file, and Streams what it made of it: nothing is foretold, and nothing is restored.

@@ -29,7 +29,7 @@ from . import support
 
 SECONDS = 240
 """Much more than a restoration takes, on a machine that does much else."""
-TEXTS = ("--master", "local[1,4]")
+IN_TURN = ("--master", "local[1,4]")
 """Two slices, one after the other."""
 
 
@@ -42,7 +42,7 @@ class Watched:
         shutil.rmtree(self.scratch, ignore_errors=True)
         self.scratch.mkdir()
         self.process = subprocess.Popen(
-            support.command(app, dump, *TEXTS),
+            support.command(app, dump, *IN_TURN),
             env={**support.environment(), "TMPDIR": str(self.scratch)},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -298,7 +298,7 @@ def prepared(folder: Path) -> Signals:
     make_dump(dump, support.TOPIC, records=40_000, keys=10_000, value_bytes=100, partitions=2)
     app = folder / "expected" / support.APP
     app.parent.mkdir()
-    support.good(support.restore(app, dump, *TEXTS))
+    support.good(support.restore(app, dump, *IN_TURN))
     return Signals(folder, dump, support.digest(app))
 
 

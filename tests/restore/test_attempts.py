@@ -76,7 +76,7 @@ def test_a_worker_that_always_dies(dump: Path, tmp_path: Path) -> None:
     assert support.left_behind(app) == []
 
 
-TEXTS = ("--master", "local[1,4]")
+IN_TURN = ("--master", "local[1,4]")
 """Two slices, one after the other."""
 IN_PROCESS = ("--engine", "local")
 """By the command itself, without Spark's start: where what is looked at is what becomes of slices, not who makes them."""
@@ -154,7 +154,7 @@ def test_what_an_interrupted_run_has_finished_is_used(
     dump: Path, expected: dict[str, str], tmp_path: Path, number: signal.Signals
 ) -> None:
     app = tmp_path / support.APP
-    process = support.start(app, dump, *TEXTS)
+    process = support.start(app, dump, *IN_TURN)
     stopped = one_of_two_finished(process, app)
     live = support.status(app)[-1]
     end(process, number, stopped)
@@ -167,7 +167,7 @@ def test_what_an_interrupted_run_has_finished_is_used(
     row = support.status(app)[-1]
     assert row["restoration"] == ("NOT_RUNNING" if number is signal.SIGTERM else "INTERRUPTED")
     assert row["bytes_pinned"] > 0
-    resumed = support.good(support.restore(app, dump, *TEXTS))
+    resumed = support.good(support.restore(app, dump, *IN_TURN))
     (event,) = events(resumed, "resumed")
     assert event["predecessor"] == row["run"]
     assert (event["slices"], event["of"]) == (1, 2)
@@ -318,7 +318,7 @@ def test_two_hosts_with_one_staging(dump: Path, expected: dict[str, str], tmp_pa
     apps = [tmp_path / host / support.APP for host in ("one", "two")]
     for app in apps:
         app.parent.mkdir()
-    start = support.start(apps[0], dump, *TEXTS, "--staging", str(staging))
+    start = support.start(apps[0], dump, *IN_TURN, "--staging", str(staging))
     started = wait_for(start, lambda: [note for path in staging.glob("*/*.started") if (note := _read(path))])
     os.kill(started[0]["pid"], signal.SIGSTOP)
     (folder,) = staging.iterdir()
