@@ -33,6 +33,7 @@ from kstate_cli.offsets.resolve import resolve
 from kstate_cli.regular_files import MOST_NAME_BYTES, open_regular, read_small
 from kstate_cli.releases import OffsetsHome
 from kstate_cli.rocks.files import CURRENT, is_log, is_sst, newest_options
+from kstate_cli.snapshot.expiry import condemned_objects, intent_to_write
 from kstate_cli.snapshot.model import (
     MOST_INLINE_BYTES,
     Generation,
@@ -172,32 +173,36 @@ def capture(
         if not planned:
             raise _nothing(request.app, skipped)
         exists = repository.exists()
-        earlier = EarlierFiles({})
-        if exists:
-            earlier = EarlierFiles.of(repository, application.app_id, frozenset())
         begin(sum(file.size for task in planned for store in task.stores for file in store.files))
         if dry_run:
+            earlier = EarlierFiles({})
+            if exists:
+                earlier = EarlierFiles.of(repository, application.app_id, condemned_objects(repository))
             return _foreseen(planned, skipped, earlier)
         repository.create()
-        copies = _CopiedFiles(repository, earlier, progress).of(planned, request.workers)
-        # Again what was read before: only now is it certain that all files of a task are of one moment.
-        _refuse_in_use(request.app, lock)
-        for task in planned:
-            if task.name not in copies.refused and not _unchanged(task, request.app):
-                copies.refused[task.name] = _CHANGED
-    skipped = {**skipped, **copies.refused}
-    whole = [task for task in planned if task.name not in skipped]
-    if not whole:
-        raise _nothing(request.app, skipped)
-    generation = Generation(
-        application.app_id,
-        request.host,
-        __version__,
-        clock.now_ms(),
-        tuple(_stored_task(task, copies.files) for task in whole),
-        skipped,
-    )
-    name = _publish(generation, repository)
+        # Before anything of the repository is read that this snapshot relies on: cleaners wait for its end.
+        with intent_to_write(repository) as intent:
+            earlier = EarlierFiles.of(repository, application.app_id, intent.condemned)
+            copies = _CopiedFiles(repository, earlier, progress).of(planned, request.workers)
+            # Again what was read before: only now is it certain that all files of a task are of one moment.
+            _refuse_in_use(request.app, lock)
+            for task in planned:
+                if task.name not in copies.refused and not _unchanged(task, request.app):
+                    copies.refused[task.name] = _CHANGED
+            skipped = {**skipped, **copies.refused}
+            whole = [task for task in planned if task.name not in skipped]
+            if not whole:
+                raise _nothing(request.app, skipped)
+            generation = Generation(
+                application.app_id,
+                request.host,
+                __version__,
+                clock.now_ms(),
+                tuple(_stored_task(task, copies.files) for task in whole),
+                skipped,
+            )
+            intent.require()
+            name = _publish(generation, repository)
     reports = tuple(_report(task, store, copies.new_bytes) for task in whole for store in task.stores)
     return CaptureReport(name, reports, skipped)
 

@@ -5,6 +5,7 @@
     REPO/kstate-snapshots.json            what the folder is: {"format": 1}
     REPO/objects/<2 hex>/<64 hex>         an SST, a blob file or a large MANIFEST, named by its SHA-256
     REPO/generations/<name>.json          one snapshot of one host (kstate_cli.snapshot.model)
+    REPO/intents/, REPO/condemned/        notes of writers and cleaners (kstate_cli.snapshot.expiry)
 
 Every file gets its name in one step, by ``link``, after its bytes are durable. So a name never leads to a part of a
 file, no file replaces another one, and a generation either exists or does not. Names that begin with ``.new-`` are of
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import hashlib
 import json
 import os
@@ -40,6 +42,8 @@ from kstate_cli.texts import printable, some
 
 OBJECTS: Final = "objects"
 GENERATIONS: Final = "generations"
+INTENTS: Final = "intents"
+CONDEMNED: Final = "condemned"
 FORMAT: Final = 1
 CHUNK: Final = 1 << 20
 """Bytes that are read, digested and written at once."""
@@ -170,8 +174,7 @@ class FolderRepository:
         if MARKER in names:
             self._check_marker()
             return True
-        # A writer that died before the marker left only these, and nothing counts before the marker exists.
-        foreign = [name for name in names if name not in IGNORED and not name.startswith(_UNFINISHED)]
+        foreign = [name for name in names if name not in IGNORED and not self._is_of_first_writer(name)]
         if foreign:
             raise Refused(
                 f"{self.path} has other files, and no {MARKER}: "
@@ -179,6 +182,15 @@ class FolderRepository:
                 hint="name a new or empty folder, or one that snapshots were written to",
             )
         return False
+
+    def _is_of_first_writer(self, name: str) -> bool:
+        """Return whether a writer that died before it created the marker leaves such an entry: draft, empty folder.
+
+        Nothing counts before the marker exists, so nothing else is in these folders then.
+        """
+        if name.startswith(_UNFINISHED):
+            return True
+        return name in (OBJECTS, GENERATIONS, INTENTS, CONDEMNED) and not self._names(name)
 
     def _check_marker(self) -> None:
         try:
@@ -212,7 +224,7 @@ class FolderRepository:
         if not self.path.is_dir():
             os.makedirs(self.path, _OWN_FOLDER, exist_ok=True)
             sync_directory(self.path.parent)
-        for folder in (OBJECTS, GENERATIONS):
+        for folder in (OBJECTS, GENERATIONS, INTENTS, CONDEMNED):
             self._make_folder(folder)
         # The marker comes after the folders are durable: a place with a marker can be written to and read.
         data = json.dumps({"format": FORMAT}).encode() + b"\n"
@@ -303,6 +315,81 @@ class FolderRepository:
     def open_object(self, name: str) -> BinaryIO:
         """Open an object for reading."""
         return open(self._open(object_path(name)), "rb", buffering=0)
+
+    def object_age_ms(self, name: str, now_ms: int) -> int:
+        """Return how long ago an object was written, in ms; 0 if it was removed meanwhile."""
+        try:
+            return now_ms - os.lstat(self.path / object_path(name)).st_mtime_ns // 1_000_000
+        except FileNotFoundError:
+            return 0
+
+    # --- notes of writers and cleaners --------------------------------------------------------------------------------
+
+    def create_note(self, folder: str, name: str, document: dict[str, Any]) -> None:
+        """Create a small file, durably. Raise OSError."""
+        # A repository of an older kstate lacks the folder.
+        self._make_folder(folder)
+        self._create_file(f"{folder}/{name}{_JSON}", json.dumps(document, sort_keys=True).encode() + b"\n")
+
+    def note_names(self, folder: str) -> list[str]:
+        """Return the names of the notes in a folder."""
+        names = [name for name in self._names(folder) if not name.startswith(_UNFINISHED)]
+        return [name.removesuffix(_JSON) for name in names if name.endswith(_JSON)]
+
+    def read_note(self, folder: str, name: str) -> bytes:
+        """Return the bytes of a note. Raise FileNotFoundError and DamagedError."""
+        return self._read(f"{folder}/{name}{_JSON}", most=MOST_GENERATION_BYTES)
+
+    def remove_note(self, folder: str, name: str) -> int:
+        """Remove a note, durably; return 0 if it does not exist."""
+        return self._remove(f"{folder}/{name}{_JSON}")
+
+    def remove_generation(self, name: str) -> int:
+        """Remove a generation, durably; return 0 if it does not exist."""
+        return self._remove(generation_path(name))
+
+    def remove_object(self, name: str) -> int:
+        """Remove an object; return 0 if it does not exist."""
+        return self._remove(object_path(name))
+
+    def _remove(self, relative: str) -> int:
+        *folders, name = relative.split("/")
+        try:
+            with self._folder(*folders) as folder:
+                os.unlink(name, dir_fd=folder)
+                # A removed generation must not come back after a power loss, without the objects that go next.
+                os.fsync(folder)
+        except FileNotFoundError:
+            return 0
+        return 1
+
+    @contextlib.contextmanager
+    def only_cleaner(self) -> Iterator[bool]:
+        """Hold the lock of cleaners for the time of the block; yield False if another process has it.
+
+        The kernel releases it when a process dies. Two cleaners must not delete by one list: the slower one could
+        delete what a writer has stored since the faster one was ready.
+        """
+        with self._folder(CONDEMNED) as folder:
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+                return
+            yield True
+
+    def remove_drafts(self, older_ms: int, now_ms: int) -> int:
+        """Remove files of dead writers, which never got a name; return their number."""
+        removed = 0
+        for folder in (OBJECTS, GENERATIONS, INTENTS, CONDEMNED):
+            for name in self._names(folder):
+                path = self.path / folder / name
+                if not name.startswith(_UNFINISHED):
+                    continue
+                with contextlib.suppress(FileNotFoundError):
+                    if now_ms - os.lstat(path).st_mtime_ns // 1_000_000 > older_ms:
+                        removed += self._remove(f"{folder}/{name}")
+        return removed
 
     # --- files --------------------------------------------------------------------------------------------------------
 

@@ -7,9 +7,11 @@ import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kstate_cli import clock
 from kstate_cli.change.fingerprint import every_file
 from kstate_cli.snapshot.capture import CaptureRequest, capture
 from kstate_cli.snapshot.model import parse
@@ -275,6 +277,79 @@ def test_a_damaged_file_is_stored_again_once_it_is_out_of_the_way(app: Path, tmp
     kstate("snapshot", app, "--out", repository)
     kstate("ls", repository)
     kstate("verify-snapshots", repository)
+
+
+# --- expiry -----------------------------------------------------------------------------------------------------------
+
+
+def _expiry(app: Path, repository: Path, *words: str) -> dict[str, Any]:
+    return kstate("snapshot", app, "--out", repository, "-o", "json", *words).summary
+
+
+def test_an_expired_snapshot_is_deleted_after_the_grace_period(app: Path, tmp_path: Path) -> None:
+    repository = tmp_path / "repository"
+    first = _expiry(app, repository)["snapshot"]
+    # With a day of grace it is only condemned; a later cleaner does not condemn it again.
+    assert _expiry(app, repository, "--keep", "1")["condemned"] == 1
+    again = _expiry(app, repository, "--keep", "1")
+    assert (again["condemned"], again["removed"]) == (1, 0)
+    assert first in {row["snapshot"] for row in kstate("ls", repository, "-o", "json").rows}
+    _expiry(app, repository, "--keep", "1", "--grace", "0s")
+    names = [row["snapshot"] for row in kstate("ls", repository, "-o", "json").rows]
+    assert first not in names and names
+    kstate("verify-snapshots", repository)
+
+
+def test_the_newest_snapshot_of_a_task_stays(app: Path, tmp_path: Path) -> None:
+    """Whatever its age: another host may be lost, and this is all there is of its tasks."""
+    repository = tmp_path / "repository"
+    only = _expiry(app, repository, "--store", "kv-timestamped")["snapshot"]
+    for _ in range(3):
+        _expiry(app, repository, "--keep-for", "1s", "--grace", "0s")
+    names = [row["snapshot"] for row in kstate("ls", repository, "-o", "json").rows]
+    assert len(names) <= 3 and names
+    kstate("verify-snapshots", repository)
+    assert only is not None
+
+
+def test_no_cleaner_deletes_while_a_writer_may_rely_on_it(app: Path, tmp_path: Path) -> None:
+    repository = tmp_path / "repository"
+    _expiry(app, repository)
+    # A writer on another host that began before: it has listed the objects, and knows no condemned list.
+    FolderRepository(repository).create_note("intents", "0123456789abcdef.begun", {"created_ms": clock.now_ms()})
+    for _ in range(3):
+        assert _expiry(app, repository, "--keep", "1", "--grace", "0s")["removed"] == 0
+    FolderRepository(repository).remove_note("intents", "0123456789abcdef.begun")
+    assert _expiry(app, repository, "--keep", "1", "--grace", "0s")["removed"] != 0
+    kstate("verify-snapshots", repository)
+
+
+def test_a_new_snapshot_does_not_rely_on_condemned_objects(app: Path, tmp_path: Path) -> None:
+    repository = tmp_path / "repository"
+    _expiry(app, repository)
+    objects = sorted(path.name for path in (repository / "objects").glob("*/*"))
+    document = {"created_ms": clock.now_ms(), "generations": [], "objects": objects}
+    FolderRepository(repository).create_note("condemned", "20261126T120000Z-00000000", document)
+    second = _expiry(app, repository)
+    assert second["new_bytes"] != 0
+    stored = {path.name for path in (repository / "objects").glob("*/*")} - set(objects)
+    assert {name[:64] for name in stored} == set(objects) and all(len(name) == 73 for name in stored)
+    # Only what the first snapshot needs is condemned; without it the objects go, and the second stays whole.
+    for path in (repository / "generations").glob("*.json"):
+        if second["snapshot"] not in path.name:
+            path.unlink()
+    _expiry(app, repository, "--keep", "5", "--grace", "0s")
+    assert {path.name for path in (repository / "objects").glob("*/*")} == stored
+    kstate("verify-snapshots", repository)
+
+
+def test_nothing_is_deleted_while_a_snapshot_cannot_be_read(app: Path, tmp_path: Path) -> None:
+    repository = tmp_path / "repository"
+    _expiry(app, repository)
+    (generation,) = (repository / "generations").glob("*.json")
+    generation.write_bytes(generation.read_bytes() + b" ")
+    done = kstate("snapshot", app, "--out", repository, "--keep", "1", "--grace", "0s")
+    assert "cannot be read" in done.err and generation.exists()
 
 
 # --- the place --------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kstate_cli import clock
 from kstate_cli.cli.options.shared import (
     App,
     LockIsShared,
@@ -16,6 +17,7 @@ from kstate_cli.cli.options.shared import (
     Tasks,
     Wait,
     WarningsOk,
+    age,
     at_once,
     workers_option,
 )
@@ -25,6 +27,7 @@ from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS
 if TYPE_CHECKING:
     from kstate_cli.cli.lines.snapshots import SnapshotLine
     from kstate_cli.cli.output import Output
+    from kstate_cli.snapshot.expiry import Retention
 
 
 def snapshot(
@@ -37,6 +40,17 @@ def snapshot(
     host: Annotated[
         str | None, typer.Option("--host", metavar="NAME", help="Name of this host in the snapshot; default: its own.")
     ] = None,
+    keep: Annotated[
+        int | None,
+        typer.Option("--keep", metavar="N", min=1, help="DELETES older snapshots: the newest N of each task stay."),
+    ] = None,
+    keep_for: Annotated[
+        str | None,
+        typer.Option("--keep-for", metavar="AGE", help="DELETES older snapshots: those younger than AGE stay, as 14d."),
+    ] = None,
+    grace: Annotated[
+        str, typer.Option("--grace", metavar="AGE", help="Delete so long after a snapshot has expired.")
+    ] = "1d",
     workers: Annotated[int, workers_option("Files")] = 0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Report files and new bytes, and write nothing.")] = False,
     metrics_file: MetricsFile = None,
@@ -55,9 +69,11 @@ def snapshot(
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.views.snapshot import CaptureProgress, show_capture
     from kstate_cli.snapshot.capture import CaptureRequest, capture, this_host
+    from kstate_cli.snapshot.expiry import Expiry, expire
     from kstate_cli.snapshot.repository import refuse_inside, repository_of
     from kstate_cli.statedir.find import find_application
 
+    retention = _retention(keep, keep_for, grace)
     path = find_application(app)
     results: Output[SnapshotLine] = output_of(output, path, quiet=quiet)
     repository = repository_of(out)
@@ -74,9 +90,25 @@ def snapshot(
     with Metrics(metrics_file, "snapshot", path) as metrics:
         with CaptureProgress(quiet=quiet) as progress:
             report = capture(request, repository, dry_run=dry_run, progress=progress.add, begin=progress.begin)
+        expiry = Expiry()
+        if retention is not None and not dry_run:
+            expiry = expire(repository, retention, now_ms=clock.now_ms())
         metrics.warnings = len(report.skipped)
-        show_capture(report, results, repository.where, request.host)
+        show_capture(report, results, repository.where, request.host, expiry)
         code = EXIT_OK
         if report.skipped and not warnings_ok:
             code = EXIT_WARNINGS
         return metrics.finish(code)
+
+
+def _retention(keep: int | None, keep_for: str | None, grace: str) -> Retention | None:
+    """Return which snapshots stay; None if none expires. Raise UsageError."""
+    from kstate_cli.snapshot.expiry import Retention
+
+    grace_seconds = int(age("--grace", grace).total_seconds())
+    if keep is None and keep_for is None:
+        return None
+    keep_ms = None
+    if keep_for is not None:
+        keep_ms = int(age("--keep-for", keep_for).total_seconds() * 1000)
+    return Retention(keep, keep_ms, grace_seconds)

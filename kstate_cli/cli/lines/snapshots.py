@@ -26,6 +26,7 @@ UsableUntil = Annotated[
         "null: not known."
     ),
 ]
+Condemned = Annotated[int, Meaning("Snapshots that have expired, and are deleted after the grace period.", minimum=0)]
 Skipped = Annotated[int, Meaning("Tasks that are not captured.", minimum=0)]
 
 
@@ -63,6 +64,8 @@ class SnapshotSummaryLine(TypedDict):
     bytes: shared.Bytes
     new_bytes: NewBytes
     skipped: Skipped
+    condemned: Condemned
+    removed: dumps.Removed
 
 
 SnapshotLine = SnapshotStoreLine | SnapshotSkippedLine | SnapshotSummaryLine | shared.ErrorLine

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kstate_cli.cli.lines.snapshots import SnapshotLine
     from kstate_cli.cli.output import Output
     from kstate_cli.snapshot.capture import CaptureReport
+    from kstate_cli.snapshot.expiry import Expiry
 
 
 class CaptureProgress:
@@ -41,9 +42,9 @@ class CaptureProgress:
         self._meter.at(self._copied)
 
 
-def show_capture(report: CaptureReport, results: Output[SnapshotLine], out: str, host: str) -> None:
+def show_capture(report: CaptureReport, results: Output[SnapshotLine], out: str, host: str, expiry: Expiry) -> None:
     """Print the stores that were captured and, as warnings, the tasks that were not."""
-    results.show(_lines(report, out, host), lambda: _print_table(report))
+    results.show(_lines(report, out, host, expiry), lambda: _print_table(report))
     size = sum(store.bytes for store in report.stores)
     new = sum(store.new_bytes for store in report.stores)
     amount = f"{plural(report.tasks, 'task')}, {plural(len(report.stores), 'store')}, {size_text(size)}"
@@ -51,9 +52,15 @@ def show_capture(report: CaptureReport, results: Output[SnapshotLine], out: str,
         results.remark(f"dry run: {amount}, of which at most {size_text(new)} are new; nothing was written")
         return
     results.remark(f"snapshot {report.generation} in {out}: {amount}, of which {size_text(new)} are new")
+    if expiry.condemned or expiry.waiting:
+        results.remark(f"{plural(expiry.condemned, 'snapshot')} expired; {expiry.waiting} files wait to be deleted")
+    if expiry.removed:
+        results.remark(f"{plural(expiry.removed, 'file')} deleted")
+    if expiry.why_not is not None:
+        results.remark(f"expired snapshots are not deleted yet: {expiry.why_not}")
 
 
-def _lines(report: CaptureReport, out: str, host: str) -> Iterator[SnapshotLine]:
+def _lines(report: CaptureReport, out: str, host: str, expiry: Expiry) -> Iterator[SnapshotLine]:
     for store in report.stores:
         yield {
             "type": "store",
@@ -78,6 +85,8 @@ def _lines(report: CaptureReport, out: str, host: str) -> Iterator[SnapshotLine]
         "bytes": sum(store.bytes for store in report.stores),
         "new_bytes": sum(store.new_bytes for store in report.stores),
         "skipped": len(report.skipped),
+        "condemned": expiry.condemned,
+        "removed": expiry.removed,
     }
 
 

@@ -93,7 +93,13 @@ _CLI: Any = typer.main.get_command(app)
 WIDTH = 80
 LONGEST = 82
 """Lines of the longest help: two screens of 80 x 41, of which the options of restore are most."""
-DELETING = {("wipe", "--purge"), ("dump", "--keep"), ("export", "--overwrite")}
+DELETING = {
+    ("wipe", "--purge"),
+    ("dump", "--keep"),
+    ("snapshot", "--keep"),
+    ("snapshot", "--keep-for"),
+    ("export", "--overwrite"),
+}
 """Options that delete for good. ``clean`` does without any."""
 _METAVAR = re.compile(r"[A-Z]+([:/=][A-Z]+)*|[a-z]+(\|[a-z]+)+|DEFAULT\|HEADERS")
 

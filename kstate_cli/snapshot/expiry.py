@@ -1,0 +1,278 @@
+"""Expire generations beside writers on other hosts, without a lock: intents, condemned files, and a grace period.
+
+The order of the steps is what makes it safe:
+
+1. A writer creates its intent, reads the condemned lists, records them in its intent, and only then lists objects. It
+   relies on no condemned object: the same bytes get another name (``Repository.put``).
+2. A cleaner publishes a list of condemned generations and objects. It deletes nothing yet.
+3. At least a grace period later a cleaner lists intents again. A writer that has not recorded the condemned list may
+   rely on one of its objects, so the list waits for the end of that writer. Then it lists generations again: an object
+   that one of them needs stays. Generations go first, objects second, and the list last.
+
+So an object is deleted only if no generation needs it, and no writer can come to need it: later writers know the list.
+Readers of a condemned generation have the grace period. A killed writer leaves its intent, which counts for a week.
+Nothing is deleted while any generation cannot be read: what it needs is unknown.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kstate_cli import clock
+from kstate_cli.errors import RunFailed
+from kstate_cli.formats.binary import MalformedBytesError, parse_json
+from kstate_cli.snapshot.model import Generation, is_generation_name, is_object_name, parse
+from kstate_cli.snapshot.repository import CONDEMNED, INTENTS, DamagedError, FolderRepository, utc_name
+
+GRACE_SECONDS: Final = 86_400
+INTENT_SECONDS: Final = 7 * 86_400
+"""An intent counts for so long. A writer whose intent is older does not publish."""
+_UNKNOWN: Final = "a snapshot cannot be read, and which files it needs is unknown"
+_RECENT_SECONDS: Final = 3_600
+"""A young object may be of a writer that is at work: condemning it would only cost a second copy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """Which generations stay. Without a rule, all of them."""
+
+    keep: int | None = None
+    """The newest generations of each task stay."""
+    keep_ms: int | None = None
+    """Generations that are younger stay."""
+    grace_seconds: int = GRACE_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class Expiry:
+    """What a cleaner has done."""
+
+    condemned: int = 0
+    """Generations that were newly condemned."""
+    removed: int = 0
+    """Generations and objects that were deleted."""
+    waiting: int = 0
+    """Generations and objects that are condemned and still exist."""
+    why_not: str | None = None
+    """Why nothing was deleted; None if nothing is in the way."""
+
+
+class Intent:
+    """The intent of one writer."""
+
+    def __init__(self, repository: FolderRepository, token: str, condemned: frozenset[str]) -> None:
+        self._repository, self._token = repository, token
+        self.condemned = condemned
+        """Objects that this writer must not rely on."""
+
+    def require(self) -> None:
+        """Raise RunFailed if the intent does not count any more: a cleaner may have deleted what it relies on."""
+        if self._token not in {token for token, _, _ in _intents(self._repository)}:
+            raise RunFailed(
+                "the snapshot took so long that its intent has expired",
+                where=self._repository.where,
+                hint="no generation was written: run the command again",
+            )
+
+
+@contextmanager
+def intent_to_write(repository: FolderRepository) -> Iterator[Intent]:
+    """Announce a writer for the time of the block, before it asks what exists. Raise OSError."""
+    token = secrets.token_hex(8)
+    # Without the second file the writer knows no condemned list, which is the cautious reading.
+    repository.create_note(INTENTS, f"{token}.begun", {"created_ms": clock.now_ms()})
+    try:
+        lists = _condemned(repository)
+        repository.create_note(INTENTS, f"{token}.aware", {"condemned": sorted(lists)})
+        yield Intent(repository, token, _objects_of(lists))
+    finally:
+        # The first file goes last: without it the second one counts for nothing.
+        for suffix in ("aware", "begun"):
+            repository.remove_note(INTENTS, f"{token}.{suffix}")
+
+
+def condemned_objects(repository: FolderRepository) -> frozenset[str]:
+    """Return the objects that cleaners are about to delete."""
+    return _objects_of(_condemned(repository))
+
+
+def _objects_of(lists: Mapping[str, _CondemnedList]) -> frozenset[str]:
+    return frozenset(name for condemned in lists.values() for name in condemned.objects)
+
+
+@dataclass(frozen=True, slots=True)
+class _CondemnedList:
+    created_ms: int
+    generations: frozenset[str]
+    objects: frozenset[str]
+
+
+def expire(repository: FolderRepository, retention: Retention, *, now_ms: int) -> Expiry:
+    """Delete what was condemned long enough ago, and condemn what the retention does not keep. Raise OSError."""
+    with repository.only_cleaner() as alone:
+        if not alone:
+            return Expiry(why_not="another process is cleaning the repository")
+        return _expire(repository, retention, now_ms)
+
+
+def _expire(repository: FolderRepository, retention: Retention, now_ms: int) -> Expiry:
+    generations = _generations(repository)
+    if generations is None:
+        return Expiry(why_not=_UNKNOWN)
+    lists = _condemned(repository)
+    removed = repository.remove_drafts(INTENT_SECONDS * 1000, now_ms)
+    why_not = None
+    for name, condemned in sorted(lists.items()):
+        if now_ms - condemned.created_ms < retention.grace_seconds * 1000:
+            continue
+        if _is_awaited(repository, name, now_ms):
+            why_not = "a writer that began before is still at work"
+            continue
+        count = _delete(repository, name, condemned)
+        if count is None:
+            return Expiry(removed=removed, why_not=_UNKNOWN)
+        removed += count
+    generations = _generations(repository)
+    if generations is None:
+        return Expiry(removed=removed, why_not=_UNKNOWN)
+    lists = _condemned(repository)
+    new = _condemn(repository, generations, lists, retention, now_ms)
+    waiting = sum(len(rows.generations) + len(rows.objects) for rows in _condemned(repository).values())
+    return Expiry(new, removed, waiting, why_not)
+
+
+def expired(generations: Mapping[str, Generation], retention: Retention, now_ms: int) -> set[str]:
+    """Return the names of generations that no rule keeps. The newest generation of each task always stays."""
+    if retention.keep is None and retention.keep_ms is None:
+        return set()
+    kept: set[str] = set()
+    counts: dict[tuple[str, str], int] = {}
+    for name in sorted(generations, reverse=True):
+        generation = generations[name]
+        if retention.keep_ms is not None and now_ms - generation.created_ms < retention.keep_ms:
+            kept.add(name)
+        for task in generation.tasks:
+            key = generation.application, task.name
+            counts[key] = counts.get(key, 0) + 1
+            if counts[key] <= max(1, retention.keep or 1):
+                kept.add(name)
+    return set(generations) - kept
+
+
+def _condemn(
+    repository: FolderRepository,
+    generations: Mapping[str, Generation],
+    lists: Mapping[str, _CondemnedList],
+    retention: Retention,
+    now_ms: int,
+) -> int:
+    """Publish a list of what nothing needs, unless another list has it; return how many generations are new in it."""
+    already = {name for condemned in lists.values() for name in (*condemned.generations, *condemned.objects)}
+    old = expired(generations, retention, now_ms)
+    needed = {name for generation in set(generations) - old for name in generations[generation].objects}
+    recent_ms = min(_RECENT_SECONDS, retention.grace_seconds) * 1000
+    unneeded = {
+        name
+        for name in repository.object_sizes()
+        if name not in needed and repository.object_age_ms(name, now_ms) >= recent_ms
+    }
+    new_generations, new_objects = sorted(old - already), sorted(unneeded - already)
+    if new_generations or new_objects:
+        document = {"created_ms": now_ms, "generations": new_generations, "objects": new_objects}
+        repository.create_note(CONDEMNED, f"{utc_name(now_ms)}-{secrets.token_hex(4)}", document)
+    return len(new_generations)
+
+
+def _is_awaited(repository: FolderRepository, name: str, now_ms: int) -> bool:
+    """Return whether a writer may rely on an object of a condemned list: it has not recorded that it knows the list."""
+    awaited = False
+    for token, created_ms, aware in _intents(repository):
+        if now_ms - created_ms > INTENT_SECONDS * 1000:
+            # Of a killed writer. One that lives finds its intent missing, and does not publish.
+            repository.remove_note(INTENTS, f"{token}.begun")
+            continue
+        awaited = awaited or name not in aware
+    return awaited
+
+
+def _delete(repository: FolderRepository, name: str, condemned: _CondemnedList) -> int | None:
+    """Delete what a list condemns and no generation needs; None if a generation cannot be read."""
+    removed = 0
+    for generation in sorted(condemned.generations):
+        removed += repository.remove_generation(generation)
+    # Only now: objects of the deleted generations are not needed any more, and those of later ones are.
+    generations = _generations(repository)
+    if generations is None:
+        return None
+    needed = {digest for generation in generations.values() for digest in generation.objects}
+    for digest in sorted(condemned.objects - needed):
+        removed += repository.remove_object(digest)
+    repository.remove_note(CONDEMNED, name)
+    return removed
+
+
+def _generations(repository: FolderRepository) -> dict[str, Generation] | None:
+    generations = {}
+    for name in repository.generation_names():
+        try:
+            generations[name] = parse(name, repository.read_generation(name))
+        except FileNotFoundError:
+            continue
+        except (DamagedError, MalformedBytesError, OSError):
+            return None
+    return generations
+
+
+def _condemned(repository: FolderRepository) -> dict[str, _CondemnedList]:
+    """Return the condemned lists by name. Raise RunFailed for one that cannot be read: what it condemns is unknown."""
+    lists = {}
+    for name, document in _notes(repository, CONDEMNED):
+        lists[name] = _CondemnedList(
+            int(document["created_ms"]),
+            frozenset(filter(is_generation_name, _texts(document["generations"]))),
+            frozenset(filter(is_object_name, _texts(document["objects"]))),
+        )
+    return lists
+
+
+def _intents(repository: FolderRepository) -> list[tuple[str, int, frozenset[str]]]:
+    """Return token, time and known lists of each intent."""
+    documents = dict(_notes(repository, INTENTS))
+    intents = []
+    for name, document in documents.items():
+        token, _, kind = name.partition(".")
+        if kind == "begun":
+            aware = documents.get(f"{token}.aware", {"condemned": []})
+            intents.append((token, int(document["created_ms"]), frozenset(_texts(aware["condemned"]))))
+    return intents
+
+
+def _notes(repository: FolderRepository, folder: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    for name in repository.note_names(folder):
+        try:
+            document = parse_json(repository.read_note(folder, name))
+        except FileNotFoundError:
+            continue  # its owner removed it since the listing
+        except (DamagedError, MalformedBytesError) as error:
+            raise _unreadable(repository, folder, name, error) from None
+        if not isinstance(document, dict):
+            raise _unreadable(repository, folder, name, ValueError("it is not an object"))
+        yield name, document
+
+
+def _unreadable(repository: FolderRepository, folder: str, name: str, error: Exception) -> RunFailed:
+    return RunFailed(
+        f"{folder}/{name}.json cannot be read: {error}",
+        where=repository.where,
+        hint="no generation was written; move the file away once no other host writes to the repository",
+    )
+
+
+def _texts(value: Any) -> Sequence[str] | Collection[str]:
+    if not isinstance(value, list):
+        raise RunFailed("a note of the repository is not understood", hint="run the newer kstate that wrote it")
+    return [text for text in value if isinstance(text, str)]

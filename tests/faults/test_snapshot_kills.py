@@ -1,0 +1,156 @@
+"""
+A snapshot, and a restoration from it, killed at moments spread over the whole run.
+
+Python's audit events about the folders of the test are the moments: each opening, linking, renaming and removing. The whole
+process group is killed, as by a host that goes down; what was written before stays.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.faults.small import small
+
+from .forked import ROOT
+
+MOMENTS = int(os.environ.get("KSTATE_KILLS", "14"))
+"""Of each of the three sweeps."""
+STORES = ("kv-timestamped", "window-count", "grace-join-Buffer")
+OLD = "--accept-resurrected"
+_PROGRAM = """
+import os, signal, sys
+folder, at, report = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+sys.argv = ["kstate", *sys.argv[4:]]
+count = 0
+def hook(event, arguments):
+    global count
+    if event == "open" or event.startswith(("os.link", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.utime")):
+        if any(isinstance(one, (str, bytes)) and folder in os.fsdecode(one) for one in arguments):
+            count += 1
+            if count == at:
+                os.killpg(0, signal.SIGKILL)
+sys.addaudithook(hook)
+from kstate_cli.cli.app import main
+try:
+    main()
+finally:
+    with open(report, "w") as file:
+        file.write(str(count))
+"""
+
+
+def _run(folder: Path, at: int, *words: object) -> int:
+    """Run a command, killed at the moment; 0 is none. Return its status."""
+    report = folder.parent / "count"
+    line = [sys.executable, "-c", _PROGRAM, str(folder), str(at), str(report), *map(str, words)]
+    done = subprocess.run(
+        line, cwd=ROOT, capture_output=True, text=True, start_new_session=True, timeout=120, check=False
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.returncode
+
+
+def _count(folder: Path) -> int:
+    return int((folder.parent / "count").read_text())
+
+
+def _kstate(*words: object) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-m", "kstate_cli", *map(str, words)]
+    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+
+
+def _start(folder: Path, at: int, *words: object) -> subprocess.Popen[str]:
+    """Start a command that is killed at the moment; it runs beside others."""
+    line = [sys.executable, "-c", _PROGRAM, str(folder), str(at), str(folder.parent / f"count-{at}"), *map(str, words)]
+    return subprocess.Popen(
+        line, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True, start_new_session=True
+    )
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Path:
+    return small("4.3.1-kinds-eos", tmp_path / "state", STORES)
+
+
+def _moments(total: int) -> list[int]:
+    return sorted({1 + number * (total - 1) // max(1, MOMENTS - 1) for number in range(MOMENTS)})
+
+
+def test_a_snapshot_that_is_killed_exists_or_does_not(app: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "repositories"
+    folder.mkdir()
+    assert _run(folder, 0, "snapshot", app, "--out", folder / "whole", "-q") == 0
+    killed = 0
+    for at in _moments(_count(folder)):
+        repository = folder / f"killed-{at}"
+        killed += _run(folder, at, "snapshot", app, "--out", repository, "-q") == -signal.SIGKILL
+        if (repository / "kstate-snapshots.json").exists():
+            told = _kstate("verify-snapshots", repository)
+            assert told.returncode == 0, f"moment {at}: {told.stdout}{told.stderr}"
+        # The next call finds what there is, and completes it.
+        again = _kstate("snapshot", app, "--out", repository, "-q")
+        assert again.returncode == 0, f"moment {at}: {again.stderr}"
+        told = _kstate("verify-snapshots", repository)
+        assert told.returncode == 0, f"moment {at}: {told.stdout}{told.stderr}"
+        shutil.rmtree(repository)
+    assert killed >= MOMENTS // 2, "hardly any run was killed"
+
+
+def test_a_restoration_that_is_killed_leaves_all_or_nothing(app: Path, tmp_path: Path) -> None:
+    repository = tmp_path / "repository"
+    assert _kstate("snapshot", app, "--out", repository, "-q").returncode == 0
+    folder = tmp_path / "lost"
+    folder.mkdir()
+    words = ("--from-snapshot", repository, OLD, "-q")
+    (folder / "whole").mkdir()
+    assert _run(folder, 0, "restore", folder / "whole" / app.name, *words) == 0
+    killed = 0
+    for at in _moments(_count(folder)):
+        lost = folder / f"killed-{at}" / app.name
+        lost.parent.mkdir()
+        killed += _run(folder, at, "restore", lost, *words) == -signal.SIGKILL
+        databases = sorted(path.parent.name for path in lost.rglob("CURRENT")) if lost.exists() else []
+        assert databases in ([], sorted(path.parent.name for path in app.rglob("CURRENT"))), f"moment {at}"
+        again = _kstate("restore", lost, *words, "--after-error")
+        assert again.returncode == 0, f"moment {at}: {again.stderr}"
+        told = _kstate("diff", app, lost)
+        assert told.returncode == 0, f"moment {at}: {told.stdout}{told.stderr}"
+        shutil.rmtree(lost.parent)
+    assert killed >= MOMENTS // 2, "hardly any run was killed"
+
+
+def test_two_writers_and_a_cleaner_that_are_killed_leave_only_whole_snapshots(app: Path, tmp_path: Path) -> None:
+    """No grace, so that what a cleaner condemns is deleted by the next: only the intents of writers protect them."""
+    folder = tmp_path / "repositories"
+    folder.mkdir()
+    other = tmp_path / "other" / app.name
+    shutil.copytree(app, other)
+    repository = folder / "shared"
+    cleaning = ("--keep", "1", "--grace", "0s", "-q")
+    assert _run(folder, 0, "snapshot", app, "--out", repository, *cleaning, "--host", "a") == 0
+    killed = 0
+    for at in _moments(_count(folder)):
+        started = [
+            _start(folder, at, "snapshot", app, "--out", repository, "-q", "--host", "a"),
+            _start(folder, at + 3, "snapshot", other, "--out", repository, "-q", "--host", "b"),
+            _start(folder, max(1, at - 3), "snapshot", app, "--out", repository, *cleaning, "--host", "c"),
+        ]
+        killed += sum(process.wait(120) == -signal.SIGKILL for process in started)
+        told = _kstate("verify-snapshots", repository)
+        assert told.returncode == 0, f"moment {at}: {told.stdout}{told.stderr}"
+    # Intents of killed writers make the cleaner wait; without them it deletes all but what the newest snapshot needs.
+    for intent in (repository / "intents").iterdir():
+        intent.unlink()
+    for _ in range(3):
+        told = _kstate("snapshot", app, "--out", repository, *cleaning)
+        assert told.returncode == 0, told.stderr
+    assert len(list((repository / "generations").glob("2*.json"))) <= 2
+    told = _kstate("verify-snapshots", repository)
+    assert told.returncode == 0 and killed >= MOMENTS // 2, f"{killed} {told.stderr}"
