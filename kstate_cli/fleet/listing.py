@@ -403,7 +403,7 @@ def held_elsewhere(fleet: FleetListing, application: str, host: str | None) -> f
     unread = sorted(name for name, whole in fleet.hosts.items() if not whole and name != host)
     if unread:
         raise Refused(
-            f"what {some(unread, _MOST_NAMES)} has is not known, so nobody knows what is missing",
+            f"the listing of {some(unread, _MOST_NAMES)} is incomplete, so it is unknown what is missing",
             where=str(fleet.source),
             hint="list it again. If the directory of a host is lost, omit that host",
         )

@@ -204,8 +204,8 @@ def _records_lost(snapshot: RehomeSnapshot, unread: list[str]) -> Refused:
         details=first_lines(unread),
         where=str(snapshot.app.path),
         code=WhyRefused.UNREAD,
-        hint="start the old topology, let it read to the end of its input, and stop it. If these records may be lost, "
-        "leave out --bootstrap-server",
+        hint="start the old topology, let it process all its input, and stop it. If these records may be lost, "
+        "omit --bootstrap-server",
     )
 
 

@@ -561,7 +561,7 @@ def _publish(generation: Generation, repository: FolderRepository) -> str:
     name = name_of(utc_name(generation.created_ms), data)
     # What a reader will refuse must never be published: names of topologies, for one, may be any text.
     if parse(name, data) != generation:
-        raise Refused("the generation does not read back as it was written", where=repository.where)
+        raise Refused("kstate reads another generation back than it wrote", where=repository.where)
     sizes = repository.object_sizes()
     lacking = [digest for digest, size in generation.objects.items() if sizes.get(digest) != size]
     if lacking:

@@ -63,7 +63,7 @@ def test_a_dump_that_lies_further_down_or_up(tmp_path: Path, warm: Warm) -> None
     for arguments, below in ((EXAMPLES, DUMP), (DUMP / TOPIC, DUMP)):
         status, messages = _restore(warm, tmp_path / "orders", arguments)
         assert status == 4, messages
-        assert f"kstate: {below} holds the dump: {arguments} is " in messages
+        assert f"kstate: {below} holds the dump" in messages
         assert "--dump-is-complete" not in messages, "it would be read without its manifest"
         match = re.findall(r"kstate: (\S+) holds the dump", messages)[0]
         assert _restore(warm, tmp_path / "orders", match)[0] in (0, 1)

@@ -114,7 +114,7 @@ def ls(
     if by_store and (topology is not None or spec or output is Format.json):
         raise UsageError(
             "--by-store prints a table of sums, without tasks",
-            hint="leave out --topology, --spec and -o json: these list each store of each task",
+            hint="omit --topology, --spec and -o json: these list each store of each task",
         )
     # APP may be a state.dir with one application in it.
     path = find_application(app)
