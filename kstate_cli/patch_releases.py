@@ -72,8 +72,8 @@ BACKWARD_PROBE: Final = PatchDifference(
     "StoreChangelogReader.runBackwardProbe, shouldProbePastStoredOffset",
     (("2.6.0", "4.2.1"), ("4.3.0", "4.4.0")),
     (
-        "the record right before the log end shows the time, so Streams reads all records if a transaction "
-        "marker is there. It restores a store with an offset from its offset"
+        "the record right before the log end shows the time, so Streams reads all records if that is a "
+        "transaction marker. It restores a store with an offset from its offset"
     ),
     (
         "the highest time of the last 128, 512 or 2,048 offsets counts, behind markers too. A store of an "

@@ -175,4 +175,4 @@ def test_sums_by_store_are_those_of_its_tasks(name: str, tmp_path: Path) -> None
         re.split("  +", line)[0] for line in kstate("ls", app, "--by-store", "--sort", "size").out.splitlines()[2:-1]
     ]
     assert by_size[-1] == max(stores, key=lambda store: sum(row["bytes"] for row in stores[store]))
-    assert "leave out --topology" in kstate("ls", app, "--by-store", "-o", "json", status=2).err
+    assert "omit --topology" in kstate("ls", app, "--by-store", "-o", "json", status=2).err

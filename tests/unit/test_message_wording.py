@@ -14,7 +14,6 @@ FOLDERS = {
     "cli/lines/": "the members of JSON: descriptions for the schemas, and part of the contract with programs",
     "cli/views/fleet_page.py": "the style sheet of the page",
     "streams_log.py": "what Kafka Streams itself prints, word for word",
-    "patch_releases.py": "how patch releases differ, with the names of their methods",
 }
 """Modules whose texts are not held to the style, with the reason."""
 EXCEPTIONS = {
