@@ -141,7 +141,8 @@ REHOME: Final = {
     ),
     WhyRefused.GLOBAL: Texts(
         "A store is global only in the topology or only in the directory (exit 4)",
-        "A global store has no partitions, and Streams restores it from its whole topic: its rows do not fit a store of a task.",
+        "A global store has no partitions, and Streams restores it from its whole topic: its rows do "
+        "not fit a store of a task.",
         do=("wipe that store: Streams recreates it",),
     ),
     WhyRefused.TWO_COPIES: Texts(

@@ -240,7 +240,8 @@ STALE_POSITION: Final = FindingCode(
     level=Level.WARNING,
     changes_at_close=True,
     more=(
-        "4.3 merges it at every open and never deletes it. If the file is ahead of the store, queries with a bound pass too early."
+        "4.3 merges it at every open and never deletes it. If the file is ahead of the store, queries "
+        "with a bound pass too early."
     ),
     log=SILENT,
     source="StoreQueryUtils.maybeMigrateExistingPositionFile merges it at every open ({page})",
