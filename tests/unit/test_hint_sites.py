@@ -129,7 +129,10 @@ CARRIED_OUT = {
         "restore/planning/obstacles.py",
         "_table_lines",
     ): "directories/test_hints.py::test_what_is_to_be_added_to_kstate_toml",
-    ("restore/planning/obstacles.py", "as in"): "directories/test_hints.py::test_what_is_to_be_added_to_kstate_toml",
+    (
+        "restore/planning/obstacles.py",
+        "for example",
+    ): "directories/test_hints.py::test_what_is_to_be_added_to_kstate_toml",
     ("statedir/find.py", "mkdir"): "directories/test_hints.py::test_a_state_dir_that_is_not_there_yet",
     ("restore/running/pipeline.py", "pass --spec kstate.toml"): (
         "directories/test_hints.py::test_a_directory_that_is_lost_and_no_specification"

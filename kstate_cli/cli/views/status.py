@@ -25,7 +25,7 @@ _KEPT, _UNDONE, _FAILED = RunState.KEPT.value, RunState.UNDONE.value, RunState.F
 _ENDS = {_KEPT: "done", _UNDONE: "undone", RunState.CLEANING.value: "being cleaned", DAMAGED: "damaged"}
 _STANDBY = {
     StandbyUse.unused: "a standby: unused since its last round",
-    StandbyUse.used: "it was a standby, but was used since then: kstate no longer follows it",
+    StandbyUse.used: "it was a standby, but was used since then, so kstate does not follow it",
     StandbyUse.unreadable: "it is a standby, but kstate cannot read its record",
 }
 _NEWEST = 10
