@@ -129,12 +129,15 @@ def plan_restore(
     options: SnapshotOptions,
     *,
     now_ms: int,
+    damaged: Sequence[str] = (),
 ) -> SnapshotPlan:
-    """Return the plan. ``generations`` are those of the application, newest first.
+    """Return the plan. ``generations`` are those of the application, newest first; ``damaged`` are not readable.
 
     Raise Refused, naming everything that stands in the way, and UsageError for an unknown task or store.
     """
     outcomes = _Outcomes()
+    # An older generation takes the place of a damaged one. Without a warning only the age of the data would show it.
+    outcomes.changes += [warning(f"{text}; older snapshots are used instead") for text in damaged]
     layout = _layout(generations, outcomes)
     _refuse_unknown(layout, options)
     resolved = {}

@@ -63,8 +63,6 @@ class SnapshotOutcome:
 
     plan: SnapshotPlan
     result: RunResult | None
-    damaged: tuple[str, ...]
-    """Generations that could not be read, each with the reason."""
 
 
 def restore_snapshot(
@@ -85,7 +83,9 @@ def restore_snapshot(
         return execute(plan.change, request.terms.run, progress, prepare=files.prepare)
 
     course = Course(
-        plan=lambda existing: plan_restore(app, existing, generations, request.options, now_ms=clock.now_ms()),
+        plan=lambda existing: plan_restore(
+            app, existing, generations, request.options, now_ms=clock.now_ms(), damaged=damaged
+        ),
         on_plan=on_plan,
         carry_out=carry_out,
         tell=tell,
@@ -93,7 +93,7 @@ def restore_snapshot(
         workers=request.terms.run.workers,
     )
     plan, result = follow(course, request.terms)
-    return SnapshotOutcome(plan, result, damaged)
+    return SnapshotOutcome(plan, result)
 
 
 def read_generations(
@@ -120,6 +120,8 @@ def read_generations(
             generations.append(NamedGeneration(candidate, content))
         else:
             others.add(content.application)
+    # By the millisecond: names have seconds, and then digits of a digest.
+    generations.sort(key=lambda generation: generation.content.created_ms, reverse=True)
     if not generations:
         raise _no_generation(repository, application, damaged, others)
     return generations, tuple(damaged)

@@ -97,7 +97,11 @@ class World:
     def lost(self, command: str) -> Path | None:
         """The directory that a command creates; None of one that needs a directory."""
         names = {"restore": "orders", "restore-snapshot": self.templates["APP"].name}
-        return self.folder / "lost" / names[command] if command in names else None
+        if command not in names:
+            return None
+        state = self.folder / "created"
+        state.mkdir(exist_ok=True)
+        return state / names[command]
 
     def offsets(self) -> Path:
         """The ends of the log of one partition, far behind which its store is; those of the others are unknown."""

@@ -266,6 +266,19 @@ def test_every_damage_is_named_and_restores_nothing_wrong(app: Path, tmp_path: P
     assert _files(app) == expected
 
 
+def test_an_older_snapshot_in_place_of_a_damaged_one_is_a_warning(app: Path, tmp_path: Path) -> None:
+    repository = tmp_path / "repository"
+    first = kstate("snapshot", app, "--out", repository, "-o", "json").summary["snapshot"]
+    second = kstate("snapshot", app, "--out", repository, "--host", "b", "-o", "json").summary["snapshot"]
+    damaged = repository / "generations" / f"{second}.json"
+    damaged.write_bytes(damaged.read_bytes()[:-9])
+    lost = tmp_path / "elsewhere" / app.name
+    lost.parent.mkdir()
+    done = kstate("restore", lost, "--from-snapshot", repository, OLD, "-o", "json", status=1)
+    assert done.summary["snapshots"] == [first]
+    assert second in next(row["message"] for row in done.rows if row["type"] == "warning")
+
+
 def test_a_damaged_file_is_stored_again_once_it_is_out_of_the_way(app: Path, tmp_path: Path) -> None:
     repository = tmp_path / "repository"
     kstate("snapshot", app, "--out", repository)
