@@ -45,7 +45,7 @@ class DumpFile:
     def part(self, parts: int) -> int:
         """Return the part of so many that the file belongs to, from 1: the same however the dump grows."""
         # By the name, not by the position: a new file moves no other one into another part.
-        return int.from_bytes(hashlib.sha256(self.relative.encode()).digest()[:8]) % parts + 1
+        return int.from_bytes(hashlib.sha256(self.relative.encode()).digest()[:8], "big") % parts + 1
 
 
 @dataclass(frozen=True, slots=True)

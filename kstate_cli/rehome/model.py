@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from enum import Enum
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
@@ -32,8 +32,11 @@ StoresByTask = Mapping[str, tuple[str, ...]]
 """Task -> stores of it."""
 
 
-class LeaveReason(StrEnum):
+class LeaveReason(str, Enum):
     """Why a store leaves without going to another task."""
+
+    # Python 3.10 has no StrEnum, and other versions differ in the text of a member in a format string.
+    __str__ = str.__str__
 
     NO_SUCH_STORE = "the new topology has no such store; the changelog topic stays"
     STARTED = "the new topology was started here once, and created this copy"
@@ -44,8 +47,10 @@ class LeaveReason(StrEnum):
     ELSEWHERE = "it is half of a task that another host completes; the changelog topic stays"
 
 
-class WhyRefused(StrEnum):
+class WhyRefused(str, Enum):
     """The code of a refusal, for programs."""
+
+    __str__ = str.__str__
 
     OTHER_APPLICATION = "rehome-other-application"
     OLD_DOES_NOT_FIT = "rehome-old-text-does-not-fit"

@@ -98,7 +98,8 @@ def read_document(path: Path) -> dict[str, Any]:
     text = _text(path)
     # Checked as a whole, also by commands that need one table: a typing error elsewhere must not wait.
     parse_draft(text, str(path))
-    return tomllib.loads(text)
+    document: dict[str, Any] = tomllib.loads(text)
+    return document
 
 
 def _text(path: Path) -> str:

@@ -87,7 +87,7 @@ def test_whoever_catches_a_signal_raises_it_again() -> None:
                 elif isinstance(node, ast.Call) and called(node) == "suppress":
                     wide = {"BaseException", "Interrupted", "KeyboardInterrupt", "CommandEnd"}
                     swallowing += [f"{name}:{node.lineno}" for node_ in node.args if names(node_) & wide]
-                elif isinstance(node, (ast.Try, ast.TryStar)):
+                elif isinstance(node, ast.Try):
                     leaving = [inner for node_ in node.finalbody for inner in ast.walk(node_) if leaves(inner)]
                     swallowing += [f"{name}:{node_.lineno}" for node_ in leaving]  # type: ignore[attr-defined]
             if function.name == "__exit__":

@@ -21,7 +21,7 @@ def demo() -> int:
 
     with temporary.private_folder("demo") as folder:
         with (
-            files("kstate_cli").joinpath(EXAMPLES, "orders.tar.xz").open("rb") as archive,
+            files("kstate_cli").joinpath(EXAMPLES).joinpath("orders.tar.xz").open("rb") as archive,
             tarfile.open(fileobj=archive, mode="r:xz") as tar,
         ):
             if hasattr(tarfile, "data_filter"):

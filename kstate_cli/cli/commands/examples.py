@@ -24,7 +24,7 @@ from kstate_cli.statedir.names import OWN_FOLDER
 from kstate_cli.texts import EXAMPLES, command, quoted
 
 if TYPE_CHECKING:
-    from importlib.resources.abc import Traversable
+    from importlib.abc import Traversable
 
     from kstate_cli.cli.lines.dumps import ExamplesLine
     from kstate_cli.cli.output import Output
