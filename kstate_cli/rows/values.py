@@ -31,7 +31,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, TypeVar
 from uuid import UUID
 
 from kstate_cli import clock
@@ -75,7 +75,8 @@ class Unreadable:
     why: str
 
 
-class Windowed(NamedTuple, Generic[K]):
+@dataclass(frozen=True, slots=True)
+class Windowed(Generic[K]):
     """A key and its window in ms. The end of a session is inclusive; that of a window is not stored: None."""
 
     key: K

@@ -71,7 +71,7 @@ class DumpSourceOptions:
 class ReadingOptions:
     """Engine, parallelism and rate."""
 
-    HELP_PANEL: ClassVar = HOW
+    HELP_PANEL: ClassVar[str] = HOW
 
     engine: Engine = AUTO
     master: Master = None
@@ -86,7 +86,7 @@ class ReadingOptions:
 class DumpReportOptions:
     """Output, metrics and exit code."""
 
-    HELP_PANEL: ClassVar = OUTPUT_PANEL
+    HELP_PANEL: ClassVar[str] = OUTPUT_PANEL
 
     output: OutputFormat = Format.table
     quiet: Quiet = False

@@ -59,7 +59,7 @@ Collate = Annotated[bool, typer.Option("--collate", help="Merge the rows of all 
 class SerdeOptions:
     """Serdes of keys and values."""
 
-    HELP_PANEL: ClassVar = "Serdes"
+    HELP_PANEL: ClassVar[str] = "Serdes"
 
     key_serde: Annotated[str, typer.Option("--key-serde", metavar="SERDE", help=f"What keys are: {_SERDE}")] = "bytes"
     value_serde: Annotated[
@@ -71,7 +71,7 @@ class SerdeOptions:
 class SourceOptions:
     """The partitions that answer, and their conditions."""
 
-    HELP_PANEL: ClassVar = "Partitions"
+    HELP_PANEL: ClassVar[str] = "Partitions"
 
     partition: Annotated[
         list[int] | None,
@@ -115,7 +115,7 @@ class SourceOptions:
 class RowOptions:
     """Format and length of the answer."""
 
-    HELP_PANEL: ClassVar = OUTPUT_PANEL
+    HELP_PANEL: ClassVar[str] = OUTPUT_PANEL
 
     output: Annotated[
         RowFormat,

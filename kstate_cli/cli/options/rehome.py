@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 class BrokerOptions:
     """The broker that knows group members and unread records."""
 
-    HELP_PANEL: ClassVar = LOGS
+    HELP_PANEL: ClassVar[str] = LOGS
 
     bootstrap_server: Annotated[
         str | None,
@@ -61,7 +61,7 @@ class BrokerOptions:
 class SparkOptions:
     """What reads the dump that completes half a task."""
 
-    HELP_PANEL: ClassVar = HOW
+    HELP_PANEL: ClassVar[str] = HOW
 
     engine: Engine = AUTO
     master: Master = None
@@ -72,7 +72,7 @@ class SparkOptions:
 class CompletionOptions:
     """The dump that completes tasks, and its conditions."""
 
-    HELP_PANEL: ClassVar = "Incomplete tasks: merged sub-topologies on different hosts"
+    HELP_PANEL: ClassVar[str] = "Incomplete tasks: merged sub-topologies on different hosts"
 
     from_changelog: Annotated[
         str | None,

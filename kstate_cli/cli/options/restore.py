@@ -82,7 +82,7 @@ class OnInvalid(str, Enum):
 class FleetOptions:
     """The tasks of this host, and the barrier."""
 
-    HELP_PANEL: ClassVar = "Several hosts"
+    HELP_PANEL: ClassVar[str] = "Several hosts"
 
     share: Annotated[
         str | None, typer.Option("--share", metavar="I/N", help="Only this share of the tasks: 1/3, 2/3, 3/3.")
@@ -114,7 +114,7 @@ class FleetOptions:
 class SelectionOptions:
     """The dump, the release, and the stores to restore."""
 
-    HELP_PANEL: ClassVar = "Source and target"
+    HELP_PANEL: ClassVar[str] = "Source and target"
 
     from_changelog: Annotated[
         str,
@@ -160,7 +160,7 @@ class SelectionOptions:
 class LogOptions:
     """Log bounds, and what the user confirms of a dump without a manifest."""
 
-    HELP_PANEL: ClassVar = LOGS
+    HELP_PANEL: ClassVar[str] = LOGS
 
     offsets: LogOffsets = None
     bootstrap_server: BootstrapServer = None
@@ -189,7 +189,7 @@ class LogOptions:
 class CaseOptions:
     """Permissions and modes for special cases."""
 
-    HELP_PANEL: ClassVar = "Special cases"
+    HELP_PANEL: ClassVar[str] = "Special cases"
 
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Rebuild existing stores completely.")] = False
     on_invalid_offset: Annotated[
@@ -216,7 +216,7 @@ class CaseOptions:
 class WorkOptions:
     """Engine, memory and parallelism."""
 
-    HELP_PANEL: ClassVar = HOW
+    HELP_PANEL: ClassVar[str] = HOW
 
     engine: Engine = AUTO
     master: Master = None
@@ -239,7 +239,7 @@ class WorkOptions:
 class ReportOptions:
     """Output, metrics, reason and exit code."""
 
-    HELP_PANEL: ClassVar = OUTPUT_PANEL
+    HELP_PANEL: ClassVar[str] = OUTPUT_PANEL
 
     output: OutputFormat = Format.table
     verbose: Verbose = False
