@@ -32,6 +32,6 @@ class Done:
         return json_lines.error(self.out)
 
     @property
-    def told(self) -> str:
+    def report(self) -> str:
         """All of it, for the message of a failed assertion."""
         return f"exit status {self.status}\n{self.out[-6000:]}\n{self.err[-3000:]}"

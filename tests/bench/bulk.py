@@ -35,7 +35,7 @@ class Bulk:
     def call(self, command: dict[str, Any]) -> Any:
         """A command of the JVM; fails where it does."""
         reply = self.jvm.call({"bootstrap": self.bootstrap, **command}, timeout=3600)
-        assert reply.rc == 0, reply.told()
+        assert reply.rc == 0, reply.report()
         return reply
 
     def restored(self, threads: int) -> tuple[float, float]:
@@ -57,7 +57,7 @@ class Bulk:
         start = time.monotonic()
         with Jvm(RELEASE, self.state.parent / "harness" / "started.log", heap="2g", quick=False) as jvm:
             reply = jvm.call(command, timeout=3600, messages=hear)
-        assert reply.rc == 0, reply.told()
+        assert reply.rc == 0, reply.report()
         self._judge(reply.of("summary")[-1])
         return runs[0] - start
 

@@ -136,8 +136,8 @@ def shape(stores: int, size: int) -> Shape:
 
 def report(name: str, results: dict[str, list[Timing]]) -> dict[str, object]:
     """Prints a table; the first side is compared with each other one."""
-    clock = {side: median(seconds for seconds, _ in taken) for side, taken in results.items()}
-    cpu = {side: median(spent for _, spent in taken) for side, taken in results.items()}
+    clock = {side: median(seconds for seconds, _ in timings) for side, timings in results.items()}
+    cpu = {side: median(spent for _, spent in timings) for side, timings in results.items()}
     first = next(iter(results))
     print(f"{name}:")
     for side, selection in results.items():

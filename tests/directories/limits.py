@@ -37,7 +37,7 @@ class Limited:
     err: str
 
     @property
-    def told(self) -> str:
+    def report(self) -> str:
         """Everything."""
         return f"{self.limit} {self.level}: kstate {' '.join(self.argv)}: exit {self.status}\n{self.out}\n{self.err}"
 

@@ -19,7 +19,7 @@ RESTORE = ("--from-changelog", EXAMPLES / "dump", "--spec", EXAMPLES / "dump.tom
 LINE = re.compile(rf"kstate (?:{'|'.join(sorted(COMMANDS_WITH_OPTION[LOCK_IS_SHARED]))}) [^\n]*")
 
 
-def said(*argv: object) -> str:
+def warnings(*argv: object) -> str:
     result = kstate_here(*argv, status=None)
     return result.out + result.err
 
@@ -27,19 +27,19 @@ def said(*argv: object) -> str:
 def course(app: Path, *more: str) -> dict[str, str]:
     """Changes, the way back, refusals before and amid, and what each of them prints."""
     messages = {
-        "plan": said("migrate", app, "--to", "4.2", "--dry-run", *more),
-        "migrate": said("migrate", app, "--to", "4.2", *more),
-        "wipe": said("wipe", app, "--store", "visits", "--warnings-ok", *more),
-        "restore": said("restore", app, *RESTORE[:-3], "4.2", *RESTORE[-2:], "--warnings-ok", *more),
-        "cannot be read": said("restore", app, *RESTORE, *more),
-        "refused": said("migrate", app, "--to", "3.1", *more),
+        "plan": warnings("migrate", app, "--to", "4.2", "--dry-run", *more),
+        "migrate": warnings("migrate", app, "--to", "4.2", *more),
+        "wipe": warnings("wipe", app, "--store", "visits", "--warnings-ok", *more),
+        "restore": warnings("restore", app, *RESTORE[:-3], "4.2", *RESTORE[-2:], "--warnings-ok", *more),
+        "cannot be read": warnings("restore", app, *RESTORE, *more),
+        "refused": warnings("migrate", app, "--to", "3.1", *more),
     }
     (app / "0_0" / "rocksdb" / "latest-order" / "new").touch()
-    messages["undo refused"] = said("undo", app, *more)
+    messages["undo refused"] = warnings("undo", app, *more)
     failed = create_run(app, "restore --for 4.3")
     failed.write("state", state="ERROR")
     failed.write("failed", why="no room")
-    messages["after an error"] = said("wipe", app, "--store", "visits", *more)
+    messages["after an error"] = warnings("wipe", app, "--store", "visits", *more)
     return messages
 
 
@@ -56,9 +56,9 @@ def test_every_line_has_what_the_next_command_needs(tmp_path: Path, more: tuple[
 
 def test_nothing_is_carried_to_the_next_command_of_the_process(tmp_path: Path) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path)
-    said("migrate", app, "--to", "4.2", "--dry-run", LOCK_IS_SHARED)
-    assert LOCK_IS_SHARED not in said("migrate", app, "--to", "4.2", "--dry-run")
-    assert LOCK_IS_SHARED not in said("migrate", app, LOCK_IS_SHARED)  # a usage error names --help only
+    warnings("migrate", app, "--to", "4.2", "--dry-run", LOCK_IS_SHARED)
+    assert LOCK_IS_SHARED not in warnings("migrate", app, "--to", "4.2", "--dry-run")
+    assert LOCK_IS_SHARED not in warnings("migrate", app, LOCK_IS_SHARED)  # a usage error names --help only
 
 
 @pytest.mark.parametrize("option", COMMANDS_WITH_OPTION)

@@ -11,12 +11,12 @@ from tests.done import Done
 from tests.golden import unpack
 
 from .support import kstate_here
-from .test_locks import held
+from .test_locks import locked
 
 
 def check(app: Path, target: str, status: int | None) -> Done:
     (app / ".lock").touch()
-    with held(app, "application"):
+    with locked(app, "application"):
         result = kstate_here("check", app, "--for", target, "-o", "json", status=status)
     assert (result.summary["running"], result.summary["as_of"]) == (True, "last-flush")
     return result

@@ -59,7 +59,7 @@ def test_no_secret_is_in_it(app: Path, log: Path, words: tuple[str, ...]) -> Non
 
 def test_the_traceback_of_any_error_is_in_it_and_not_on_the_screen(tmp_path: Path, log: Path) -> None:
     result = kstate("ls", tmp_path / "nowhere", status=2)
-    assert "Traceback" not in result.told and "Traceback" in log.read_text(encoding="utf-8")
+    assert "Traceback" not in result.report and "Traceback" in log.read_text(encoding="utf-8")
 
 
 def test_a_log_that_cannot_be_written_ends_the_command_before_it_begins(

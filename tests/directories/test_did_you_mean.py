@@ -37,8 +37,8 @@ ELSEWHERE = {
 
 @pytest.fixture(scope="module")
 def warm() -> Iterator[Warm]:
-    with Warm() as one:
-        yield one
+    with Warm() as warm_process:
+        yield warm_process
 
 
 @pytest.fixture(scope="module")
@@ -100,8 +100,8 @@ def test_the_name_that_is_meant(path: str, metavar: str, where: str, orders: Pat
     ended = warm(*path.split(), *arguments, *words)
     if path == "restore" and metavar == "APP":
         return  # one that is lost is made anew, whatever its name
-    assert ended.status == 2, ended.told
-    assert f"did you mean {right}? " in ended.err, ended.told
+    assert ended.status == 2, ended.report
+    assert f"did you mean {right}? " in ended.err, ended.report
 
 
 def test_a_topic_of_the_dump(tmp_path: Path, warm: Warm) -> None:
@@ -115,7 +115,7 @@ def test_a_topic_of_the_dump(tmp_path: Path, warm: Warm) -> None:
     # What the specification calls otherwise is not in the dump, and what the dump has is nowhere in the specification.
     for ignored in ("orders-visits-changelog", "orders-visits-changlog"):
         ended = warm(*texts, ignored)
-        assert ended.status == 4 and "did you mean orders-visits-changelog? " in ended.err, ended.told
+        assert ended.status == 4 and "did you mean orders-visits-changelog? " in ended.err, ended.report
 
 
 @pytest.mark.parametrize(("path", "option"), [(path, entry) for path, _, entry in _named() if _ == "RELEASE"])
@@ -124,7 +124,7 @@ def test_a_release_of_confluent(path: str, option: str, orders: Path, tmp_path: 
     options[option] = "7.9.1"
     words = [word for name, value in options.items() for word in ([name] if value is None else [name, value])]
     ended = warm(path, *arguments, *words)
-    assert ended.status == 2, ended.told
+    assert ended.status == 2, ended.report
     assert "release '7.9.1' belongs to Confluent Platform, and contains Apache Kafka 3.9" in ended.err
     assert "what to do: give 3.9\n" in ended.err
 
@@ -138,7 +138,7 @@ def test_releases_of_confluent() -> None:
     assert "kstate does not know that release. known releases: 3.2" in str(caught.value.hint)  # type: ignore[attr-defined]
 
 
-def _told(words: list[str], capfd: pytest.CaptureFixture[str]) -> str:
+def _message(words: list[str], capfd: pytest.CaptureFixture[str]) -> str:
     with pytest.raises(BaseException) as caught:
         app(words, standalone_mode=False, prog_name="kstate")
     report_errors(caught.value)
@@ -151,11 +151,11 @@ def test_commands_and_options(capfd: pytest.CaptureFixture[str]) -> None:
     for path, command in commands():
         *before, name = path.split()
         if len(name) > 4:
-            assert f"did you mean '{name}'" in _told([*before, _swapped(name)], capfd), path
+            assert f"did you mean '{name}'" in _message([*before, _swapped(name)], capfd), path
         for parameter in command.params:
             option = max(parameter.opts, key=len)
             if parameter.param_type_name == "option" and len(option) > 6:
-                text = _told([*path.split(), f"--{_swapped(option[2:])}"], capfd)
+                text = _message([*path.split(), f"--{_swapped(option[2:])}"], capfd)
                 assert re.search(rf"did you mean .*{option}\b.*\? see kstate", text), text
                 names += 1
     assert names > 100

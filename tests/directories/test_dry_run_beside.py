@@ -16,7 +16,7 @@ from tests.done import Done
 from tests.golden import unpack
 
 from .support import kstate, kstate_here, tree_hash
-from .test_locks import held
+from .test_locks import locked
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 RESTORE = ("--from-changelog", EXAMPLES / "dump", "--spec", EXAMPLES / "dump.toml", "--for", "4.3", "--engine", "local")
@@ -31,7 +31,7 @@ path = os.path.join(app, sys.argv[2])
 families = {name: Options(raw_mode=True) for name in Rdict.list_cf(path, options) if name != "default"}
 store = Rdict(path, options, column_families=families)
 rows = store.get_column_family(sys.argv[3])
-print("held", flush=True)
+print("locked", flush=True)
 number = 0
 while not select.select([sys.stdin], [], [], 0)[0]:
     number += 1
@@ -46,7 +46,7 @@ while not select.select([sys.stdin], [], [], 0)[0]:
 """
 
 
-def asked(app: Path) -> list[tuple[object, ...]]:
+def question(app: Path) -> list[tuple[object, ...]]:
     return [
         ("migrate", app, "--to", "4.2", "--dry-run"),
         ("wipe", app, "--store", "visits", "--dry-run"),
@@ -74,7 +74,7 @@ def busy(app: Path, store: str, family: str) -> Iterator[int]:
     argv = [sys.executable, "-c", BUSY, str(app), store, family]
     process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None and process.stdout is not None
-    assert process.stdout.readline() == "held\n"
+    assert process.stdout.readline() == "locked\n"
     try:
         yield process.pid
         assert process.poll() is None, "it has ended early: nothing changed meanwhile"
@@ -99,8 +99,8 @@ def app(tmp_path: Path) -> Path:
 
 def test_a_plan_and_nothing_else(app: Path) -> None:
     before = tree_hash(app.parent)
-    with held(app, "application") as pid:
-        for argv in asked(app):
+    with locked(app, "application") as pid:
+        for argv in question(app):
             result = kstate_here(*argv, "-o", "json")
             if argv[0] != "clean":
                 says_as_of(result, pid)
@@ -124,8 +124,8 @@ def under_way(app: Path) -> dict[str, Path]:
 def test_what_it_is_making_is_told_and_is_no_warning(app: Path) -> None:
     """Exit code 0, whenever it is asked: nothing is wrong."""
     outputs = under_way(app)
-    with held(app, "application") as pid:
-        for argv in asked(app):
+    with locked(app, "application") as pid:
+        for argv in question(app):
             quiet_of_them = [word for word in argv if word != "--warnings-ok"]
             result = kstate_here(*quiet_of_them, "-o", "json", status=None)
             if argv[0] == "clean":
@@ -147,7 +147,7 @@ def test_while_its_files_change(app: Path) -> None:
     names = set(os.listdir(app.parent))
     with busy(app, "0_0/rocksdb/latest-order", "keyValueWithTimestamp") as pid:
         for _ in range(3):
-            for argv in asked(app)[:-1]:
+            for argv in question(app)[:-1]:
                 says_as_of(kstate(*argv, "-o", "json"), pid)
         assert holds(app)
     assert set(os.listdir(app.parent)) == names
@@ -165,7 +165,7 @@ def test_what_closing_writes_is_not_missed(tmp_path: Path, name: str, target: st
     """The same directories without a process are refused: nothing says that they were closed."""
     app = unpack(name, tmp_path)
     (app / ".lock").touch()
-    with held(app, "application") as pid:
+    with locked(app, "application") as pid:
         result = kstate_here("migrate", app, "--to", target, "--dry-run", "-o", "json", "--warnings-ok")
     says_as_of(result, pid)
     assert result.summary["steps"]
@@ -174,8 +174,8 @@ def test_what_closing_writes_is_not_missed(tmp_path: Path, name: str, target: st
 
 def test_a_run_is_refused_still(app: Path) -> None:
     before = tree_hash(app.parent)
-    with held(app, "application") as pid:
-        for argv in asked(app)[:-1]:
+    with locked(app, "application") as pid:
+        for argv in question(app)[:-1]:
             result = kstate_here(*argv[:-1], status=5)
             assert f"process {pid}" in result.err
     assert tree_hash(app.parent) == before
@@ -187,6 +187,6 @@ def test_not_amid_a_change(app: Path) -> None:
     journal = next((app.parent / ".kstate").rglob("journal.jsonl"))
     first = journal.read_bytes().splitlines(keepends=True)[0]
     journal.write_bytes(first)
-    with held(app, "application") as pid:
+    with locked(app, "application") as pid:
         result = kstate_here("wipe", app, "--store", "visits", "--dry-run", status=5)
     assert f"process {pid}" in result.err

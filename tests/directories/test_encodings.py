@@ -34,8 +34,8 @@ MIXES = {
 
 @pytest.fixture(scope="module")
 def warm() -> Iterator[Warm]:
-    with Warm() as one:
-        yield one
+    with Warm() as warm_process:
+        yield warm_process
 
 
 def rewritten(folder: Path, writers: tuple[Writer, Writer]) -> Path:

@@ -33,7 +33,7 @@ from tests.faults.small import small
 
 from .listings import listed
 from .proof import NOTHING, digest, hold_to_its_word
-from .test_locks import held
+from .test_locks import locked
 from .test_standard import DUMP, KINDS
 from .test_verify import _flip
 from .warm import FULL, ROOT, Ended, Warm
@@ -66,7 +66,7 @@ class World:
         subprocess.run(["cp", "-a", str(here.parent), str(top)], check=True)
         if name == "CHANGED":
             result = self.warm("migrate", top / here.name, "--to", "4.2", "-q")
-            assert result.status == 0, result.told
+            assert result.status == 0, result.report
         return top / here.name
 
     def argv(self, command: str, app: Path | str) -> list[object]:
@@ -123,7 +123,7 @@ class World:
         """Run a command, and hold it to its word."""
         before = digest(app)
         ended = self.warm(*argv, *more, **streams)
-        hold_to_its_word(ended.told, before, app)
+        hold_to_its_word(ended.report, before, app)
         return ended
 
 
@@ -138,17 +138,17 @@ def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     shutil.copytree(app, changed)
     with Warm() as warm:
         result = warm("migrate", changed, "--to", "4.2", "-q")
-    assert result.status == 0, result.told
+    assert result.status == 0, result.report
     with Warm() as warm:
         result = warm("snapshot", app, "--out", top / "snapshots", "-q")
-    assert result.status == 0, result.told
+    assert result.status == 0, result.report
     return {"APP": app, "CHANGED": changed, "WARNED": warned, "REPO": top / "snapshots"}
 
 
 @pytest.fixture(scope="module")
 def warm() -> Iterator[Warm]:
-    with Warm() as found:
-        yield found
+    with Warm() as warm_process:
+        yield warm_process
 
 
 Cell = Callable[[World, str], Ended]
@@ -189,7 +189,7 @@ def _locked(kind: str) -> Cell:
     def drive(world: World, command: str) -> Ended:
         app = world.fresh("CHANGED" if command in ("undo", "clean") else "APP")
         argv = [argument for argument in world.argv(command, app) if argument != "--dry-run"]  # which asks for no lock
-        with held(app, kind):
+        with locked(app, kind):
             return world.run(app, argv)
 
     return drive
@@ -259,7 +259,7 @@ def _after_the_exchange(world: World, command: str) -> Ended:
     remainder = digest(app)
     place = ("-P", str(app.parent))
     ended = _injected(world, command, app, *place, "-e", "trace=fsync", "-e", f"inject=fsync:error=EIO:when={nth}")
-    assert digest(app) != remainder, f"it failed before the exchange: {ended.told}"
+    assert digest(app) != remainder, f"it failed before the exchange: {ended.report}"
     return ended
 
 
@@ -327,7 +327,7 @@ def _signalled(world: World, command: str) -> Ended:
             text += os.read(other_end, 1 << 16)
     ended = world.warm.wait()
     os.close(other_end)
-    hold_to_its_word(ended.told + text.decode(errors="replace"), before, app)
+    hold_to_its_word(ended.report + text.decode(errors="replace"), before, app)
     return ended
 
 
@@ -468,7 +468,7 @@ def test_the_table_has_every_command_and_every_code() -> None:
 )
 def test_the_code(command: str, code: int, cell: Cell, warm: Warm, templates: dict[str, Path], tmp_path: Path) -> None:
     ended = cell(World(warm, templates, tmp_path), command)
-    assert ended.status == code, ended.told
+    assert ended.status == code, ended.report
     assert "defect" not in ended.err
 
 

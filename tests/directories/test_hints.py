@@ -176,10 +176,10 @@ def test_a_command_that_is_printed_is_run(name: str, tmp_path: Path, warm: Warm)
     app = unpack("4.3.1-demo-eos", tmp_path / "my state")
     argv, status = LOOKING[name]
     refusal = warm(*(app if word == "APP" else word for word in argv), folder=tmp_path)
-    assert refusal.status == status, refusal.told
+    assert refusal.status == status, refusal.report
     _, _, hint = refusal.err.partition("what to do: ")
     printed = re.findall(r"kstate (\S.*)$", hint, flags=re.MULTILINE)
-    assert printed, refusal.told
+    assert printed, refusal.report
     for line in printed:
         followed = warm(*shlex.split(line), folder=tmp_path)
-        assert followed.status == 0, f"{line}: {followed.told}"
+        assert followed.status == 0, f"{line}: {followed.report}"

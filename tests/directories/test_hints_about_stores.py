@@ -72,7 +72,7 @@ def test_a_store_of_several_kinds(line: str, tmp_path: Path, warm: Warm) -> None
         write_rows(app / "0_1" / "either" / f"either.{start}", {bytes(8) + 2 * start.to_bytes(8, "big"): b"v"})
     shutil.copytree(app, tmp_path / "copy")
     refusal = kstate(warm, line, app, "either")
-    assert refusal.status == 6 and "either could be of several kinds" in refusal.err, refusal.told
+    assert refusal.status == 6 and "either could be of several kinds" in refusal.err, refusal.report
     assert "specify its kind in a specification, and pass that with --spec" in refusal.err
     (words,) = printed(refusal)
     draft = warm(*words[1:]).out
@@ -80,7 +80,7 @@ def test_a_store_of_several_kinds(line: str, tmp_path: Path, warm: Warm) -> None
     spec = tmp_path / "kstate.toml"
     spec.write_text(f"format = 1\n{table}\n{kind}\nlogged = false\nretention_ms = 120000\n")
     followed = kstate(warm, line, app, "either", "--spec", spec)
-    assert followed.status in (0, 1), followed.told
+    assert followed.status in (0, 1), followed.report
 
 
 def rows_of(warm: Warm, app: Path, store: str) -> dict[str, int]:
@@ -97,10 +97,10 @@ def test_a_store_of_another_kind_in_another_task(tmp_path: Path, warm: Warm) -> 
         start = segment.name.rpartition(".")[2]
         shutil.copytree(segment, app / "0_1" / "window-plain" / f"window-plain.{start}")
     refusal = kstate(warm, "export APP STORE --out OUT", app, "window-plain")
-    assert refusal.status == 4 and "window-plain is of different kinds" in refusal.err, refusal.told
+    assert refusal.status == 4 and "window-plain is of different kinds" in refusal.err, refusal.report
     ((_, *words),) = printed(refusal)
     followed = warm(*words)
-    assert followed.status == 0, followed.told
+    assert followed.status == 0, followed.report
     partitions = [row["partition"] for row in json_lines.results(followed.out) if row["type"] == "row"]
     rows = rows_of(warm, app, "window-plain")
     assert {f"0_{partition}": partitions.count(partition) for partition in (0, 1)} == rows and all(rows.values())
@@ -121,12 +121,12 @@ def test_a_database_of_another_store(line: str, tmp_path: Path, warm: Warm) -> N
         shutil.rmtree(app / place)
         shutil.copytree(segment, app / place)
         refusal = kstate(warm, line, app, store)
-        assert refusal.status == 6 and "does not belong to a headers-" in refusal.err, refusal.told
+        assert refusal.status == 6 and "does not belong to a headers-" in refusal.err, refusal.report
         assert "replace it by the right one, or move it out, which undo reverses" in refusal.err
         ((_, *wipe),) = printed(refusal)
         assert warm(*wipe).status in (0, 1)
         followed = kstate(warm, line, app, store)
-        assert followed.status in (0, 1, 3), followed.told
+        assert followed.status in (0, 1, 3), followed.report
         assert warm("undo", app).status == 0
         assert kstate(warm, line, app, store).status == 6
         shutil.rmtree(app / place)
@@ -146,7 +146,7 @@ def test_a_store_that_is_not_segmented_where_others_are(tmp_path: Path, warm: Wa
         ((_, *wipe),) = printed(refusal)
         assert warm(*wipe).status in (0, 1)
         followed = kstate(warm, line, app, "window-headers")
-        assert followed.status in (0, 1), followed.told
+        assert followed.status in (0, 1), followed.report
         assert warm("undo", app).status == 0
     assert rows_of(warm, app, "window-headers") == rows
 
@@ -158,10 +158,10 @@ def test_segments_that_begin_elsewhere(tmp_path: Path, warm: Warm) -> None:
     start = int(first.name.rpartition(".")[2])
     shutil.copytree(first, first.with_name(f"window-plain.{start + 60_000}"))
     refusal = warm("query", "window-range", app, "window-plain")
-    assert refusal.status == 6 and "they do not have the same segment interval" in refusal.err, refusal.told
+    assert refusal.status == 6 and "they do not have the same segment interval" in refusal.err, refusal.report
     ((_, *scan),) = printed(refusal)
     followed = warm(*scan, "-o", "json")
-    assert followed.status == 0, followed.told
+    assert followed.status == 0, followed.report
     partitions = [row["partition"] for row in json_lines.results(followed.out) if row["type"] == "row"]
     rows = rows_of(warm, app, "window-plain")
     assert {f"0_{partition}": partitions.count(partition) for partition in (0, 1)} == rows and all(rows.values())
@@ -175,7 +175,7 @@ def test_a_purge_that_ends_halfway(tmp_path: Path, warm: Warm) -> None:
     parent = app.parent / ".kstate" / app.name / "0001-wipe" / "tree" / name
     try:
         refusal = warm("wipe", app, "--store", "latest-order", "--purge", "--yes")
-        assert refusal.status == 7 and "kstate could not delete the removed files" in refusal.err, refusal.told
+        assert refusal.status == 7 and "kstate could not delete the removed files" in refusal.err, refusal.report
         ((_, *clean),) = printed(refusal)
         assert warm(*clean).status == 7
     finally:
@@ -195,7 +195,7 @@ def test_versions_that_a_started_store_has_filed_wrongly(tmp_path: Path, warm: W
     assert warm("restore", app, *half.options, *words).status == 0
     write_rows(app / "0_0" / "rocksdb" / tiny_dump.VERSIONED, {bytes(8) + b"k": OPENED_AGAIN})
     refusal = warm("restore", app, *whole.options, *words)
-    assert refusal.status == 4 and "the store has a row with versions in the wrong order" in refusal.err, refusal.told
+    assert refusal.status == 4 and "the store has a row with versions in the wrong order" in refusal.err, refusal.report
     (hint,) = re.findall(r"rebuild it from the whole changelog: (.*)", refusal.err)
     assert warm("restore", app, *whole.options, *words, *shlex.split(hint)).status == 0
     expected = tmp_path / "expected" / tiny_dump.APP
@@ -221,12 +221,12 @@ def test_rows_that_do_not_fit_and_are_in_no_order(tmp_path: Path, warm: Warm) ->
     words = ("restore", app, "--from-changelog", tmp_path / "dump", "--spec", tmp_path / "kstate.toml", "--for", "4.3",
              "--warnings-ok")  # fmt: skip
     refusal = warm(*words, "--engine", "local", "--memory", "200M")
-    assert refusal.status == 4 and "only Spark sorts them" in refusal.err, refusal.told
+    assert refusal.status == 4 and "only Spark sorts them" in refusal.err, refusal.report
     assert "omit --engine local, or give it more --memory" in refusal.err
     counts = []
     for followed in (("--engine", "local", "--memory", "2G"), ("--engine", "spark")):
         result = warm(*words, *followed)
-        assert result.status == 0, result.told
+        assert result.status == 0, result.report
         counts.append(rows_of(warm, app, "bulk"))
         assert warm("undo", app).status == 0
     values = count - table.column("value").null_count
@@ -250,8 +250,10 @@ def test_a_store_in_both_of_its_places(line: str, tmp_path: Path, warm: Warm) ->
     place.rmdir()
     shutil.copytree(app / "0_0" / "rocksdb" / "latest-order", place)
     refusal = kstate(warm, line, app, "visits")
-    assert refusal.status in (3, 4, 6) and "is one of two stores of that name in the task" in refusal.told, refusal.told
-    assert "move it out" not in refusal.told, "neither is advised to be thrown away"
+    assert refusal.status in (3, 4, 6) and "is one of two stores of that name in the task" in refusal.report, (
+        refusal.report
+    )
+    assert "move it out" not in refusal.report, "neither is advised to be thrown away"
     shutil.rmtree(place)
     assert kstate(warm, line, app, "visits").status == before.status
 
@@ -262,10 +264,10 @@ def test_ls_and_what_is_not_as_streams_leaves_it(tmp_path: Path, warm: Warm) -> 
     current = app / "0_0" / "rocksdb" / "latest-order" / "CURRENT"
     current.rename(tmp_path / "CURRENT")
     refusal = warm("ls", app)
-    assert refusal.status == 3 and "to predict the next start" in refusal.err, refusal.told
+    assert refusal.status == 3 and "to predict the next start" in refusal.err, refusal.report
     ((_, *check),) = printed(refusal)
     checked = warm(*("4.3" if word == "RELEASE" else word for word in check))
-    assert checked.status == 3 and "0_0/latest-order" in checked.told
+    assert checked.status == 3 and "0_0/latest-order" in checked.report
     (tmp_path / "CURRENT").rename(current)
     assert warm("ls", app).status == 0
 
@@ -276,10 +278,10 @@ def test_a_directory_that_cannot_be_migrated(tmp_path: Path, warm: Warm) -> None
     current = app / "0_0" / "rocksdb" / "latest-order" / "CURRENT"
     current.rename(tmp_path / "CURRENT")
     refusal = warm("migrate", app, "--to", "4.2")
-    assert refusal.status == 4, refusal.told
+    assert refusal.status == 4, refusal.report
     (check,) = re.findall(r"what to do about each: kstate (.*)$", refusal.err, flags=re.MULTILINE)
     checked = warm(*shlex.split(check))
-    assert checked.status == 3 and "latest-order" in checked.told
+    assert checked.status == 3 and "latest-order" in checked.report
     (leave_out,) = re.findall(r"leaves these tasks out, [^:]*: kstate ([^;]*);", refusal.err)
     assert warm(*shlex.split(leave_out)).status in (0, 1)
     assert warm("undo", app).status == 0
@@ -297,12 +299,12 @@ def test_offsets_that_streams_never_writes(tmp_path: Path, warm: Warm) -> None:
         store.set_offsets(encode_rows(replace(record, offsets=dict.fromkeys(record.offsets, -7))))
     refusal = warm("migrate", app, "--to", "4.2")
     assert refusal.status == 4 and "remove the task, and Streams restores it from its changelogs" in refusal.err, (
-        refusal.told
+        refusal.report
     )
     (wipe,) = re.findall(r"restored from its changelogs: kstate (.*)$", refusal.err, flags=re.MULTILINE)
     assert warm(*shlex.split(wipe)).status in (0, 1)
     followed = warm("migrate", app, "--to", "4.2")
-    assert followed.status in (0, 1), followed.told
+    assert followed.status in (0, 1), followed.report
     assert warm("undo", app).status == 0 and warm("undo", app).status == 0
     assert path.is_dir()
 
@@ -321,12 +323,12 @@ def test_damage_and_the_dump(tmp_path: Path, warm: Warm) -> None:
     file = max((app / "0_0" / "rocksdb" / "bulk").glob("*.sst"), key=lambda path: path.stat().st_size)
     flip(file, file.stat().st_size // 2)
     refusal = warm("export", app, "bulk", "--out", tmp_path / "out")
-    assert refusal.status == 6 and "to rebuild the store from a dump" in refusal.err, refusal.told
+    assert refusal.status == 6 and "to rebuild the store from a dump" in refusal.err, refusal.report
     (_, *verify), (_, *restore) = printed(refusal)
     assert warm(*verify).status == 3
     arguments = {"DUMP": dump.path, "RELEASE": "4.3"}
     followed = warm(*(arguments.get(word, word) for word in restore), *more, "--rebuild")
-    assert followed.status in (0, 1), followed.told
+    assert followed.status in (0, 1), followed.report
     assert rows_of(warm, app, "bulk") == rows
     assert warm("export", app, "bulk", "--out", tmp_path / "out").status == 0
 
@@ -335,7 +337,7 @@ def test_a_serde_that_does_not_exist(tmp_path: Path, warm: Warm) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path / "state")
     words = ("export", app, "latest-order", "--out", tmp_path / "out", "--key-serde")
     refusal = warm(*words, "strin")
-    assert refusal.status == 2 and "to see how to use a custom one" in refusal.err, refusal.told
+    assert refusal.status == 2 and "to see how to use a custom one" in refusal.err, refusal.report
     ((_, *help_words),) = printed(refusal)
     output = warm(*help_words)
     assert output.status == 0 and "string" in output.out
@@ -352,7 +354,7 @@ def test_a_line_that_may_be_of_several_stores(tmp_path: Path, warm: Warm) -> Non
     file.write_text("\n".join([*lines, ""]))
     refusal = warm("wipe", app, "--task", "0_0", "--store", "kv-plain")
     assert refusal.status == 4 and f".checkpoint does not show whether the offset of {topic}:0" in refusal.err, (
-        refusal.told
+        refusal.report
     )
     _, _, hint = refusal.err.partition("to wipe all of them, run kstate ")
     assert warm(*shlex.split(hint.splitlines()[0])).status in (0, 1)
@@ -378,25 +380,25 @@ def test_records_that_only_the_store_has(tmp_path: Path, warm: Warm) -> None:
     for option in ((), ("--dry-run",)):
         refusal = warm(*restore, *option)
         assert refusal.status == 4 and "--rebuild then replaces it by the contents of the dump" in refusal.err, (
-            refusal.told
+            refusal.report
         )
     ((_, *export),) = printed(refusal)
     out = tmp_path / "export"
     assert warm(*(str(out) if word == "DIR" else word for word in export)).status == 0
     assert pq.read_table(out).num_rows == sum(rows.values())
     followed = warm(*restore, "--rebuild")
-    assert followed.status in (0, 1), followed.told
+    assert followed.status in (0, 1), followed.report
 
 
 def test_a_text_that_kstate_does_not_know(tmp_path: Path, warm: Warm) -> None:
     """More of the log has the cause; the other command is about the directory itself."""
     app = unpack("4.3.1-demo-eos", tmp_path / "state")
     refusal = warm("explain", "Failed", "to", "commit")
-    assert refusal.status == 2 and "pass more of it, with its causes" in refusal.err, refusal.told
+    assert refusal.status == 2 and "pass more of it, with its causes" in refusal.err, refusal.report
     (tmp_path / "FILE").write_text("Failed to commit\nCaused by: Corruption: block checksum mismatch: stored = 7\n")
     (line,) = re.findall(r"as in: kstate (.*) < FILE", refusal.err)
     followed = warm(*line.split(), stdin=str(tmp_path / "FILE"))
-    assert followed.status == 0 and "verify:corrupt" in followed.out, followed.told
+    assert followed.status == 0 and "verify:corrupt" in followed.out, followed.report
     ((_, *check),) = [words for words in printed(refusal) if words[1] == "check"]
     arguments = {"APP": app, "RELEASE": "4.3"}
     assert warm(*(arguments.get(word, word) for word in check)).status == 0

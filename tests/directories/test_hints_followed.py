@@ -29,7 +29,7 @@ from tests.restore.support import TOPIC as BULK
 from tests.unit.rehome.texts import text
 
 from .test_cold import EXAMPLES
-from .test_locks import held
+from .test_locks import locked
 from .warm import Ended, Warm
 
 DUMP, SPEC = EXAMPLES / "dump", EXAMPLES / "dump.toml"
@@ -179,14 +179,14 @@ def test_followed(name: str, tmp_path: Path, warm: Warm) -> None:
     case = CASES[name]
     words = _prepared(tmp_path, warm, f"{case.line} {case.amended}")
     refusal = warm(*_line(case.line, words), folder=tmp_path)
-    assert refusal.status == case.status, refusal.told
+    assert refusal.status == case.status, refusal.report
     _, _, hint = refusal.err.partition("what to do: ")
-    assert case.hint in hint, refusal.told
+    assert case.hint in hint, refusal.report
     first, amended = shlex.split(case.line), shlex.split(case.amended)
     new = {word for word in amended if word.startswith("--") and word not in first} - {"--dry-run"}
     assert all(word in hint for word in new), f"the hint names not all of {new}: {hint}"
     followed = warm(*_line(case.amended, words), folder=tmp_path)
-    assert followed.status in case.then, f"{case.amended}: {followed.told}"
+    assert followed.status in case.then, f"{case.amended}: {followed.report}"
 
 
 # --- situations of directories and dumps -----------------------------------------------------------------------------
@@ -233,7 +233,7 @@ def flip(path: Path, at: int) -> None:
 def test_while_the_application_is_running(line: str, app: Path, tmp_path: Path, warm: Warm) -> None:
     """It reads what was flushed last, or the application is stopped."""
     words = [str(app) if word == "APP" else word for word in line.split()]
-    with held(app, "application"):
+    with locked(app, "application"):
         refusal = warm(*words, folder=tmp_path)
         assert (
             refusal.status == 5 and "stop the application, or pass --last-flush to read the last flush" in refusal.err
@@ -251,7 +251,9 @@ def test_no_room(tmp_path: Path, warm: Warm) -> None:
         room = os.statvfs(small)
         (small / "other").write_bytes(bytes(room.f_bavail * room.f_frsize - (16 << 20)))
         refusal = warm(*words)
-        assert refusal.status == 4 and "free disk space, then run" in refusal.err and not printed(refusal), refusal.told
+        assert refusal.status == 4 and "free disk space, then run" in refusal.err and not printed(refusal), (
+            refusal.report
+        )
         (small / "other").unlink()
         assert warm(*words).status == 0
         room = os.statvfs(small)
@@ -259,7 +261,7 @@ def test_no_room(tmp_path: Path, warm: Warm) -> None:
         needs = _needed(warm, app, small)
         (small / "other").write_bytes(bytes(room.f_bavail * room.f_frsize - needs + (64 << 10)))
         refusal = warm("migrate", app, "--to", "4.3", "--workers", "1")
-        assert refusal.status == 4, refusal.told
+        assert refusal.status == 4, refusal.report
         ((_, *clean),) = printed(refusal)
         assert warm(*clean).status == 0
         assert warm("migrate", app, "--to", "4.3", "--workers", "1").status == 0
@@ -281,7 +283,7 @@ def test_what_is_no_standby(dump: GrowingDump, warm: Warm) -> None:
     """It is moved away, or caught up once; nothing of it is lost either way."""
     assert warm(*grown(dump)).status in (0, 1)
     refusal = warm(*grown(dump, "--standby"))
-    assert refusal.status == 4 and "without --standby" in refusal.err, refusal.told
+    assert refusal.status == 4 and "without --standby" in refusal.err, refusal.report
     assert warm(*grown(dump)).status in (0, 1)
     ((program, *paths),) = printed(refusal)
     assert program == "mv"
@@ -297,13 +299,13 @@ def test_ages_that_cannot_be_read(dump: GrowingDump, warm: Warm) -> None:
     ages = app.parent / ".kstate" / APP / "ages.json"
     ages.write_text("{")
     refusal = warm(*grown(dump))
-    assert refusal.status == 4 and "move the file away" in refusal.err, refusal.told
+    assert refusal.status == 4 and "move the file away" in refusal.err, refusal.report
     ((_, *words),) = printed(refusal)
     ages.rename(ages.with_suffix(".away"))
     arguments = {"DUMP": dump.uri, "RELEASE": "4.3"}
     words = [arguments.get(word, word) for word in words]
     followed = warm(*words, "--spec", dump.path.parent / "kstate.toml", "--engine", "local")
-    assert followed.status in (0, 1), followed.told
+    assert followed.status in (0, 1), followed.report
     assert warm(*grown(dump)).status in (0, 1)
 
 
@@ -312,7 +314,7 @@ def test_damage_that_diff_meets(app: Path, tmp_path: Path, warm: Warm) -> None:
     other = shutil.copytree(app, tmp_path / "other" / app.name)
     flip(max((other / "0_0" / "rocksdb" / "latest-order").glob("*.sst")), 10)
     refusal = warm("diff", app, other)
-    assert refusal.status not in (0, 1, 2), refusal.told
+    assert refusal.status not in (0, 1, 2), refusal.report
     commands = printed(refusal)
     verified = [warm(*words) for _, *words in commands]
     assert sorted(ended.status for ended in verified) == [0, 3]
@@ -333,9 +335,9 @@ def test_damage_that_a_dump_has_recorded(dump: GrowingDump, warm: Warm) -> None:
     assert warm("verify-dump", dump.path).status == 3
     check = ("check", folder / "grown" / APP, "--for", "4.3", "--dump", dump.path)
     refusal = warm(*check)
-    assert refusal.status == 3, refusal.told
+    assert refusal.status == 3, refusal.report
     commands = [words for words in printed(refusal) if words[1] == "verify-dump"]
-    assert len(commands) == 1, refusal.told
+    assert len(commands) == 1, refusal.report
     names = warm(*commands[0][1:])
     assert names.status == 3 and str(file.relative_to(dump.path)) in names.out
     shutil.copy(whole / file.relative_to(dump.path), file)
@@ -355,7 +357,7 @@ def test_a_kept_directory_that_is_not_what_it_was(way: str, app: Path, warm: War
     file = max(tree.rglob("CURRENT"))
     file.rename(app.parent / "aside")
     refusal = warm("undo", app)
-    assert refusal.status == 4 and f"restore the missing files in {tree}" in refusal.err, refusal.told
+    assert refusal.status == 4 and f"restore the missing files in {tree}" in refusal.err, refusal.report
     ((_, *clean),) = printed(refusal)
     if way == "put back":
         (app.parent / "aside").rename(file)
@@ -369,7 +371,7 @@ def test_a_kept_directory_that_is_gone(app: Path, warm: Warm) -> None:
     tree = _migrated(app, warm)
     tree.rename(app.parent / "aside")
     refusal = warm("undo", app)
-    assert refusal.status == 4 and "has no backup of the earlier directory" in refusal.err, refusal.told
+    assert refusal.status == 4 and "has no backup of the earlier directory" in refusal.err, refusal.report
     ((_, *clean),) = printed(refusal)
     assert warm(*clean).status == 0 and warm("status", app).status == 0
     assert warm("migrate", app, "--to", "4.3").status == 0
@@ -381,7 +383,7 @@ def test_a_kept_directory_that_cannot_be_put_back(app: Path, tmp_path: Path, war
     subprocess.run(["cp", "-r", str(app.parent), str(copy)], check=True)
     flip(next((copy / ".kstate").rglob("*.sst")), 3)
     refusal = warm("undo", copy / app.name, "--times-lost")
-    assert refusal.status == 4 and "cannot restore the backup" in refusal.err, refusal.told
+    assert refusal.status == 4 and "cannot restore the backup" in refusal.err, refusal.report
     ((_, *clean),) = printed(refusal)
     assert warm(*clean).status == 0 and warm("ls", copy / app.name).status == 0
 
@@ -411,7 +413,7 @@ def test_a_listing_that_was_not_whole(app: Path, tmp_path: Path, warm: Warm) -> 
     refusal = warm(*words, "--missing", fleet, "--before", tmp_path / "now.json", "--host", "web")
     assert (
         refusal.status == 4 and "pass an older listing, or --share for a share of the missing tasks" in refusal.err
-    ), refusal.told
+    ), refusal.report
     assert warm(*words, "--missing", fleet, "--before", fleet, "--host", "web").status in (0, 1)
     assert warm(*words, "--missing", fleet, "--share", "1/1").status in (0, 1)
 
@@ -420,7 +422,7 @@ def test_a_store_in_several_topologies(tmp_path: Path, warm: Warm) -> None:
     app = unpack(NAMES, tmp_path / "named")
     shutil.copytree(app / "__orders__", app / "__others__")
     refusal = warm("query", "range", app, "kv-written")
-    assert refusal.status == 4 and "pass one of them: --topology" in refusal.err, refusal.told
+    assert refusal.status == 4 and "pass one of them: --topology" in refusal.err, refusal.report
     assert warm("query", "range", app, "kv-written", "--topology", "orders").status in (0, 1)
 
 
@@ -432,11 +434,11 @@ def test_a_store_in_several_subtopologies(app: Path, tmp_path: Path, warm: Warm)
             app / f"0_{partition}" / "rocksdb" / "latest-order", app / f"7_{partition}" / "rocksdb" / "latest-order"
         )
     refusal = warm("query", "range", app, "latest-order")
-    assert refusal.status == 4, refusal.told
+    assert refusal.status == 4, refusal.report
     (table, key) = re.findall(r"(\[stores\.latest-order\]) (subtopology) = ", refusal.err)[0]
     (tmp_path / "kstate.toml").write_text(f"format = 1\n{table}\n{key} = 0\n")
     followed = warm("query", "range", app, "latest-order", "--spec", tmp_path / "kstate.toml")
-    assert followed.status in (0, 1), followed.told
+    assert followed.status in (0, 1), followed.report
 
 
 def test_a_step_of_maintain_that_failed(app: Path, tmp_path: Path, warm: Warm) -> None:
@@ -447,10 +449,10 @@ def test_a_step_of_maintain_that_failed(app: Path, tmp_path: Path, warm: Warm) -
         f'format = 1\n[defaults]\ndirectory = "{app}"\n[maintain]\nmemory_file = "memory.json"\n[maintain.verify]\nparts = 1\n'
     )
     refusal = warm("maintain", "--config", "kstate.toml", folder=tmp_path)
-    assert refusal.status == 3 and "run the command yourself" in refusal.err, refusal.told
+    assert refusal.status == 3 and "run the command yourself" in refusal.err, refusal.report
     ((_, *words),) = printed(refusal)
     by_hand = warm(*words, folder=tmp_path)
-    assert by_hand.status == 3 and "CURRENT" in by_hand.told
+    assert by_hand.status == 3 and "CURRENT" in by_hand.report
     (tmp_path / "CURRENT").rename(current)
     assert warm("maintain", "--config", "kstate.toml", folder=tmp_path).status in (0, 1)
 
@@ -458,7 +460,7 @@ def test_a_step_of_maintain_that_failed(app: Path, tmp_path: Path, warm: Warm) -
 def test_a_number_that_is_taken(tmp_path: Path, warm: Warm) -> None:
     app = unpack(KINDS, tmp_path / "state")
     refusal = warm("rehome", app, "--map", "6=5", "--dry-run")
-    assert refusal.status == 4, refusal.told
+    assert refusal.status == 4, refusal.report
     (match,) = re.findall(r"--map (\S+),", refusal.err)
     assert warm("rehome", app, "--map", "6=5", "--map", match, "--dry-run").status in (0, 1)
 
@@ -469,9 +471,9 @@ def test_a_directory_that_cannot_be_rehomed_as_it_is(app: Path, tmp_path: Path, 
     current.rename(tmp_path / "CURRENT")
     words = ("rehome", app, "--map", "0=4", "--dry-run")
     refusal = warm(*words)
-    assert refusal.status == 4, refusal.told
+    assert refusal.status == 4, refusal.report
     ((_, *check),) = printed(refusal)
-    assert "CURRENT" in warm(*check).told
+    assert "CURRENT" in warm(*check).report
     (tmp_path / "CURRENT").rename(current)
     assert warm(*words).status in (0, 1)
 
@@ -480,10 +482,10 @@ def test_a_position_that_is_not_known(app: Path, tmp_path: Path, warm: Warm) -> 
     current = app / "0_0" / "rocksdb" / "latest-order" / "CURRENT"
     current.rename(tmp_path / "CURRENT")
     refusal = warm("inspect-position", app)
-    assert refusal.status == 3 and "to predict the next start" in refusal.err, refusal.told
+    assert refusal.status == 3 and "to predict the next start" in refusal.err, refusal.report
     ((_, *check),) = printed(refusal)
     checked = warm(*("4.3" if word == "RELEASE" else word for word in check))
-    assert checked.status == 3 and "latest-order" in checked.told
+    assert checked.status == 3 and "latest-order" in checked.report
     (tmp_path / "CURRENT").rename(current)
     assert warm("inspect-position", app).status in (0, 1)
 
@@ -492,13 +494,13 @@ def test_a_specification_that_is_not_complete(app: Path, tmp_path: Path, warm: W
     """The printed lines, each below its table, complete it."""
     words = ["restore", str(app), "--from-changelog", str(DUMP), "--for", "4.3", "--engine", "local", "--dry-run"]
     refusal = warm(*words)
-    assert refusal.status == 4 and "each line belongs below its table" in refusal.err, refusal.told
+    assert refusal.status == 4 and "each line belongs below its table" in refusal.err, refusal.report
     lines = re.findall(r"^    (\[stores\.\S+\]) (\S+ = .+)$", refusal.err, flags=re.MULTILINE)
-    assert lines, refusal.told
+    assert lines, refusal.report
     spec = tmp_path / "kstate.toml"
     spec.write_text("format = 1\n" + "".join(f"{table}\n{line}\n" for table, line in lines))
     followed = warm(*words, "--spec", spec)
-    assert followed.status in (0, 1), followed.told
+    assert followed.status in (0, 1), followed.report
 
 
 def test_sessions_that_a_release_reads_wrong(tmp_path: Path, warm: Warm) -> None:
@@ -509,14 +511,14 @@ def test_sessions_that_a_release_reads_wrong(tmp_path: Path, warm: Warm) -> None
     app = unpack("4.2.1-kinds-alos", tmp_path / "state")
     words = ("migrate", app, "--to", "4.3", "--dsl-store-format")
     refusal = warm(*words, "HEADERS")
-    assert refusal.status == 4 and "leave dsl.store.format at DEFAULT" in refusal.err, refusal.told
+    assert refusal.status == 4 and "leave dsl.store.format at DEFAULT" in refusal.err, refusal.report
     assert warm(*words, "DEFAULT", "--dry-run").status in (0, 1)
     for _, *wipe in printed(refusal):
         assert warm(*wipe).status in (0, 1)
     refusal = warm(*words, "HEADERS")
-    assert refusal.status == 4 and "wipes nothing: --guarantee at_least_once" in refusal.err, refusal.told
+    assert refusal.status == 4 and "wipes nothing: --guarantee at_least_once" in refusal.err, refusal.report
     followed = warm(*words, "HEADERS", "--guarantee", "at_least_once")
-    assert followed.status in (0, 1), followed.told
+    assert followed.status in (0, 1), followed.report
 
 
 def test_names_that_the_dsl_has_generated(app: Path, tmp_path: Path, warm: Warm) -> None:
@@ -526,12 +528,12 @@ def test_names_that_the_dsl_has_generated(app: Path, tmp_path: Path, warm: Warm)
         folder = app / f"0_{partition}" / "rocksdb"
         (folder / "latest-order").rename(folder / generated)
     refusal = warm("rehome", app, "--map", "0=4", "--dry-run")
-    assert refusal.status == 4 and "--topology NEW.txt --from OLD.txt" in refusal.err, refusal.told
+    assert refusal.status == 4 and "--topology NEW.txt --from OLD.txt" in refusal.err, refusal.report
     for name, number in (("old", 0), ("new", 4)):
         described = text({number: (generated, *STORES[1:])}, global_stores=["customers"])
         (tmp_path / f"{name}.txt").write_text(described.replace("from-4", "from-0"))  # of the same operators
     followed = warm("rehome", app, "--topology", "new.txt", "--from", "old.txt", "--dry-run", folder=tmp_path)
-    assert followed.status in (0, 1), followed.told
+    assert followed.status in (0, 1), followed.report
 
 
 def test_spark_that_does_not_start(tmp_path: Path, warm: Warm) -> None:
@@ -550,9 +552,9 @@ def test_spark_that_does_not_start(tmp_path: Path, warm: Warm) -> None:
         "--master",
     ]
     refusal = warm(*words, "nonsense")
-    assert refusal.status == 4 and "check --master and --conf" in refusal.err, refusal.told
+    assert refusal.status == 4 and "check --master and --conf" in refusal.err, refusal.report
     followed = warm(*words, "local[1,4]", *(() if "--after-error" not in refusal.err else ("--after-error",)))
-    assert followed.status in (0, 1), followed.told
+    assert followed.status in (0, 1), followed.report
 
 
 def test_an_undo_without_room(tmp_path: Path, warm: Warm) -> None:
@@ -564,7 +566,7 @@ def test_an_undo_without_room(tmp_path: Path, warm: Warm) -> None:
         room = os.statvfs(small)
         (small / "other").write_bytes(bytes(room.f_bavail * room.f_frsize))
         refusal = warm("undo", app)
-        assert refusal.status == 6 and "Fix the cause, then" in refusal.err, refusal.told
+        assert refusal.status == 6 and "Fix the cause, then" in refusal.err, refusal.report
         (small / "other").unlink()
         ((_, *undo),) = printed(refusal)
         assert warm(*undo).status == 0

@@ -17,7 +17,7 @@ from kstate_cli.verify.database import DatabaseJob, verify_database
 from tests.golden import unpack
 
 from .support import kstate_here, tree_hash
-from .test_locks import held
+from .test_locks import locked
 
 STORE = "orders-per-minute"
 LATER = 1704153600000
@@ -109,7 +109,7 @@ def without(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
     folder = tmp_path_factory.mktemp("without")
     path = unpack("4.3.1-demo-eos", folder)
     (path / ".lock").touch()
-    with held(path, "application"):
+    with locked(path, "application"):
         results = codes(path, folder / "out")
     assert set(results.values()) == {0}, results
     return results
@@ -121,7 +121,7 @@ def test_no_command_takes_it_for_a_failure(app: Path, tmp_path: Path, without: d
     segment, healthy = places(app)
     STATES[state](segment, healthy)
     name = segment.name if segment.exists() else healthy.name
-    with held(app, "application"):
+    with locked(app, "application"):
         assert codes(app, tmp_path / "out") == without
         result = kstate_here("ls", app)
     assert name in result.err

@@ -12,7 +12,7 @@ from tests.golden import unpack
 
 from .listings import listed
 from .support import kstate
-from .test_locks import held
+from .test_locks import locked
 
 GOLDEN = "4.3.1-demo-eos"
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -79,7 +79,7 @@ def test_a_run_that_is_left(tmp_path: Path) -> None:
 def test_what_cannot_be_done_now(tmp_path: Path, words: tuple[str, ...], status: int, code: str) -> None:
     app = unpack(GOLDEN, tmp_path)
     kstate("migrate", app, "--to", "4.2", "--warnings-ok")
-    with held(app, "application"):
+    with locked(app, "application"):
         result = kstate(*(app if word == "APP" else word for word in words), "-o", "json", status=status)
     assert (result.error["code"], result.error["app"]) == (code, str(app))
     assert f"kstate: {result.error['message']}" in result.err
@@ -135,7 +135,7 @@ def test_every_line_is_printed_by_a_test(tmp_path: Path) -> None:
     for command in ("status", "undo", "clean", "export", "ls"):
         ask(command, tmp_path / "nowhere", *(("s", "--out", tmp_path / "out") if command == "export" else ()), status=2)
     ask("rehome", app, "--map", "0=9", "--warnings-ok")
-    with held(app, "application"):
+    with locked(app, "application"):
         ask("rehome", app, "--map", "9=0", "--dry-run", "--warnings-ok")
     ask("rehome", app, "--map", "0=gone", "--spec", tmp_path / "none", status=2)
     ask("undo", app)
@@ -145,7 +145,7 @@ def test_every_line_is_printed_by_a_test(tmp_path: Path) -> None:
     ask("status", app)
     ask("undo", app)
     ask("clean", app)
-    with held(app, "application"):
+    with locked(app, "application"):
         ask("wipe", app, "--all", "--dry-run", "--warnings-ok")
     ask("migrate", app, "--to", "4.2", "--warnings-ok")
     tasks = [path for path in app.iterdir() if path.is_dir()]
@@ -181,4 +181,4 @@ def test_an_error_names_the_application_that_was_found(tmp_path: Path, words: tu
     """Whoever names a state.dir with one application is told of that application, from the first error on."""
     app = unpack(GOLDEN, tmp_path / "state")
     result = kstate(*(app.parent if word == "STATE" else word for word in words), "-o", "json", status=2)
-    assert result.error["app"] == str(app), result.told
+    assert result.error["app"] == str(app), result.report

@@ -133,7 +133,7 @@ def test_every_command_that_reads_rows_says_that_some_may_lack(folder: Path) -> 
     }
     for name, (first, *more) in commands.items():
         result = kstate_here(name, first, *more, status=1)
-        assert result.err.count(text) == (2 if name == "diff" else 1), result.told
+        assert result.err.count(text) == (2 if name == "diff" else 1), result.report
     rows = kstate_here("ls", app, "-o", "json", status=1).rows
     (row,) = (row for row in rows if row["type"] == "store" and row["store"] == STORE)
     assert row["segments_without_offset"] == [1704067200000, 1704068400000]

@@ -88,7 +88,7 @@ class Sweep:
             subprocess.run(["chown", "-R", f"{self._owner}:{self._owner}", str(folder)], check=True)
         if "CHANGED" in argv:
             migrated = self._limits("", 0, "migrate", app, "--to", "4.2", "-q")
-            assert migrated.status == 0, migrated.told
+            assert migrated.status == 0, migrated.report
         return [str(places.get(argument, argument)) for argument in argv]
 
     def __call__(self, name: str, limit: str, level: int, **variables: str) -> Limited:
@@ -98,7 +98,7 @@ class Sweep:
         if ended.status == 6 and words[0] in CHANGING and "CHANGED" not in COMMAND_LINES[name]:
             # The hint: raise the limit, and run the command again.
             again = self._limits("", 0, *words)
-            assert again.status == 0, again.told
+            assert again.status == 0, again.report
         return ended
 
 
@@ -110,15 +110,15 @@ def judge(name: str, ended: Limited) -> None:
     normal = NORMAL.get(name, 0)
     for word in ("Traceback", "defect", "terminate called", "Rust", "Exception ignored", "wipe", "damaged", "corrupt"):
         # What a command that does its work has to say of its subject is no matter of the limit.
-        assert word not in ended.err or (ended.status == normal and word == "wipe"), ended.told
+        assert word not in ended.err or (ended.status == normal and word == "wipe"), ended.report
     if ended.status == normal:
         return
     # 7: it failed after the directories were exchanged, and says so.
-    assert ended.status == 6 or (ended.status == 7 and "was changed by run" in ended.err), ended.told
-    assert any(hint in ended.err for hint in HINTS[ended.limit]), ended.told
+    assert ended.status == 6 or (ended.status == 7 and "was changed by run" in ended.err), ended.report
+    assert any(hint in ended.err for hint in HINTS[ended.limit]), ended.report
     if "json" in ended.argv and ended.status == 6:
         error = json.loads(ended.out.splitlines()[-1])
-        assert (error["type"], error["exit"]) == ("error", 6), ended.told
+        assert (error["type"], error["exit"]) == ("error", 6), ended.report
 
 
 def test_every_command_is_here() -> None:

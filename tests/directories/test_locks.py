@@ -26,7 +26,7 @@ sys.stdin.read()
 
 
 @contextmanager
-def held(app: Path, kind: str) -> Iterator[int]:
+def locked(app: Path, kind: str) -> Iterator[int]:
     """The lock as a JVM takes it, or that of a command of kstate, held by another process."""
     process = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(app / ".lock"), kind], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -50,7 +50,7 @@ def migrated(tmp_path: Path) -> Path:
 
 def test_clean_goes_on_beside_the_application(migrated: Path) -> None:
     before = tree_hash(migrated)
-    with held(migrated, "application") as pid:
+    with locked(migrated, "application") as pid:
         refusal = kstate("undo", migrated, status=5)
         assert f"process {pid}" in refusal.err
         kstate("clean", migrated)
@@ -60,14 +60,14 @@ def test_clean_goes_on_beside_the_application(migrated: Path) -> None:
 
 @pytest.mark.parametrize("command", [("clean",), ("undo",), ("migrate", "--to", "4.3"), ("wipe", "--store", "visits")])
 def test_never_two_commands_at_once(migrated: Path, command: tuple[str, ...]) -> None:
-    with held(migrated, "kstate"):
+    with locked(migrated, "kstate"):
         kstate(command[0], migrated, *command[1:], status=5)
     kstate(command[0], migrated, *command[1:])
 
 
 def test_the_lock_file_of_a_live_application_is_not_dropped(migrated: Path) -> None:
     """Closing a descriptor drops the locks of one's own process only; a second look shows that it is held still."""
-    with held(migrated, "application"):
+    with locked(migrated, "application"):
         kstate("clean", migrated)
         descriptor = os.open(migrated / ".lock", os.O_RDWR)
         try:

@@ -34,7 +34,7 @@ def keys(app: Application) -> dict[TopicPartition, set[tuple[str, str]]]:
     return rows
 
 
-def told(app: Application, missing: set[TopicPartition], *, live: bool = True) -> Report:
+def facts_of(app: Application, missing: set[TopicPartition], *, live: bool = True) -> Report:
     facts = {key: LogFacts(0, 1 << 40) for key in keys(app) if key not in missing}
     logs = FactLogs(facts, frozenset(topics_of(app)) if live else frozenset())
     return check(app, CheckRequest(release("4.3"), logs=(logs,)))
@@ -46,12 +46,12 @@ def named(report: Report) -> set[tuple[str, str]]:
 
 def test_a_topic_or_a_partition_that_the_broker_does_not_have(app: Application) -> None:
     every = keys(app)
-    assert named(told(app, set())) == set()
+    assert named(facts_of(app, set())) == set()
     for key in sorted(every)[::3]:
         stores = every[key]
         topic = {other for other in every if other.topic == key.topic}
         for missing in ({key}, topic):
-            report = told(app, missing)
+            report = facts_of(app, missing)
             assert named(report) == set.union(*(every[entry] for entry in missing)), key
             for finding in report.findings:
                 if finding.code == LOG_MISSING:
@@ -61,8 +61,8 @@ def test_a_topic_or_a_partition_that_the_broker_does_not_have(app: Application) 
                 prediction.outcome for prediction in report.predictions if (prediction.task, prediction.store) in stores
             }
             assert outcomes <= {Outcome.UNKNOWN}, key
-    assert named(told(app, set(every))) == {store for stores in every.values() for store in stores}
+    assert named(facts_of(app, set(every))) == {store for stores in every.values() for store in stores}
 
 
 def test_a_file_may_leave_out_what_its_writer_did_not_care_for(app: Application) -> None:
-    assert named(told(app, set(keys(app)), live=False)) == set()
+    assert named(facts_of(app, set(keys(app)), live=False)) == set()

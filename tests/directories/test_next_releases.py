@@ -137,7 +137,7 @@ def steps(result: Done) -> str:
     return f"{count} steps" if count else "nothing to do"
 
 
-def found(result: Done) -> str:
+def findings_of(result: Done) -> str:
     """What ``check`` foretells."""
     fates = Counter(str(row["outcome"]) for row in result.rows if row["type"] == "prediction")
     codes = {row["code"] for row in result.rows if row["type"] == "finding" and row["level"] != "expected"}
@@ -150,7 +150,7 @@ def unclean(result: Done) -> str:
     return f"{sum(bool(row['unclean']) for row in stores)} of {len(stores)} not left clean"
 
 
-def says(app: Path, release: str, text: tuple[str, ...], *, of_demo: bool) -> Iterator[tuple[str, str]]:
+def states(app: Path, release: str, text: tuple[str, ...], *, of_demo: bool) -> Iterator[tuple[str, str]]:
     """Command -> what it says."""
 
     def run(*words: object) -> Done:
@@ -158,7 +158,7 @@ def says(app: Path, release: str, text: tuple[str, ...], *, of_demo: bool) -> It
 
     yes = unproven_too(release)
     yield "`ls`", unclean(run("ls", app, *text))
-    yield "`check --for RELEASE`", found(run("check", app, "--for", release, *text))
+    yield "`check --for RELEASE`", findings_of(run("check", app, "--for", release, *text))
     yield "`migrate --to RELEASE`", steps(run("migrate", app, "--to", release, "--dry-run", *text))
     yield "`migrate --to RELEASE --unproven`", steps(run("migrate", app, "--to", release, "--dry-run", *text, *yes))
     yield "`migrate --to 4.2`", steps(run("migrate", app, "--to", "4.2", "--dry-run", *text))
@@ -192,7 +192,7 @@ def says_ever(app: Path, *, of_demo: bool) -> Iterator[tuple[str, str]]:
 def table(case: str, app: Path) -> str:
     """What every command says of one directory."""
     of_demo = CASES[case][0] == DEMO
-    columns = [dict(says(app, *column, of_demo=of_demo)) for column in COLUMNS.values()]
+    columns = [dict(states(app, *column, of_demo=of_demo)) for column in COLUMNS.values()]
     head = ["", *("under " + name.replace("with", f"`{TRANSACTIONAL_STORES}`") for name in COLUMNS)]
     lines = [head, ["---"] * len(head)]
     lines += [[command, *(column[command] for column in columns)] for command in columns[0]]
@@ -258,8 +258,8 @@ def test_restored_for_a_release_that_nobody_has_run(tmp_path: Path) -> None:
     )
     result = kstate_here(*words, status=4)
     assert f"--for 4.5 {UNPROVEN}" in result.error["hint"] and not app.exists()
-    done = kstate_here(*words, UNPROVEN)
-    assert [row["message"] for row in done.rows if row["type"] == "note" and "4.5" in row["message"]]
+    outcome = kstate_here(*words, UNPROVEN)
+    assert [row["message"] for row in outcome.rows if row["type"] == "note" and "4.5" in row["message"]]
     assert kstate_here(*words).summary["steps"] == 0, "nothing is to do, so nothing is asked for"
     opens = [row["opens_in"] for row in kstate_here("ls", app, "-o", "json").rows if row["type"] == "store"]
     assert {releases[-1] for releases in opens} == {FROM_4_3[-1]}
@@ -305,4 +305,4 @@ def test_what_proves_a_release_may_write_for_it(tmp_path: Path) -> None:
     app = unpack("4.2.1-sparse-eos", tmp_path)
     assert migrate(app, "4.4.0", "--warnings-ok", "--dry-run").status == 0
     result = run_restore(tmp_path / "orders", DUMP[1], "4.4.0", DUMP[3], "--dry-run", "--warnings-ok")
-    assert result.status == 0, result.told
+    assert result.status == 0, result.report

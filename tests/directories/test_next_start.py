@@ -33,7 +33,7 @@ def test_no_warning_and_nothing_restored(tmp_path: Path, name: str, target: str)
         # A global store without an offset is read from its topic, by every release.
         assert {of for of, part in results.items() if part not in WHOLE and not of.startswith("global/")} == set()
     else:
-        assert result.status in (0, 1, 4), result.told
+        assert result.status in (0, 1, 4), result.report
 
 
 def never_committed(app: Path, task: str) -> None:

@@ -26,7 +26,7 @@ from tests.terminal import shown_on
 
 from .big import make_big
 from .support import kstate, meaning, tree_hash
-from .test_locks import held
+from .test_locks import locked
 from .test_verify import _flip
 
 KINDS = "4.3.1-kinds-eos"
@@ -555,7 +555,7 @@ def test_damage_in_one_partition(tmp_path: Path) -> None:
 
 
 def test_beside_a_running_application(app: Path) -> None:
-    with held(app, "application") as pid:
+    with locked(app, "application") as pid:
         result = ask("range", app, "count", "-o", "json", status=5)
         assert _failures(result) == {0: "STORE_EXCEPTION", 1: "STORE_EXCEPTION"}
         assert f"open in process {pid}" in result.err and "--last-flush" in result.err

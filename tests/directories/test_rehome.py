@@ -115,7 +115,7 @@ class World:
         before = tree_hash(self.app)
         result = kstate(*self.words, *more, "-o", "json", status=4)
         error = json.loads(result.out.splitlines()[-1])
-        assert error["code"] == why, result.told
+        assert error["code"] == why, result.report
         assert tree_hash(self.app) == before
         return " ".join([error["message"], *error["details"]])
 

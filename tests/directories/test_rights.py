@@ -163,7 +163,7 @@ def test_ls_tells_of_all_the_others(hidden: str, refusal: tuple[str, ...], tmp_p
     listing.write_text(result.out)
     fleet = kstate("fleet", listing, "-o", "json", status=3)
     codes = {row["code"] for row in fleet.rows if row["type"] == "finding"}
-    assert codes == {"host-unread", "host-problem"}, fleet.told
+    assert codes == {"host-unread", "host-problem"}, fleet.report
 
 
 def _hides(hidden: str, row: dict[str, Any]) -> bool:

@@ -18,8 +18,8 @@ TOPIC = "orders-visits-changelog"
 
 @pytest.fixture(scope="module")
 def warm() -> Iterator[Warm]:
-    with Warm() as one:
-        yield one
+    with Warm() as warm_process:
+        yield warm_process
 
 
 def all_hidden(dump: Path) -> str:
@@ -73,7 +73,7 @@ def test_a_skipped_file_is_reported_before_the_refusal(
     words = ("--from-changelog", dump, "--spec", SPEC, "--for", "4.3", "--engine", "local", "--dump-is-complete",
              "--dump-is-committed")  # fmt: skip
     ended = warm("restore", tmp_path / "orders", *words)
-    assert ended.status == 4, ended.told
+    assert ended.status == 4, ended.report
     before, after = ended.err.index("warning: skipped, because"), ended.err.index(refusal)
     assert before < after and warning in ended.err[before:after], ended.err
     ended = warm("restore", tmp_path / "orders", *words, "-o", "json")

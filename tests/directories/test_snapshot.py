@@ -21,7 +21,7 @@ from tests.faults.small import small
 from tests.golden import unpack
 
 from .support import kstate
-from .test_locks import held
+from .test_locks import locked
 
 CLOSED = [
     "4.3.1-kinds-eos",
@@ -85,7 +85,7 @@ def test_a_killed_directory_is_refused_and_says_why(name: str, tmp_path: Path) -
     app = unpack(name, tmp_path / "state")
     done = kstate("snapshot", app, "--out", tmp_path / "repository", status=None)
     captured = {row["task"] for row in kstate("ls", app, "-o", "json", status=None).rows if row.get("task")}
-    assert done.status in (1, 4), done.told
+    assert done.status in (1, 4), done.report
     assert "not closed cleanly" in done.err
     if done.status == 4:
         assert not (tmp_path / "repository").exists(), captured
@@ -153,14 +153,14 @@ def test_old_data_is_refused(app: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["application"])
 def test_a_running_application_is_not_captured(kind: str, app: Path, tmp_path: Path) -> None:
     (app / ".lock").touch()
-    with held(app, kind):
+    with locked(app, kind):
         kstate("snapshot", app, "--out", tmp_path / "repository", status=5)
     assert not (tmp_path / "repository").exists()
 
 
 def test_another_change_excludes_it(app: Path, tmp_path: Path) -> None:
     (app / ".lock").touch()
-    with held(app, "kstate"):
+    with locked(app, "kstate"):
         kstate("snapshot", app, "--out", tmp_path / "repository", status=5)
 
 
@@ -255,12 +255,12 @@ def test_every_damage_is_named_and_restores_nothing_wrong(app: Path, tmp_path: P
             # Nothing says that it was there; and without it there is nothing to restore.
             assert restored.status == 4, label
         else:
-            assert verified.status in (3, 4), f"{label}: {verified.told}"
+            assert verified.status in (3, 4), f"{label}: {verified.report}"
             assert relative in verified.err + verified.out or relative == "kstate-snapshots.json", (
-                f"{label}: {verified.told}"
+                f"{label}: {verified.report}"
             )
-            assert restored.status == 4, f"{label}: {restored.told}"
-            assert relative in restored.err or relative == "kstate-snapshots.json", f"{label}: {restored.told}"
+            assert restored.status == 4, f"{label}: {restored.report}"
+            assert relative in restored.err or relative == "kstate-snapshots.json", f"{label}: {restored.report}"
         assert not lost.exists(), label
         shutil.rmtree(top)
     assert _files(app) == expected

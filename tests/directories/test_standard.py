@@ -83,8 +83,8 @@ CHANGING = ("migrate", "wipe", "rehome", "undo", "clean")
 
 @pytest.fixture(scope="module")
 def warm() -> Iterator[Warm]:
-    with Warm() as found:
-        yield found
+    with Warm() as warm_process:
+        yield warm_process
 
 
 @pytest.fixture(scope="module")
@@ -96,9 +96,9 @@ def templates(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     shutil.copytree(app, top / "other" / app.name)
     shutil.copytree(app, top / "changed" / app.name)
     result = warm("migrate", top / "changed" / app.name, "--to", "4.2", "-q")
-    assert result.status == 0, result.told
+    assert result.status == 0, result.report
     result = warm("snapshot", app, "--out", top / "snapshots", "-q")
-    assert result.status == 0, result.told
+    assert result.status == 0, result.report
     return {
         "APP": app,
         "OTHER": top / "other" / app.name,
@@ -126,7 +126,7 @@ class Case:
             if argv[1] == "CHANGED":
                 # Where it lies: a run knows its directories, and a copy of them is others.
                 result = warm("migrate", places["CHANGED"], "--to", "4.2", "-q")
-                assert result.status == 0, result.told
+                assert result.status == 0, result.report
         self.app = places["CHANGED" if "CHANGED" in argv else "APP"]
         self.argv = [str(places.get(argument, argument)) for argument in argv]
 
@@ -141,7 +141,7 @@ def usual(
         case = Case(name, templates, tmp_path_factory.mktemp("usual"), warm)
         before = digest(case.app)
         ended = warm(*case.argv)
-        hold_to_its_word(ended.told, before, case.app)
+        hold_to_its_word(ended.report, before, case.app)
         results[name] = ended, digest(case.app) != before
     # What is compared below is what each command is for, not its refusal.
     assert {name: ended.status for name, (ended, _) in results.items() if ended.status} == {"ls spec": 1, "check": 3}
@@ -169,13 +169,13 @@ def test_results_that_cannot_be_written(
         before = digest(case.app)
         ended = warm(*case.argv, stdout=stream)
         changed = digest(case.app) != before
-        hold_to_its_word(ended.told, before, case.app)
+        hold_to_its_word(ended.report, before, case.app)
         if not normal.out:
-            assert (ended.status, changed) == (normal.status, changes), ended.told
+            assert (ended.status, changed) == (normal.status, changes), ended.report
             continue
         # What can only be told is not done either. An answer that has a code of its own may keep it.
-        assert ended.status in ({6} if normal.status < 2 else {6, normal.status}), f"{stream}: {ended.told}"
-        assert not changed, ended.told
+        assert ended.status in ({6} if normal.status < 2 else {6, normal.status}), f"{stream}: {ended.report}"
+        assert not changed, ended.report
         assert "could not write all of standard output" in ended.err
         assert "defect" not in ended.err and "Exception" not in ended.err
 
@@ -192,9 +192,9 @@ def test_messages_that_cannot_be_written(
         case = Case(name, templates, tmp_path / str(number), warm)
         before = digest(case.app)
         ended = warm(*case.argv, **streams)
-        assert ended.status == normal.status, f"{streams}: {ended.told}"
+        assert ended.status == normal.status, f"{streams}: {ended.report}"
         assert len(ended.out.splitlines()) == len(normal.out.splitlines()), f"{streams}: {ended.out}"
-        assert (digest(case.app) != before) is changes, f"{streams}: {ended.told}"
+        assert (digest(case.app) != before) is changes, f"{streams}: {ended.report}"
         lock = case.app / ".lock"
         assert not lock.exists() or lock.read_bytes() == b"", f"{streams}: a message was written into the lock file"
 
@@ -207,8 +207,8 @@ def test_ascii(
     case = Case(name, templates, tmp_path, warm)
     before = digest(case.app)
     ended = warm(*case.argv, encoding="ascii")
-    assert ended.status == normal.status, ended.told
-    assert (digest(case.app) != before) is changes, ended.told
+    assert ended.status == normal.status, ended.report
+    assert (digest(case.app) != before) is changes, ended.report
     assert "defect" not in ended.err
     assert ended.err.isascii()
     assert len(ended.out.splitlines()) == len(normal.out.splitlines())
@@ -222,12 +222,12 @@ def test_csv_is_utf_8_whatever_the_locale(warm: Warm, tmp_path: Path) -> None:
     texts = ("query", "range", app, "made", "--key-serde", "string", "--value-serde", "string", "-o")
     for encoding in ("", "ascii", "latin-1"):
         ended = warm(*texts, "csv", encoding=encoding)
-        assert ended.status == 0, ended.told
+        assert ended.status == 0, ended.report
         (row,) = csv.DictReader(ended.out.splitlines())
         assert row["value"] == "größe"
         assert json_lines.results(warm(*texts, "json", encoding=encoding).out)[0]["value"] == "größe"
     output = warm(*texts, "table", encoding="ascii")
-    assert output.status == 0 and "gr\\xf6\\xdfe" in output.out, output.told
+    assert output.status == 0 and "gr\\xf6\\xdfe" in output.out, output.report
 
 
 # --- real processes: Python's own end of a process is part of it ------------------------------------------------------
@@ -299,7 +299,7 @@ def test_a_process_in_an_ascii_locale(locale: dict[str, str], templates: dict[st
 def test_columns_that_are_no_number(warm: Warm, templates: dict[str, Path]) -> None:
     for columns in ("wide", "-1", "²", "9" * 5000):
         result = warm("ls", templates["APP"], COLUMNS=columns)
-        assert result.status == 0 and "window-count" in result.out, result.told
+        assert result.status == 0 and "window-count" in result.out, result.report
 
 
 # --- after the commit -------------------------------------------------------------------------------------------------

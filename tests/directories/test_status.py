@@ -24,7 +24,7 @@ from tests.golden import unpack
 from tests.json_lines import schema
 
 from .support import kstate, kstate_here
-from .test_locks import held
+from .test_locks import locked
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def interrupted(app: Path, number: int) -> None:
         execute(plan_of(app), RunOptions(workers=1), progress)
 
 
-def shown(app: Path) -> str:
+def status_text(app: Path) -> str:
     return kstate_here("status", app).out
 
 
@@ -66,7 +66,7 @@ def offered(text: str) -> list[list[str]]:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_is_named(app: Path, number: signal.Signals) -> None:
     interrupted(app, number)
-    text = shown(app)
+    text = status_text(app)
     assert f"interrupted by {number.name}" in end_of(text, "0001-migrate"), text
     assert "left the directory unchanged. Run its command again" in text
     assert "failed" not in end_of(text, "0001-migrate")
@@ -93,17 +93,17 @@ def test_the_command_of_a_run_that_was_cut_short_is_printed(
 
     monkeypatch.setattr(sys, "argv", ["kstate", *filled(words)])
     interrupted(app, signal.SIGTERM)
-    text = shown(app)
+    text = status_text(app)
     printed = [line for line in offered(text) if line[1] == "migrate"]
     assert printed == ([] if again is None else [["kstate", *filled(again)]]) and "un its command again" in text
 
 
 def test_what_died_is_interrupted_before_and_after_it_is_swept(app: Path) -> None:
     run = create_run(app, "migrate --to 4.2")
-    text = shown(app)
+    text = status_text(app)
     assert " interrupted " in end_of(text, run.name) and "its process has ended" in text
     kstate("wipe", app, "--store", "visits")
-    text = shown(app)
+    text = status_text(app)
     assert " interrupted " in end_of(text, run.name), text
     row = kstate_here("status", app, "-o", "json").rows[0]
     assert (row["state"], row["cut_short"], row["signal"]) == ("failed", True, None)
@@ -112,7 +112,7 @@ def test_what_died_is_interrupted_before_and_after_it_is_swept(app: Path) -> Non
 def test_a_failure_says_why_and_what_next(app: Path) -> None:
     run = create_run(app, "migrate --to 4.2")
     run.write("failed", why="no room on \x1b[31mthe disk")
-    text = shown(app)
+    text = status_text(app)
     assert " failed " in end_of(text, run.name)
     assert r"no room on \x1b[31mthe disk" in text and "fix the cause, then run its command again" in text
     (row,) = kstate_here("status", app, "-o", "json").rows
@@ -121,20 +121,20 @@ def test_a_failure_says_why_and_what_next(app: Path) -> None:
 
 def test_a_run_that_goes_on(app: Path) -> None:
     run = create_run(app, "migrate --to 4.2")
-    with held(app, "application") as pid:
-        text = shown(app)
+    with locked(app, "application") as pid:
+        text = status_text(app)
     assert f"in use by process {pid}" in text
     assert "under way: staging" in end_of(text, run.name) and not offered(text)[:-1]
 
 
 def test_what_is_printed_to_be_run_does_it(app: Path) -> None:
     kstate("migrate", app, "--to", "4.2")
-    text = shown(app)
+    text = status_text(app)
     assert re.search(r"0001-migrate  migrate --to 4\.2  done +20\d\d-\d\d-\d\d \d\d:\d\dZ +\d+ s +\d", text), text
     back, free = offered(text)
     assert back[:2] == ["kstate", "undo"] and free[:2] == ["kstate", "clean"]
     kstate(*back[1:])
-    text = shown(app)
+    text = status_text(app)
     assert " undone " in end_of(text, "0001-migrate") and offered(text) == [free]
     kstate(*free[1:])
     assert "no runs" in kstate_here("status", app).err
@@ -145,7 +145,7 @@ def test_only_the_newest_that_is_kept_is_offered(app: Path) -> None:
     kstate("wipe", app, "--store", "visits")
     interrupted_run = create_run(app, "migrate --to 4.3")
     interrupted_run.write("failed", why="refused")
-    text = shown(app)
+    text = status_text(app)
     assert "to undo 0002-wipe (wipe --store visits):" in text and "undo 0001-migrate" not in text
 
 

@@ -24,8 +24,8 @@ KEYS = (TopicPartition(BULK, 0), TopicPartition(BULK, 1))
 
 @pytest.fixture(scope="module")
 def warm() -> Iterator[Warm]:
-    with Warm() as one:
-        yield one
+    with Warm() as warm_process:
+        yield warm_process
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_parts_and_exit_codes(warm: Warm, dump: Path) -> None:
     for number in range(1, 4):
         ended = warm("dump", "verify", dump, "--subset", f"{number}/3", "-o", "json")
         summary = json.loads(ended.out.splitlines()[-1])
-        assert ended.status == 0 and summary["ok"] and summary["files"] + summary["left_out"] == files, ended.told
+        assert ended.status == 0 and summary["ok"] and summary["files"] + summary["left_out"] == files, ended.report
         read += summary["files"]
     assert read == files
     file = rot(dump)
@@ -85,9 +85,9 @@ def test_restore_and_its_dry_run_name_rot(warm: Warm, dump: Path, tmp_path: Path
     assert warm(*words, "--dry-run").status == 4
     assert warm(*words, "--dry-run", "--no-verify-dump").status in (0, 1), "footers and sizes are unchanged"
     ended = warm(*words, "--dry-run", "--verify-dump", "-o", "json")
-    assert ended.status == 4 and json.loads(ended.out.splitlines()[-1])["code"] == "dump-rot", ended.told
+    assert ended.status == 4 and json.loads(ended.out.splitlines()[-1])["code"] == "dump-rot", ended.report
     ended = warm(*words, "-o", "json")
-    assert ended.status == 4 and json.loads(ended.out.splitlines()[-1])["code"] == "dump-rot", ended.told
+    assert ended.status == 4 and json.loads(ended.out.splitlines()[-1])["code"] == "dump-rot", ended.report
 
 
 def test_check_says_when_each_part_was_read(warm: Warm, dump: Path, tmp_path: Path) -> None:
@@ -121,11 +121,11 @@ def test_maintain_verifies_part_after_part(warm: Warm, dump: Path, tmp_path: Pat
         encoding="utf-8",
     )
     ended = warm("maintain", "--config", config, "--dry-run")
-    assert f"kstate verify-dump {dump} --subset 1/2" in ended.out, ended.told
+    assert f"kstate verify-dump {dump} --subset 1/2" in ended.out, ended.report
     messages = []
     for _ in range(2):
         ended = warm("maintain", "--config", config)
-        assert ended.status == 0, ended.told
+        assert ended.status == 0, ended.report
         messages.append(ended.out)
     assert "part 1 of 2" in messages[0] and "part 2 of 2" in messages[1]
     assert "every file of the dump was read since the cycle began" in messages[1]
@@ -155,7 +155,7 @@ def test_an_interrupted_call_is_continued(warm: Warm, dump: Path) -> None:
     }
     (dump / "_verified.json").write_text(json.dumps(recorded))
     ended = warm("verify-dump", dump, "-o", "json")
-    assert json.loads(ended.out.splitlines()[-1])["read_before"] == 1 and ended.status == 0, ended.told
+    assert json.loads(ended.out.splitlines()[-1])["read_before"] == 1 and ended.status == 0, ended.report
     assert "continued: 1 of" in ended.err
     after = json.loads((dump / "_verified.json").read_text())
     assert after["verified"]["1"]["at_ms"] == began_ms, "the time of the file that was read first"

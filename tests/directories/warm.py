@@ -39,7 +39,7 @@ class Ended:
     err: str
 
     @property
-    def told(self) -> str:
+    def report(self) -> str:
         """Everything."""
         return f"exit {self.status}\n{self.out}\n{self.err}"
 

@@ -32,7 +32,7 @@ def make(harness: Harness, scratch: Path) -> None:
     state = scratch / "state"
     reply = harness.run(RELEASE, APP, state)
     if reply.rc:
-        raise SystemExit(reply.told())
+        raise SystemExit(reply.report())
     path = dump_changelogs(harness, RELEASE, changelogs(reply), scratch / "dump")
     for old in (*DUMP.glob("**/*.parquet"), DUMP / "_manifest.json"):
         old.unlink(missing_ok=True)

@@ -131,7 +131,7 @@ class Sweep:
         if not meaning(app):
             return {}
         reply = open_databases(self.releases[self.case.releases[which]], app)
-        assert reply.rc == 0 and reply.of("database"), reply.told()
+        assert reply.rc == 0 and reply.of("database"), reply.report()
         # Column families that are made anew are made in any order.
         return {
             entry["path"]: [sorted(entry["families"]), entry["data"], entry.get("offsets")]

@@ -93,7 +93,7 @@ class Kstate:
         command = ["strace", "-o", str(fifo), *options, "-p", str(pid)]
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as tracer:
             try:
-                while _says(pid, "TracerPid") != str(tracer.pid):
+                while _prints(pid, "TracerPid") != str(tracer.pid):
                     assert tracer.poll() is None and tracer.stderr is not None, f"{command}: {tracer.communicate()[1]}"
                     time.sleep(0.002)
                 yield
@@ -152,7 +152,7 @@ class Kstate:
             on_start(pid)
         with contextlib.ExitStack() as stack:
             if alone:
-                while not _says(pid, "State").startswith("T"):
+                while not _prints(pid, "State").startswith("T"):
                     time.sleep(0.002)
                 stack.enter_context(self._attached(pid, *alone))
                 os.kill(pid, signal.SIGCONT)
@@ -186,7 +186,7 @@ class Kstate:
             self._traced += part
 
 
-def _says(pid: int, name: str) -> str:
+def _prints(pid: int, name: str) -> str:
     """A line of what the system says of a process."""
     status = Path(f"/proc/{pid}/status").read_text()
     match = re.search(rf"^{name}:\s+(.*)$", status, re.MULTILINE)

@@ -37,7 +37,7 @@ def sweep(sweep_of: Callable[[Case], Sweep], direction: Direction) -> Sweep:
 
 
 @contextlib.contextmanager
-def held(app: Path) -> Iterator[subprocess.Popen[bytes]]:
+def locked(app: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Another process holds the lock, until its input is closed."""
     command = [sys.executable, "-c", _HOLD, str(app / ".lock")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -87,7 +87,7 @@ def test_the_lock_is_respected(
 ) -> None:
     app = migrated(direction, kstate, tmp_path / "state")
     options = {"migrate": ("--to", direction.source.rpartition(".")[0]), "wipe": ("--all",)}.get(command, ())
-    with held(app) as process:
+    with locked(app) as process:
         refusal = kstate(app, (command, *options))
         assert refusal.status == 5, refusal.output
         assert f"process {process.pid}" in refusal.output
@@ -98,7 +98,7 @@ def test_the_lock_is_respected(
 @BOTH
 def test_the_lock_is_waited_for(kstate: Kstate, sweep: Sweep, direction: Direction, tmp_path: Path) -> None:
     app = migrated(direction, kstate, tmp_path / "state")
-    with held(app) as process:
+    with locked(app) as process:
         late = kstate(app, ("undo", "--wait", "0.5"))
         assert late.status == 5, late.output
         command = [sys.executable, "-m", "kstate_cli", "undo", str(app), "--wait", "60"]

@@ -91,7 +91,7 @@ def test_a_restoration_that_ended_in_an_error(tmp_path: Path) -> None:
     assert failed.returncode == 6, failed.stderr
     for option in ((), ("--dry-run",)):
         refusal = kstate(*words, *option, status=4)
-        assert "ended in ERROR" in refusal.err, refusal.told
+        assert "ended in ERROR" in refusal.err, refusal.report
         assert "fix the cause, then run the command again with --after-error" in refusal.err
     (status,) = re.findall(r"what the runs did: kstate (.*)$", refusal.err, flags=re.MULTILINE)
     assert "0001-restore" in kstate(*shlex.split(status)).out

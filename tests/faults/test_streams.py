@@ -96,10 +96,10 @@ def application(streams: Harness, source: str, target: str, folder: Path) -> App
     streams.produce(source, app, BATCH)
     entry = Application(app, folder / "base", folder / "reference.jsonl", source, target)
     live = streams.run(source, app, entry.base, Run(as_of="4.2", read=False))
-    assert live.rc == 0, live.told()
+    assert live.rc == 0, live.report()
     shutil.copytree(entry.base, folder / "restarted")
     restart = start(streams, entry, source, folder / "restarted", entry.reference)
-    assert restart.rc == 0, restart.told()
+    assert restart.rc == 0, restart.report()
     return entry
 
 
@@ -116,9 +116,9 @@ def judged(streams: Harness, application: Application, sweep: Sweep, app: Path, 
     """What is wrong when the release that the directory is for runs on it."""
     served = app.parent.parent / "served.jsonl"
     reply = start(streams, application, sweep.case.releases[which], app.parent, served)
-    wrong = [] if reply.rc == 0 else [f"{sweep.case.releases[which]} ends with {reply.rc}: {reply.told()[-1500:]}"]
+    wrong = [] if reply.rc == 0 else [f"{sweep.case.releases[which]} ends with {reply.rc}: {reply.report()[-1500:]}"]
     if any("orrupted" in str(event["text"]) for event in reply.of("log")):
-        wrong.append(f"a task was wiped: {reply.told()[-1500:]}")
+        wrong.append(f"a task was wiped: {reply.report()[-1500:]}")
     if not wrong:
         wrong = [str(difference) for difference in dumps.differences(application.reference, served)]
     return wrong

@@ -62,7 +62,7 @@ def test_what_is_said(name: str, tmp_path: Path) -> None:
     with reading_once():
         directory = Directory(name, tmp_path)
         untouched = tree_hash(directory.state)
-        text = dict(_asked(directory))
+        text = dict(_questions(directory))
         assert tree_hash(directory.state) == untouched, "a command that only reads has changed something"
     text |= _carried_out(name, tmp_path)
     before = texts.kept(name)
@@ -98,7 +98,7 @@ def test_a_directory_that_is_read_once_is_as_one_that_is_read_each_time(tmp_path
         assert [directory.ask(command) for command in texts] == each_time
 
 
-def _asked(directory: Directory) -> Iterator[tuple[str, list[str]]]:
+def _questions(directory: Directory) -> Iterator[tuple[str, list[str]]]:
     name = directory.name
     listing, drafted = (run(*directory.argv(command)) for command in (commands.LISTING, commands.DRAFTED))
     yield shlex.join(commands.LISTING), directory.lines(listing)

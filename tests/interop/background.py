@@ -54,7 +54,7 @@ class Background:
         while not self._running.wait(0.05):
             if not self._thread.is_alive() or time.monotonic() > deadline:
                 self._jvm.close()
-                raise InteropError(f"the application does not start: {self._reply.told() if self._reply else ''}")
+                raise InteropError(f"the application does not start: {self._reply.report() if self._reply else ''}")
         return self
 
     def __exit__(
@@ -136,7 +136,7 @@ def load(harness: Harness, version: str, app: App, batch: Batch) -> Iterator[Non
                 command = {"bootstrap": harness.bootstrap, **following.command(app.topology, app.input)}
                 reply = harness.jvm(version).call({**command, "behind": app.name}, _LOADED_SECONDS)
                 if reply.rc:
-                    raise InteropError(reply.told())
+                    raise InteropError(reply.report())
                 following = following.then()
         except BaseException as error:
             failures.append(error)

@@ -229,9 +229,9 @@ def start(
     except InteropError:
         # KafkaStreams#start has not returned: its global thread died without saying so to it.
         return Real(True, _settled(log, begin), {}, hangs=True)
-    text = "\n".join(_said(reply))
+    text = "\n".join(_statement(reply))
     if reply.rc:
-        assert reply.rc == 3 or "global state failed" in text, reply.told()
+        assert reply.rc == 3 or "global state failed" in text, reply.report()
         # The thread that fails may say why after the one that has waited for it has said that it failed.
         return Real(True, f"{text}\n{_settled(log, begin)}", {})
     restored: dict[tuple[str, str], int] = {}
@@ -291,7 +291,7 @@ def _rows(dump: Path) -> dict[tuple[str, int], int]:
     return results
 
 
-def _said(reply: Reply) -> list[str]:
+def _statement(reply: Reply) -> list[str]:
     results = [str(event["text"]) for event in reply.of("log")]
     for event in reply.of("exception"):
         results += [f"{event['class']}: {event['message']}", *map(str, event["causes"])]
@@ -373,5 +373,5 @@ def predict(release: str, directory: Directory, guarantee: Guarantee | None = No
     if "--offsets" not in directory.options:
         options += ["--offsets", str(_log_bounds(directory.base))]
     result = kstate("check", directory.path, "--for", release, "-o", "json", *options, *directory.options)
-    assert result.status in (0, 3), result.told
+    assert result.status in (0, 3), result.report
     return Predicted(result)

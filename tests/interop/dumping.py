@@ -25,7 +25,7 @@ def dump(harness: Harness, out: Path, *options: object, status: int = 0, engine:
     result = kstate(
         "dump", "--bootstrap-server", harness.bootstrap, "--out", out, "--engine", engine, "-o", "json", *options
     )
-    assert result.status == status, result.told
+    assert result.status == status, result.report
     return result
 
 
@@ -56,7 +56,7 @@ def on_broker(harness: Harness, topics: list[str], folder: Path) -> dict[TopicPa
     folder.mkdir(parents=True, exist_ok=True)
     files = [folder / f"{topic}.jsonl" for topic in topics]
     reply = harness.command("4.3.1", do="dump-changelog", topics=topics, files=[str(file) for file in files])
-    assert reply.rc == 0, reply.told()
+    assert reply.rc == 0, reply.report()
     records: dict[TopicPartition, list[Record]] = {}
     for topic, file in zip(topics, files, strict=True):
         for line in file.read_text(encoding="utf-8").splitlines():

@@ -88,7 +88,7 @@ def read_changelogs(
     folder.mkdir()
     files = [folder / f"{topic}.jsonl" for topic in topics]
     reply = harness.command(version, do="dump-changelog", topics=topics, files=[str(file) for file in files])
-    assert reply.rc == 0, reply.told()
+    assert reply.rc == 0, reply.report()
     facts = ask_broker(harness.bootstrap, {}, group=None, topics=topics)
     logs = {}
     for topic, file in zip(topics, files, strict=True):

@@ -138,7 +138,7 @@ class Harness:
         """Create the application's input topics where they are missing, and send a batch."""
         reply = self.command(version, **batch.command(app.topology, app.input))
         if reply.rc:
-            raise AssertionError(reply.told())
+            raise AssertionError(reply.report())
 
     def run(self, version: str, app: App, state_dir: Path, run: Run | None = None) -> Reply:
         """
@@ -213,7 +213,7 @@ def scan(jvm: Jvm, path: Path, family: str = "default", rounds: int = 1) -> list
     """
     reply = jvm.call({"do": "scan", "path": str(path), "family": family, "rounds": rounds}, timeout=3600)
     if reply.rc:
-        raise AssertionError(reply.told())
+        raise AssertionError(reply.report())
     return reply.of("scan")
 
 

@@ -30,7 +30,7 @@ class Reply:
         """The events of one kind, in order."""
         return [event for event in self.events if event["event"] == kind]
 
-    def told(self) -> str:
+    def report(self) -> str:
         """Everything but the restores, as text: for the message of a failed assertion."""
         silent = {"config", "checkpoint", "restore-start", "restore-end", "store", "state"}
         return "\n".join(

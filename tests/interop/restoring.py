@@ -104,7 +104,7 @@ def restore(
 ) -> Restored:
     """The same, when it must succeed. ``kv-nolog`` has no changelog: a warning."""
     result = run_restore(directory, dump, release, spec, "--warnings-ok", *options, module=module)
-    assert result.status == 0, result.told
+    assert result.status == 0, result.report
     return Restored(result)
 
 
@@ -129,7 +129,7 @@ def dump_changelogs(
     started = int(time.time() * 1000)
     reply = harness.command(version, do="dump-changelog", topics=topics, files=[str(file) for file in files])
     ended = int(time.time() * 1000)
-    assert reply.rc == 0, reply.told()
+    assert reply.rc == 0, reply.report()
     convert(folder, files)
     manifest = folder / "_manifest.json"
     content = json.loads(manifest.read_text(encoding="utf-8"))
@@ -169,7 +169,7 @@ def write_spec(directory: Path, path: Path, *, memory: bool = False, global_topi
     ``global_topic``: of the global table, where the release leaves no offset that tells it (KAFKA-18168).
     """
     result = kstate("ls", directory, "--spec")
-    assert result.status in (0, 1), result.told
+    assert result.status in (0, 1), result.report
     text = re.sub(r"^# retention_ms = .*to fill in.*$", f"retention_ms = {HISTORY_MS}", result.out, flags=re.MULTILINE)
     text = re.sub(r"^# (source|kind) = (\"[a-z-]+\")  # to fill in: .*$", r"\1 = \2", text, flags=re.MULTILINE)
     if global_topic:
@@ -218,13 +218,13 @@ def delete_before(harness: Harness, version: str, offsets: dict[tuple[str, int],
     )
     before = [{"topic": topic, "partition": partition, "offset": at} for (topic, partition), at in offsets.items()]
     reply = harness.command(version, do="delete-records", before=before)
-    assert reply.rc == 0, reply.told()
+    assert reply.rc == 0, reply.report()
 
 
 def alter(harness: Harness, version: str, topics: list[str], conf: list[str]) -> None:
     """Settings (NAME=VALUE) of topics."""
     reply = harness.command(version, do="alter-topics", topics=topics, conf=conf)
-    assert reply.rc == 0, reply.told()
+    assert reply.rc == 0, reply.report()
 
 
 def line(version: str) -> str:

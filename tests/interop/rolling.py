@@ -113,12 +113,12 @@ def ready(way: str, directory: Path, target: str) -> None:
         shutil.rmtree(directory)
         return
     result = migrate(directory, target, "--warnings-ok", "--guarantee", "exactly_once_v2", "--unclean", "wipe")
-    assert result.status in (0, 1), result.told
+    assert result.status in (0, 1), result.report
     if way.startswith("together"):
         host, place = directory.parent, directory.parent.parent / "barrier"
         place.mkdir(exist_ok=True)
         arguments = kstate("start-barrier", place, "--hosts", len(HOSTS), "--host", host.name, "--timeout", 100)
-        assert arguments.status == 0, arguments.told
+        assert arguments.status == 0, arguments.report
 
 
 @dataclass

@@ -186,7 +186,7 @@ def begin(instance: Background, host: str, place: Path | None) -> None:
         at = place / "barrier"
         at.mkdir(parents=True, exist_ok=True)
         arguments = kstate("start-barrier", at, "--hosts", len(HOSTS), "--host", host, "--timeout", 300)
-        assert arguments.status == 0, arguments.told
+        assert arguments.status == 0, arguments.report
     instance.__enter__()
 
 

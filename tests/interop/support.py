@@ -55,7 +55,7 @@ def application(topology: str, guarantee: str) -> App:
 
 def good(reply: Reply) -> Reply:
     """The reply, when the run was without error and restored nothing unexpected."""
-    assert reply.rc == 0, reply.told()
+    assert reply.rc == 0, reply.report()
     return reply
 
 

@@ -67,10 +67,10 @@ def here(*arguments: object) -> Done:
 
 def check(result: Done) -> int:
     """The command is content and says that the application runs; the bytes of the stores that it shows."""
-    assert result.status == 0, result.told
+    assert result.status == 0, result.report
     rows = [row for row in result.rows if row["type"] == "store"]
-    assert len({row["store"] for row in rows}) > 20, result.told  # all stores of the topology
-    assert {(row["running"], row["as_of"]) for row in rows} == {(True, "last-flush")}, result.told
+    assert len({row["store"] for row in rows}) > 20, result.report  # all stores of the topology
+    assert {(row["running"], row["as_of"]) for row in rows} == {(True, "last-flush")}, result.report
     return sum(row["bytes"] for row in rows)
 
 
@@ -113,8 +113,8 @@ def test_reading_beside_a_running_application(harness: Harness, tmp_path: Path) 
             assert running.alive
         assert lively(files, sizes), (files, sizes)
         closed = good(running.finish())
-    assert closed.of("summary")[-1]["closedCleanly"], closed.told()
-    assert not closed.of("exception"), closed.told()
+    assert closed.of("summary")[-1]["closedCleanly"], closed.report()
+    assert not closed.of("exception"), closed.report()
     # In memory a store is empty at each start.
     once_more = Run(expect_no_restore=True, may_restore=["kv-memory"], read=False)
     assert restored(good(harness.run("4.3.1", app, state, once_more))).keys() == {"kv-memory"}

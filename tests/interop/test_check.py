@@ -68,7 +68,7 @@ def test_the_prediction_is_what_streams_does(
     predicted = predict(release, directory)
     real = start(harness, release, directory, tmp_path / "real", topology=case.started)
     text = (
-        f"{predicted.done.told}\n{json.dumps([[*key, fate] for key, fate in real.fates.items()])}\n{real.text[:3000]}"
+        f"{predicted.done.report}\n{json.dumps([[*key, fate] for key, fate in real.fates.items()])}\n{real.text[:3000]}"
     )
 
     assert predicted.failed == real.failed, text
@@ -107,7 +107,7 @@ def test_after_the_command_that_check_names_the_global_store_is_good(
     (finding,) = [row for row in predicted.of("finding") if row["code"] == "global-status-open"]
     assert finding["hint"] == f"kstate wipe {directory.path} --global"
     result = kstate(*finding["hint"].split()[1:])
-    assert result.status == 0, result.told
+    assert result.status == 0, result.report
     assert not predict("4.3.1", directory).failed
     reply = good(harness.run("4.3.1", directory.base.app, directory.path.parent, Run(read=False)))
     assert restored(reply).keys() == {"customers"}

@@ -73,10 +73,10 @@ def tasks(text: str, names: str | None) -> Mapping[str, str]:
     return results
 
 
-def told(predicted: Predicted, text: str, fates: Mapping[tuple[str, str], str]) -> str:
+def both_sides(predicted: Predicted, text: str, fates: Mapping[tuple[str, str], str]) -> str:
     """Both sides, for whoever reads why they do not agree."""
     lines = json.dumps([[*key, fate] for key, fate in sorted(fates.items())])
-    return f"{predicted.done.told}\n{lines}\n{text[:3000]}"
+    return f"{predicted.done.report}\n{lines}\n{text[:3000]}"
 
 
 @pytest.mark.sample(6)
@@ -109,7 +109,7 @@ def test_the_prediction_is_what_the_new_topology_does(
         return home if home in (None, "global") else f"{home}{partition}"
 
     real = start(harness, release, directory, tmp_path / "real", topology=PARTS + case.after, task_of=task_of)
-    both = told(predicted, real.text, real.fates)
+    both = both_sides(predicted, real.text, real.fates)
     assert predicted.failed == real.failed, both
     if real.failed:
         assert any(all(part in real.text for part in messages) for messages in predicted.failures), both
@@ -163,15 +163,15 @@ def made_again(directory: Directory, state: Path) -> Directory:
 def _mended(harness: Harness, directory: Directory, release: str, line: str, case: Change) -> None:
     """What the check has printed for pasting is run; then all is well, and nothing on disk is restored but what is new."""
     result = kstate(*shlex.split(line)[1:], "--warnings-ok")
-    assert result.status == 0, result.told
+    assert result.status == 0, result.report
     predicted = predict(release, directory)
-    assert not predicted.codes, predicted.done.told
+    assert not predicted.codes, predicted.done.report
     app = replace(directory.base.app, topology=PARTS + case.after)
     run = Run(read=False, options=directory.base.kind.run_options)
     reply = good(harness.run(release, app, directory.path.parent, run))
-    assert not wiped(reply), reply.told()
+    assert not wiped(reply), reply.report()
     in_memory = {key[1] for key, fates in predicted.fates.items() if fates != {"opens"}} | IN_MEMORY
-    assert set(restored(reply)) <= in_memory, reply.told()
+    assert set(restored(reply)) <= in_memory, reply.report()
 
 
 @pytest.mark.skipif(not ALL, reason="KSTATE_INTEROP=all: the table is made by all cases together")

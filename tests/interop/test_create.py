@@ -48,7 +48,7 @@ def test_the_real_release_opens_it(tmp_path: Path, releases: dict[str, Jvm], nam
             if "offsets" in store.column_families:
                 store.set_offsets(encode_rows(LAST))
     reply = open_databases(releases[name], tmp_path / "app")
-    assert reply.rc == 0, reply.told()
+    assert reply.rc == 0, reply.report()
     assert reply.of("database")
     for database in reply.of("database"):
         family = data_family(Path(database["path"]).name)

@@ -42,20 +42,20 @@ def test_what_is_dumped_and_from_where(harness: Harness, topic: Topic, tmp_path:
     topic.produce(10)
     out = ("--out", tmp_path / "dump", "--engine", "local", *QUICK)
     refusal = kstate("dump", "--bootstrap-server", harness.bootstrap, *out)
-    assert refusal.status == 2 and "pass --app ID, --spec FILE, or --topic TOPIC" in refusal.err, refusal.told
+    assert refusal.status == 2 and "pass --app ID, --spec FILE, or --topic TOPIC" in refusal.err, refusal.report
     refusal = kstate("dump", "--bootstrap-server", "127.0.0.1:9", *out, "--topic", topic.name)
-    assert refusal.status == 6 and "check the address" in refusal.err, refusal.told
+    assert refusal.status == 6 and "check the address" in refusal.err, refusal.report
     settings = tmp_path / "kafka.properties"
     settings.write_text("no.such.setting=1\n")
     words = ("dump", "--bootstrap-server", harness.bootstrap, *out, "--topic", topic.name, "--kafka-settings", settings)
     refusal = kstate(*words)
-    assert refusal.status == 2 and "--kafka-settings" in refusal.err, refusal.told
+    assert refusal.status == 2 and "--kafka-settings" in refusal.err, refusal.report
     settings.write_text("client.id=test\n")
     assert kstate(*words).status == 0
     (tmp_path / "kstate.toml").write_text(SPEC)
     for text in (("--app", APP), ("--spec", tmp_path / "kstate.toml")):
         result = kstate("dump", "--bootstrap-server", harness.bootstrap, *out, *text)
-        assert result.status == 0, result.told
+        assert result.status == 0, result.report
 
 
 def test_a_file_of_a_dump_that_is_lost(harness: Harness, topic: Topic, tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_a_file_of_a_dump_that_is_lost(harness: Harness, topic: Topic, tmp_path:
     file.unlink()
     topic.produce(5)
     refusal = kstate(*words, tmp_path / "dump")
-    assert refusal.status == 4 and "copy it again" in refusal.err and "--out" in refusal.err, refusal.told
+    assert refusal.status == 4 and "copy it again" in refusal.err and "--out" in refusal.err, refusal.report
     assert kstate(*words, tmp_path / "new").status == 0
     assert len(dumped(tmp_path / "new")[TopicPartition(topic.name, 0)]) == 105
     shutil.copy(copy / file.relative_to(tmp_path / "dump"), file)
@@ -102,13 +102,13 @@ def test_rot_and_a_dump_that_does_not_grow(harness: Harness, topic: Topic, tmp_p
     restore = ("restore", tmp_path / "state" / APP, "--from-changelog", dump, "--spec", tmp_path / "kstate.toml", "--for", "4.3",
                "--engine", "local", "--verify-dump")  # fmt: skip
     refusal = kstate(*restore)
-    assert refusal.status == 4, refusal.told
+    assert refusal.status == 4, refusal.report
     verified = kstate("verify-dump", dump)
-    assert verified.status == 3, verified.told
+    assert verified.status == 3, verified.report
     followed = kstate(*printed(verified.err, **{"HOST:PORT": harness.bootstrap, "ID": APP}), *more)
-    assert followed.status in (0, 1), followed.told
+    assert followed.status in (0, 1), followed.report
     result = kstate(*restore)
-    assert result.status in (0, 1), result.told
+    assert result.status in (0, 1), result.report
 
     plain = tmp_path / "plain"
     shutil.copytree(dump, plain)
@@ -118,14 +118,14 @@ def test_rot_and_a_dump_that_does_not_grow(harness: Harness, topic: Topic, tmp_p
     follow = [*restore[:-1], "--standby", "--follow", "1", "--dump-is-complete", "--dump-is-committed"]
     follow[3] = plain
     refusal = kstate(*follow)
-    assert refusal.status == 4 and "follow a dump that this command writes:" in refusal.err, refusal.told
+    assert refusal.status == 4 and "follow a dump that this command writes:" in refusal.err, refusal.report
     arguments = {"HOST:PORT": harness.bootstrap, "ID": APP, "DUMP": str(tmp_path / "grows")}
     assert kstate(*printed(refusal.err, **arguments), *more).status == 0
     follow = [*restore[:-1], "--standby"]
     follow[3], follow[1] = tmp_path / "grows", tmp_path / "standby" / APP
     (tmp_path / "standby").mkdir()
     result = kstate(*follow)
-    assert result.status in (0, 1), result.told
+    assert result.status in (0, 1), result.report
 
 
 def test_a_log_that_changes_again_and_again(harness: Harness, tmp_path: Path) -> None:
@@ -154,11 +154,11 @@ def test_a_log_that_changes_again_and_again(harness: Harness, tmp_path: Path) ->
         thread.join()
     if refusal.status == 0:
         pytest.skip("this machine deleted more slowly , but has written other rows")
-    assert refusal.status == 6 and "the log repeatedly changes while it is read" in refusal.err, refusal.told
-    assert "find out what deletes its records. More --workers make the reading faster" in refusal.err, refusal.told
+    assert refusal.status == 6 and "the log repeatedly changes while it is read" in refusal.err, refusal.report
+    assert "find out what deletes its records. More --workers make the reading faster" in refusal.err, refusal.report
     assert not [*out.rglob("_manifest*")], "nothing of a log that changed counts"
     result = kstate(*words, "--out", out, "--workers", str(partitions))
-    assert result.status == 0, result.told
+    assert result.status == 0, result.report
     assert all(rows(out, topic, partition) == topic.records(partition) for partition in range(partitions))
 
 
@@ -196,9 +196,9 @@ partitions = 1
         "local",
     ]
     refusal = kstate(*restore)
-    assert refusal.status == 4 and f"the dump has no {source.name}" in refusal.err, refusal.told
+    assert refusal.status == 4 and f"the dump has no {source.name}" in refusal.err, refusal.report
     arguments = {"HOST:PORT": harness.bootstrap, "DUMP": str(tmp_path / "new"), "FILE": str(spec)}
     assert kstate(*printed(refusal.err, **arguments), *more).status == 0
     restore[3] = tmp_path / "new"
     result = kstate(*restore)
-    assert result.status in (0, 1), result.told
+    assert result.status in (0, 1), result.report

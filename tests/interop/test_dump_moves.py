@@ -320,7 +320,7 @@ def test_a_broker_that_is_not_there(tmp_path: Path) -> None:
         topic.produce(100)
         command = on_its_own(out, topic)
         result = kstate(*command, broker.bootstrap)
-        assert result.status == 0, result.told
+        assert result.status == 0, result.report
         broker.stop()
         missing = kstate(*command, broker.bootstrap)
         assert missing.status == 6 and f"{broker.bootstrap} does not answer" in missing.err and "refused" in missing.err
@@ -336,7 +336,7 @@ def test_a_broker_that_goes_away(tmp_path: Path) -> None:
         topic.produce(100)
         command = on_its_own(out, topic)
         result = kstate(*command, broker.bootstrap)
-        assert result.status == 0, result.told
+        assert result.status == 0, result.report
         first = files_of(out)
         topic.produce(10_000, value=os.urandom(2_000))  # more than the client fetches ahead
         records = topic.records()
@@ -352,7 +352,7 @@ def test_a_broker_that_goes_away(tmp_path: Path) -> None:
         whole(out)
         broker.start()
         again = kstate(*command, broker.bootstrap)
-        assert again.status == 0, again.told
+        assert again.status == 0, again.report
         assert rows(out, topic) == records
         whole(out)
 
@@ -546,7 +546,7 @@ def test_an_open_transaction(harness: Harness, tmp_path: Path) -> None:
         before = [] if not out.exists() else rows(out, topic)
         result = kstate("dump", "--bootstrap-server", harness.bootstrap, "--out", out, "--engine", "local", *QUICK,
                       "--topic", topic.name)  # fmt: skip
-        assert result.status == 0, result.told
+        assert result.status == 0, result.report
         end = newest(out).newest()[TopicPartition(topic.name, 0)].end
         assert (
             f"a transaction is open, so the next call reads the records behind it: {topic.name}:0 at {end}"
@@ -682,7 +682,7 @@ def test_a_broker_disk_that_was_restored(tmp_path: Path) -> None:
             topic.put(b"lost-%d" % number, b"of the log that is lost")
         topic.put(b"hot", b"1")
         first = kstate(*on_its_own(out, topic), broker.bootstrap)
-        assert first.status == 0, first.told
+        assert first.status == 0, first.report
         disk.restore()
         topic = _again(broker, name)
         for number in range(5):
@@ -693,8 +693,8 @@ def test_a_broker_disk_that_was_restored(tmp_path: Path) -> None:
             topic.put(b"hot", b"again")  # begins segments: only what is not the newest is compacted
             time.sleep(0.5)
         second = kstate(*on_its_own(out, topic), broker.bootstrap)
-        assert second.status == 1, second.told
-        assert "kstate begins a new full dump" in second.err, second.told
+        assert second.status == 1, second.report
+        assert "kstate begins a new full dump" in second.err, second.report
         assert rows(out, topic) == topic.records()
         assert not any(key is not None and key.startswith(b"lost") for _, key, _ in rows(out, topic))
 

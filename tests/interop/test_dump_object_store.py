@@ -43,8 +43,8 @@ class Bucketed:
     def call(self, *options: object, status: int = 0, out: object = None) -> Any:
         result = kstate("dump", "--bootstrap-server", self.harness.bootstrap, "--out", out or self.uri, "--engine", "local", "-o", "json",
                       "--topic", self.topic.name, *QUICK, *options)  # fmt: skip
-        assert result.status == status, result.told
-        assert not any(secret in result.told for secret in (SECRET, ACCESS_KEY))
+        assert result.status == status, result.report
+        assert not any(secret in result.report for secret in (SECRET, ACCESS_KEY))
         return result
 
     def argv(self, *options: str) -> list[str]:
@@ -97,7 +97,7 @@ def test_dumped_and_restored(harness: Harness, objects: ObjectStore, tmp_path: P
         (tmp_path / name).mkdir()
         restored = kstate("restore", tmp_path / name / APP, "--from-changelog", dump, "--for", "4.3", "--engine", "local",
                           "--spec", tmp_path / "kstate.toml", "-o", "json")  # fmt: skip
-        assert restored.status == 0, restored.told
+        assert restored.status == 0, restored.report
     assert digest(tmp_path / "bucket" / APP) == digest(tmp_path / "folder" / APP)
 
     before = bucketed.files()
@@ -217,7 +217,7 @@ def test_on_spark(bucketed: Bucketed) -> None:
     line = ["dump", "--bootstrap-server", bucketed.harness.bootstrap, "--out", bucketed.uri, "--master", "local[2,4]", "-o", "json",
             "--topic", bucketed.topic.name]  # fmt: skip
     result = kstate(*line)
-    assert result.status == 0, result.told
+    assert result.status == 0, result.report
     assert result.summary["records"] == 600_000 and result.summary["files"] >= 2
     bucketed.topic.produce(50)
     assert bucketed.call().summary["records"] == 50

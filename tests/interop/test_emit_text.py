@@ -25,7 +25,7 @@ SESSIONS = "session-text"
 TEXT = "sessions-before-headers"
 
 
-def shown(dump: Path) -> set[tuple[str, int, int, str]]:
+def text_of(dump: Path) -> set[tuple[str, int, int, str]]:
     """Key, start, end and value of each session that a release has shown."""
     rows = map(json.loads, dump.read_text(encoding="utf-8").splitlines())
     return {
@@ -45,13 +45,13 @@ def test_bare_strings_in_a_store_with_headers(harness: Harness, tmp_path: Path) 
     shutil.copytree(tmp_path / "state", tmp_path / "unmigrated")
     again = Run(conf=HEADERS, dump=tmp_path / "served.jsonl", expect_no_restore=True)
     good(harness.run("4.3.1", app, tmp_path / "unmigrated", again))
-    target = shown(tmp_path / "served.jsonl")
+    target = text_of(tmp_path / "served.jsonl")
     assert any(value for *_, value in target)
 
     stores = [row for row in kstate("ls", directory, "-o", "json").rows if row["store"] == SESSIONS]
     assert {(row["kind"], row["kind_certain"]) for row in stores} == {("headers-time-ordered-session", True)}
     verified = kstate("verify", directory)
-    assert verified.status == 0, verified.told
+    assert verified.status == 0, verified.report
     ours = set()
     for key in {key for key, *_ in target}:
         serdes = ("--key-serde", "string", "--value-serde", "string")
@@ -62,7 +62,7 @@ def test_bare_strings_in_a_store_with_headers(harness: Harness, tmp_path: Path) 
     assert ours == target
 
     result = migrate(directory, "4.2", "--warnings-ok", "--drop-headers")
-    assert result.status == 0, result.told
+    assert result.status == 0, result.report
     reply = good(
         harness.run("4.2.1", app, tmp_path / "state", Run(dump=tmp_path / "old.jsonl", expect_no_restore=True))
     )
@@ -78,24 +78,24 @@ def test_sessions_of_before_under_a_store_with_headers(harness: Harness, tmp_pat
     at_least_once = ("--guarantee", "at_least_once")
     for option, status in ((("--dsl-store-format", "HEADERS"), 3), ((), 0)):
         result = kstate("check", directory, "--for", "4.3", "-o", "json", *at_least_once, *option)
-        assert result.status == status, result.told
+        assert result.status == status, result.report
         assert {row["store"] for row in result.rows if row.get("code") == TEXT} == {SESSIONS}
     refusal = migrate(directory, "4.3", *at_least_once, "--dsl-store-format", "HEADERS")
-    assert refusal.status == REFUSAL, refusal.told
+    assert refusal.status == REFUSAL, refusal.report
     result = migrate(directory, "4.3", *at_least_once, "--warnings-ok")
-    assert result.status == 0, result.told
-    assert "dsl.store.format=HEADERS" in result.err + result.out, result.told
+    assert result.status == 0, result.report
+    assert "dsl.store.format=HEADERS" in result.err + result.out, result.report
     good(harness.run("4.3.1", app, tmp_path / "state", Run(conf=HEADERS, dump=tmp_path / "after.jsonl")))
 
     # Each text has become another one.
-    before, after = shown(tmp_path / "before.jsonl"), shown(tmp_path / "after.jsonl")
+    before, after = text_of(tmp_path / "before.jsonl"), text_of(tmp_path / "after.jsonl")
     assert {row[3] for row in after} & {f"\0{row[3]}" for row in before}
     assert all(row[3].startswith("\0") for row in after)
     for options in ((), ("--dsl-store-format", "HEADERS")):
         result = kstate("check", directory, "--for", "4.3", "-o", "json", *at_least_once, *options)
-        assert result.status == 3, result.told
+        assert result.status == 3, result.report
         assert {(row["store"], row["level"]) for row in result.rows if row.get("code") == TEXT} == {(SESSIONS, "error")}
     for to, more in (("4.2", ("--drop-headers",)), ("4.3", ())):
         refusal = migrate(directory, to, *more, *at_least_once)
-        assert refusal.status == REFUSAL, refusal.told
-        assert SESSIONS in refusal.err, refusal.told
+        assert refusal.status == REFUSAL, refusal.report
+        assert SESSIONS in refusal.err, refusal.report

@@ -48,13 +48,13 @@ def test_a_failed_start_of_4_2(harness: Harness, tmp_path: Path, guarantee: str,
 
     reply = harness.run("4.2.1", app, tmp_path / "state")
     assert reply.rc == 3
-    assert "Column families not opened: offsets" in reply.told()
+    assert "Column families not opened: offsets" in reply.report()
     assert len(before) >= 10
     assert tasks(directory) == (set() if deletes else before)
     if deletes:
         return
     assert kstate("check", directory, "--for", "4.2").status == 3
     result = migrate(directory, "4.2")
-    assert result.status in (0, 1), result.told
+    assert result.status in (0, 1), result.report
     reply = good(harness.run("4.2.1", app, tmp_path / "state", Run(read=False)))
     assert set(restored(reply)) <= IN_MEMORY

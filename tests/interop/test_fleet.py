@@ -33,7 +33,7 @@ def test_members_and_lag_of_a_running_application(harness: Harness, tmp_path: Pa
         good(running.finish())
     process_id = json.loads((state / app.name / "kafka-streams-process-metadata").read_text())["processId"]
     members = [row for row in result.rows if row["type"] == "member"]
-    assert members and {row["host"] for row in members} == {"web-1"}, result.told
+    assert members and {row["host"] for row in members} == {"web-1"}, result.report
     assert all(process_id in row["client"] for row in members)
     assert (result.summary["group_protocol"], result.summary["group_state"]) == ("classic", "STABLE")
     active = {row["task"]: row["active"] for row in result.rows if row["type"] == "task"}
@@ -48,7 +48,7 @@ def test_members_and_lag_of_a_running_application(harness: Harness, tmp_path: Pa
     # A member that was closed is one until its session has timed out: Streams leaves no group when it is closed.
     listing.write_text(kstate("ls", state / app.name, "-o", "json").out)
     after = kstate("fleet", listing, "--bootstrap-server", harness.bootstrap, "-o", "json")
-    assert not [row for row in after.rows if row["type"] == "finding"], after.told
+    assert not [row for row in after.rows if row["type"] == "finding"], after.report
     assert {row["host"] for row in after.rows if row["type"] == "member"} <= {"web-1"}
 
 
@@ -72,7 +72,7 @@ def test_a_group_of_the_streams_protocol(harness: Harness, tmp_path: Path) -> No
 def group_of(listing: Path, harness: Harness) -> str:
     """What is told of a group of which nothing is known."""
     result = kstate("fleet", listing, "--bootstrap-server", harness.bootstrap, "-o", "json")
-    assert (result.summary["group_protocol"], result.summary["group_state"]) == ("unknown", "unknown"), result.told
+    assert (result.summary["group_protocol"], result.summary["group_state"]) == ("unknown", "unknown"), result.report
     assert "group.protocol=streams" in result.summary["group_why"]
-    assert not [row for row in result.rows if row["type"] in ("member", "finding")], result.told
+    assert not [row for row in result.rows if row["type"] in ("member", "finding")], result.report
     return kstate("fleet", listing, "--bootstrap-server", harness.bootstrap).err

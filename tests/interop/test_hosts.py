@@ -67,14 +67,14 @@ def two_shares(harness: Harness, tmp_path: Path, guarantee: str) -> None:
         place = folder / "place"
         place.mkdir(parents=True)
 
-        def one(number: int) -> None:
+        def host(number: int) -> None:
             states[number - 1].mkdir()
             options = ("--share", f"{number}/2", "--barrier", str(place), "--barrier-timeout", "300")
             result = restore(states[number - 1] / app.name, tmp_path / "dump", RELEASE, spec, *options)
             assert result.summary["barrier"] == "passed"
 
         with ThreadPoolExecutor(2) as pool:
-            list(pool.map(one, (1, 2)))
+            list(pool.map(host, (1, 2)))
         return states
 
     assert started(harness, app, shares(tmp_path / "together"), 0) == {}

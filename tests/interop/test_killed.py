@@ -47,8 +47,8 @@ def refused(directory: Path) -> None:
     """The migration is refused for what was not left clean, and changes nothing."""
     before = tree_hash(directory.parent)
     result = migrate(directory, TAKES_IT, "--warnings-ok")
-    assert result.status == REFUSAL, result.told
-    assert "unclean shutdown" in result.err, result.told
+    assert result.status == REFUSAL, result.report
+    assert "unclean shutdown" in result.err, result.report
     assert tree_hash(directory.parent) == before
 
 
@@ -115,9 +115,9 @@ def test_exactly_once(harness: Harness, tmp_path: Path, killed_run: str) -> None
 
     rows = listed(directory)
     result = migrate(directory, TAKES_IT, "--warnings-ok", "--wipe-unclean")
-    assert result.status == 0, result.told
+    assert result.status == 0, result.report
     out = {row["path"] for row in result.rows if row.get("action") == "leave out"}
-    assert out, result.told
+    assert out, result.report
     (path,) = (state / ".kstate" / app.name).glob("*/tree")
     for task in out:
         assert not (directory / task).exists()
@@ -132,7 +132,7 @@ def test_exactly_once(harness: Harness, tmp_path: Path, killed_run: str) -> None
     reply = good(harness.run(TAKES_IT, app, state, Run(dump=served, conf=SMALL)))
     # Killed before a task had any row: it has nothing to leave out, and no offset.
     prediction = any("wipes the task" in row.get("message", "") for row in result.rows)
-    assert wiped(reply) == prediction, reply.told()
+    assert wiped(reply) == prediction, reply.report()
     # The stores of these tasks are restored from their first record, the others from where they were left.
     starts = {event["store"]: event for event in reply.of("restore-start") if event["store"] not in IN_MEMORY}
     for store, event in starts.items():
@@ -161,12 +161,12 @@ def test_at_least_once(harness: Harness, tmp_path: Path, killed_run: str) -> Non
     shutil.copytree(state, tmp_path / "unmigrated")
 
     result = migrate(directory, TAKES_IT, "--warnings-ok", "--guarantee", "at_least_once")
-    assert result.status == 0, result.told
+    assert result.status == 0, result.report
     begin = first_record(listed(tmp_path / "unmigrated" / app.name))
     reference, served = tmp_path / "reference.jsonl", tmp_path / "served.jsonl"
     alone = good(harness.run(KILLED, app, tmp_path / "unmigrated", Run(dump=reference, as_of=as_of, conf=PATIENT)))
     reply = good(harness.run(TAKES_IT, app, state, Run(dump=served, as_of=as_of, conf=PATIENT)))
-    assert not wiped(reply), reply.told()
+    assert not wiped(reply), reply.report()
     # The offsets are those that the older release had. What has expired some releases skip.
     logs = read_changelogs(harness, TAKES_IT, changelogs(reply), tmp_path / "logs")
     assert restored(alone) == records_read(KILLED, alone, logs, begin)

@@ -120,10 +120,10 @@ def test_the_loop(harness: Harness, tmp_path: Path) -> None:
     calls = []
     for number in (1, 2):
         result = kstate(*maintain[1:], "-o", "json")
-        assert result.status <= 1, result.told
+        assert result.status <= 1, result.report
         came = {row["step"]: row["came"] for row in result.rows if row["type"] == "maintained"}
         assert list(came) == ["dump", "restore", "lag", "check", "verify", "clean"]
-        assert set(came.values()) == {"done"} if number == 1 else came["restore"] == "done", result.told
+        assert set(came.values()) == {"done"} if number == 1 else came["restore"] == "done", result.report
         calls.append(_gauges(tmp_path / "node_exporter" / "kstate-orders.prom"))
         if number == 1:
             harness.produce(RELEASE, app, BATCH.then())
@@ -195,7 +195,7 @@ def test_killed_under_load(harness: Harness, tmp_path: Path, guarantee: Guarante
             break
         time.sleep(1)
     if last.status > 1:
-        only_what_streams_garbles(last.status, tmp_path, app, last.told)
+        only_what_streams_garbles(last.status, tmp_path, app, last.report)
     # Streams restores what is in memory whatever lies here.
     on_disk = [topic for topic in topics if "kv-memory" not in topic]
     assert dumped(tmp_path / "backup" / "orders") == on_broker(harness, on_disk, tmp_path / "whole")
@@ -258,7 +258,7 @@ def test_a_first_full_dump_that_takes_longer_than_its_limit(harness: Harness, tm
         ends.append(max((full.end for full in newest(out).fulls), default=0) if any(out.glob("_manifest-*")) else 0)
         if result.status == 0:
             break
-        assert result.status == 6 and "kstate ended it after 15 s" in result.told, result.told
+        assert result.status == 6 and "kstate ended it after 15 s" in result.report, result.report
     assert codes[-1] == 0 and len(codes) >= 3, codes
     assert ends == sorted(ends) and ends[-1] >= 20_000
     assert [row[0] for row in dumped(out)[TopicPartition(topic.name, 0)]] == [record[0] for record in topic.records()]

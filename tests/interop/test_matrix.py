@@ -153,7 +153,7 @@ def test_migrated_directory_serves_the_same(
         result = migrate(
             tmp_path / "state" / app.name, release, "--warnings-ok"
         )  # kv-nolog has no changelog: a warning
-        assert result.status == 0, result.told
+        assert result.status == 0, result.report
 
     served, grown = tmp_path / "served.jsonl", tmp_path / "grown.jsonl"
     run = Run(dump=served, then=[Step(BATCH.then(), grown)], as_of=oldest, expect_no_restore=True,
@@ -161,7 +161,7 @@ def test_migrated_directory_serves_the_same(
     after = good(harness.run(target, app, tmp_path / "state", run))
     assert not [str(difference) for difference in dumps.differences(reference, served)]
     assert told_positions(after) == told_positions(before)
-    assert not wiped(after), after.told()
+    assert not wiped(after), after.report()
     assert sum_of(grown, "count") == records_with_value(harness, f"{app.input}-events", tmp_path)
     usual = never_migrated(target, topology, guarantee, oldest)
     assert not [str(difference) for difference in dumps.differences(usual, grown, edit=without_arrival_order)]
@@ -228,7 +228,7 @@ def test_without_kstate_an_older_release_refuses_the_directory(
     good(harness.run(made_by, app, tmp_path, Run(read=False)))
     reply = harness.run(older, app, tmp_path)
     assert reply.rc == 3
-    assert message in reply.told()
+    assert message in reply.report()
 
 
 def test_a_store_never_written(harness: Harness, tmp_path: Path) -> None:
@@ -240,14 +240,14 @@ def test_a_store_never_written(harness: Harness, tmp_path: Path) -> None:
     shutil.copytree(tmp_path / "state", tmp_path / "unmigrated")
 
     alone = harness.run("4.3.1", app, tmp_path / "unmigrated", Run(read=False))
-    assert wiped(alone), alone.told()
+    assert wiped(alone), alone.report()
     assert restored(alone).get("kv-written", 0) > 0
 
     result = migrate(tmp_path / "state" / app.name, "4.3")
-    assert result.status == 0, result.told
+    assert result.status == 0, result.report
     served = tmp_path / "served.jsonl"
     reply = good(harness.run("4.3.1", app, tmp_path / "state", Run(dump=served, expect_no_restore=True)))
-    assert not wiped(reply), reply.told()
+    assert not wiped(reply), reply.report()
     assert restored(reply) == {}
     assert not [str(difference) for difference in dumps.differences(live, served)]
 
@@ -259,11 +259,11 @@ def test_a_store_that_the_target_does_not_know_is_refused_by_name(tmp_path: Path
     directory = unpack(name, tmp_path)
     before = tree_hash(tmp_path)
     result = migrate(directory, to, "--warnings-ok", "--drop-headers")
-    assert result.status == REFUSAL, result.told
+    assert result.status == REFUSAL, result.report
     for since, stores in UNKNOWN_BEFORE.items():
         for store, kind in stores.items():
             lines = [line for line in result.err.splitlines() if re.match(rf"\s+\d+_\d+/{store}: {kind}", line)]
-            assert bool(lines) == (number(to) < number(since)), result.told
+            assert bool(lines) == (number(to) < number(since)), result.report
     assert tree_hash(tmp_path) == before
 
 
@@ -279,9 +279,9 @@ def test_headers_are_dropped_only_on_request(harness: Harness, tmp_path: Path, t
     assert '"headers"' in reference.read_text(encoding="utf-8")
 
     refusal = migrate(tmp_path / "state" / app.name, "4.2", "--warnings-ok")
-    assert refusal.status == REFUSAL, refusal.told
+    assert refusal.status == REFUSAL, refusal.report
     result = migrate(tmp_path / "state" / app.name, "4.2", "--warnings-ok", "--drop-headers")
-    assert result.status == 0, result.told
+    assert result.status == 0, result.report
     old = App(app.name, f"{topology}-old", app.guarantee, app.input)
     reply = good(harness.run("4.2.1", old, tmp_path / "state", Run(dump=served, expect_no_restore=True)))
     assert restored(reply) == {}
@@ -297,4 +297,4 @@ def test_headers_are_dropped_only_on_request(harness: Harness, tmp_path: Path, t
 @pytest.mark.parametrize("name", ["4.2.1-kinds-eos-killed-first", "4.2.1-kinds-eos-killed-second"])
 def test_a_killed_directory_is_refused(tmp_path: Path, name: str) -> None:
     result = migrate(unpack(name, tmp_path), "4.3", "--warnings-ok")
-    assert result.status == REFUSAL, result.told
+    assert result.status == REFUSAL, result.report

@@ -80,14 +80,14 @@ def test_one_store_builder_of_two_suppliers(
     for words in ((), texts):
         results = kstate("check", directory, "--for", new, *words, "-o", "json")
         codes = {row["code"] for row in results.rows if row["type"] == "finding"}
-        assert results.status == 3 and "shared-store-regrouped" in codes, results.told
+        assert results.status == 3 and "shared-store-regrouped" in codes, results.report
     same = kstate("check", directory, "--for", old, "--topology", tmp_path / "old.txt", "-o", "json")
-    assert same.status == 0, same.told
+    assert same.status == 0, same.report
 
     # After rehome Streams restores the shared store alone, since no copy has all of its records.
     copied(tmp_path, "rehomed")
     result = kstate("rehome", tmp_path / "rehomed" / app.name, *texts, "--warnings-ok")
-    assert result.status == 0, result.told
+    assert result.status == 0, result.report
     assert layout(tmp_path / "rehomed" / app.name).keys() == TOGETHER.keys()
     reply = good(started(harness, new, app, tmp_path / "rehomed", Run(expect_no_restore=True, may_restore=["shared"])))
     assert not wiped(reply) and set(restored(reply)) == {"shared"}
@@ -99,16 +99,16 @@ def test_one_store_builder_of_two_suppliers(
         spec.write_text("format = 1\n[stores.shared]\nsubtopology = 0\n", encoding="utf-8")
         copied(tmp_path, "told")
         result = kstate("rehome", tmp_path / "told" / app.name, *texts, "--spec", spec)
-        assert result.status == 0, result.told
+        assert result.status == 0, result.report
         reply = good(started(harness, new, app, tmp_path / "told", Run(expect_no_restore=True)))
         assert not wiped(reply) and not restored(reply)
         assert not [str(difference) for difference in dumps.differences(truth, tmp_path / "told.jsonl")]
 
     # And back: what the new release left, for the old one.
     back = kstate("rehome", tmp_path / "rehomed" / app.name, "--topology", tmp_path / "old.txt", "--from", texts[1])
-    assert back.status == 0, back.told
+    assert back.status == 0, back.report
     reply = good(started(harness, old, app, tmp_path / "rehomed", Run(may_restore=["shared"])))
-    assert set(restored(reply)) <= {"shared"}, f"{back.told}\n{reply.told()}"
+    assert set(restored(reply)) <= {"shared"}, f"{back.report}\n{reply.report()}"
     assert not [
         str(difference) for difference in dumps.differences(truth, tmp_path / "rehomed.jsonl", ignore={"shared"})
     ]
@@ -133,10 +133,10 @@ def test_at_least_once_keeps_half_of_the_rows(harness: Harness, tmp_path: Path) 
     levels = {
         row["level"] for row in results.rows if row["type"] == "finding" and row["code"] == "shared-store-regrouped"
     }
-    assert levels == {"error"}, results.told
+    assert levels == {"error"}, results.report
 
     result = kstate("rehome", directory, *words, "--warnings-ok")
-    assert result.status == 0, result.told
+    assert result.status == 0, result.report
     reply = good(started(harness, "4.2.2", app, tmp_path / "old", Run(expect_no_restore=True, may_restore=["shared"])))
     assert set(restored(reply)) == {"shared"}
     assert not [str(difference) for difference in dumps.differences(tmp_path / "fresh.jsonl", tmp_path / "old.jsonl")]
@@ -176,6 +176,6 @@ def test_a_windowed_store_far_behind(harness: Harness, tmp_path: Path, version: 
                 assert first > (following or 0), event
             if folder == behind:
                 row = predicted[store]
-                assert row["records"] == log.counted(begin[key]), checked.told
-                assert row["records_exact"] is (version != "4.2.2"), checked.told
+                assert row["records"] == log.counted(begin[key]), checked.report
+                assert row["records_exact"] is (version != "4.2.2"), checked.report
     harness.delete(version, app)

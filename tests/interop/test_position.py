@@ -83,7 +83,7 @@ def answers(harness: Harness, release: str, folder: Path, operations: list[dict[
         "".join(json.dumps({"id": i, **operation}) + "\n" for i, operation in enumerate(operations)), encoding="utf-8"
     )
     reply = harness.jvm(release).call({"do": "position", "operations": str(requests), "results": str(messages)})
-    assert reply.rc == 0, reply.told()
+    assert reply.rc == 0, reply.report()
     documents = [json.loads(line) for line in messages.read_bytes().decode("utf-8").split("\n")[:-1]]
     assert [entry["id"] for entry in documents] == list(range(len(operations)))
     return documents

@@ -125,7 +125,7 @@ def _row(row: Any) -> dict[str, Any]:
     return {"key": _text(key), **_value(value)}
 
 
-def _shown(answer: kq.QueryResult[Any]) -> dict[str, Any]:
+def _output_of(answer: kq.QueryResult[Any]) -> dict[str, Any]:
     position = answer.position and {t: {str(p): o for p, o in v.items()} for t, v in answer.position.as_map().items()}
     if answer.is_failure:
         return {"reason": answer.failure_reason.value, "position": position}
@@ -136,7 +136,7 @@ def _shown(answer: kq.QueryResult[Any]) -> dict[str, Any]:
     return {"result": None if result is None else _value(result), "position": position}
 
 
-def _said(answer: dict[str, Any]) -> dict[str, Any]:
+def _reason_of(answer: dict[str, Any]) -> dict[str, Any]:
     """What Streams said, without the ends of windows: no directory has them."""
     position = answer["position"]
     if not answer["success"]:
@@ -192,14 +192,14 @@ def _ask(streams: kq.OfflineStreams, query: Query) -> dict[int, dict[str, Any]]:
         request = request.require_active()
     answers = streams.query(request)
     if answers.global_result is not None:
-        return {-1: _shown(answers.global_result)}
-    return {partition: _shown(answer) for partition, answer in answers.partition_results.items()}
+        return {-1: _output_of(answers.global_result)}
+    return {partition: _output_of(answer) for partition, answer in answers.partition_results.items()}
 
 
 # --- questions --------------------------------------------------------------------------------------------------------
 
 
-class Asked:
+class Request:
     """Questions about what a directory holds, and about what it does not."""
 
     def __init__(self, app: Path) -> None:
@@ -370,7 +370,7 @@ def _compare(release: str, app: Path, queries: list[Query], answers: dict[int, l
     """Counts what was compared; the first differences fail the test."""
     wrong: list[str] = []
     counts: Counter[str] = Counter()
-    kinds = Asked(app).kinds
+    kinds = Request(app).kinds
     with kq.OfflineStreams(app, assume_active=True) as streams:
         for number, entry in enumerate(queries):
             text = answers[number]
@@ -387,7 +387,7 @@ def _compare(release: str, app: Path, queries: list[Query], answers: dict[int, l
                     counts["throws"] += 1
                     continue
                 theirs, mine = (
-                    _plain(_said({**answer, "store": entry.store}), entry),
+                    _plain(_reason_of({**answer, "store": entry.store}), entry),
                     dict(ours.pop(answer["partition"])),
                 )
                 if entry.store in position_not_kept(release) or theirs["position"] is None:
@@ -419,7 +419,7 @@ def test_answers_are_those_of_the_release(harness: Harness, tmp_path: Path, rele
     copy = tmp_path / "copy" / app.name
     shutil.copytree(state / app.name, copy)
     before = tree_hash(copy.parent)
-    question = Asked(copy)
+    question = Request(copy)
     served = [
         name for name in question.kinds if name not in VERSIONED and name != "global-table" and "Buffer" not in name
     ]
@@ -457,7 +457,7 @@ def test_headers_stores_answer_as_the_release_does(harness: Harness, tmp_path: P
     good(harness.run(release, app, state, Run(read=False)))
     copy = tmp_path / "copy" / app.name
     shutil.copytree(state / app.name, copy)
-    question = Asked(copy)
+    question = Request(copy)
     kinds = [entry for name in question.kinds for entry in question.of(name)]
     backup = {
         "timestamped-key": "headers-key",
@@ -491,7 +491,7 @@ def test_histories_are_those_of_a_restored_store(harness: Harness, tmp_path: Pat
     harness.produce(release, app, BATCH)
     good(harness.run(release, app, tmp_path / "first", Run(read=False)))
     # Questions come from the first directory, answers from the one that was restored.
-    question = Asked(tmp_path / "first" / app.name)
+    question = Request(tmp_path / "first" / app.name)
     for name in VERSIONED:
         question.times[name] = _version_times(tmp_path / "first" / app.name, name)
     versioned = [version for name in VERSIONED for version in question.versions(name)]
@@ -504,7 +504,10 @@ def test_histories_are_those_of_a_restored_store(harness: Harness, tmp_path: Pat
         for number, entry in enumerate(versioned):
             ours = _ask(streams, entry)
             for answer in answers[number]:
-                theirs, mine = _said({**answer, "store": entry.store})["result"], ours[answer["partition"]]["result"]
+                theirs, mine = (
+                    _reason_of({**answer, "store": entry.store})["result"],
+                    ours[answer["partition"]]["result"],
+                )
                 if theirs != mine:
                     wrong.append(f"{entry}\n  Streams {theirs}\n  kstate  {mine}")
                 counts[entry.kind] += bool(theirs)

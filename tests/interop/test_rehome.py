@@ -60,15 +60,15 @@ def test_another_topology_goes_on_with_what_is_there(
     words = ("--topology", new, "--from", old, "--spec", spec)
     planned = kstate("rehome", directory, *words, "--dry-run")
     result = kstate("rehome", directory, *words)
-    assert (planned.status, result.status) == (0, 0), result.told
+    assert (planned.status, result.status) == (0, 0), result.report
     assert planned.out.splitlines()[:1] == result.out.splitlines()[:1]
     again = kstate("rehome", directory, *words)
-    assert again.status == 0 and "nothing to do" in again.err, again.told
+    assert again.status == 0 and "nothing to do" in again.err, again.report
     shutil.copytree(tmp_path / "state", tmp_path / "rehomed", symlinks=True)
 
     run = Run(dump=tmp_path / "after.jsonl", expect_no_restore=True, may_restore=[*ALWAYS])
     started = good(harness.run(version, after, tmp_path / "rehomed", run))
-    assert not wiped(started), started.told()
+    assert not wiped(started), started.report()
     assert set(restored(started)) <= ALWAYS
     differences = dumps.differences(tmp_path / "before.jsonl", tmp_path / "after.jsonl", ignore=OTHERS)
     assert not [str(entry) for entry in differences]
@@ -77,7 +77,7 @@ def test_another_topology_goes_on_with_what_is_there(
     tried = tmp_path / "plain" / app.name
     assert kstate("rehome", tried, "--topology", new, "--spec", spec).status == REFUSAL
     result = kstate("rehome", tried, *words)
-    assert result.status == 0, result.told
+    assert result.status == 0, result.report
     run = Run(dump=tmp_path / "tried.jsonl", expect_no_restore=True, may_restore=[*ALWAYS])
     assert not wiped(good(harness.run(version, after, tmp_path / "plain", run)))
     differences = dumps.differences(tmp_path / "before.jsonl", tmp_path / "tried.jsonl", ignore=OTHERS)
@@ -113,13 +113,13 @@ def test_after_a_start_that_was_killed(harness: Harness, tmp_path: Path, version
 
     words = ("rehome", directory, "--topology", new, "--from", old, "-o", "json")
     result = kstate(*words, *(("--wipe-unclean",) if guarantee == "eos" else ("--guarantee", "at_least_once")))
-    assert result.status in (0, 1), result.told
+    assert result.status in (0, 1), result.report
     messages = [row["message"] for row in result.rows if row["type"] == "warning"]
     left_out = {message.partition(":")[0].partition("/")[2] for message in messages if "left out" in message}
 
     run = Run(dump=tmp_path / "after.jsonl", may_restore=[*ALWAYS, *left_out])
     started = good(harness.run(version, after, tmp_path / "state", run))
-    assert not wiped(started), started.told()
+    assert not wiped(started), started.report()
     assert set(restored(started)) <= ALWAYS | left_out
     assert guarantee == "eos" or not left_out
     again = Run(dump=tmp_path / "again.jsonl", expect_no_restore=True, may_restore=[*ALWAYS])
@@ -132,6 +132,6 @@ def test_after_a_start_that_was_killed(harness: Harness, tmp_path: Path, version
 def _fails_or_restores(version: str, started: Reply) -> None:
     """From 4.3 on left-over task directories end the start; older releases restore what is in other tasks now."""
     if release(version.rpartition(".")[0]).offsets_home is OffsetsHome.COLUMN_FAMILY:
-        assert started.rc != 0 and "re-initialised with different task" in started.told(), started.told()
+        assert started.rc != 0 and "re-initialised with different task" in started.report(), started.report()
     else:
         assert set(restored(good(started))) > {"source-table", "last-count"}

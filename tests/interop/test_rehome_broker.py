@@ -44,7 +44,7 @@ ALWAYS_SIZES = [(("left", "merge-b"), FAILS), (("events", "merge-joined"), RUNS)
 
 def why(result: Done) -> str:
     """The code of a refusal."""
-    assert result.status == REFUSAL, result.told
+    assert result.status == REFUSAL, result.report
     return str(json.loads(result.out.splitlines()[-1])["code"])
 
 
@@ -101,14 +101,16 @@ def test_no_instance_may_run_and_nothing_may_be_unread(harness: Harness, tmp_pat
     world.describe_new()
     with Background(harness, version, world.app, tmp_path / "elsewhere", Run(read=False), beside="2") as running:
         rehome = world.rehome()
-        assert why(rehome) == WhyRefused.MEMBERS and f"{world.app.name}-StreamThread-1" in details(rehome), rehome.told
+        assert why(rehome) == WhyRefused.MEMBERS and f"{world.app.name}-StreamThread-1" in details(rehome), (
+            rehome.report
+        )
         # A dry run goes on beside it, and says so.
         rehome = world.rehome("--dry-run")
-        assert rehome.status == 1 and "has 1 member" in str(warnings(rehome)), rehome.told
+        assert rehome.status == 1 and "has 1 member" in str(warnings(rehome)), rehome.report
         good(running.finish())
     # Streams leaves no group: what was closed may be a member until its session has timed out.
     rehome = world.rehome("--wait", "90")
-    assert (rehome.status, warnings(rehome)) == (0, []), rehome.told
+    assert (rehome.status, warnings(rehome)) == (0, []), rehome.report
     assert kstate("undo", world.directory).status == 0
 
     inner = f"{world.app.name}-by-value-repartition"
@@ -123,7 +125,7 @@ def test_no_instance_may_run_and_nothing_may_be_unread(harness: Harness, tmp_pat
         (("--map", "3=gone", "--map", "4=gone"), False),
     ):
         rehome = world.rehome(*words, texts=texts)
-        assert why(rehome) == WhyRefused.UNREAD and f"{inner}:1: 1 record from offset" in details(rehome), rehome.told
+        assert why(rehome) == WhyRefused.UNREAD and f"{inner}:1: 1 record from offset" in details(rehome), rehome.report
         assert f"{inner}:0" not in details(rehome)
     rehome = world.rehome("--dry-run", broker=False)
     assert rehome.status == 1 and "by-value-repartition" in str(warnings(rehome))
@@ -159,7 +161,7 @@ def test_a_group_that_cannot_be_described_is_said(harness: Harness, tmp_path: Pa
             if result.status != REFUSAL or why(result) != WhyRefused.UNREAD or time.monotonic() > deadline:
                 break
         good(running.finish())
-    assert result.status == 1 and "it is unknown whether an instance still runs" in str(warnings(result)), result.told
+    assert result.status == 1 and "it is unknown whether an instance still runs" in str(warnings(result)), result.report
 
 
 @pytest.mark.parametrize(("case", "streams"), [*SIZES.items()] if ALL else ALWAYS_SIZES)
@@ -177,9 +179,9 @@ def test_what_streams_makes_of_topics_of_two_sizes(
     )
     rehome = world.rehome("--wait", "60", "--spec", spec)
     if streams is RUNS:
-        assert rehome.status == 1 and "2 and 4 partitions" in str(warnings(rehome)), rehome.told
+        assert rehome.status == 1 and "2 and 4 partitions" in str(warnings(rehome)), rehome.report
     else:
-        assert why(rehome) == WhyRefused.PARTITIONS, rehome.told
+        assert why(rehome) == WhyRefused.PARTITIONS, rehome.report
         topic = world.app.input + "-table" if streams is HANGS else f"{world.app.name}-event-count-changelog"
         assert f"{topic} has 2 partitions" in details(rehome)
         # What it would be: the same change, without anybody who counts.
@@ -188,19 +190,19 @@ def test_what_streams_makes_of_topics_of_two_sizes(
             for task in ("1_2", "1_3"):  # nobody has the other half
                 shutil.rmtree(world.directory / task)
         survivors = world.rehome("--warnings-ok", broker=False)
-        assert survivors.status == 0, survivors.told
+        assert survivors.status == 0, survivors.report
         assert any(
             "source topics have equally many partitions" in row["message"]
             for row in survivors.rows
             if row["type"] == "note"
-        ) == (after != "merge-stateless"), survivors.told
+        ) == (after != "merge-stateless"), survivors.report
     started = harness.run(
         version, world.after, world.state, Run(read=False, options={"timeout": 20 if streams is HANGS else 90})
     )
     if streams is RUNS:
         assert not wiped(good(started)) and set(restored(started)) <= {"by-value-count"}
     elif streams is HANGS:
-        assert started.rc == 2 and not any(entry["to"] == "RUNNING" for entry in started.of("state")), started.told()
+        assert started.rc == 2 and not any(entry["to"] == "RUNNING" for entry in started.of("state")), started.report()
     else:
-        assert started.rc == 3 and FAILS in started.told(), started.told()
+        assert started.rc == 3 and FAILS in started.report(), started.report()
     harness.delete(version, world.app)

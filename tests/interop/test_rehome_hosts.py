@@ -68,7 +68,7 @@ def two_hosts(harness: Harness, tmp_path: Path) -> None:
     for state in states:
         before = tree_hash(state / app.name)
         refusal = kstate("rehome", state / app.name, *words, "-o", "json")
-        assert refusal.status == REFUSAL, refusal.told
+        assert refusal.status == REFUSAL, refusal.report
         assert json.loads(refusal.out.splitlines()[-1])["code"] == WhyRefused.HALF_A_TASK
         assert tree_hash(state / app.name) == before
     for at, state in enumerate(states):
@@ -81,7 +81,7 @@ def two_hosts(harness: Harness, tmp_path: Path) -> None:
         assert completed(directory, at, *words, *dumped).summary["records"] == result.summary["records"]
 
     for reply in together(harness, after, states, tmp_path / "b"):
-        assert not wiped(reply), reply.told()
+        assert not wiped(reply), reply.report()
     parts = [tmp_path / f"b-{at}.jsonl" for at in range(len(states))]
     (tmp_path / "after.jsonl").write_text("".join(part.read_text(encoding="utf-8") for part in parts), encoding="utf-8")
     differences = dumps.differences(tmp_path / "before.jsonl", tmp_path / "after.jsonl", ignore=LOST)
@@ -102,7 +102,7 @@ def on_a_host(directory: Path, state: Path, tasks: tuple[str, ...]) -> Path:
 def completed(directory: Path, at: int, *words: object) -> Done:
     """Its own half is completed, and that of the other host leaves: which one that is a warning says."""
     result = kstate("rehome", directory, *words, "-o", "json")
-    assert result.status == 1, result.told
+    assert result.status == 1, result.report
     built = {(row["task"], row["store"]) for row in result.rows if row["type"] == "store"}
     assert built == {(f"0_{at}", "left-window")}
     text = (

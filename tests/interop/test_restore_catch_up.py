@@ -79,7 +79,7 @@ def test_catching_up_gives_what_one_restore_gives(
     first_half = restore(caught_up, half, release, spec)
     rest = restore(caught_up, whole, release, spec)
     everything = restore(at_once, whole, release, spec)
-    assert all(" catch up " in f" {step}" for step in rest.steps.values()), rest.done.told
+    assert all(" catch up " in f" {step}" for step in rest.steps.values()), rest.done.report
     new = records_after(tmp_path / "whole-lines", {key: last for key, (_, _, last) in log_bounds(half).items()})
     assert rest.records == {
         f"{row['task']}/{row['store']}": sum(
@@ -97,7 +97,7 @@ def test_catching_up_gives_what_one_restore_gives(
     entry, other = tmp_path / "caught-up.jsonl", tmp_path / "at-once.jsonl"
     after = good(harness.run(release, app, caught_up.parent, Run(dump=entry, expect_no_restore=True)))
     usual = good(harness.run(release, app, at_once.parent, Run(dump=other, expect_no_restore=True)))
-    assert not wiped(after), after.told()
+    assert not wiped(after), after.report()
     assert restored(after).keys() <= {"kv-memory"}
     assert not [str(row) for row in dumps.differences(other, entry)]
     assert told_positions(after) == told_positions(usual)

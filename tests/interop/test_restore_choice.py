@@ -91,7 +91,7 @@ def test_a_share_of_the_tasks_and_then_the_other(harness: Harness, tmp_path: Pat
     assert not different(rows_by_store(directory), rows_by_store(made.healthy))
     reply = good(harness.run(RELEASE, made.app, directory.parent, Run(read=False, expect_no_restore=True)))
     assert restored(reply) == {}
-    assert not wiped(reply), reply.told()
+    assert not wiped(reply), reply.report()
 
 
 def test_a_lost_task(harness: Harness, tmp_path: Path, made: Made) -> None:
@@ -115,7 +115,7 @@ def test_a_lost_task(harness: Harness, tmp_path: Path, made: Made) -> None:
     assert not different(rows_by_store(directory), rows_by_store(made.healthy))
     reply = good(harness.run(RELEASE, made.app, directory.parent, Run(read=False, expect_no_restore=True)))
     assert restored(reply) == {}
-    assert not wiped(reply), reply.told()
+    assert not wiped(reply), reply.report()
 
 
 def test_one_store_is_rebuilt_beside_healthy_ones(tmp_path: Path, made: Made) -> None:

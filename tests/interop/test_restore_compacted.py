@@ -80,7 +80,7 @@ def test_compacted_changelogs(compacting: Harness, tmp_path: Path, release: str,
     directory.rename(tmp_path / "lost")
     # The first record of a compacted log may lie far above the log's start: who made the dump has to say what was read.
     result = run_restore(directory, silent, release, spec, "--dry-run")
-    assert result.status == REFUSAL, result.told
+    assert result.status == REFUSAL, result.report
     assert "above the log start" in result.err
     restore(directory, dump, release, spec)
     good(harness.run(release, app, tmp_path / "streams", Run(read=False)))
@@ -90,7 +90,7 @@ def test_compacted_changelogs(compacting: Harness, tmp_path: Path, release: str,
     reference, served = tmp_path / "reference.jsonl", tmp_path / "served.jsonl"
     before = good(harness.run(release, app, tmp_path / "streams", Run(dump=reference, expect_no_restore=True)))
     after = good(harness.run(release, app, tmp_path / "state", Run(dump=served, expect_no_restore=True)))
-    assert not wiped(after), after.told()
+    assert not wiped(after), after.report()
     assert restored(after).keys() <= IN_MEMORY
     assert not [str(difference) for difference in dumps.differences(reference, served)]
     assert told_positions(after) == told_positions(before)

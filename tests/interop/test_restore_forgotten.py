@@ -123,26 +123,26 @@ def test_a_delete_that_was_compacted_away(compacting: Harness, tmp_path: Path) -
         row for row in check.rows
         if row["type"] == "finding" and row["code"] == "older-than-tombstones" and row["task"] == "0_0"
     ]  # fmt: skip
-    assert finding["store"] == STORE, check.told
+    assert finding["store"] == STORE, check.report
     reply = good(harness.run(RELEASE, app, tmp_path / "alone", Run(read=False)))
-    assert not wiped(reply), reply.told()
+    assert not wiped(reply), reply.report()
     assert has(alone, key)
     accepted = copy("accepted")
     result = restore(accepted, dump, RELEASE, spec, "--accept-resurrected")
-    assert result.steps[store].startswith("catch up"), result.done.told
+    assert result.steps[store].startswith("catch up"), result.done.report
     assert has(accepted, key)
 
     # What kstate does of itself.
     repair = copy("mended")
     result = restore(repair, dump, RELEASE, spec)
     step = result.steps[store]
-    assert step.startswith("rebuild"), result.done.told
+    assert step.startswith("rebuild"), result.done.report
     assert "deletes in between may be missing" in step
     assert not has(repair, key)
     assert not different(rows_by_store(repair, task=store), truth)
     reply = good(harness.run(RELEASE, app, tmp_path / "mended", Run(read=False, expect_no_restore=True)))
     assert restored(reply) == {}
-    assert not wiped(reply), reply.told()
+    assert not wiped(reply), reply.report()
     assert not has(repair, key)
 
     # A restored store is as old as the reading, not as its files: on the next day it is not caught up either.
@@ -157,5 +157,5 @@ def test_a_delete_that_was_compacted_away(compacting: Harness, tmp_path: Path) -
     producer.flush()
     later = dump_changelogs(harness, RELEASE, changelogs(first), tmp_path / "later")
     result = restore(again, later, RELEASE, spec, "--dry-run")
-    assert result.steps[store].startswith("rebuild"), result.done.told
+    assert result.steps[store].startswith("rebuild"), result.done.report
     harness.delete(RELEASE, app)

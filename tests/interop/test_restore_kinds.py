@@ -142,7 +142,7 @@ def test_restored_directory_serves_the_same(
         assert any(max(numberse) > FEW_LAYERS for numberse in levels_of(directory))
     if many and topology == "kinds":
         assert any(min(sorted(numberse)[-2:]) > 1 for numberse in levels_of(directory))
-    assert result.summary["left"] == 0, result.done.told
+    assert result.summary["left"] == 0, result.done.report
     assert result.summary["records"] > 0
     streams = restored_by_streams(harness, release, app, tmp_path / "streams")
     ours, theirs = rows_by_store(directory), rows_by_store(streams)
@@ -161,7 +161,7 @@ def test_restored_directory_serves_the_same(
         good(harness.run(release, app, tmp_path / "kept", Run(dump=never, expect_no_restore=True)))
     run = Run(dump=served, then=[Step(batch.then(), grown)], expect_no_restore=True)
     after = good(harness.run(release, app, tmp_path / "state", run))
-    assert not wiped(after), after.told()
+    assert not wiped(after), after.report()
     assert restored(after).keys() <= IN_MEMORY
     windowed = {name.split("/")[1] for name in expired}
     assert not [str(difference) for difference in dumps.differences(reference, served, ignore=NOT_RESTORED | windowed)]

@@ -170,13 +170,13 @@ def decided(directory: Path, outputs: Made, task: str, store: str) -> str:
     """What kstate would do with the store; with all others it would do nothing."""
     result = run_restore(directory, outputs.dump, RELEASE, outputs.spec, "--dry-run", "--warnings-ok")
     if result.status == REFUSAL:
-        assert re.findall(r"^  (\S+): ", result.err, re.MULTILINE) == [f"{task}/{store}"], result.told
+        assert re.findall(r"^  (\S+): ", result.err, re.MULTILINE) == [f"{task}/{store}"], result.report
         return NOT_DONE
-    assert result.status == 0, result.told
+    assert result.status == 0, result.report
     steps = {row["path"]: row["message"] for row in result.rows if row["type"] == "step"}
     texts = {f"{row['task']}/{row['store']}" for row in result.rows if row["type"] == "left"}
     assert steps.keys() == {f"{task}/rocksdb/{store}"} - {entry.replace("/", "/rocksdb/", 1) for entry in texts}, (
-        result.told
+        result.report
     )
     if not steps:
         doubted = any("above the log end" in row["message"] for row in result.rows if row["type"] == "warning")
@@ -190,8 +190,8 @@ def done_by_streams(reply: Reply, store: str, partition: int) -> tuple[str, int]
         event["restored"] for event in reply.of("restore-end")
         if event["store"] == store and event["partition"] == partition
     )  # fmt: skip
-    if _LOST_GLOBAL.search(reply.told()):
-        assert reply.rc in (2, 3), reply.told()
+    if _LOST_GLOBAL.search(reply.report()):
+        assert reply.rc in (2, 3), reply.report()
         return FAILS, records
     good(reply)
     return (WIPES if wiped(reply) else GOES_ON), records
@@ -227,21 +227,21 @@ def test_a_global_store_below_the_log_start_is_rebuilt(harness: Harness, tmp_pat
         set_offset(made.copy(tmp_path / name) / "global" / "rocksdb" / GLOBAL_STORE, key, log.start - 1)
     foreseen = kstate("check", tmp_path / "alone" / made.app.name, "--for", "4.3", "--dump", made.dump, "-o", "json")
     (failing,) = [row for row in foreseen.rows if row["type"] == "prediction" and row["outcome"] == "start-fails"]
-    assert (foreseen.status, failing["store"]) == (3, GLOBAL_STORE), foreseen.told
+    assert (foreseen.status, failing["store"]) == (3, GLOBAL_STORE), foreseen.report
     alone = harness.run(RELEASE, made.app, tmp_path / "alone", Run(read=False, options={"timeout": _SOON}))
     assert done_by_streams(alone, GLOBAL_STORE, 0) == (FAILS, 0)
 
     directory = tmp_path / "state" / made.app.name
     # Partition 1 has no records any more, so that its rows cannot be rebuilt: somebody has to say that this is right.
     result = restore(directory, made.dump, RELEASE, made.spec, "--allow-empty")
-    assert result.steps.keys() == {f"global/rocksdb/{GLOBAL_STORE}"}, result.done.told
+    assert result.steps.keys() == {f"global/rocksdb/{GLOBAL_STORE}"}, result.done.report
     assert any(f"is below the log start {log.start}" in row["message"] for row in result.of("warning")), (
-        result.done.told
+        result.done.report
     )
     served, reference = tmp_path / "served.jsonl", tmp_path / "reference.jsonl"
     reply = good(harness.run(RELEASE, made.app, tmp_path / "state", Run(dump=served, expect_no_restore=True)))
     assert restored(reply) == {}
-    assert not wiped(reply), reply.told()
+    assert not wiped(reply), reply.report()
 
     shutil.copytree(made.copy(tmp_path / "copy"), tmp_path / "streams" / made.app.name)
     shutil.rmtree(tmp_path / "streams" / made.app.name / "global")
@@ -265,10 +265,10 @@ def test_a_task_store_below_the_log_start_is_rebuilt(harness: Harness, tmp_path:
     good(harness.run(RELEASE, made.app, tmp_path / "alone", Run(dump=reference, expect_no_restore=True)))
 
     result = restore(tmp_path / "state" / made.app.name, made.dump, RELEASE, made.spec)
-    assert result.steps.keys() == {f"0_0/rocksdb/{TASK_STORE}"}, result.done.told
+    assert result.steps.keys() == {f"0_0/rocksdb/{TASK_STORE}"}, result.done.report
     reply = good(harness.run(RELEASE, made.app, tmp_path / "state", Run(dump=served, expect_no_restore=True)))
     assert restored(reply) == {}
-    assert not wiped(reply), reply.told()
+    assert not wiped(reply), reply.report()
     others = {event["store"] for event in reply.of("store")} - {TASK_STORE}
     assert not [str(difference) for difference in dumps.differences(reference, served, ignore=others)]
 
@@ -306,9 +306,9 @@ def test_an_offset_that_only_the_broker_knows_to_be_gone(harness: Harness, tmp_p
             directory, made.folder / "whole", RELEASE, made.spec, "--dry-run", "--warnings-ok", *map(str, options)
         )
         if result.status == REFUSAL:
-            assert "--on-invalid-offset rebuild" in result.err, result.told
+            assert "--on-invalid-offset rebuild" in result.err, result.report
             return NOT_DONE
-        assert result.status == 0, result.told
+        assert result.status == 0, result.report
         steps = {row["path"]: row["message"] for row in result.rows if row["type"] == "step"}
         return {"catch": CAUGHT_UP, "rebuild": REBUILT}[steps[f"0_0/rocksdb/{TASK_STORE}"].split(" ")[0]]
 

@@ -81,7 +81,7 @@ class Smoke:
     def migrate(self, release: str, *options: str) -> None:
         """Let kstate migrate the directory."""
         result = migrate(self.directory, release, "--warnings-ok", *options)
-        assert result.status == 0, result.told
+        assert result.status == 0, result.report
 
     def run(
         self, release: str, name: str, conf: dict[str, str], *, kill: bool = False, until: Path | None = None
@@ -90,7 +90,7 @@ class Smoke:
         stop = until or self.folder / f"stop-{name}"
         running = threading.Event()
 
-        def heard(event: Event) -> None:
+        def messages(event: Event) -> None:
             if event.get("to") == "RUNNING":
                 running.set()
 
@@ -98,10 +98,10 @@ class Smoke:
             do="smoke-client", until=str(stop), conf=[f"{key}={value}" for key, value in conf.items()]
         )
         with self.jvm(release, name) as jvm, ThreadPoolExecutor(1) as pool:
-            reply: Future[Reply] = pool.submit(jvm.call, command, 600, heard)
+            reply: Future[Reply] = pool.submit(jvm.call, command, 600, messages)
             if until is None:
                 while not running.wait(1):
-                    assert not reply.done(), reply.result().told()
+                    assert not reply.done(), reply.result().report()
                 time.sleep(RUN_SECONDS)
                 if kill:
                     os.kill(jvm.pid, signal.SIGKILL)
@@ -127,7 +127,7 @@ def test_kafkas_driver_verifies_every_result(tmp_path: Path, test: str, guarante
             smoke.migrate(OLDER, "--transactional-stores", "--guarantee", GUARANTEES[guarantee])
             older = smoke.run(OLDER, "older", {})
             assert older is not None
-            assert older.rc == 0, older.told()
+            assert older.rc == 0, older.report()
             smoke.migrate(NEWER)
             generated.touch()
             last = pool.submit(smoke.run, NEWER, "last", TRANSACTIONAL, until=verified)
@@ -136,6 +136,6 @@ def test_kafkas_driver_verifies_every_result(tmp_path: Path, test: str, guarante
             finally:
                 verified.touch()
             closed = last.result()
-        assert reply.rc == 0, reply.told()
+        assert reply.rc == 0, reply.report()
         assert closed is not None
-        assert closed.rc == 0, closed.told()
+        assert closed.rc == 0, closed.report()

@@ -26,24 +26,24 @@ def test_a_lost_directory_serves_the_same(harness: Harness, tmp_path: Path, rele
     harness.produce(release, app, BATCH)
     good(harness.run(release, app, state, Run(read=False)))
     first = kstate("snapshot", directory, "--out", repository)
-    assert first.status == 0, first.told
+    assert first.status == 0, first.report
 
     # More input after the first snapshot: the second one has it, and shares what did not change.
     harness.produce(release, app, BATCH.then())
     good(harness.run(release, app, state, Run(read=False)))
     second = kstate("snapshot", directory, "--out", repository, "-o", "json")
-    assert second.status == 0, second.told
+    assert second.status == 0, second.report
     shutil.copytree(state, tmp_path / "untouched")
     before = good(harness.run(release, app, tmp_path / "untouched", Run(dump=tmp_path / "before.jsonl")))
 
     shutil.rmtree(directory)
     restored = kstate("restore", directory, "--from-snapshot", repository, "--warnings-ok", "-o", "json")
-    assert restored.status == 0, restored.told
+    assert restored.status == 0, restored.report
     assert restored.summary["snapshots"] == [second.summary["snapshot"]]
 
     start = Run(dump=tmp_path / "after.jsonl", expect_no_restore=True, may_restore=[*IN_MEMORY])
     after = good(harness.run(release, app, state, start))
-    assert not wiped(after), after.told()
+    assert not wiped(after), after.report()
     assert told_positions(after) == told_positions(before)
     found = dumps.differences(tmp_path / "before.jsonl", tmp_path / "after.jsonl")
     assert not [str(one) for one in found]

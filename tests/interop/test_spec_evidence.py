@@ -73,20 +73,20 @@ def test_nothing_is_left_but_what_cannot_be_known(
     by_both = (*broker, "--from-changelog", out)
     for sources in (("--from-changelog", out), broker, by_both) if ALL else (("--from-changelog", out), by_both):
         result = kstate("ls", directory, "--spec", "--topology", topology, *sources)
-        assert left_open(result.out) == UNKNOWABLE, result.told
+        assert left_open(result.out) == UNKNOWABLE, result.report
         specs = truth.by_name(complete(parse_draft(filled_in(result.out)), file_name="kstate.toml"))
         memory = specs.pop(IN_MEMORY)
         assert (memory.kind, memory.partitions) == ("in-memory", truth.PARTITIONS)
         assert specs == expected
         # Only the broker shows that a store without an offset has no changelog.
-        assert ("kv-nolog" in result.err) is (sources[0] != "--bootstrap-server"), result.told
+        assert ("kv-nolog" in result.err) is (sources[0] != "--bootstrap-server"), result.report
     spec = tmp_path / "kstate.toml"
     spec.write_text(filled_in(result.out), encoding="utf-8")
 
     if ALL:  # else tests/directories/test_spec_sources.py: an operator changes a topic, and is asked about it
         alter(harness, release, [changelog(app, "window-plain")], ["retention.ms=100000000"])
         requests = kstate("ls", directory, "--spec", "--topology", topology, *broker)
-        assert left_open(requests.out) == {*UNKNOWABLE, ("window-plain", "retention_ms")}, requests.told
+        assert left_open(requests.out) == {*UNKNOWABLE, ("window-plain", "retention_ms")}, requests.report
         assert "# retention_ms = 1200000  # to fill in" in requests.out
 
     # A restore takes that very file, and Streams what it made of it: nothing is foretold, and nothing is restored.
@@ -95,7 +95,7 @@ def test_nothing_is_left_but_what_cannot_be_known(
     restore(directory, out, line(release), spec)
     shutil.copytree(directory, tmp_path / "behind")
     nothing = kstate("check", directory, "--for", line(release), *started_as, *broker, "-o", "json")
-    assert (nothing.summary["restores"], nothing.summary["seconds_to_running"]) == (0, 0), nothing.told
+    assert (nothing.summary["restores"], nothing.summary["seconds_to_running"]) == (0, 0), nothing.report
     run = Run(then=[Step(BATCH.then(), None)], expect_no_restore=True, may_restore=[IN_MEMORY])
     assert not wiped(good(harness.run(release, app, state, run)))
 
@@ -108,7 +108,7 @@ def test_nothing_is_left_but_what_cannot_be_known(
     old = [row["lag_seconds"] for row in behind.rows if row["type"] == "store" and row["lag"]]
     assert old and None not in old
     started = good(harness.run(release, app, state, Run(read=False)))
-    assert not wiped(started), started.told()
+    assert not wiped(started), started.report()
     real = {store: count for store, count in restored(started).items() if store != IN_MEMORY}
     assert sum(real.values()) > 0
     assert _by_store(check, "prediction", "records") == real

@@ -44,17 +44,17 @@ def command_instead_of_undo(directory: Path) -> list[str]:
     """Undo is refused, changes nothing and names files that are not what kstate left; the command that it names."""
     before = tree_hash(directory.parent)
     result = kstate("undo", directory)
-    assert result.status == REFUSAL, result.told
+    assert result.status == REFUSAL, result.report
     assert tree_hash(directory.parent) == before
     message = re.search(r"has changed since run (\S+): (.+?)(?: and \d+ more)?$", result.err, re.MULTILINE)
-    assert message, result.told
+    assert message, result.report
     st_mtime_ns = (directory.parent / ".kstate" / directory.name / message[1] / "journal.jsonl").stat().st_mtime_ns
     for name in message[2].split(", "):
         path = directory / name
-        assert path.name.startswith(("CURRENT", "MANIFEST-", ".checkpoint")), result.told
-        assert not path.exists() or path.stat().st_mtime_ns > st_mtime_ns, result.told
+        assert path.name.startswith(("CURRENT", "MANIFEST-", ".checkpoint")), result.report
+        assert not path.exists() or path.stat().st_mtime_ns > st_mtime_ns, result.report
     command = re.search(r"kstate (migrate \S+ --to \d+\.\d+)", result.err)
-    assert command, result.told
+    assert command, result.report
     return command[1].split()
 
 
@@ -72,7 +72,7 @@ def test_undo_is_refused_and_the_migration_it_names_goes_back(
     harness.produce(first, app, BATCH)
     good(harness.run(first, app, tmp_path / "state", Run(as_of=oldest, read=False)))
     result = migrate(directory, second, "--warnings-ok")
-    assert result.status == 0, result.told
+    assert result.status == 0, result.report
 
     unread = Run(as_of=oldest, read=False, expect_no_restore=True, may_restore=["kv-memory"])
     good(harness.run(second, app, tmp_path / "state", unread))
@@ -87,10 +87,10 @@ def test_undo_is_refused_and_the_migration_it_names_goes_back(
     there = Run(dump=reference, as_of=oldest, expect_no_restore=True)
     before = good(harness.run(second, app, tmp_path / "unmigrated", there))
     result = kstate(*command, "--warnings-ok")
-    assert result.status == 0, result.told
+    assert result.status == 0, result.report
     back = Run(dump=served, as_of=oldest, expect_no_restore=True)
     after = good(harness.run(first, app, tmp_path / "state", back))
-    assert not wiped(after), after.told()
+    assert not wiped(after), after.report()
     assert not [str(difference) for difference in dumps.differences(reference, served)]
     assert told_positions(after) == told_positions(before)
     assert sum_of(served, "count") == records_with_value(harness, f"{app.input}-events", tmp_path)

@@ -63,8 +63,8 @@ def test_it_is_taken_wherever_the_other_text_is(tmp_path: Path) -> None:
     assert tool.read_text(encoding="utf-8") != described.read_text(encoding="utf-8")
     for new, old in ((tool, described), (described, tool)):
         nothing = kstate("rehome", directory, "--topology", new, "--from", old, "--dry-run")
-        assert nothing.status == 0 and "nothing to do" in nothing.err, nothing.told
+        assert nothing.status == 0 and "nothing to do" in nothing.err, nothing.report
         checked = kstate("check", directory, "--for", VERSION, "--topology", new, "--from", old)
-        assert checked.status == 0, checked.told
+        assert checked.status == 0, checked.report
     rows = [kstate("ls", directory, "--topology", entry, "-o", "json").rows for entry in (tool, described)]
     assert rows[0] == rows[1]

@@ -103,21 +103,21 @@ def test_older_releases_take_the_migrated_directory(
     before = good(harness.run(RELEASE, app, tmp_path / "unmigrated", run))
 
     result = migrate(directory, target, "--warnings-ok")
-    assert result.status == 0, result.told
+    assert result.status == 0, result.report
     rest = BATCH.then() if history is closed else BATCH.then().then()
     run = Run(dump=served, then=[Step(rest, grown)], as_of=AS_OF, expect_no_restore=True)
     after = good(harness.run(target, app, state, run))
-    assert not wiped(after), after.told()
+    assert not wiped(after), after.report()
     assert not [str(difference) for difference in dumps.differences(reference, served)]
     assert told_positions(after) == told_positions(before)
     count = records_with_value(harness, f"{app.input}-events", tmp_path)
     assert sum_of(grown, "count") == count
 
     result = migrate(directory, RELEASE, "--warnings-ok")
-    assert result.status == 0, result.told
+    assert result.status == 0, result.report
     run = Run(dump=back, as_of=AS_OF, conf=TRANSACTIONAL, expect_no_restore=True)
     again = good(harness.run(RELEASE, app, state, run))
-    assert not wiped(again), again.told()
+    assert not wiped(again), again.report()
     assert sum_of(back, "count") == count
     harness.delete(RELEASE, app)
 
@@ -137,9 +137,9 @@ def test_stores_never_written(harness: Harness, tmp_path: Path, target: str) -> 
     assert restored(good(harness.run(RELEASE, app, tmp_path / "unmigrated", run))) == {}
 
     result = migrate(state / app.name, target)
-    assert result.status == 0, result.told
+    assert result.status == 0, result.report
     reply = good(harness.run(target, app, state, Run(dump=served, expect_no_restore=True)))
-    assert not wiped(reply), reply.told()
+    assert not wiped(reply), reply.report()
     assert restored(reply) == {}
     assert not [str(difference) for difference in dumps.differences(live, served)]
 
@@ -160,7 +160,7 @@ def test_record_headers(harness: Harness, tmp_path: Path, target: str) -> None:
 
     keeps = target == "4.3.1"
     result = migrate(state / app.name, target, "--warnings-ok", *(() if keeps else ("--drop-headers",)))
-    assert result.status == 0, result.told
+    assert result.status == 0, result.report
     started = app if keeps else App(app.name, f"{app.topology}-old", app.guarantee, app.input)
     reply = good(harness.run(target, started, state, Run(dump=served, expect_no_restore=True)))
     assert restored(reply) == {}
@@ -185,13 +185,13 @@ def test_killed_with_small_buffers(harness: Harness, tmp_path: Path, target: str
     result = migrate(
         state / app.name, target, "--warnings-ok", TRANSACTIONAL_STORES, "--guarantee", KAFKA_NAMES[guarantee]
     )
-    assert result.status == 0, result.told
+    assert result.status == 0, result.report
     # The warning states what exactly-once does; at least once nothing is wiped.
     predicted = guarantee == "eos" and any("wipes the task" in row.get("message", "") for row in result.rows)
     served, truth = tmp_path / "served.jsonl", tmp_path / "truth.jsonl"
     for folder, dump in ((state, served), (tmp_path / "nothing", truth)):
         reply = good(harness.run(target, app, folder, Run(as_of=AS_OF, read=False)))
-        assert wiped(reply) == (predicted and folder == state), reply.told()
+        assert wiped(reply) == (predicted and folder == state), reply.report()
         # Windows hide what is older than the stream time that they have seen: after a restart all rows are served.
         good(harness.run(target, app, folder, Run(dump=dump, as_of=AS_OF, expect_no_restore=True)))
     assert not [str(difference) for difference in dumps.differences(truth, served, ignore=WITHOUT_CHANGELOG)]
@@ -218,22 +218,22 @@ def test_stores_with_status_open(harness: Harness, tmp_path: Path, stores: str, 
     checked = kstate(
         "check", directory, "--for", RELEASE, TRANSACTIONAL_STORES, "--guarantee", KAFKA_NAMES["eos"], "-o", "json"
     )
-    assert checked.status == 3, checked.told
+    assert checked.status == 3, checked.report
     rows = [row for row in checked.rows if row["type"] == "prediction"]
-    assert {row["store"] for row in rows} == set(stores.split("+")), checked.told
+    assert {row["store"] for row in rows} == set(stores.split("+")), checked.report
     (outcomes,) = {frozenset({row["outcome"], row["or_else"]} - {None}) for row in rows}
-    assert outcomes in ({"start-hangs"}, {"start-hangs", "task-wiped"}), checked.told
+    assert outcomes in ({"start-hangs"}, {"start-hangs", "task-wiped"}), checked.report
     reply = harness.run(RELEASE, app, tried, Run(conf=TRANSACTIONAL, read=False, options={"timeout": _HANGS_SECONDS}))
     real = "start-hangs" if reply.rc else "task-wiped"
-    assert real in outcomes, f"{reply.told()}\n{checked.told}"
+    assert real in outcomes, f"{reply.report()}\n{checked.report}"
     if reply.rc:
         (stuck,) = reply.of("timeout")
-        assert stuck["state"] == "REBALANCING", reply.told()
+        assert stuck["state"] == "REBALANCING", reply.report()
 
     (finding,) = [row for row in checked.rows if row.get("code") == "start-hangs" and row["type"] == "finding"]
     assert finding["hint"] == f"kstate wipe {directory} --task 0_0"
     result = kstate(*finding["hint"].split()[1:])
-    assert result.status == 0, result.told
+    assert result.status == 0, result.report
     served, truth = tmp_path / "served.jsonl", tmp_path / "truth.jsonl"
     for folder, dump in ((state, served), (tmp_path / "nothing", truth)):
         assert restored(good(harness.run(RELEASE, app, folder, Run(conf=TRANSACTIONAL, read=False))))

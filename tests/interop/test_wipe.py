@@ -56,13 +56,13 @@ def test_only_what_was_wiped_is_restored(harness: Harness, tmp_path: Path, relea
 
     options = [word for store in sorted(WIPED) for word in ("--store", store)]
     result = kstate("wipe", directory, *options)
-    assert result.status == 0, result.told
+    assert result.status == 0, result.report
 
     everything = restored(good(harness.run(release, app, tmp_path / "empty", Run(read=False))))
     good(harness.run(release, app, tmp_path / "empty", Run(dump=tmp_path / "whole.jsonl")))
     before = good(harness.run(release, app, tmp_path / "untouched", Run(dump=tmp_path / "before.jsonl")))
     after = good(harness.run(release, app, tmp_path / "state", Run(read=False)))
-    assert not wiped(after), after.told()
+    assert not wiped(after), after.report()
     expected = {store: records for store, records in everything.items() if store in WIPED | IN_MEMORY}
     assert restored(after) == expected
     assert expected.keys() >= WIPED - GARBLED
@@ -89,16 +89,16 @@ def test_a_store_that_was_wiped_and_restored_by_4_3_goes_back(harness: Harness, 
     directory = tmp_path / "state" / app.name
     at_least_once = ("--guarantee", "at_least_once", "--warnings-ok")
     for result in (kstate("wipe", directory, "--store", "kv-timestamped"), migrate(directory, new, *at_least_once)):
-        assert result.status in (0, 1), result.told
+        assert result.status in (0, 1), result.report
     remainder = sorted(path.relative_to(directory) for path in directory.rglob(".checkpoint_kv-timestamped"))
     assert remainder
     first = good(harness.run(new, app, tmp_path / "state", Run(read=False)))
-    assert set(restored(first)) == {"kv-timestamped", *IN_MEMORY} and not wiped(first), first.told()
+    assert set(restored(first)) == {"kv-timestamped", *IN_MEMORY} and not wiped(first), first.report()
     good(harness.run(new, app, tmp_path / "state", Run(dump=tmp_path / "before.jsonl", may_restore=[*IN_MEMORY])))
     assert sorted(path.relative_to(directory) for path in directory.rglob(".checkpoint_kv-timestamped")) == remainder
 
     result = migrate(directory, old, *at_least_once)
-    assert result.status in (0, 1), result.told
+    assert result.status in (0, 1), result.report
     again = Run(dump=tmp_path / "after.jsonl", expect_no_restore=True, may_restore=[*IN_MEMORY])
     good(harness.run(old, app, tmp_path / "state", again))
     assert not [

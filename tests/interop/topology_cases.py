@@ -51,7 +51,7 @@ def nothing(_: Started) -> None:
 def rehomed(started: Started) -> None:
     """By kstate."""
     result = kstate("rehome", started.directory.path, *started.words, "--warnings-ok")
-    assert result.status == 0, result.told
+    assert result.status == 0, result.report
 
 
 def rehomed_and_killed(started: Started) -> None:

@@ -41,12 +41,12 @@ def main() -> int:
         for begin in range(0, len(numbers), _PER_BROKER):
             with Farm() as farm:
                 for number in numbers[begin : begin + _PER_BROKER]:
-                    wrong += _one(farm, number, args, Path(folder) / str(number))
+                    wrong += _single(farm, number, args, Path(folder) / str(number))
     print(Figures.of(recorded(args.record)))
     return 1 if wrong else 0
 
 
-def _one(farm: Farm, number: int, namespace: argparse.Namespace, folder: Path) -> int:
+def _single(farm: Farm, number: int, namespace: argparse.Namespace, folder: Path) -> int:
     began = time.monotonic()
     outcomes = kill.run(farm, seed(number, namespace.victims), folder)
     with namespace.record.open("a", encoding="utf-8") as file:

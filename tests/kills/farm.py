@@ -45,13 +45,13 @@ class Farm(Harness):
         events: list[Event] = []
         with self._new(version, "killed") as mortal:
 
-            def heard(event: Event) -> None:
+            def messages(event: Event) -> None:
                 events.append(event)
                 if by_signal and event["event"] == "halt":
                     os.kill(mortal.pid, signal.SIGKILL)
 
             try:
-                mortal.call(command, timeout=_SECONDS, messages=heard)
+                mortal.call(command, timeout=_SECONDS, messages=messages)
             except InteropError:
                 if not any(event["event"] == "halt" for event in events):
                     raise
@@ -61,7 +61,7 @@ class Farm(Harness):
         """Send a command that must succeed."""
         reply = self.command(version, **members)
         if reply.rc:
-            raise InteropError(reply.told())
+            raise InteropError(reply.report())
         return reply
 
     def _new(self, version: str, name: str) -> Jvm:

@@ -115,7 +115,7 @@ def _predict(seed: Seed, outcome: Outcome, directory: Path, dump: Path) -> list[
     options = ["--transactional-stores"] if victim.next_transactional else []
     result = kstate("check", directory, "--for", seed.line, "--guarantee", victim.processing_guarantee, "--dump", dump,
                   "-o", "json", *options, status=None)  # fmt: skip
-    assert result.status in (0, 3), result.told
+    assert result.status in (0, 3), result.report
     return result.rows
 
 
@@ -150,7 +150,7 @@ def _ended(outcome: Outcome, command: str, result: Done) -> None:
     outcome.record[command] = result.status
     if result.status not in (0, REFUSAL):
         outcome.kstate[f"{command}: exit {result.status}"] = 1
-        outcome.record[f"{command} told"] = result.told[-1500:]
+        outcome.record[f"{command} told"] = result.report[-1500:]
 
 
 def _by_application(outcomes: Iterable[Outcome], events: Iterable[Event]) -> list[tuple[Outcome, Event]]:

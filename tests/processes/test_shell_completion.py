@@ -164,7 +164,7 @@ compdef() { :; }
 """What zsh's own completion has, for a shell without it: the answer is a command for ``eval``."""
 
 
-def _asked(shell: str, words: tuple[str, ...], application: Path) -> str:
+def _completions(shell: str, words: tuple[str, ...], application: Path) -> str:
     """The answer to a shell that has the words on its command line, as the line of the documentation teaches it."""
     replace = " ".join(["kstate", *words]).replace("APP", str(application))
     return subprocess.run(
@@ -185,7 +185,7 @@ def _asked(shell: str, words: tuple[str, ...], application: Path) -> str:
 def test_zsh_is_answered(subject: str, application: Path) -> None:
     """The script that is sourced, with the functions of zsh's that it calls, in the shell that this machine has."""
     words, offered = REQUESTS[subject]
-    answer = _asked("zsh", words, application)
+    answer = _completions("zsh", words, application)
     shell = shutil.which("zsh") or "bash"
     process = subprocess.run([shell, "-c", f"{ZSH}\n{answer}"], capture_output=True, text=True, check=True)
     assert process.stderr == ""
@@ -195,7 +195,7 @@ def test_zsh_is_answered(subject: str, application: Path) -> None:
 @pytest.mark.parametrize("subject", REQUESTS)
 def test_fish_is_answered(subject: str, application: Path) -> None:
     words, offered = REQUESTS[subject]
-    assert [line.split("\t")[0] for line in _asked("fish", words, application).splitlines() if line] == offered
+    assert [line.split("\t")[0] for line in _completions("fish", words, application).splitlines() if line] == offered
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ class World:
         dry = self.kstate(here, "--dry-run")
         assert sorted(path.relative_to(here) for path in here.rglob("*")) == before, "a dry run writes nothing"
         real = self.kstate(here)
-        assert _ending(dry) == _ending(real), f"dry run: {dry.told}\nrestoration: {real.told}"
+        assert _ending(dry) == _ending(real), f"dry run: {dry.report}\nrestoration: {real.report}"
         return real.status
 
 

@@ -130,7 +130,7 @@ def at_work(process: subprocess.Popen[str], app: Path) -> list[int]:
     raise AssertionError(support.ended(process))
 
 
-def gone(pid: int) -> bool:
+def lost(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()[0] == "Z"
     except OSError:
@@ -158,7 +158,7 @@ def test_a_process_that_is_killed(large: Path, tmp_path: Path) -> None:
     failed = support.ended(process)
     assert failed.status == 6 and "a worker process ended" in failed.stderr, failed.stderr
     assert "pass fewer --workers" in failed.stderr
-    assert not app.exists() and gone(second)
+    assert not app.exists() and lost(second)
     support.good(support.restore(app, large, *LOCAL, "--after-error", "--workers", "1"))
     assert len(support.digest(app)) == 2
     assert support.left_behind(app) == []
@@ -173,7 +173,7 @@ def test_its_processes_end_with_it(large: Path, tmp_path: Path, number: signal.S
     process.communicate()
     assert process.returncode in (128 + number, -number)
     deadline = time.monotonic() + 20
-    while not all(map(gone, pids)):
+    while not all(map(lost, pids)):
         assert time.monotonic() < deadline, "a worker lives on"
         time.sleep(0.05)
     assert not list(app.rglob("CURRENT"))

@@ -153,9 +153,9 @@ def test_what_a_store_does_not_give(both: Both, case: str, monkeypatch: pytest.M
     line = both.argv(0)
     line[line.index("--from-changelog") + 1] = out
     reader = kstate(*line, status=reads)
-    assert words in writer.err and "said by a test" not in writer.told and writer.error["hint"], writer.told
+    assert words in writer.err and "said by a test" not in writer.report and writer.error["hint"], writer.report
     for result in (writer, reader):
-        assert not any(secret in result.told for secret in (SECRET, ACCESS_KEY)), result.told
+        assert not any(secret in result.report for secret in (SECRET, ACCESS_KEY)), result.report
     assert out in reader.err
 
 

@@ -106,8 +106,8 @@ def pair(tmp_path: Path) -> Pair:
 def test_what_comes_next_is_said_of_a_standby(pair: Pair) -> None:
     """Nobody is told to start an application on it, or to undo it: either would end the standby."""
     result = kstate(*pair.argv("--standby"))
-    assert "next: run the same command again after the next dump" in result.told
-    assert "start the application" not in result.told and "undo" not in result.told
+    assert "next: run the same command again after the next dump" in result.report
+    assert "start the application" not in result.report and "undo" not in result.report
 
 
 def test_rounds(pair: Pair) -> None:

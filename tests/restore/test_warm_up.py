@@ -95,7 +95,7 @@ def copied(warm: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def taken(copied: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def choice(copied: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What this very process takes."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(copied))
     return copied

@@ -41,7 +41,7 @@ OF_THE_FILE = [
 
 
 def test_messages_of_rocksdb() -> None:
-    short, cannot, of_the_file = (list(map(_told, texts)) for texts in (SHORT, CANNOT, OF_THE_FILE))
+    short, cannot, of_the_file = (list(map(_messages, texts)) for texts in (SHORT, CANNOT, OF_THE_FILE))
     assert [isinstance(error_, HostError) for error_ in short] == [True] * len(SHORT)
     assert [isinstance(error_, RocksError) for error_ in cannot + of_the_file] == [True] * (
         len(CANNOT) + len(OF_THE_FILE)
@@ -50,7 +50,7 @@ def test_messages_of_rocksdb() -> None:
     assert not any(map(errors.cannot_be_read, short + of_the_file))
 
 
-def _told(text: str) -> RocksError | HostError:
+def _messages(text: str) -> RocksError | HostError:
     return real(Exception(text), "/tmp/private", "/data/db", "/tmp")
 
 

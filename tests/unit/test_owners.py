@@ -119,7 +119,7 @@ _A_RELEASE = re.compile(r"[3-9]\.\d{1,2}(\.\d+)?")
 
 def test_nobody_means_a_property_of_a_release_and_says_its_name_or_its_place() -> None:
     """What a release does is in its row: another row behind it must not change what is done for it."""
-    found = []
+    literals = []
     for module, tree in syntax.modules():
         if module in RELEASE_OWNERS:
             continue
@@ -134,8 +134,8 @@ def test_nobody_means_a_property_of_a_release_and_says_its_name_or_its_place() -
             )
             numbered = pair and any(getattr(node_, "attr", "") == "number" for node_ in ast.walk(node))
             if spelled or table or numbered:
-                found.append(f"{module}:{node.lineno}")  # type: ignore[attr-defined]
-    assert not found, "\n".join(found)
+                literals.append(f"{module}:{node.lineno}")  # type: ignore[attr-defined]
+    assert not literals, "\n".join(literals)
 
 
 MAKERS = {

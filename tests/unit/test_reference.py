@@ -133,7 +133,7 @@ def test_what_says_nothing_of_itself_is_refused(part: str) -> None:
 
 
 def test_a_member_of_an_enumeration_without_a_text_is_refused() -> None:
-    class Said(Enum):
+    class Stated(Enum):
         ONE = "one"
         """It is said."""
 
@@ -142,7 +142,7 @@ def test_a_member_of_an_enumeration_without_a_text_is_refused() -> None:
         """It is said."""
         TWO = "two"
 
-    assert documented(Said) == {"one": "It is said."}
+    assert documented(Stated) == {"one": "It is said."}
     with pytest.raises(Undocumented, match=r"NotSaid\.TWO"):
         documented(NotSaid)
 

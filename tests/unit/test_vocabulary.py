@@ -119,6 +119,17 @@ def test_names_are_nouns_of_the_field() -> None:
     assert {package: len(places) for package, places in banned.items() if package in NOT_YET} == NOT_YET
 
 
+def test_names_in_tests_are_nouns_of_the_field() -> None:
+    """But for the names of tests, which are sentences."""
+    banned = [
+        f"{path.relative_to(ROOT)}:{line}: {name}"
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        for name, line in bound_names(syntax.tree(path))
+        if name.strip("_").lower() in DIALECT
+    ]
+    assert not banned, "\n".join(banned)
+
+
 @pytest.mark.parametrize("name", ["one", "_told", "KNOWN", "found", "tmp"])
 @pytest.mark.parametrize(
     "code", ["{} = 1", "def f({}): pass", "def {}(): pass", "[{} for {} in ()]", "lambda {}: 1", "class {}: pass"]

@@ -33,8 +33,8 @@ def main() -> int:
             commands_run += result.commands
             steps += len(entry.steps)
             kinds.update(step.name for step in entry.steps)
-            if args.told and not result.wrong:
-                print("\n".join(result.told))
+            if args.report and not result.wrong:
+                print("\n".join(result.report))
             if not result.wrong:
                 print(f"seed {seed}: {len(entry.steps)} steps, {result.commands} commands", flush=True)
                 continue
@@ -44,7 +44,7 @@ def main() -> int:
                 result = walk(entry, commands, Path(folder) / f"{seed}-again")
             print(
                 f"seed {seed}: {entry}",
-                *(f"  {line}" for line in result.told),
+                *(f"  {line}" for line in result.report),
                 f"  {result.wrong}",
                 "",
                 sep="\n",

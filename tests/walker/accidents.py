@@ -38,11 +38,11 @@ def journal(world: World, chance: Chance) -> None:
     damage = _damage(path, data, chance)
     if damage is None:
         return
-    world.told.append(f"{run.name}/journal.jsonl: {damage}")
+    world.report.append(f"{run.name}/journal.jsonl: {damage}")
     everything = snapshot(world.app.parent)
     for argv in chance.sample(NEEDING, 2):
         ended = world.commands(world.app, argv)
-        world.told.append(f"{' '.join(argv)} -> {ended.status}")
+        world.report.append(f"{' '.join(argv)} -> {ended.status}")
         if snapshot(world.app.parent) != everything:
             raise Wrong(
                 f"{run.name}: {damage}; {argv}: exit {ended.status}, and something has changed: {ended.output[-1500:]}"
@@ -107,10 +107,10 @@ def foreign(world: World, chance: Chance) -> None:
         mine.write_text("mine")
     else:
         mine.symlink_to(aside)
-    world.told.append(f"{name} lies beside the runs")
+    world.report.append(f"{name} lies beside the runs")
     argv, expected = _harmless(chance)
     ended = world.commands(world.app, argv)
-    world.told.append(f"{' '.join(argv)} -> {ended.status}")
+    world.report.append(f"{' '.join(argv)} -> {ended.status}")
     there = [(aside / "tree" / "file").exists(), mine.exists(), kind != "folder" or (mine / "tree" / "file").exists()]
     if not all(there):
         raise Wrong(f"{argv}: exit {ended.status}: {name} is touched: {ended.output[-1500:]}")
@@ -159,7 +159,7 @@ def kept_tree(world: World, chance: Chance) -> None:
     elif how == "more":
         path.with_name("000099.sst").write_bytes(b"what is that")
     text = f"{run.name}/tree/{path.relative_to(tree)}: {how}"
-    world.told.append(text)
+    world.report.append(text)
     before = world.tree()
     ended = world.commands(world.app, ("undo", "--discard-newer"))
     if ended.status != 4 or world.tree() != before or run.name not in ended.output:

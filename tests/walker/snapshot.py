@@ -60,12 +60,12 @@ def differences(tree: Tree, other: Tree) -> list[str]:
     for path in sorted(tree.keys() | other.keys()):
         remainder, right = tree.get(path), other.get(path)
         if remainder != right:
-            text = "missing" if right is None else "new" if remainder is None else _what(remainder, right)
+            text = "missing" if right is None else "new" if remainder is None else _content(remainder, right)
             results.append(f"{path}: {text}")
     return results
 
 
-def _what(entry: Entry, other: Entry) -> str:
+def _content(entry: Entry, other: Entry) -> str:
     names = ("kind", "mode", "size", "mtime_ns", "digest")
     return ", ".join(
         f"{name} {getattr(entry, name)} -> {getattr(other, name)}"

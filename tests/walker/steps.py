@@ -35,13 +35,13 @@ from .streams import KEY_VALUE, RELEASES, TABLE, TOPOLOGY, WINDOW, flat
 from .world import Command, World, Wrong, taken_over
 
 Chance = random.Random
-requests = tuple[Command, Expected]
+Step = tuple[Command, Expected]
 
 
 # Commands, and what the model expects of them.
 
 
-def migrate(world: World, chance: Chance) -> requests:
+def migrate(world: World, chance: Chance) -> Step:
     """To any release, with any options."""
     options: dict[str, str | bool] = {"to": chance.choice(sorted(RELEASES))}
     for name, odds in (("dry-run", 0.1), ("at-least-once", 0.1), ("wipe-unclean", 0.15)):
@@ -54,7 +54,7 @@ def migrate(world: World, chance: Chance) -> requests:
     return tuple(argv), migration(world.version, options)
 
 
-def wipe(world: World, chance: Chance) -> requests:
+def wipe(world: World, chance: Chance) -> Step:
     """Stores, tasks, or all."""
     kind = chance.random()
     tasks = frozenset(chance.sample(["0_0", "0_1", "9_9"], 1, counts=[4, 4, 1]) if kind < 0.5 else [])
@@ -72,21 +72,21 @@ def wipe(world: World, chance: Chance) -> requests:
     return tuple(argv), wiping(world.version, question)
 
 
-def undo(world: World, chance: Chance) -> requests:
+def undo(world: World, chance: Chance) -> Step:
     """With or without --discard-newer."""
     discard = chance.random() < 0.3
     argv = ("undo", "--discard-newer") if discard else ("undo",)
     return argv, undoing(world.version, taken_over(world.runs), discard=discard)
 
 
-def clean(world: World, chance: Chance) -> requests:
+def clean(world: World, chance: Chance) -> Step:
     """All, or what is old."""
     old_only, dry = chance.random() < 0.5, chance.random() < 0.15
     argv = ("clean", *(("--older-than", "7d") if old_only else ()), *(("--dry-run",) if dry else ()))
     return argv, cleaning(world.version, world.runs, old_only=old_only, dry_run=dry)
 
 
-def restore(world: World, chance: Chance) -> requests:
+def restore(world: World, chance: Chance) -> Step:
     """From a dump of now, or an older one."""
     if world.dump is None or chance.random() < 0.6:
         world.dumps += 1
@@ -134,7 +134,7 @@ def _tasks_of(world: World, number: int) -> list[str]:
     return [name for name in world.content().tasks if name.startswith(f"{number}_")]
 
 
-CHANGES: tuple[Callable[[World, Chance], requests], ...] = (
+CHANGES: tuple[Callable[[World, Chance], Step], ...] = (
     migrate,
     migrate,
     migrate,
@@ -153,10 +153,10 @@ def command(world: World, chance: Chance) -> None:
     stuck = [run for run in world.runs if world.stuck(run)]
     if stuck and chance.random() < 0.5:
         world.move_away(chance.choice(stuck))
-    world.run(*_asked(world, chance))
+    world.run(*_command(world, chance))
 
 
-def _asked(world: World, chance: Chance) -> requests:
+def _command(world: World, chance: Chance) -> Step:
     argv, expected = chance.choice(CHANGES)(world, chance)
     if argv[0] != "clean" and "--dry-run" not in argv and any(world.stuck(run) for run in world.runs):
         missing = world.version is None and argv[0] in ("migrate", "wipe")
@@ -174,7 +174,7 @@ def _ends_undo(run: Run) -> bool:
 
 def troubled(world: World, chance: Chance) -> None:
     """A command that is killed, or meets a disk that fails."""
-    argv, expected = _asked(world, chance)
+    argv, expected = _command(world, chance)
     world.run(argv, expected, _trouble(world, chance, argv[0]))
 
 
@@ -376,7 +376,7 @@ def start(world: World, chance: Chance) -> None:
     unclean = world.version.unclean if world.version else frozenset()
     facts = world.streams.start(world.app, content, unclean, release, chance, killed=killed)
     world.version = world.look(facts.unclean)
-    world.told.append(f"Streams {release.name} ran{', and was killed' if facts.unclean else ''}")
+    world.report.append(f"Streams {release.name} ran{', and was killed' if facts.unclean else ''}")
     if facts.stores != world.version.content.meaning:
         wrong = meaning_differences(facts.stores, world.version.content.meaning)
         raise Wrong(f"the walker itself: what Streams was to write is not what is read: {wrong[:4]}")
@@ -389,7 +389,7 @@ def the_log(world: World, chance: Chance) -> None:
     tp = chance.choice(sorted(world.streams.logs))
     log = world.streams.logs[tp]
     choice = chance.choice(["compact", "compact", "forget", "cut", "anew"])
-    world.told.append(f"log {tp}: {choice}")
+    world.report.append(f"log {tp}: {choice}")
     if choice == "compact":
         log.compact()
     elif choice == "forget":
@@ -415,14 +415,14 @@ def time_passes(world: World, chance: Chance) -> None:
             lines.append(encode_line(facts, number))
         path.write_bytes(b"".join(lines))
         run.old = True
-    world.told.append("time passes")
+    world.report.append("time passes")
 
 
 def disaster(world: World, chance: Chance) -> None:
     """The application directory is gone."""
     if chance.random() < 0.5:
         world.lose()
-        world.told.append("the directory is lost")
+        world.report.append("the directory is lost")
 
 
 def damage(world: World, chance: Chance) -> None:
@@ -449,14 +449,14 @@ def damage(world: World, chance: Chance) -> None:
     else:
         flip(path, chance.randrange(len(data)))
     where = str(path.relative_to(world.app))
-    world.told.append(f"{where}: {how}")
+    world.report.append(f"{where}: {how}")
     world.version = Version(world.tree() or {}, version.content, version.unclean)
     argv = chance.choice(
         [("verify", "-q"), ("ls",), ("migrate", "--to", "4.3", "-q"), ("migrate", "--to", "3.9", "-q")]
     )
     before = world.tree()
     ended = world.commands(world.app, argv)
-    world.told.append(f"{' '.join(argv)} -> {ended.status}")
+    world.report.append(f"{' '.join(argv)} -> {ended.status}")
     if "Traceback" in ended.output or "a defect of kstate" in ended.output:
         raise Wrong(f"{argv}: {ended.output[-3000:]}")
     if argv[0] == "verify" and ended.status == 0 and path.suffix == ".sst" and how != "flip":

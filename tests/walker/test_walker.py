@@ -42,14 +42,14 @@ def test_the_directory_is_what_the_model_says(commands: Commands, tmp_path: Path
     if result.wrong:
         shortest = shrink(entry, commands, tmp_path / "shrink", tries=TRIES)
         again = walk(shortest, commands, tmp_path / "again")
-        text = "\n  ".join(again.told if again.wrong else result.told)
+        text = "\n  ".join(again.report if again.wrong else result.report)
         pytest.fail(f"--walk {str(shortest)!r}\n  {text}\n  {again.wrong or result.wrong}")
 
 
 @pytest.mark.parametrize("text", ONCE_WRONG)
 def test_a_walk_that_went_wrong(commands: Commands, tmp_path: Path, text: str) -> None:
     result = walk(parse(text), commands, tmp_path / "walk")
-    assert not result.wrong, "\n  ".join([*result.told, str(result.wrong)])
+    assert not result.wrong, "\n  ".join([*result.report, str(result.wrong)])
 
 
 def test_a_walk_is_what_its_text_says() -> None:

@@ -68,7 +68,7 @@ class Walked:
     """How a walk ended: what was wrong, or nothing; and what happened on the way."""
 
     wrong: str
-    told: tuple[str, ...]
+    report: tuple[str, ...]
     commands: int
 
 
@@ -79,14 +79,14 @@ def walk(entry: Walk, commands: Commands, folder: Path) -> Walked:
     try:
         world = begin(entry.golden, commands, folder)
         for step in entry.steps:
-            world.told.append(f"-- {step}")
+            world.report.append(f"-- {step}")
             if not home(world):
                 continue
             STEPS[step.name][1](world, random.Random(step.seed))
             world.audit(str(step))
-        return Walked("", tuple(world.told), world.count)
+        return Walked("", tuple(world.report), world.count)
     except Exception as error:
-        messages = tuple(world.told) if world else ()
+        messages = tuple(world.report) if world else ()
         text = str(error) if isinstance(error, AssertionError) and str(error) else traceback.format_exc()
         return Walked(text or "?", messages, world.count if world else 0)
     finally:

@@ -46,7 +46,7 @@ class World:
     streams: Streams
     version: Version | None
     runs: list[Run] = field(default_factory=list)
-    told: list[str] = field(default_factory=list)
+    report: list[str] = field(default_factory=list)
     """What has happened, for whoever reads of a failure."""
     count: int = 0
     """Commands so far."""
@@ -99,7 +99,7 @@ class World:
         self.troubled = trouble is not None
         self.scarred |= self.troubled
         line = f"{' '.join(argv)}{f' [{trouble}]' if trouble else ''} -> {ended.status}"
-        self.told.append(line)
+        self.report.append(line)
         if "Traceback" in ended.output or "a defect of kstate" in ended.output:
             raise Wrong(f"{line}: {ended.output[-3000:]}")
         failed = trouble is not None and trouble.kind == "fail" and ended.status not in expected.statuses - {4, 5}
@@ -319,7 +319,7 @@ class World:
         """Somebody has looked, and keeps it elsewhere."""
         shutil.move(self.beside / run.name, self.app.parent.parent / f"looked-at-{self.count}")
         self.runs.remove(run)
-        self.told.append(f"{run.name} is moved away")
+        self.report.append(f"{run.name} is moved away")
         if not self.runs:
             self.scarred = True
 

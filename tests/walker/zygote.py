@@ -90,13 +90,13 @@ def _child(request: dict[str, Any], serve: Any = zygote._child) -> None:
             steps.step(None)
             fsync(descriptor)
 
-        def told(status: int) -> None:
+        def report_status(status: int) -> None:
             with open(env["WALKER_STEPS"], "w") as file:
                 file.write(str(steps.count))
             leave(status)
 
         os.fsync = counted  # type: ignore[assignment]
-        os._exit = told  # type: ignore[assignment]
+        os._exit = report_status  # type: ignore[assignment]
         sys.addaudithook(steps.hear)
     serve(request)
 

@@ -33,7 +33,7 @@ class Host(threading.Thread):
         super().__init__(daemon=True)
         self._folder, self._hosts, self._after, self._timeout = folder, hosts, after, timeout
         self.host, self.came, self.went = name, 0.0, 0.0
-        self.told: list[Waiting] = []
+        self.report: list[Waiting] = []
         self.end: Waiting | KstateError | None = None
         self.start()
 
@@ -46,7 +46,7 @@ class Host(threading.Thread):
                 self.host,
                 self._hosts,
                 timeout=self._timeout,
-                on_change=self.told.append,
+                on_change=self.report.append,
             )
         except KstateError as error:
             self.end = error
@@ -76,7 +76,7 @@ def test_nobody_goes_on_with_what_an_earlier_round_left(tmp_path: Path) -> None:
     alone = [Host(tmp_path, name, 3, timeout=2) for name in ("a", "b")]
     for host in alone:
         assert not host.ended().all_here
-        assert Waiting(("a", "b"), ("c",), 0, ()) in host.told
+        assert Waiting(("a", "b"), ("c",), 0, ()) in host.report
 
 
 def test_one_that_comes_late_is_told_who_did_not_wait(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_a_place_that_is_out_of_reach_for_a_while(tmp_path: Path) -> None:
     place = tmp_path / "place"
     place.mkdir()
     hosts = [Host(place, "a", 2)]
-    while not hosts[0].told:
+    while not hosts[0].report:
         time.sleep(0.005)
     place.rename(tmp_path / "elsewhere")
     time.sleep(0.05)
@@ -158,7 +158,7 @@ def test_a_place_that_is_gone(tmp_path: Path) -> None:
     place = tmp_path / "place"
     place.mkdir()
     host = Host(place, "a", 2)
-    while not host.told:
+    while not host.report:
         time.sleep(0.005)
     place.rename(tmp_path / "elsewhere")
     host.join(20)
@@ -180,9 +180,9 @@ class Ended(BaseException):
     """As a signal, or a defect, ends a command."""
 
 
-def _told(host: Host, waiting: Waiting) -> None:
+def _ready_line(host: Host, waiting: Waiting) -> None:
     """Waits until the host has said this."""
-    while waiting not in host.told:
+    while waiting not in host.report:
         assert host.is_alive(), host.end
         time.sleep(0.005)
 
@@ -195,10 +195,10 @@ def test_whatever_ends_a_host_the_others_do_not_start_as_if_it_were_here(tmp_pat
     b = Host(tmp_path, "b", 3)
     with pytest.raises(Ended):
         wait_for_all(MeetingPlace(str(tmp_path)), "a", 3, timeout=20, on_change=end)
-    _told(b, Waiting(("b",), ("a",), 1, ("a",)))
+    _ready_line(b, Waiting(("b",), ("a",), 1, ("a",)))
     c = Host(tmp_path, "c", 3)
-    _told(b, Waiting(("b", "c"), ("a",), 0, ("a",)))
-    _told(c, Waiting(("b", "c"), ("a",), 0, ("a",)))
+    _ready_line(b, Waiting(("b", "c"), ("a",), 0, ("a",)))
+    _ready_line(c, Waiting(("b", "c"), ("a",), 0, ("a",)))
     for host in (b, c, Host(tmp_path, "a", 3)):
         assert host.ended().all_here
 
@@ -208,11 +208,11 @@ def test_a_signal(tmp_path: Path, number: signal.Signals) -> None:
     b = Host(tmp_path, "b", 3, timeout=60)
     command = [sys.executable, "-m", "kstate_cli", "start-barrier", str(tmp_path), "--hosts", "3", "--host", "a"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as a:
-        _told(b, Waiting(("a", "b"), (), 1, ()))
+        _ready_line(b, Waiting(("a", "b"), (), 1, ()))
         a.send_signal(number)
         assert "interrupted" in a.communicate()[1]
     assert a.returncode == 128 + number
-    _told(b, Waiting(("b",), ("a",), 1, ("a",)))
+    _ready_line(b, Waiting(("b",), ("a",), 1, ("a",)))
     for name in ("a", "c"):
         Host(tmp_path, name, 3)
     assert b.ended().all_here
@@ -223,12 +223,12 @@ def test_a_host_that_was_killed_is_not_here(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(barrier, "_SILENCE_SECONDS", 1.0)
     place = MeetingPlace(str(tmp_path))
     b = Host(tmp_path, "b", 3)
-    _told(b, Waiting(("b",), (), 2, ()))
+    _ready_line(b, Waiting(("b",), (), 2, ()))
     place.write(HostState("a", "killed", 3, {"b": place.states()["b"].token}, has_stopped=False))
-    _told(b, Waiting(("a", "b"), (), 1, ()))
-    _told(b, Waiting(("b",), ("a",), 1, ()))
+    _ready_line(b, Waiting(("a", "b"), (), 1, ()))
+    _ready_line(b, Waiting(("b",), ("a",), 1, ()))
     c = Host(tmp_path, "c", 3)
-    _told(b, Waiting(("b", "c"), ("a",), 0, ()))
+    _ready_line(b, Waiting(("b", "c"), ("a",), 0, ()))
     for host in (b, c, Host(tmp_path, "a", 3)):
         assert host.ended().all_here
 
@@ -237,10 +237,10 @@ def test_a_host_that_has_gone_on_need_not_be_heard(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(barrier, "_SILENCE_SECONDS", 0.05)
     place = MeetingPlace(str(tmp_path))
     c = Host(tmp_path, "c", 3)
-    _told(c, Waiting(("c",), (), 2, ()))
+    _ready_line(c, Waiting(("c",), (), 2, ()))
     token = place.states()["c"].token
     place.write(HostState("a", "t", 3, {"c": token}, has_stopped=False, has_passed=True))
-    _told(c, Waiting(("a", "c"), (), 1, ()))
+    _ready_line(c, Waiting(("a", "c"), (), 1, ()))
     time.sleep(0.1)
     place.write(HostState("b", "u", 3, {"c": token}, has_stopped=False, has_passed=True))
     assert c.ended().all_here

@@ -14,14 +14,14 @@ from kstate_cli.errors import UsageError
 SECRET = "hunter2-never-printed"
 
 
-def given(tmp_path: Path, text: str) -> dict[str, str]:
+def settings_of(tmp_path: Path, text: str) -> dict[str, str]:
     path = tmp_path / "client.properties"
     path.write_text(text)
     return client_settings(path)
 
 
 def test_a_file_of_kafkas_own_tools(tmp_path: Path) -> None:
-    settings = given(
+    settings = settings_of(
         tmp_path,
         "# of the team\n! too\n\nbootstrap.servers=elsewhere:1\nsecurity.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-512\n"
         'sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required \\\n  username="al\\"ice" '
@@ -96,6 +96,6 @@ def test_what_neither_knows_is_refused_by_name(settings: dict[str, str]) -> None
 
 def test_not_a_properties_file(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="line 2: not name=value"):
-        given(tmp_path, f"a=b\n{SECRET}\n")
+        settings_of(tmp_path, f"a=b\n{SECRET}\n")
     with pytest.raises(UsageError, match="cannot read"):
         client_settings(tmp_path / "nowhere")

@@ -146,13 +146,13 @@ def test_what_no_rule_has_looked_at(
     place: Place, code: ProblemCode, findings: list[FindingCode], codes: list[FindingCode]
 ) -> None:
     problem = Problem(code, place, "is odd", "a rule")
-    one = healthy()
+    subject = healthy()
     if place.task == "0_0":
-        app = application(replace(one, problems=(problem,)))
+        app = application(replace(subject, problems=(problem,)))
     else:
-        app = replace(application(one), problems=(problem,))
+        app = replace(application(subject), problems=(problem,))
     view = snapshot(app=app, to=OLD)
-    facts = [view.finding(name, "", one) for name in findings]
+    facts = [view.finding(name, "", subject) for name in findings]
     assert [finding.code for finding in not_understood(view, facts)] == codes
 
 

@@ -177,11 +177,11 @@ def test_a_rule(name: str, case: Case) -> None:
     before = of_store(view)
     after = RULES[name].judge(view, before)
     assert [finding.code for finding in after.findings] == case[1]
-    assert _known(after) == case[2]
+    assert _facts(after) == case[2]
     assert before == of_store(view)
 
 
-def _known(draft: StoreCheckDraft) -> dict[str, Any]:
+def _facts(draft: StoreCheckDraft) -> dict[str, Any]:
     results = {
         "fatal": draft.fatal.code if draft.fatal is not None else None,
         "empty": draft.empty,

@@ -408,12 +408,12 @@ def test_a_rule(name: str, case: Case) -> None:
     copy = replace(facts)
     after = RULES[name].judge(view, facts)
     assert [finding.code for finding in after.findings] == case[1]
-    facts_after = _known(after)
+    facts_after = _facts(after)
     assert facts_after == case[2]
     assert facts == copy
 
 
-def _known(draft: TaskCheckDraft) -> dict[str, Any]:
+def _facts(draft: TaskCheckDraft) -> dict[str, Any]:
     results: dict[str, Any] = {
         "fails": list(draft.fails),
         "empty": dict(draft.empty),
@@ -464,8 +464,8 @@ def test_a_global_store_without_a_status(to: str, transactional: bool, number: i
 def test_what_writes_for_a_release_that_nobody_has_run_is_told_so() -> None:
     for to, more in (("4.3", ""), ("4.5", " --unproven")):
         view = snapshot(task(store("count", database(offsets=record(50, status=OPEN)))), to=to)
-        (found,) = [finding for finding in judge_task(view, view.app.tasks[0]).findings if finding.code == STATUS_OPEN]
-        assert found.hint.endswith(f"--for {to}{more}")
+        (match_,) = [finding for finding in judge_task(view, view.app.tasks[0]).findings if finding.code == STATUS_OPEN]
+        assert match_.hint.endswith(f"--for {to}{more}")
 
 
 @pytest.mark.parametrize(

@@ -127,8 +127,10 @@ def test_of_each_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str,
     context = command.context_class(command)
     (config,) = [parameter for parameter in command.params if parameter.name == "config"]
     config.callback(context, config, None)
-    (one,) = [parameter for parameter in command.params if parameter.name == name]
-    assert (context.lookup_default(name) is not None) is (one.param_type_name == "option" and is_setting(one))
+    (parameter_,) = [parameter for parameter in command.params if parameter.name == name]
+    assert (context.lookup_default(name) is not None) is (
+        parameter_.param_type_name == "option" and is_setting(parameter_)
+    )
 
 
 def test_a_variable_that_names_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,7 +252,7 @@ def test_serdes_of_the_store_that_is_read(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ('[serdes.count]\nkeys = "string"\n', "unknown key 'keys'"),
         ("[serdes.count]\nkey = 1\n", "key = 1 does not fit"),
@@ -258,6 +260,6 @@ def test_serdes_of_the_store_that_is_read(tmp_path: Path, monkeypatch: pytest.Mo
         ('[serdes]\ncount = "string"\n', "is not a table"),
     ],
 )
-def test_serdes_that_are_none(tmp_path: Path, text: str, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+def test_serdes_that_are_none(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         _parsed("query range", "/a", "count", "--config", _file(tmp_path, text))

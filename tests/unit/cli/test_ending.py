@@ -97,7 +97,7 @@ def test_an_undo_is_told_as_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert "kstate undo" not in messages
 
 
-def _said(error: BaseException, capsys: pytest.CaptureFixture[str]) -> str:
+def _printed(error: BaseException, capsys: pytest.CaptureFixture[str]) -> str:
     report_errors(error)
     messages = capsys.readouterr().err
     assert "nothing has changed" not in messages
@@ -113,12 +113,12 @@ def test_an_error_of_the_system_names_its_whole_path(
     for call in (lambda: os.listdir("file"), lambda: os.listdir(tmp_path / "file"), lambda: os.listdir(b"file")):
         with pytest.raises(NotADirectoryError) as raised:
             call()
-        assert _said(raised.value, capsys) == f"kstate: Not a directory {tmp_path}/file"
+        assert _printed(raised.value, capsys) == f"kstate: Not a directory {tmp_path}/file"
     with pytest.raises(FileNotFoundError) as missing:
         os.rename(tmp_path / "no", tmp_path / "other")
-    assert _said(missing.value, capsys) == f"kstate: No such file or directory {tmp_path}/no -> {tmp_path}/other"
-    assert _said(OSError(errno.EIO, "Input/output error"), capsys) == "kstate: Input/output error"
-    assert _said(OSError("no number"), capsys) == "kstate: no number"
+    assert _printed(missing.value, capsys) == f"kstate: No such file or directory {tmp_path}/no -> {tmp_path}/other"
+    assert _printed(OSError(errno.EIO, "Input/output error"), capsys) == "kstate: Input/output error"
+    assert _printed(OSError("no number"), capsys) == "kstate: no number"
 
 
 def test_a_name_in_an_open_directory_is_not_one_of_the_working_directory(
@@ -132,14 +132,14 @@ def test_a_name_in_an_open_directory_is_not_one_of_the_working_directory(
             os.unlink("inner", dir_fd=top)
     finally:
         os.close(top)
-    assert _said(raised.value, capsys) == "kstate: No such file or directory inner"
+    assert _printed(raised.value, capsys) == "kstate: No such file or directory inner"
     with pytest.raises(FileNotFoundError):
         shutil.rmtree(tmp_path / "none")
 
 
 def test_a_defect_can_be_looked_at(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """The code stays that of a failure: it was 1, as of warnings, and a traceback."""
-    assert "a defect of kstate: ValueError: odd" in _said(ValueError("odd"), capsys)
+    assert "a defect of kstate: ValueError: odd" in _printed(ValueError("odd"), capsys)
     monkeypatch.setenv("KSTATE_DEBUG", "1")
     report_errors(ValueError("odd"))
     assert "Traceback" not in capsys.readouterr().out

@@ -81,8 +81,8 @@ Caused by: org.apache.kafka.streams.errors.ProcessorStateException: Invalid stat
 
 def test_the_cause_decides() -> None:
     """Of findings that share a sentence those come that explain most of the text."""
-    found = {entry.explanation.full_name for entry in best(match(STACK_TRACE, ALL))}
-    assert "finding:status-open" in found and len(found) < len(names(STACK_TRACE))
+    names_ = {entry.explanation.full_name for entry in best(match(STACK_TRACE, ALL))}
+    assert "finding:status-open" in names_ and len(names_) < len(names(STACK_TRACE))
 
 
 def test_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -149,7 +149,7 @@ def test_examples_are_of_the_commands_that_there_are() -> None:
 def test_examples_are_parsed(path: str) -> None:
     """By the command itself, as if they were typed; what is a release, a serde or a time to it is one."""
     for example in EXAMPLES[path]:
-        name, arguments = _found(example.words)
+        name, arguments = _command(example.words)
         assert name.startswith(path) or path == "demo", "of another command"
         command = ALL[name]
         context = command.make_context(name, list(arguments))
@@ -170,7 +170,7 @@ _READ: dict[str, Callable[[str], object]] = {
 }
 
 
-def _found(words: list[str]) -> tuple[str, list[str]]:
+def _command(words: list[str]) -> tuple[str, list[str]]:
     """The command that the words call, and its arguments."""
     for length in (2, 1):
         if (path := " ".join(words[:length])) in ALL and not hasattr(ALL[path], "commands"):

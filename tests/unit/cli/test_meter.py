@@ -53,7 +53,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return seconds
 
 
-def said(stream: io.StringIO) -> str:
+def lines_of(stream: io.StringIO) -> str:
     return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", stream.getvalue())
 
 
@@ -63,13 +63,13 @@ def test_verify_and_export(stderr: io.StringIO, clock: list[float]) -> None:
             verifying.begin(100 << 20)
             clock[0] += OFTEN_SECONDS
             verifying.at(25 << 20)
-        assert "verifying" in said(stderr)
-        assert "25.0 MiB of 100.0 MiB (25 %), 2.5 MiB/s, 30 s left" in said(stderr)
+        assert "verifying" in lines_of(stderr)
+        assert "25.0 MiB of 100.0 MiB (25 %), 2.5 MiB/s, 30 s left" in lines_of(stderr)
         with ExportProgress(EngineChoice(Engine.local, REQUESTED), quiet=False) as exporting:
             exporting.begin(40_000, 3, "local")
             clock[0] += OFTEN_SECONDS
             exporting.at(10_000)
-        assert "10,000 of about 40,000 rows (25 %), 1,000 rows/s, 30 s left" in said(stderr)
+        assert "10,000 of about 40,000 rows (25 %), 1,000 rows/s, 30 s left" in lines_of(stderr)
 
 
 @pytest.mark.parametrize(("resumed", "rate", "remaining"), [(False, "3,000", "10 s"), (True, "1,000", "30 s")])
@@ -83,10 +83,10 @@ def test_restore(stderr: io.StringIO, clock: list[float], *, resumed: bool, rate
             progress.slices(2, 6, 20_000 if resumed else 0, 60_000, 1 << 20)
             clock[0] += OFTEN_SECONDS
             progress.slices(3, 6, 30_000, 60_000, 2 << 20)
-        assert f"30,000 of 60,000 records (50 %), {rate} records/s, {remaining} left" in said(stderr)
-        assert "slice" not in said(stderr)
+        assert f"30,000 of 60,000 records (50 %), {rate} records/s, {remaining} left" in lines_of(stderr)
+        assert "slice" not in lines_of(stderr)
         if resumed:
-            assert "resuming run 0001-restore: 33 % of its records are sorted already" in said(stderr)
+            assert "resuming run 0001-restore: 33 % of its records are sorted already" in lines_of(stderr)
 
 
 def test_a_warning_is_told_whatever_is_shown(stderr: io.StringIO, clock: list[float]) -> None:
@@ -96,7 +96,7 @@ def test_a_warning_is_told_whatever_is_shown(stderr: io.StringIO, clock: list[fl
                 progress.state(RestoreState.REBALANCING, RestoreState.RESTORING)
                 progress.slices(0, 6, 0, 60_000, 0)
                 progress.warning("a \x1b[31mrow")
-        assert said(stderr).count(r"warning: a \x1b[31mrow") == 2
+        assert lines_of(stderr).count(r"warning: a \x1b[31mrow") == 2
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_migrate(stderr: io.StringIO, clock: list[float], sst_format: int | None
             clock[0] += OFTEN_SECONDS
             progress("store", "0_0/rocksdb/count", size)
             progress("verify", "/app", 0)
-        assert text in said(stderr) and "verifying" in said(stderr)
+        assert text in lines_of(stderr) and "verifying" in lines_of(stderr)
 
 
 def test_a_slow_thing_is_told_calmly(clock: list[float]) -> None:
@@ -143,7 +143,7 @@ def test_nothing_to_do_is_no_division(stderr: io.StringIO, clock: list[float], t
         clock[0] += OFTEN_SECONDS
         assert meter.at(total) is not None
         meter.stop()
-        assert "(100 %)" in said(stderr)
+        assert "(100 %)" in lines_of(stderr)
 
 
 def test_quiet_is_quiet(stderr: io.StringIO, clock: list[float]) -> None:

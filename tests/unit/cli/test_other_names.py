@@ -49,10 +49,10 @@ def test_every_command_with_a_dump_is_tested() -> None:
 @pytest.mark.parametrize("name", DUMP_NAMES)
 def test_both_names_work(path: str, name: str) -> None:
     words, parameter = NEEDS[path]
-    for given in ([name, "/the dump"], [f"{name}=/the dump"]):
-        parsed = ALL[path].make_context(path, [*words, *given]).params
+    for words_ in ([name, "/the dump"], [f"{name}=/the dump"]):
+        parsed = ALL[path].make_context(path, [*words, *words_]).params
         assert str(parsed[parameter]) == "/the dump"
-        assert str(ALL[path].make_context(path, [*given, *words]).params[parameter]) == "/the dump"
+        assert str(ALL[path].make_context(path, [*words_, *words]).params[parameter]) == "/the dump"
 
 
 def test_a_value_is_no_option() -> None:

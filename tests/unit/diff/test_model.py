@@ -15,36 +15,36 @@ KINDS = ("window", "window")
 Rows = dict[bytes, bytes]
 
 
-def found(*stores: StoreDiff, positions: bool = False, as_of: str = "closed", **more: object) -> Diff:
+def task_diff(*stores: StoreDiff, positions: bool = False, as_of: str = "closed", **more: object) -> Diff:
     members = {"tasks": [], "unreadable": [], **more}
     return Diff(list(stores), positions=positions, as_of=(as_of, "closed"), **members)  # type: ignore[arg-type]
 
 
-def one(**more: object) -> StoreDiff:
+def store_diff(**more: object) -> StoreDiff:
     return StoreDiff("0_0", "count", kinds=KINDS, rows_a=5, rows_b=5, **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("flaw", ["only_a", "only_b", "different"])
 def test_one_row_makes_a_difference(flaw: str) -> None:
-    assert one().equal and found(one()).equal
-    differing = found(one(), one(**{flaw: 1}))
+    assert store_diff().equal and task_diff(store_diff()).equal
+    differing = task_diff(store_diff(), store_diff(**{flaw: 1}))
     assert not differing.equal and differing.differing == 1
 
 
 def test_what_could_not_be_read_is_never_equal_and_no_difference() -> None:
-    for diff in (found(one(unreadable="is damaged")), found(one(), unreadable=["0_1 is a link"])):
+    for diff in (task_diff(store_diff(unreadable="is damaged")), task_diff(store_diff(), unreadable=["0_1 is a link"])):
         assert not diff.equal and diff.unread == 1 and diff.differing == 0
 
 
 def test_a_store_or_a_task_that_only_one_has() -> None:
-    assert found(one(where="a")).differing == 1
-    assert found(tasks=[("0_1", "b")]).differing == 1
+    assert task_diff(store_diff(where="a")).differing == 1
+    assert task_diff(tasks=[("0_1", "b")]).differing == 1
 
 
 def test_offsets_count_only_where_that_is_asked_for() -> None:
-    other = one(offsets={"changelog": (1, 2)})
-    assert found(other).equal
-    assert found(other, positions=True).differing == 1
+    other = store_diff(offsets={"changelog": (1, 2)})
+    assert task_diff(other).equal
+    assert task_diff(other, positions=True).differing == 1
 
 
 @pytest.mark.parametrize(
@@ -63,8 +63,8 @@ def test_kinds_that_can_be_held_against_each_other(kinds: tuple[str, str], compa
 
 
 def test_a_doubt_is_one_only_where_nothing_runs() -> None:
-    assert not found(one(), remarks=("an SST that no MANIFEST names",)).equal
-    assert found(one(), remarks=("an SST that no MANIFEST names",), as_of="last-flush").equal
+    assert not task_diff(store_diff(), remarks=("an SST that no MANIFEST names",)).equal
+    assert task_diff(store_diff(), remarks=("an SST that no MANIFEST names",), as_of="last-flush").equal
 
 
 ROWS = st.dictionaries(st.binary(max_size=2), st.binary(max_size=2), max_size=12)

@@ -64,9 +64,9 @@ def row_groups(part: Slice) -> list[tuple[str, int]]:
 
 
 def check(pieces: list[Piece], cut: list[Slice], after: int | None, until: int | None, max_bytes: int) -> None:
-    by_group = {(one.path, one.row_groups[0]): one for one in pieces}
+    by_group = {(former.path, former.row_groups[0]): former for former in pieces}
     assert [part.index for part in cut] == list(range(len(cut)))
-    assert all(one.last < other.first for one, other in itertools.pairwise(cut))
+    assert all(former.last < other.first for former, other in itertools.pairwise(cut))
     low, high = -1 if after is None else after, 10_000 if until is None else until
     for part in cut:
         assert low < part.first <= part.last <= high
@@ -76,10 +76,10 @@ def check(pieces: list[Piece], cut: list[Slice], after: int | None, until: int |
         assert part.bytes == sum(by_group[group].share for group in groups)
         assert part.rows == sum(by_group[group].own for group in groups)
         members = [by_group[group] for group in groups]
-        rising = all(one.last < other.first for one, other in itertools.pairwise(members))
+        rising = all(former.last < other.first for former, other in itertools.pairwise(members))
         distinct = all(member.own <= member.last - member.first + 1 for member in members)
         assert part.ordered == (rising and distinct)
-        assert list(part.pieces) == sorted(part.pieces, key=lambda one: one.first)
+        assert list(part.pieces) == sorted(part.pieces, key=lambda former: former.first)
     for group, piece_ in by_group.items():
         for offset in range(piece_.first, piece_.last + 1):
             holders = [part for part in cut if part.first <= offset <= part.last]

@@ -333,28 +333,28 @@ def test_what_a_store_says_is_told_with_what_to_do(
 
 
 def test_what_is_not_there_or_not_said_is_told(objects: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    def told(kind: type[KstateError]) -> str:
+    def message(kind: type[KstateError]) -> str:
         with pytest.raises(kind) as refusal:
             store_of(objects.uri("dump")).read_newest()
         assert "hunter2" not in str(refusal.value) and refusal.value.hint
         return f"{refusal.value.message} {refusal.value.hint}"
 
     objects.client.delete_bucket(Bucket=objects.bucket)
-    assert f"there is no bucket {objects.bucket} at http://127.0.0.1" in told(UsageError)
+    assert f"there is no bucket {objects.bucket} at http://127.0.0.1" in message(UsageError)
     monkeypatch.setattr("kstate_cli.dump_writer.s3_objects._ATTEMPTS", 1)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://admin:hunter2@127.0.0.1:9")
-    assert "does not answer at http://127.0.0.1:9 (" in told(RunFailed)
+    assert "does not answer at http://127.0.0.1:9 (" in message(RunFailed)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "hunter2 is no url")
-    assert "AWS_ENDPOINT_URL" in told(UsageError)
+    assert "AWS_ENDPOINT_URL" in message(UsageError)
     monkeypatch.setenv("AWS_ENDPOINT_URL", objects.endpoint)
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
-    assert "there are no credentials" in told(Refused)
+    assert "there are no credentials" in message(Refused)
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
-    assert "there are no credentials" in told(Refused)
+    assert "there are no credentials" in message(Refused)
     monkeypatch.setenv("AWS_PROFILE", "nobody")
-    assert "AWS_PROFILE" in told(UsageError)
+    assert "AWS_PROFILE" in message(UsageError)
     monkeypatch.setitem(sys.modules, "boto3.session", None)
-    assert "pip install 'kstate[s3]'" in told(UsageError)
+    assert "pip install 'kstate[s3]'" in message(UsageError)
 
 
 @pytest.mark.parametrize("how", ["says nothing", "closes", "says half of it"])

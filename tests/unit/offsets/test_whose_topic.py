@@ -105,23 +105,23 @@ def made_by_streams(draw: st.DrawFn) -> Made:
     truth: dict[str, str] = {}
     absent: dict[str, str] = {}
     texts = {f"{start}-{name}-changelog" for start in (prefix, own) for name in NAMES}
-    for one in draw(st.lists(names, min_size=1, max_size=5, unique=True)):
+    for name_ in draw(st.lists(names, min_size=1, max_size=5, unique=True)):
         origin = draw(st.sampled_from(("logged", "logged", "source", "custom", "unlogged")))
         if prefix != own and origin in ("custom", "unlogged"):
             # Named like the others it could make a longer prefix fit as many of them: nothing would tell.
-            one = f"{one.replace('-', '_')}_"
+            name_ = f"{name_.replace('-', '_')}_"
         if origin == "source":
             free = topics.filter(lambda topic: topic not in truth.values() and topic not in texts)
-            truth[one] = draw(free)
-            texts.add(truth[one])
-            stores.append(store(one, built_from=truth[one]))
+            truth[name_] = draw(free)
+            texts.add(truth[name_])
+            stores.append(store(name_, built_from=truth[name_]))
         elif origin == "logged":
-            truth[one] = f"{prefix}-{one}-changelog"
-            stores.append(store(one, built_from=draw(st.sampled_from(("", "clicks")))))
+            truth[name_] = f"{prefix}-{name_}-changelog"
+            stores.append(store(name_, built_from=draw(st.sampled_from(("", "clicks")))))
         elif origin == "custom":
-            absent[one] = f"{prefix}-{one}-changelog"
+            absent[name_] = f"{prefix}-{name_}-changelog"
         else:
-            stores.append(store(one, built_from=draw(st.sampled_from(("", "clicks")))))
+            stores.append(store(name_, built_from=draw(st.sampled_from(("", "clicks")))))
     if prefix != own and not any(topic.startswith(f"{prefix}-") for topic in truth.values()):
         absent.clear()  # nothing tells what the prefix is
     lines = {f"{topic}-0": 1 for topic in (*truth.values(), *absent.values())}

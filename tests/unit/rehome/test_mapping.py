@@ -19,7 +19,9 @@ from kstate_cli.specification.topology import parse_topology
 from .texts import described, text
 
 
-def held(stores: Mapping[str, Sequence[str]], traces: Mapping[str, Sequence[str]] | None = None) -> list[DirectoryTask]:
+def contents(
+    stores: Mapping[str, Sequence[str]], traces: Mapping[str, Sequence[str]] | None = None
+) -> list[DirectoryTask]:
     names = {*stores, *(traces or {})}
     return [
         DirectoryTask(TaskId.parse(name), frozenset(stores.get(name, ())), frozenset((traces or {}).get(name, ())))
@@ -35,7 +37,7 @@ def refused(
     why: WhyRefused, stores: Mapping[str, Sequence[str]], new: Described, old: Described | None = None
 ) -> Refused:
     with pytest.raises(Refused) as caught:
-        by_texts(held(stores), (), new, old)
+        by_texts(contents(stores), (), new, old)
     assert caught.value.code == why, caught.value.message
     assert caught.value.hint
     return caught.value
@@ -47,7 +49,7 @@ B = {0: ("split-a",), 1: ("split-b",), 2: ("one", "other", "new"), 3: ("last",)}
 
 def test_every_store_goes_where_it_is_now() -> None:
     here = {f"{number}_{p}": stores for number, stores in A.items() for p in (0, 1)}
-    rehoming = by_texts(held(here), (), described(B), described(A))
+    rehoming = by_texts(contents(here), (), described(B), described(A))
     assert homes(rehoming) == {
         f"{source}_{p}/{store}": None if target is None else f"{target}_{p}"
         for p in (0, 1)
@@ -78,7 +80,7 @@ def test_back_again_everything_is_where_it_was(data: st.DataObject) -> None:
         ways.append(parts)
     old, new = map(described, ways)
     before = {f"{number}_{p}": tuple(stores) for number, stores in ways[0].items() for p in range(2)}
-    there = by_texts(held(before), (), new, old)
+    there = by_texts(contents(before), (), new, old)
     after: dict[str, list[str]] = {}
     for placement in there.placements:
         assert (
@@ -89,20 +91,20 @@ def test_back_again_everything_is_where_it_was(data: st.DataObject) -> None:
         f"{number}_{p}": sorted(stores) for number, stores in ways[1].items() for p in range(2)
     }
     assert not there.missing
-    again = by_texts(held(after), (), new, old)
+    again = by_texts(contents(after), (), new, old)
     assert not [placement for placement in again.placements if placement.moves or placement.target is None]
-    back = by_texts(held(after), (), old, new)
+    back = by_texts(contents(after), (), old, new)
     assert {f"{placement.target}/{placement.store}" for placement in back.placements} == {
         f"{name}/{store}" for name, stores in before.items() for store in stores
     }
 
 
 def test_without_the_old_text_what_is_nowhere_is_called_new() -> None:
-    rehoming = by_texts(held({"0_0": ["a"]}), (), described({1: ("a", "b")}), None)
+    rehoming = by_texts(contents({"0_0": ["a"]}), (), described({1: ("a", "b")}), None)
     assert [(entry.store, entry.existed, entry.has_database) for entry in rehoming.missing["1_0"]] == [
         ("b", False, False)
     ]
-    rehoming = by_texts(held({"0_0": ["a"], "0_1": ["a", "b"]}), (), described({1: ("a", "b")}), None)
+    rehoming = by_texts(contents({"0_0": ["a"], "0_1": ["a", "b"]}), (), described({1: ("a", "b")}), None)
     assert [(entry.store, entry.existed, entry.has_database) for entry in rehoming.missing["1_0"]] == [
         ("b", True, True)
     ]
@@ -111,7 +113,7 @@ def test_without_the_old_text_what_is_nowhere_is_called_new() -> None:
 def test_another_application() -> None:
     refused(WhyRefused.OTHER_APPLICATION, {"0_0": ["a"]}, described({0: ("b",)}))
     refused(WhyRefused.OTHER_APPLICATION, {"0_0": ["a", "b", "c"]}, described({1: ("a",)}))
-    by_texts(held({"0_0": ["a", "b", "c"]}), (), described({1: ("a",)}), described({0: ("a", "b", "c")}))
+    by_texts(contents({"0_0": ["a", "b", "c"]}), (), described({1: ("a",)}), described({0: ("a", "b", "c")}))
     by_texts([], (), described({0: ("b",)}), None)
 
 
@@ -125,18 +127,18 @@ def test_an_old_text_that_does_not_fit() -> None:
 def test_stores_that_become_global() -> None:
     refused(WhyRefused.GLOBAL, {"0_0": ["a", "b"]}, described({0: ("a",)}, global_stores=["b"]))
     with pytest.raises(Refused) as caught:
-        by_texts(held({"0_0": ["a"]}), ["b"], described({0: ("a", "b")}), None)
+        by_texts(contents({"0_0": ["a"]}), ["b"], described({0: ("a", "b")}), None)
     assert caught.value.code == WhyRefused.GLOBAL
 
 
 def test_two_copies() -> None:
     both = {"0_0": ["a"], "1_0": ["a"]}
     refused(WhyRefused.TWO_COPIES, both, described({1: ("a",)}))
-    rehoming = by_texts(held(both), (), described({1: ("a",)}), described({0: ("a",)}))
+    rehoming = by_texts(contents(both), (), described({1: ("a",)}), described({0: ("a",)}))
     assert homes(rehoming) == {"0_0/a": "1_0", "1_0/a": None}
     assert [placement.reason for placement in rehoming.placements] == [None, LeaveReason.STARTED]
     # An offset alone is no copy: that of the database counts.
-    rehoming = by_texts(held({"0_0": ["a"]}, {"1_0": ["a"]}), (), described({1: ("a",)}), None)
+    rehoming = by_texts(contents({"0_0": ["a"]}, {"1_0": ["a"]}), (), described({1: ("a",)}), None)
     assert homes(rehoming) == {"0_0/a": "1_0", "1_0/a": None}
 
 
@@ -176,9 +178,9 @@ def test_half_a_task() -> None:
     for given_old in (old, None):
         why = refused(WhyRefused.HALF_A_TASK, {"0_0": ["a"], "1_0": ["b"], "1_1": ["b"]}, new, given_old)
         assert "0_1: a of 0_1 is not here, but 1_1 is" in why.message
-    by_texts(held({"0_0": ["a"], "1_0": ["b"]}), (), new, old)
+    by_texts(contents({"0_0": ["a"], "1_0": ["b"]}), (), new, old)
     # Its task is here, and it is not: it was wiped, or is in memory.
-    rehoming = by_texts(held({"0_0": ["a"], "1_0": []}), (), new, old)
+    rehoming = by_texts(contents({"0_0": ["a"], "1_0": []}), (), new, old)
     assert [(entry.store, entry.existed, entry.has_database) for entry in rehoming.missing["0_0"]] == [
         ("b", True, False)
     ]
@@ -222,15 +224,15 @@ def test_what_a_failed_start_has_built_is_nothing() -> None:
 def test_a_task_whose_stores_have_come_is_no_half() -> None:
     """A store in memory has no directory to come from, and the one that it had is gone."""
     old, new = described({0: ("a",), 6: ("b", "memory")}), described({0: ("a", "memory"), 5: ("b",)})
-    rehoming = by_texts(held({"5_0": ["b"]}), (), new, old)
+    rehoming = by_texts(contents({"5_0": ["b"]}), (), new, old)
     assert not [placement for placement in rehoming.placements if placement.moves]
     refused(WhyRefused.HALF_A_TASK, {"0_0": ["a"], "5_0": ["b"]}, new, old)
     rehoming = by_texts(
-        held({"0_0": ["a"], "5_0": ["b"]}), (), new, old, specified=Specified(in_memory=frozenset({"memory"}))
+        contents({"0_0": ["a"], "5_0": ["b"]}), (), new, old, specified=Specified(in_memory=frozenset({"memory"}))
     )
     assert not rehoming.missing
     joined = described({5: ("b", "memory")})
-    rehoming = by_texts(held({"5_0": ["b"]}), (), joined, old)
+    rehoming = by_texts(contents({"5_0": ["b"]}), (), joined, old)
     assert [(entry.store, entry.existed, entry.has_database) for entry in rehoming.missing["5_0"]] == [
         ("memory", True, False)
     ]
@@ -248,7 +250,7 @@ def test_generated_names_move_where_the_same_operators_make_them() -> None:
     why = refused(WhyRefused.GENERATED, here, new, Described.by(parse_topology(other)))
     assert f'Materialized.as("{NAME}")' in str(why.hint)
     same = text({1: (NAME, "b")}).replace("from-1", "from-0")
-    assert homes(by_texts(held(here), (), new, Described.by(parse_topology(same)))) == {
+    assert homes(by_texts(contents(here), (), new, Described.by(parse_topology(same)))) == {
         f"1_0/{NAME}": "0_0",
         "1_0/b": "0_0",
     }
@@ -272,7 +274,7 @@ def test_a_generated_name_behind_another_repartition_topic_is_another_store() ->
 
     old, new = (Described.by(parse_topology(repartitioned(topic))) for topic in ("orders", "visits"))
     refused(WhyRefused.GENERATED, {"1_0": [NAME]}, new, old)
-    assert homes(by_texts(held({"1_0": [NAME]}), (), old, old)) == {f"1_0/{NAME}": "1_0"}
+    assert homes(by_texts(contents({"1_0": [NAME]}), (), old, old)) == {f"1_0/{NAME}": "1_0"}
     assert list(stranded(old, old)) == []
     without = Described.by(parse_topology(repartitioned("orders").replace(f"[{NAME}-rep", "[x-rep")))
     assert list(stranded(without, old)) == [f"{NAME}-repartition"]
@@ -296,24 +298,24 @@ def test_generated_names(name: str, is_one: bool) -> None:
 
 def test_a_store_of_another_named_topology_is_another_store() -> None:
     new = Described.by(parse_topology(text({0: ("a",)}, names="t") + text({0: ("b",)}, names="u")))
-    rehoming = by_texts(held({"__t__/1_0": ["a", "b"]}), (), new, None)
+    rehoming = by_texts(contents({"__t__/1_0": ["a", "b"]}), (), new, None)
     assert homes(rehoming) == {"__t__/1_0/a": "__t__/0_0", "__t__/1_0/b": None}
     assert new.homes[StoreKey("u", "b")] == Home("u", 0)
 
 
 def test_numbers() -> None:
     here = {"4_0": ["x"], "5_0": ["y"], "6_0": ["z"]}
-    rehoming = by_numbers(held(here), read_pairs(["6=4", "4=gone", "5=gone"]))
+    rehoming = by_numbers(contents(here), read_pairs(["6=4", "4=gone", "5=gone"]))
     assert homes(rehoming) == {"4_0/x": None, "5_0/y": None, "6_0/z": "4_0"}
-    assert homes(by_numbers(held(here), read_pairs(["4=5", "5=4"])))["5_0/y"] == "4_0"
+    assert homes(by_numbers(contents(here), read_pairs(["4=5", "5=4"])))["5_0/y"] == "4_0"
     with pytest.raises(Refused) as caught:
-        by_numbers(held(here), read_pairs(["6=4"]))
+        by_numbers(contents(here), read_pairs(["6=4"]))
     assert caught.value.code == WhyRefused.NUMBER_TAKEN and "--map 4=gone" in str(caught.value.hint)
     with pytest.raises(Refused) as caught:
-        by_numbers(held({"4_0": [NAME]}), read_pairs(["4=5"]))
+        by_numbers(contents({"4_0": [NAME]}), read_pairs(["4=5"]))
     assert caught.value.code == WhyRefused.GENERATED
     with pytest.raises(Refused, match="named topologies"):
-        by_numbers(held({"__t__/4_0": ["x"]}), read_pairs(["4=5"]))
+        by_numbers(contents({"__t__/4_0": ["x"]}), read_pairs(["4=5"]))
 
 
 @pytest.mark.parametrize("pair", ["6", "6=", "=4", "06=4", "6=4=5", "-6=4", "6=9999999999", "six=4", "6=４"])
@@ -334,7 +336,7 @@ def test_every_store_is_placed_or_refused(here: dict[int, set[str]], data: st.Da
     parts: dict[int, list[str]] = {}
     for name in "abcdef":
         parts.setdefault(data.draw(st.integers(0, 5)), []).append(name)
-    tasks = held({f"{number}_0": sorted(stores) for number, stores in here.items()})
+    tasks = contents({f"{number}_0": sorted(stores) for number, stores in here.items()})
     try:
         rehoming = by_texts(tasks, (), described(parts), None)
     except Refused as error:
@@ -352,7 +354,7 @@ REMAINDER = {"0_0": ("count", "shared"), "1_0": ("second", "shared"), "2_0": ("l
 
 
 def test_copies_of_several_sub_topologies_are_not_complete() -> None:
-    rehoming = by_texts(held(REMAINDER), (), described(ENTRY), described(APART))
+    rehoming = by_texts(contents(REMAINDER), (), described(ENTRY), described(APART))
     moves = {"0_0/count": "0_0", "1_0/second": "0_0", "2_0/last": "1_0"}
     assert homes(rehoming) == {**moves, "0_0/shared": "0_0", "1_0/shared": None}
     assert rehoming.partial == {("0_0", "shared")}
@@ -362,7 +364,7 @@ def test_copies_of_several_sub_topologies_are_not_complete() -> None:
 @pytest.mark.parametrize(("writer", "task", "other"), [(0, "0_0", "1_0"), (1, "1_0", "0_0")])
 def test_the_copy_of_the_only_writer_is_complete(writer: int, task: str, other: str) -> None:
     rehoming = by_texts(
-        held(REMAINDER), (), described(ENTRY), described(APART), specified=Specified(writers={"shared": writer})
+        contents(REMAINDER), (), described(ENTRY), described(APART), specified=Specified(writers={"shared": writer})
     )
     assert homes(rehoming)[f"{task}/shared"] == "0_0" and homes(rehoming)[f"{other}/shared"] is None
     assert not rehoming.partial
@@ -371,13 +373,13 @@ def test_the_copy_of_the_only_writer_is_complete(writer: int, task: str, other: 
 def test_one_copy_alone_on_a_host_is_not_complete_either() -> None:
     """The other may be on another host, or wiped: emptiness proves nothing."""
     here = {"1_0": ("second", "shared")}
-    rehoming = by_texts(held(here), (), described(ENTRY), described(APART), halves=True)
+    rehoming = by_texts(contents(here), (), described(ENTRY), described(APART), halves=True)
     assert rehoming.partial == {("1_0", "shared")}
 
 
 def test_the_same_topology_leaves_every_copy_where_it_is() -> None:
     for old in (described(APART), None):
-        rehoming = by_texts(held(REMAINDER), (), described(APART), old)
+        rehoming = by_texts(contents(REMAINDER), (), described(APART), old)
         assert (
             all(placement.source == placement.target for placement in rehoming.placements)
             and not rehoming.partial
@@ -387,7 +389,7 @@ def test_the_same_topology_leaves_every_copy_where_it_is() -> None:
 
 def test_back_to_copies_the_first_gets_the_store_and_the_other_lacks_it() -> None:
     joined = {"0_0": ("count", "second", "shared"), "1_0": ("last",)}
-    rehoming = by_texts(held(joined), (), described(APART), described(ENTRY))
+    rehoming = by_texts(contents(joined), (), described(APART), described(ENTRY))
     assert homes(rehoming)["0_0/shared"] == "0_0" and homes(rehoming)["0_0/second"] == "1_0"
     assert [entry.store for entry in rehoming.missing["1_0"]] == ["shared"] and not rehoming.partial
 

@@ -67,8 +67,8 @@ def test_segment_ids_truncate_toward_zero(time: int, interval: int) -> None:
 
 
 @given(st.lists(st.tuples(st.binary(max_size=9), times, st.integers(0, (1 << 31) - 1)), max_size=9))
-def test_row_keys_of_time_ordered_windows(found: list[tuple[bytes, int, int]]) -> None:
-    windows = [WindowKey(*window) for window in found]
+def test_row_keys_of_time_ordered_windows(session_keys: list[tuple[bytes, int, int]]) -> None:
+    windows = [WindowKey(*window) for window in session_keys]
     keys = pa.array([window.to_bytes() for window in windows], pa.binary()).slice(len(windows) // 2)
     windows = windows[len(windows) // 2 :]
     assert convert.base_keys(KeySchema.TIME_ORDERED_WINDOW, keys).to_pylist() == [
@@ -78,8 +78,8 @@ def test_row_keys_of_time_ordered_windows(found: list[tuple[bytes, int, int]]) -
 
 
 @given(st.lists(st.tuples(st.binary(max_size=9), times, times), max_size=9))
-def test_row_keys_of_time_ordered_sessions(found: list[tuple[bytes, int, int]]) -> None:
-    sessions = [SessionKey(*window) for window in found]
+def test_row_keys_of_time_ordered_sessions(session_keys: list[tuple[bytes, int, int]]) -> None:
+    sessions = [SessionKey(*window) for window in session_keys]
     keys = pa.array([session.to_bytes() for session in sessions], pa.binary())
     base = convert.base_keys(KeySchema.TIME_ORDERED_SESSION, keys)
     assert base.to_pylist() == [session.to_time_first() for session in sessions]

@@ -349,15 +349,15 @@ def test_a_dump_that_has_missed_deletes_itself() -> None:
         GREW, rounds=(*ROUNDS[:1], Round(150, 180, 10 * HOUR, 40 * HOUR), Round(180, 200, 40 * HOUR, 41 * HOUR))
     )
 
-    def asked(offset: int | None, **permissions: object) -> Verdict:
+    def verdict_of(offset: int | None, **permissions: object) -> Verdict:
         vouched = Permissions(**permissions)  # type: ignore[arg-type]
         return judge(late, offset, is_global=False, has_rows=True, permissions=vouched, as_of_ms=39 * HOUR)
 
-    assert asked(None).action is Action.REFUSE and "deletes may be missing" in asked(None).why
-    assert asked(None, accept_resurrected=True).action is Action.REBUILD
-    assert asked(120).action is Action.REFUSE and "the dump itself has missed deletes" in asked(120).why
-    assert asked(160).action is Action.CATCH_UP
-    assert asked(185).action is Action.CATCH_UP
+    assert verdict_of(None).action is Action.REFUSE and "deletes may be missing" in verdict_of(None).why
+    assert verdict_of(None, accept_resurrected=True).action is Action.REBUILD
+    assert verdict_of(120).action is Action.REFUSE and "the dump itself has missed deletes" in verdict_of(120).why
+    assert verdict_of(160).action is Action.CATCH_UP
+    assert verdict_of(185).action is Action.CATCH_UP
     not_forgetting = replace(late, forgets=False)
     assert (
         judge(not_forgetting, None, is_global=False, has_rows=True, permissions=Permissions()).action is Action.REBUILD

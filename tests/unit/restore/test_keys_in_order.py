@@ -24,7 +24,7 @@ def waiting(path: Path) -> KeysInOrder:
     return keys
 
 
-def asked(keys: KeysInOrder, window: int) -> None:
+def bounds_of(keys: KeysInOrder, window: int) -> None:
     first, last = window * WIDTH, min((window + 1) * WIDTH, ROWS)
     middle = (first + last) // 2
     for begin, end in ((first, middle), (middle, last)):
@@ -36,14 +36,14 @@ def test_windows_in_order_or_not(tmp_path: Path) -> None:
     windows = -(-ROWS // WIDTH)
     keys = waiting(tmp_path / "waiting")
     for window in [*range(windows), *(rng.randrange(windows) for _ in range(40))]:
-        asked(keys, window)
+        bounds_of(keys, window)
     keys.close()
 
 
 def test_closed_amid_what_is_read_ahead(tmp_path: Path) -> None:
     before, open_before = threading.active_count(), deleted_files()
     keys = waiting(tmp_path / "waiting")
-    asked(keys, 0)
+    bounds_of(keys, 0)
     assert deleted_files() == open_before + 1
     keys.close()
     assert (threading.active_count(), deleted_files()) == (before, open_before)

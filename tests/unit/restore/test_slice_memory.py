@@ -33,7 +33,7 @@ print(json.dumps([pa.default_memory_pool().backend_name, peak_bytes() - before])
 """
 
 
-def told(dump: Path, folder: Path, **variables: str) -> tuple[str, int]:
+def numbers_of(dump: Path, folder: Path, **variables: str) -> tuple[str, int]:
     """The pool, and how much more memory the process takes than for a slice of one record."""
     staging = folder / "staging"
     staging.mkdir()
@@ -49,7 +49,7 @@ def test_a_row_group_is_never_held_as_a_whole(tmp_path: Path) -> None:
     records = [(b"key-%06d" % (number % KEYS), VALUE) for number in range(RECORDS)]
     dump = write_dump(tmp_path / "dump", records, row_group_size=RECORDS, use_dictionary=False, compression="none")
     column = sum(len(value) for _, value in records)
-    _, most = told(dump, tmp_path)
+    _, most = numbers_of(dump, tmp_path)
     assert most < column * 2 // 3, (most // MIB, column // MIB)
 
 
@@ -58,5 +58,5 @@ def test_pool(name: str | None, tmp_path: Path) -> None:
     """The lean one where the user names none."""
     lean = next(backend for backend in LEAN if backend in pa.supported_memory_backends())
     dump = write_dump(tmp_path / "dump", [(b"key", b"value")])
-    pool, _ = told(dump, tmp_path, **({} if name is None else {VARIABLE: name}))
+    pool, _ = numbers_of(dump, tmp_path, **({} if name is None else {VARIABLE: name}))
     assert pool == (name or lean)

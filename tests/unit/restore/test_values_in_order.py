@@ -132,8 +132,8 @@ def test_closed_whatever_has_happened(tmp_path: Path) -> None:
         values = in_order(tmp_path, 600, width=20, memory=1_000, most=1 << 20, together=3_000)
         for first in range(0, 600, 10):
             values.add(np.arange(first, first + 10), pa.array([b"value" * 20] * 10))
-        given = values.windows()
-        assert [len(next(given)[2]) for _ in range(windows)] == [20] * windows
+        windows_ = values.windows()
+        assert [len(next(windows_)[2]) for _ in range(windows)] == [20] * windows
         assert deleted_files() == open_before + 1
         values.close()
         values.close()

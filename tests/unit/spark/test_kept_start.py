@@ -55,7 +55,7 @@ def test_what_is_whole_is_taken(kept: Path) -> None:
     assert through is not None and through.archive == start.archive, "what was looked at is what is used"
 
 
-def _told(folder: Path, **other: Any) -> None:
+def _outputs(folder: Path, **other: Any) -> None:
     note = folder / f"{KEY}.json"
     note.write_text(json.dumps({**json.loads(note.read_text()), **other}))
 
@@ -83,15 +83,15 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "bytes": lambda folder: (folder / f"{KEY}.json").write_bytes(b"\xff\x00" * 99),
     "a list": lambda folder: (folder / f"{KEY}.json").write_text("[]"),
     "a huge note": lambda folder: (folder / f"{KEY}.json").write_text(" " * (2 << 20)),
-    "another format": lambda folder: _told(folder, format=2),
-    "an archive elsewhere": lambda folder: _told(folder, archive="../kept/some.jsa"),
-    "no name": lambda folder: _told(folder, archive=None),
-    "a command that is none": lambda folder: _told(folder, command="java"),
-    "an empty command": lambda folder: _told(folder, command=[]),
-    "another class": lambda folder: _told(folder, command=["/java", "Main"]),
-    "numbers": lambda folder: _told(folder, command=[1, MAIN_CLASS]),
-    "no variables": lambda folder: _told(folder, environment=None),
-    "variables that are none": lambda folder: _told(folder, environment={"A": 1}),
+    "another format": lambda folder: _outputs(folder, format=2),
+    "an archive elsewhere": lambda folder: _outputs(folder, archive="../kept/some.jsa"),
+    "no name": lambda folder: _outputs(folder, archive=None),
+    "a command that is none": lambda folder: _outputs(folder, command="java"),
+    "an empty command": lambda folder: _outputs(folder, command=[]),
+    "another class": lambda folder: _outputs(folder, command=["/java", "Main"]),
+    "numbers": lambda folder: _outputs(folder, command=[1, MAIN_CLASS]),
+    "no variables": lambda folder: _outputs(folder, environment=None),
+    "variables that are none": lambda folder: _outputs(folder, environment={"A": 1}),
     "others may write the note": lambda folder: (folder / f"{KEY}.json").chmod(0o606),
     "others may write the archive": lambda folder: (folder / "some.jsa").chmod(0o660),
     "others may write the folder": lambda folder: folder.chmod(0o777),

@@ -53,7 +53,7 @@ SURE = windowed(*segments(2 * HALF, 3 * HALF, 4 * HALF, at=9 * MINUTE))
 """Segments of ten minutes, and no others."""
 
 
-def told(by: str = "the broker", **topics: TopicSettings) -> TopicReport:
+def evidence_of(by: str = "the broker", **topics: TopicSettings) -> TopicReport:
     names = {f"app-{name.replace('_', '-')}-changelog": settings for name, settings in topics.items()}
     return TopicReport(by, names, live=by == "the broker")
 
@@ -71,7 +71,7 @@ def drafted(
     return store.filled("app")
 
 
-def asked(draft: StoreDraft) -> dict[str, tuple[object, ...]]:
+def questions_of(draft: StoreDraft) -> dict[str, tuple[object, ...]]:
     return {missing.field: missing.question.answers for missing in draft.missing()}
 
 
@@ -80,8 +80,8 @@ def asked(draft: StoreDraft) -> dict[str, tuple[object, ...]]:
 
 @pytest.mark.parametrize("more", [0, 1])
 def test_what_fits_is_taken_to_the_millisecond(more: int) -> None:
-    draft = drafted(SURE, told(win=kept(2 * HALF + more + DAY_MS)))
-    assert (draft.retention_ms, draft.segment_interval_ms, asked(draft)) == (2 * HALF + more, HALF, {})
+    draft = drafted(SURE, evidence_of(win=kept(2 * HALF + more + DAY_MS)))
+    assert (draft.retention_ms, draft.segment_interval_ms, questions_of(draft)) == (2 * HALF + more, HALF, {})
     assert draft.inferred["retention_ms"] == (
         f"retention.ms = {2 * HALF + more + DAY_MS} of its changelog in the broker, less the {DAY_MS} that "
         "Streams adds; the segments here agree"
@@ -93,8 +93,8 @@ def test_what_fits_is_taken_to_the_millisecond(more: int) -> None:
 )
 def test_what_contradicts_the_segments_is_asked(setting: int) -> None:
     """The likeliest answer is that of the bytes; a setting is no answer that the bytes rule out."""
-    draft = drafted(SURE, told(win=kept(setting)))
-    assert draft.retention_ms is None and asked(draft) == {"retention_ms": (2 * HALF,)}
+    draft = drafted(SURE, evidence_of(win=kept(setting)))
+    assert draft.retention_ms is None and questions_of(draft) == {"retention_ms": (2 * HALF,)}
     assert str(setting) in draft.questions["retention_ms"].why
     # Whoever answers gets the segments that are there.
     assert draft.segment_interval_ms == HALF
@@ -103,33 +103,37 @@ def test_what_contradicts_the_segments_is_asked(setting: int) -> None:
 @pytest.mark.parametrize("setting", [None, MAX_I64])
 def test_a_setting_that_says_nothing_changes_nothing(setting: int | None) -> None:
     """None: the topic has what the broker gives to all. The greatest number: the addition did not fit."""
-    assert drafted(SURE, told(win=kept(setting))).retention_ms == 2 * HALF
+    assert drafted(SURE, evidence_of(win=kept(setting))).retention_ms == 2 * HALF
 
 
 def test_sources_that_differ_are_asked_about() -> None:
-    draft = drafted(SURE, told(win=kept(2 * HALF + DAY_MS)), told("the dump", win=kept(2 * HALF + 1 + DAY_MS)))
-    assert asked(draft) == {"retention_ms": (2 * HALF, 2 * HALF + 1)}
-    assert drafted(SURE, told(win=kept(9 + DAY_MS)), told("the dump", win=kept(DAY_MS))).retention_ms is None
+    draft = drafted(
+        SURE, evidence_of(win=kept(2 * HALF + DAY_MS)), evidence_of("the dump", win=kept(2 * HALF + 1 + DAY_MS))
+    )
+    assert questions_of(draft) == {"retention_ms": (2 * HALF, 2 * HALF + 1)}
+    assert (
+        drafted(SURE, evidence_of(win=kept(9 + DAY_MS)), evidence_of("the dump", win=kept(DAY_MS))).retention_ms is None
+    )
 
 
 def test_where_the_bytes_leave_the_interval_open_the_setting_is_only_likely() -> None:
     """Several intervals fit one segment: an operator's setting may be any of them, and a wrong one opens empty."""
     app = windowed(*segments(24 * 60 * MINUTE, at=MINUTE))
-    draft = drafted(app, told(win=kept(2 * HALF + DAY_MS)))
-    assert draft.retention_ms is None and asked(draft)["retention_ms"] == (2 * HALF,)
+    draft = drafted(app, evidence_of(win=kept(2 * HALF + DAY_MS)))
+    assert draft.retention_ms is None and questions_of(draft)["retention_ms"] == (2 * HALF,)
     assert "only the changelog shows it" in draft.questions["retention_ms"].why
 
 
 def test_a_minute_is_the_shortest_segment() -> None:
     """Retentions of up to two minutes have the same segments: the changelog alone says which it is, which is not enough."""
     app = windowed(*segments(MINUTE, 2 * MINUTE, at=MINUTE - 1))
-    assert "retention_ms" in asked(drafted(app))
-    assert asked(drafted(app, told(win=kept(90_000 + DAY_MS)))) == {"retention_ms": (90_000,)}
+    assert "retention_ms" in questions_of(drafted(app))
+    assert questions_of(drafted(app, evidence_of(win=kept(90_000 + DAY_MS)))) == {"retention_ms": (90_000,)}
 
 
 def test_a_store_without_a_log_of_its_own_has_no_settings() -> None:
-    draft = drafted(SURE, told(win=kept(2 * HALF + DAY_MS)), of="plain")
-    assert (draft.retention_ms, asked(draft)) == (None, {})
+    draft = drafted(SURE, evidence_of(win=kept(2 * HALF + DAY_MS)), of="plain")
+    assert (draft.retention_ms, questions_of(draft)) == (None, {})
 
 
 @given(
@@ -148,9 +152,9 @@ def test_never_less_than_the_bytes_show_and_never_other_segments(
     starts = [(first + entry) * interval for entry in range(min(number, retention // interval + 2))]
     app = windowed(*segments(*starts, at=int(place * (interval - 1))))
     setting = retention + DAY_MS if edited is None else edited
-    draft = drafted(app, told(win=kept(setting)))
+    draft = drafted(app, evidence_of(win=kept(setting)))
     if draft.retention_ms is None:
-        assert "retention_ms" in asked(draft)
+        assert "retention_ms" in questions_of(draft)
         return
     assert draft.segment_interval_ms == interval
     # Two neighbouring numbers have the same segments; the lower one is what the bytes alone would say.
@@ -183,10 +187,10 @@ def test_a_history_is_that_of_the_setting_where_segments_confirm_it(history: int
 
     def by(value: int) -> tuple[int | None, int, bool]:
         settings = TopicSettings(1, min_compaction_lag_ms=value + DAY_MS)
-        draft, notes = draft_of_directory(app, None, (told(win=settings),))
+        draft, notes = draft_of_directory(app, None, (evidence_of(win=settings),))
         store = draft.store("win")
         assert store is not None
-        return store.retention_ms, len(notes), "retention_ms" in asked(store.filled("app"))
+        return store.retention_ms, len(notes), "retention_ms" in questions_of(store.filled("app"))
 
     interval = default_segment_interval("versioned", history) or 0
     assert by(history) == (history, 0, False)
@@ -202,13 +206,13 @@ def test_a_history_is_that_of_the_setting_where_segments_confirm_it(history: int
 
 
 def test_partitions_are_the_topic_s_unless_more_are_here() -> None:
-    assert drafted(SURE, told(plain=TopicSettings(7)), of="plain").partitions == 7
+    assert drafted(SURE, evidence_of(plain=TopicSettings(7)), of="plain").partitions == 7
     app = application(
         *(task(f"0_{number}", store("plain"), lines={f"app-plain-changelog-{number}": 1}) for number in range(3))
     )
-    assert asked(drafted(app, told(plain=TopicSettings(2)), of="plain")) == {"partitions": (3, 2)}
-    differ = (told(plain=TopicSettings(4)), told("the dump", plain=TopicSettings(5)))
-    assert asked(drafted(app, *differ, of="plain")) == {"partitions": (5, 4, 3)}
+    assert questions_of(drafted(app, evidence_of(plain=TopicSettings(2)), of="plain")) == {"partitions": (3, 2)}
+    differ = (evidence_of(plain=TopicSettings(4)), evidence_of("the dump", plain=TopicSettings(5)))
+    assert questions_of(drafted(app, *differ, of="plain")) == {"partitions": (5, 4, 3)}
 
 
 CONTENT = frozenset({0, 1})
@@ -216,29 +220,29 @@ UNLOGGED = application(task("0_0", store("plain"), store("nolog", built_from="x"
 
 
 def test_a_store_without_an_offset_and_without_a_topic_has_none() -> None:
-    draft, notes = draft_of_directory(UNLOGGED, None, (told(plain=TopicSettings(1)),))
+    draft, notes = draft_of_directory(UNLOGGED, None, (evidence_of(plain=TopicSettings(1)),))
     store = draft.store("nolog")
     assert store is not None and store.logged is False and not notes
     assert store.inferred["logged"].endswith(", and the broker has no app-nolog-changelog")
     # A dump has what it was told to have, and a user who sees no topic at all knows nothing.
-    for source in (told("the dump", plain=TopicSettings(1)), told()):
+    for source in (evidence_of("the dump", plain=TopicSettings(1)), evidence_of()):
         assert len(draft_of_directory(UNLOGGED, None, (source,))[1]) == 1
 
 
 def test_a_store_without_an_offset_and_with_a_topic_is_asked_about() -> None:
-    draft = drafted(UNLOGGED, told(nolog=TopicSettings(1)), of="nolog")
-    assert asked(draft) == {"logged": (True, False)}
+    draft = drafted(UNLOGGED, evidence_of(nolog=TopicSettings(1)), of="nolog")
+    assert questions_of(draft) == {"logged": (True, False)}
     unclean = application(task("0_0", store("plain", database())))
-    assert asked(drafted(unclean, of="plain")) == {"logged": (True, False)}
-    facts = drafted(unclean, told(plain=TopicSettings(2)), of="plain")
-    assert (facts.changelog, facts.partitions, asked(facts)) == ("app-plain-changelog", 2, {})
+    assert questions_of(drafted(unclean, of="plain")) == {"logged": (True, False)}
+    facts = drafted(unclean, evidence_of(plain=TopicSettings(2)), of="plain")
+    assert (facts.changelog, facts.partitions, questions_of(facts)) == ("app-plain-changelog", 2, {})
 
 
 def test_a_topic_that_may_be_another_s_says_nothing() -> None:
     two = application(task("0_0", store("a", built_from="x"), store("b", built_from="x"), lines={"x-0": 3}))
     before = drafted(two, of="a")
-    assert "changelog" in asked(before)
-    assert asked(drafted(two, told(a=TopicSettings(9, CONTENT)), of="a")) == asked(before)
+    assert "changelog" in questions_of(before)
+    assert questions_of(drafted(two, evidence_of(a=TopicSettings(9, CONTENT)), of="a")) == questions_of(before)
 
 
 TOPOLOGY = parse_topology(
@@ -260,24 +264,33 @@ TOPOLOGY = parse_topology(
 
 
 def test_what_has_a_topic_and_no_directory_beside_the_others_is_in_memory() -> None:
-    draft = drafted(SURE, told(memory=TopicSettings(2, CONTENT)), topology=TOPOLOGY, of="memory")
-    assert (draft.kind, draft.changelog, draft.partitions, asked(draft)) == ("in-memory", "app-memory-changelog", 2, {})
+    draft = drafted(SURE, evidence_of(memory=TopicSettings(2, CONTENT)), topology=TOPOLOGY, of="memory")
+    assert (draft.kind, draft.changelog, draft.partitions, questions_of(draft)) == (
+        "in-memory",
+        "app-memory-changelog",
+        2,
+        {},
+    )
     assert draft.inferred["kind"].endswith("but the broker has a changelog with records of it")
 
 
 @pytest.mark.parametrize("case", ["no topic", "new in the topology", "elsewhere", "a task lacks another store"])
 def test_anything_else_without_a_directory_is_asked_about(case: str) -> None:
-    app, name, source = SURE, "memory", told(memory=TopicSettings(2, CONTENT), elsewhere=TopicSettings(2, CONTENT))
+    app, name, source = (
+        SURE,
+        "memory",
+        evidence_of(memory=TopicSettings(2, CONTENT), elsewhere=TopicSettings(2, CONTENT)),
+    )
     if case == "no topic":
-        source = told(win=kept(None))
+        source = evidence_of(win=kept(None))
     if case == "new in the topology":
         # Other instances have run it, with other tasks.
-        source = told(memory=TopicSettings(2, frozenset({1})))
+        source = evidence_of(memory=TopicSettings(2, frozenset({1})))
     if case == "elsewhere":
         name = "elsewhere"
     if case == "a task lacks another store":
         app = application(*SURE.tasks, task("0_1", store("plain"), lines={"app-plain-changelog-1": 1}))
-    assert asked(drafted(app, source, topology=TOPOLOGY, of=name)) == {"kind": ("in-memory",)}
+    assert questions_of(drafted(app, source, topology=TOPOLOGY, of=name)) == {"kind": ("in-memory",)}
 
 
 # --- where it is said -------------------------------------------------------------------------------------------------
@@ -297,7 +310,7 @@ def test_a_broker_and_a_dump_say_the_same() -> None:
     # A dump need not have all partitions: what it lacks in between it may lack behind them.
     some = {key: partition for key, partition in partitions.items() if key.partition != 1}
     assert report_of_dump(Dump("/dump", some, None, {}, None, has_headers=True)).topics[WIN].partitions is None
-    assert drafted(SURE, told(plain=TopicSettings(None)), of="plain").partitions == 1
+    assert drafted(SURE, evidence_of(plain=TopicSettings(None)), of="plain").partitions == 1
     # The reading that ended last counts.
     assert dict(report_of_dump(dump).topics) == dict(by_broker.topics) and not report_of_dump(dump).live
 
@@ -308,7 +321,7 @@ HOSTILE = ("../../etc/passwd", "a\nkind = 'x'", "\x1b[31m", "app-win-changelog\n
 @pytest.mark.parametrize("name", HOSTILE)
 def test_names_of_others_reach_no_file(name: str) -> None:
     """Topics are looked up by names that are known: what else a broker has changes nothing, and is not printed."""
-    plain = to_toml(draft_of_directory(SURE, None, (told(win=kept(None)),))[0])
+    plain = to_toml(draft_of_directory(SURE, None, (evidence_of(win=kept(None)),))[0])
     hostile = TopicReport("the broker", {WIN: kept(None), name: kept(5), f"app-{name}-changelog": kept(7)}, live=True)
     keys = [TopicPartition(topic, 0) for topic in hostile.topics]
     assert {*report_of_broker({key: LogFacts(0, 9) for key in keys}).topics} <= {WIN, "app--changelog"}

@@ -22,7 +22,7 @@ def draft(inference: Inference, name: str) -> StoreDraft:
     return store
 
 
-def asked(inference: Inference, name: str) -> set[str]:
+def questions_of(inference: Inference, name: str) -> set[str]:
     return {entry.field for entry in draft(inference, name).filled("app").missing()}
 
 
@@ -49,14 +49,14 @@ def test_source_topics_go_by_position() -> None:
 def test_a_source_topic_that_two_stores_may_own_is_asked_for() -> None:
     stores = [store("table", built_from="users"), store("nolog", built_from="users")]
     inference = infer(application(task("0_0", *stores, lines={"users-0": 1})))
-    assert asked(inference, "table") == asked(inference, "nolog") == {"changelog"}
+    assert questions_of(inference, "table") == questions_of(inference, "nolog") == {"changelog"}
     # "logged = false" for one of them is an answer.
     assert not StoreDraft(name="nolog", logged=False).over(draft(inference, "nolog")).filled("app").missing()
 
 
 def test_a_changelog_with_another_prefix_is_asked_for() -> None:
     inference = infer(application(task("0_0", store("s"), lines={"other-s-changelog-0": 1})))
-    assert asked(inference, "s") == {"changelog"}
+    assert questions_of(inference, "s") == {"changelog"}
     assert draft(inference, "s").questions["changelog"].answers == ("other-s-changelog",)
     built = infer(
         application(task("0_0", store("s", built_from="other-s-changelog"), lines={"other-s-changelog-0": 1}))
@@ -84,7 +84,7 @@ def test_offsets_of_two_topics_are_asked_for() -> None:
 
 def test_illegal_topics_are_not_taken() -> None:
     of_store = store("s", database(ROW, offsets={"a/b-0": 4}, status=1))
-    assert asked(infer(application(task("0_0", of_store))), "s") == {"logged"}
+    assert questions_of(infer(application(task("0_0", of_store))), "s") == {"logged"}
 
 
 @pytest.mark.parametrize(("status", "logged"), [(0, False), (1, None), (None, None)])
@@ -101,7 +101,7 @@ def test_checkpoint_older_than_the_store_says_nothing(mtime: int, logged: bool |
 
 
 def test_without_checkpoint_nothing_is_concluded() -> None:
-    assert asked(infer(application(task("0_0", store("s")))), "s") == {"logged"}
+    assert questions_of(infer(application(task("0_0", store("s")))), "s") == {"logged"}
 
 
 def test_global_stores() -> None:
@@ -111,12 +111,12 @@ def test_global_stores() -> None:
         5,
         None,
     )
-    assert asked(inference, "g") == {"source"}
+    assert questions_of(inference, "g") == {"source"}
     stores = [store("g", built_from="t"), store("h", built_from="u")]
     two = infer(application(task("global", *stores, lines={"t-0": 1, "u-0": 1})))
     assert (draft(two, "g").changelog, draft(two, "h").changelog) == ("t", "u")
     unclear = infer(application(task("global", store("g"), store("h"), lines={"t-0": 1})))
-    assert asked(unclear, "g") == {"source", "changelog"}
+    assert questions_of(unclear, "g") == {"source", "changelog"}
 
 
 def test_a_store_in_two_subtopologies() -> None:
@@ -124,7 +124,7 @@ def test_a_store_in_two_subtopologies() -> None:
     inference = infer(application(task("0_0", store("s"), lines=lines), task("2_0", store("s"), lines=lines)))
     assert draft(inference, "s").questions["subtopology"].answers == (0, 2)
     topologies = infer(application(task("__a__/0_0", store("s")), task("__b__/0_0", store("s"))))
-    assert "topology" in asked(topologies, "s")
+    assert "topology" in questions_of(topologies, "s")
 
 
 def test_kinds_of_tasks_that_differ() -> None:
@@ -138,7 +138,7 @@ def test_only_an_offset() -> None:
     lines = {"app-s-changelog-0": 1, "app-gone-changelog-0": 3, "users-0": 3}
     inference = infer(application(task("0_0", store("s"), lines=lines)))
     assert [s.name for s in inference.draft.stores] == ["s", "gone"]
-    assert asked(inference, "gone") == {"kind"} and draft(inference, "gone").changelog == "app-gone-changelog"
+    assert questions_of(inference, "gone") == {"kind"} and draft(inference, "gone").changelog == "app-gone-changelog"
 
 
 def test_a_directory_with_a_strange_name_names_no_application() -> None:

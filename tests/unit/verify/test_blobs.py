@@ -41,7 +41,7 @@ def healthy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def _gone(path: Path) -> None:
+def _removed(path: Path) -> None:
     path.unlink()
 
 
@@ -64,7 +64,7 @@ def _flipped(at: int) -> Callable[[Path], None]:
 
 
 DAMAGES = {
-    "missing": (_gone, MISSING),
+    "missing": (_removed, MISSING),
     "cut off": (_cut, TRUNCATED),
     "longer": (_longer, CORRUPT),
     "header": (_flipped(2), CORRUPT),

@@ -29,7 +29,7 @@ from .support import (
 )
 
 
-def _found(path: Path, **how: bool) -> list[tuple[str, str]]:
+def _codes(path: Path, **how: bool) -> list[tuple[str, str]]:
     return [(finding.code.name, finding.file) for finding in verify(path, **how).findings]  # type: ignore[arg-type]
 
 
@@ -54,7 +54,7 @@ def test_every_sst_with_a_flipped_byte_is_named(tmp_path: Path, at: float) -> No
     first, second, third = ssts(path)
     for sst in (first, third):
         flip(sst, at if isinstance(at, int) else int(sst.stat().st_size * at))
-    assert _found(path) == [("corrupt", f"0_0/db/{first.name}"), ("corrupt", f"0_0/db/{third.name}")]
+    assert _codes(path) == [("corrupt", f"0_0/db/{first.name}"), ("corrupt", f"0_0/db/{third.name}")]
     assert verify(path).digest == b""
     assert "checksum" in verify(path).findings[0].text
     assert str(tmp_path) not in verify(path).findings[0].text or "/db/" in verify(path).findings[0].text
@@ -74,7 +74,7 @@ def test_a_flipped_byte_that_a_range_deletion_covers(tmp_path: Path) -> None:
     assert verify(path).findings == ()
     assert verify(path).rows == 1000
     flip(ssts(path)[0], ssts(path)[0].stat().st_size // 2)
-    assert _found(path) == [("corrupt", f"0_0/db/{ssts(path)[0].name}")]
+    assert _codes(path) == [("corrupt", f"0_0/db/{ssts(path)[0].name}")]
 
 
 def test_truncated_missing_and_corrupt_at_once(tmp_path: Path) -> None:
@@ -83,13 +83,13 @@ def test_truncated_missing_and_corrupt_at_once(tmp_path: Path) -> None:
     os.truncate(first, first.stat().st_size - 1)
     two.unlink()
     flip(three, 100)
-    assert _found(path) == [
+    assert _codes(path) == [
         ("truncated", f"0_0/db/{first.name}"),
         ("missing", f"0_0/db/{two.name}"),
         ("corrupt", f"0_0/db/{three.name}"),
     ]
     os.truncate(first, 0)
-    assert ("truncated", f"0_0/db/{first.name}") in _found(path)
+    assert ("truncated", f"0_0/db/{first.name}") in _codes(path)
 
 
 def test_keys_out_of_order(tmp_path: Path) -> None:
@@ -105,22 +105,22 @@ def test_keys_out_of_order(tmp_path: Path) -> None:
 def test_keys_out_of_order_among_overlapping_ssts_show_when_each_is_read(tmp_path: Path) -> None:
     path = database(tmp_path / "db", {b"alpha": b"1", b"beta": b"2", b"gamma": b"3"}, {b"aa": b"", b"zz": b""})
     change_first_block(ssts(path)[0], b"alpha", b"zlpha")
-    assert _found(path, each=True) == [("corrupt", f"0_0/db/{ssts(path)[0].name}")]
+    assert _codes(path, each=True) == [("corrupt", f"0_0/db/{ssts(path)[0].name}")]
 
 
 @pytest.mark.parametrize("add", [1, -1])
 def test_a_wrong_count_in_the_properties(tmp_path: Path, add: int) -> None:
     path = database(tmp_path / "db", rows(50))
     change_property(ssts(path)[0], b"entries", add)
-    assert _found(path) == [("corrupt", f"0_0/db/{ssts(path)[0].name}")]
+    assert _codes(path) == [("corrupt", f"0_0/db/{ssts(path)[0].name}")]
     assert "count" in verify(path).findings[0].text
 
 
 def test_overlapping_ssts_are_counted_one_by_one_when_asked(tmp_path: Path) -> None:
     path = database(tmp_path / "db", rows(50), rows(50))
     change_property(ssts(path)[0], b"entries", 1)
-    assert _found(path) == []
-    assert _found(path, each=True) == [("corrupt", f"0_0/db/{ssts(path)[0].name}")]
+    assert _codes(path) == []
+    assert _codes(path, each=True) == [("corrupt", f"0_0/db/{ssts(path)[0].name}")]
 
 
 def test_deletions_and_versions_are_counted_right(tmp_path: Path) -> None:
@@ -137,10 +137,10 @@ def test_a_newer_format(tmp_path: Path) -> None:
     data = bytearray(ssts(path)[0].read_bytes())
     data[-12] = 8
     ssts(path)[0].write_bytes(data)
-    assert _found(path) == [("too-new", f"0_0/db/{ssts(path)[0].name}")]
+    assert _codes(path) == [("too-new", f"0_0/db/{ssts(path)[0].name}")]
     data[-12] = 0xF9
     ssts(path)[0].write_bytes(data)
-    assert _found(path) == [("corrupt", f"0_0/db/{ssts(path)[0].name}")]
+    assert _codes(path) == [("corrupt", f"0_0/db/{ssts(path)[0].name}")]
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_a_wrong_current(tmp_path: Path, text: str | None, code: str) -> None:
     (path / "CURRENT").unlink()
     if text is not None:
         (path / "CURRENT").write_text(text)
-    assert _found(path) == [(code, "0_0/db/CURRENT")]
+    assert _codes(path) == [(code, "0_0/db/CURRENT")]
 
 
 def test_a_stale_current(tmp_path: Path) -> None:
@@ -167,9 +167,9 @@ def test_a_stale_current(tmp_path: Path) -> None:
     shutil.copy(old, tmp_path / "old")
     database(path, rows(70, 50))
     shutil.copy(tmp_path / "old", old)
-    assert _found(path) == []
+    assert _codes(path) == []
     (path / "CURRENT").write_text(f"{old.name}\n")
-    assert _found(path) == [("corrupt", "0_0/db/CURRENT")]
+    assert _codes(path) == [("corrupt", "0_0/db/CURRENT")]
 
 
 def test_a_damaged_manifest(tmp_path: Path) -> None:
@@ -178,17 +178,17 @@ def test_a_damaged_manifest(tmp_path: Path) -> None:
     good = manifest.read_bytes()
     for at in (20, len(good) - 3):
         flip(manifest, at)
-        assert _found(path) == [("corrupt", f"0_0/db/{manifest.name}")]
+        assert _codes(path) == [("corrupt", f"0_0/db/{manifest.name}")]
         manifest.write_bytes(good)
     for size in (0, 5, len(good) - 5):
         os.truncate(manifest, size)
-        assert ("truncated", f"0_0/db/{manifest.name}") in _found(path)
+        assert ("truncated", f"0_0/db/{manifest.name}") in _codes(path)
         manifest.write_bytes(good)
     # A record with a field that only a later RocksDB knows.
     record = b"\xe8\x07"
     header = masked(crc32c(b"\x01" + record)) + len(record).to_bytes(2, "little") + b"\x01"
     manifest.write_bytes(good + header + record)
-    assert _found(path) == [("too-new", f"0_0/db/{manifest.name}")]
+    assert _codes(path) == [("too-new", f"0_0/db/{manifest.name}")]
 
 
 def test_orphans_are_a_remark(tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_rows_that_do_not_decode(tmp_path: Path) -> None:
 def test_offsets_that_do_not_decode(tmp_path: Path) -> None:
     for number, (key, value) in enumerate(((b"topic-0", b"short"), (b"position", b"\x07"), (b"\xff-0", bytes(8)))):
         path = database(tmp_path / str(number), {key: value}, family="offsets")
-        assert _found(path) == [("undecodable", f"0_0/db/{ssts(path)[0].name}")]
+        assert _codes(path) == [("undecodable", f"0_0/db/{ssts(path)[0].name}")]
 
 
 def test_the_digest_is_of_rows_and_of_nothing_else(tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ def test_the_digest_is_of_rows_and_of_nothing_else(tmp_path: Path) -> None:
 
 
 def test_a_family_of_nobody(tmp_path: Path) -> None:
-    assert _found(database(tmp_path / "db", rows(5), family="mine")) == [("not-understood", "0_0/db")]
+    assert _codes(database(tmp_path / "db", rows(5), family="mine")) == [("not-understood", "0_0/db")]
 
 
 def test_a_database_that_is_gone(tmp_path: Path) -> None:
@@ -274,7 +274,7 @@ def test_ssts_that_were_ingested_are_read_alone_too(tmp_path: Path) -> None:
     assert verify(path, each=True).findings == ()
     assert verify(path).rows == 2000
     flip(ssts(path)[1], 5000)
-    assert _found(path) == [("corrupt", f"0_0/db/{ssts(path)[1].name}")]
+    assert _codes(path) == [("corrupt", f"0_0/db/{ssts(path)[1].name}")]
 
 
 def test_a_long_key_fills_more_than_one_block_of_a_manifest(tmp_path: Path) -> None:
