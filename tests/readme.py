@@ -60,7 +60,7 @@ class Output:
     first: int | None = None
     last: int | None = None
 
-    def shown(self) -> str:
+    def as_text(self) -> str:
         """Its lines in a block, the middle left out where the block says so."""
         lines = [_cut(line) for line in self.lines]
         if self.first is not None and self.last is not None and len(lines) > self.first + self.last + 1:
@@ -148,7 +148,7 @@ def renewed(text: str) -> str:
         if match[1] != "console":
             return match[0]
         head, _, _ = match[0].partition("\n")
-        return f"{head}\n{''.join(next(ran).shown() for _ in _of_block(match))}```"
+        return f"{head}\n{''.join(next(ran).as_text() for _ in _of_block(match))}```"
 
     before, rest = _BLOCK.sub(block, text).split(_BEGIN)
     _, after = rest.split(_END)

@@ -40,7 +40,7 @@ class Recording:
     """A story: its title, what it shows, whether the directory is there at first, and its commands."""
 
     title: str
-    says: str
+    description: str
     there: bool
     commands: tuple[str, ...]
 
@@ -175,7 +175,7 @@ def draw(recording: Recording, backup: str) -> str:
     last = -(len(film) - 1) * _HEIGHT
     return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-labelledby="t d">
   <title id="t">{html.escape(recording.title)}</title>
-  <desc id="d">{html.escape(recording.says)}</desc>
+  <desc id="d">{html.escape(recording.description)}</desc>
   <style>{_COLOURS}    .film {{ animation: play {whole:.1f}s step-end {-film[0][1]:.1f}s infinite }}
     @keyframes play {{ {" ".join(steps)} }}
     @media (prefers-reduced-motion: reduce) {{ .film {{ animation: none; transform: translateY({last}px) }} }}

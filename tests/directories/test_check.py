@@ -239,7 +239,7 @@ def test_records_of_a_dump_are_counted(demo: Path) -> None:
 def test_a_store_past_a_dump_is_not_blamed(demo: Path) -> None:
     """Above the end that a dump recorded the application may simply have run on; above the end of now there is nothing."""
 
-    class Known:
+    class LiveLog:
         def __init__(self, *, live: bool) -> None:
             self.live = live
 
@@ -266,7 +266,7 @@ def test_a_store_past_a_dump_is_not_blamed(demo: Path) -> None:
 
     app = read_application(demo)
     for live, outcome, code in ((False, Outcome.OPENS, "past-the-dump"), (True, Outcome.WIPED, "beyond-log-end")):
-        report = predict(app, CheckRequest(release("4.3"), logs=(Known(live=live),)))
+        report = predict(app, CheckRequest(release("4.3"), logs=(LiveLog(live=live),)))
         (prediction,) = [p for p in report.predictions if (p.task, p.store) == ("0_0", "latest-order")]
         assert prediction.outcome is outcome
         assert code in {finding.code.name for finding in report.findings}

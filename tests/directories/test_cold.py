@@ -22,7 +22,7 @@ from .support import kstate, kstate_cold
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 RESTORE = ("--from-changelog", EXAMPLES / "dump", "--spec", EXAMPLES / "dump.toml", "--for", "4.3", "--engine", "local")
-ASKED: dict[str, tuple[object, ...]] = {
+COMMAND_LINES: dict[str, tuple[object, ...]] = {
     "ls": ("APP",),
     "inspect-position": ("APP", "--merge"),
     "lag": ("APP", "--dump", EXAMPLES / "dump"),
@@ -66,11 +66,11 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_command_is_here() -> None:
-    assert list(ASKED) == list(COMMANDS)
+    assert list(COMMAND_LINES) == list(COMMANDS)
 
 
 @pytest.mark.sample(6)
-@pytest.mark.parametrize("command", ASKED)
+@pytest.mark.parametrize("command", COMMAND_LINES)
 def test_cold_as_warm(command: str, template: Path, tmp_path: Path) -> None:
     messages = []
     here = tmp_path / "here"  # one path for both, as it is part of what they say
@@ -80,7 +80,7 @@ def test_cold_as_warm(command: str, template: Path, tmp_path: Path) -> None:
         places["LISTING"] = listed(here / "app" / "orders")
         places["OUT"] = here / "out"
         places["PLACE"] = here
-        result = run(command, *(places.get(word, word) for word in ASKED[command]), status=None)
+        result = run(command, *(places.get(word, word) for word in COMMAND_LINES[command]), status=None)
         messages.append(Done(result.status, _timeless(result.out), _timeless(result.err)))
         shutil.rmtree(here)
     assert messages[0].out.splitlines() == messages[1].out.splitlines()

@@ -91,9 +91,9 @@ def test_it_fits_the_screen_and_can_be_read(browser: webdriver.Chrome, page: Pat
         assert (high + 0.05) / (low + 0.05) >= 3, (choice, scheme)
 
 
-def luminance(browser: webdriver.Chrome, choice: str, what: str) -> float:
+def luminance(browser: webdriver.Chrome, choice: str, property_: str) -> float:
     """Relative luminance of a colour as WCAG 2 has it, 0 black to 1 white."""
-    output = browser.find_element(By.CSS_SELECTOR, choice).value_of_css_property(what)
+    output = browser.find_element(By.CSS_SELECTOR, choice).value_of_css_property(property_)
     parts = [int(part.strip()) / 255 for part in output.partition("(")[2].rstrip(")").split(",")[:3]]
     red, green, blue = (part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue

@@ -120,7 +120,7 @@ class World:
         return " ".join([error["message"], *error["details"]])
 
 
-def said(app: Path) -> dict[str, Any]:
+def report_of(app: Path) -> dict[str, Any]:
     """What a directory means, whatever the order of the lines in its files of offsets."""
     return {
         path: parse(part).entries if isinstance(part, bytes) and is_offsets_file(Path(path).name) else part
@@ -163,7 +163,7 @@ def test_every_store_is_whole_in_its_new_task_and_back(name: str, tmp_path: Path
     kstate("rehome", back, "--topology", world.old, "--from", world.new, "--warnings-ok")
     assert rows(back).keys() == listing.keys()
     kstate("undo", app)
-    assert said(back) == said(app)
+    assert report_of(back) == report_of(app)
     assert meaning(app) == before
 
 

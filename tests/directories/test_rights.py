@@ -16,7 +16,7 @@ from .support import kstate
 from .test_cold import RESTORE
 from .test_edges import without_privileges
 
-ASKED: dict[str, tuple[object, ...]] = {
+COMMAND_LINES: dict[str, tuple[object, ...]] = {
     "ls": (),
     "inspect-position": (),
     "lag": ("--dump", RESTORE[1]),
@@ -39,13 +39,13 @@ ASKED: dict[str, tuple[object, ...]] = {
 
 
 def _line(command: str, app: Path, out: Path) -> list[object]:
-    words = [{"OUT": out, "APP": app}.get(str(entry), entry) for entry in ASKED[command]]
+    words = [{"OUT": out, "APP": app}.get(str(entry), entry) for entry in COMMAND_LINES[command]]
     return [*(("query", "range") if command == "query" else (command,)), app, *words]
 
 
 def test_every_command_is_here() -> None:
     assert {
-        *ASKED,
+        *COMMAND_LINES,
         "dump",
         "ls-dump",
         "verify-dump",
@@ -61,7 +61,7 @@ def test_every_command_is_here() -> None:
     } == set(COMMANDS)
 
 
-@pytest.mark.parametrize("command", ASKED)
+@pytest.mark.parametrize("command", COMMAND_LINES)
 def test_an_application_that_may_not_be_read(command: str, tmp_path: Path) -> None:
     app = tmp_path / "state" / "orders"
     app.mkdir(parents=True)

@@ -73,9 +73,10 @@ def test_a_closed_directory_comes_back_byte_for_byte(name: str, tmp_path: Path) 
     assert done.summary["skipped"] == 0
     release = ["--for", ".".join(name.split(".")[:2])]
     # Without what the process file of another host, or its absence, is worth a finding.
-    told = [kstate("check", where, *release, "-o", "json", status=None).rows for where in (app, restored)]
+    rows_of_both = [kstate("check", where, *release, "-o", "json", status=None).rows for where in (app, restored)]
     outcomes = [
-        {(row["task"], row["store"]): row["outcome"] for row in rows if row["type"] == "prediction"} for rows in told
+        {(row["task"], row["store"]): row["outcome"] for row in rows if row["type"] == "prediction"}
+        for rows in rows_of_both
     ]
     assert outcomes[0] == outcomes[1] and outcomes[0]
 

@@ -34,8 +34,8 @@ def test_commands_print_what_readme_says() -> None:
     target = [*outputs(README.read_text(encoding="utf-8"))]
     assert len(target) >= 8
     for entry, got in zip(target, run(target), strict=True):
-        content = replace(entry, first=None, last=None).shown()
-        assert steady(got.shown()) == steady(content), f"{entry.command}: KSTATE_WRITE_DOCS=1 writes README anew"
+        content = replace(entry, first=None, last=None).as_text()
+        assert steady(got.as_text()) == steady(content), f"{entry.command}: KSTATE_WRITE_DOCS=1 writes README anew"
 
 
 def test_the_table_of_commands() -> None:
@@ -105,6 +105,6 @@ def test_what_varies_is_not(before: str, after: str) -> None:
 
 def test_a_long_output_loses_its_middle() -> None:
     output = Output("x", tuple("abcdef"), 2, 1)
-    assert output.shown() == "$ x\na\nb\n…\nf\n"
-    assert replace(output, lines=("a", "b", "c")).shown() == "$ x\na\nb\nc\n"
-    assert replace(output, lines=("word " * 40,)).shown().endswith("word…\n")
+    assert output.as_text() == "$ x\na\nb\n…\nf\n"
+    assert replace(output, lines=("a", "b", "c")).as_text() == "$ x\na\nb\nc\n"
+    assert replace(output, lines=("word " * 40,)).as_text().endswith("word…\n")

@@ -163,7 +163,7 @@ def _query(kind: str, store: str, *more: str) -> tuple[str, ...]:
     return ("query", kind, APP, store, *more)
 
 
-def shown(name: str, command: str) -> bool:
+def is_printed(name: str, command: str) -> bool:
     """Whether what a command says is readable in golden/NAME.jsonl."""
     small = index()[name]["topology"] in ("demo", "sparse")
     return (small and command.split(maxsplit=1)[0] != "query") or (name in LARGE_SHOWN and command in TEXTS)

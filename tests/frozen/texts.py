@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.json_lines import PROGRESS
 
-from .commands import shown
+from .commands import is_printed
 
 FOLDER = Path(__file__).resolve().parent / "golden"
 Texts = dict[str, list[str]]
@@ -60,7 +60,7 @@ def readable(name: str, message: Texts) -> str:
     for command, lines in message.items():
         digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
         results.append(json.dumps({"command": command, "ended": lines[0], "lines": len(lines) - 1, "sha256": digest}))
-        results += lines[1:] if shown(name, command) else []
+        results += lines[1:] if is_printed(name, command) else []
     return "".join(line + "\n" for line in results)
 
 

@@ -26,7 +26,7 @@ class Case:
     """One directory, and the releases that are started on it."""
 
     name: str
-    what: str
+    situation: str
     """For the table in the docs."""
     edit: Edit
     code: str | None = None

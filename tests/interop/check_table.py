@@ -97,7 +97,7 @@ of a tenth of that time, or an hour. The retention comes from the broker, the du
 
 
 @dataclass(frozen=True)
-class Found:
+class Answer:
     """One case with one release: both sides agree."""
 
     case: Case | Change
@@ -110,12 +110,12 @@ Cells = dict[tuple[str, str], str]
 """Case and release -> what both sides say."""
 
 
-def cells(results: Sequence[Found]) -> Cells:
+def cells(results: Sequence[Answer]) -> Cells:
     """The cells of what was run."""
     return {(entry.case.name, entry.release): _cell(entry) for entry in results}
 
 
-def known() -> Cells:
+def recorded_cells() -> Cells:
     """The cells that docs/check.md has."""
     rows = re.findall(
         r"^\| `([a-z0-9.-]+)` \|(.*)\|$", DOCS.read_text(encoding="utf-8").partition(_MARK)[2], re.MULTILINE
@@ -134,7 +134,7 @@ def render(of: Cells) -> str:
         guarantee = "at least once" if case.guarantee == "alos" else "exactly once"
         row = [
             f"`{case.name}`",
-            f"{case.what}{text}",
+            f"{case.situation}{text}",
             guarantee,
             *(of.get((case.name, entry), "") for entry in STARTED),
         ]
@@ -154,7 +154,7 @@ def _header(subject: str) -> str:
 def _row_of_change(change: Change, of: Cells) -> str:
     guarantee = "at least once" if change.guarantee == "alos" else "exactly once"
     cells_of_it = (of.get((change.name, entry), "") for entry in STARTED)
-    return f"| {' | '.join((f'`{change.name}`', change.what, guarantee, *cells_of_it))} |"
+    return f"| {' | '.join((f'`{change.name}`', change.situation, guarantee, *cells_of_it))} |"
 
 
 def _in_words(parts: str) -> str:
@@ -197,7 +197,7 @@ def _linked(rule: str) -> str:
     return re.sub(rf"{INTERNALS}/([\w-]+\.md#[\w-]+)", r"[\1](internals/\1)", rule)
 
 
-def _cell(entry: Found) -> str:
+def _cell(entry: Answer) -> str:
     if entry.real.failed:
         parts = next(
             messages for messages in entry.predicted.failures if all(part in entry.real.text for part in messages)

@@ -174,7 +174,7 @@ def restored_by(
     return counts
 
 
-def held(instance: Background) -> tuple[list[str], list[str]]:
+def tasks_of(instance: Background) -> tuple[list[str], list[str]]:
     """The active and standby tasks that it said last."""
     events = [event for _, event in instance.events if event["event"] == "tasks"]
     return (events[-1]["active"], events[-1]["standby"]) if events else ([], [])
@@ -219,7 +219,7 @@ def start(group: Group, case: Case, states: Sequence[Path]) -> dict[str, object]
         ready = time.monotonic()
         time.sleep(_WATCHED_SECONDS)
         result = time.monotonic()
-        tasks = [held(instance) for instance in instances]
+        tasks = [tasks_of(instance) for instance in instances]
         list(pool.map(Background.finish, instances))
         for instance in instances:
             instance.__exit__(None, None, None)

@@ -18,7 +18,7 @@ import pytest
 from kstate_cli.explain.catalogue import explanations, match
 
 from .check_cases import CASES, OF_GLOBAL_OFFSETS, STARTED, Case
-from .check_table import DOCS, Found, cells, known, render
+from .check_table import DOCS, Answer, cells, recorded_cells, render
 from .checking import Base, Directory, Kind, agrees, make, predict, start
 from .harness import App, Harness, Run
 from .releases import PROVING, forgets_global_tables, like, tried
@@ -35,7 +35,7 @@ PAIRS = [
     and (case.made_by is None or PROVING is None)
     and not (case.name in OF_GLOBAL_OFFSETS and forgets_global_tables(release))
 ]
-_results: list[Found] = []
+_results: list[Answer] = []
 
 
 @pytest.fixture(scope="module")
@@ -90,9 +90,9 @@ def test_the_prediction_is_what_streams_does(
         assert not missing, f"{missing} {text}"
     assert case.code is None or case.code in predicted.codes, text
     assert predicted.done.status == (3 if predicted.codes else 0)
-    _results.append(Found(case, release, predicted, real))
+    _results.append(Answer(case, release, predicted, real))
     if os.environ.get("KSTATE_WRITE_DOCS"):
-        DOCS.write_text(render(known() | cells(_results)), encoding="utf-8")
+        DOCS.write_text(render(recorded_cells() | cells(_results)), encoding="utf-8")
 
 
 def test_after_the_command_that_check_names_the_global_store_is_good(
@@ -153,7 +153,7 @@ def test_a_changelog_that_was_made_anew(harness: Harness, tmp_path: Path, releas
 @pytest.mark.skipif(not ALL, reason="KSTATE_INTEROP=all: the table is made by all cases together")
 def test_the_table_in_the_docs() -> None:
     """What was found is what docs/check.md says."""
-    now, messages = cells(_results), known()
+    now, messages = cells(_results), recorded_cells()
     assert {key: messages[key] for key in now if key in messages} == {
         key: cell for key, cell in now.items() if key in messages
     }

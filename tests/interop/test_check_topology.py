@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from .check_cases import STARTED
-from .check_table import DOCS, Found, cells, known, render
+from .check_table import DOCS, Answer, cells, recorded_cells, render
 from .checking import ANY, PARTS, Base, Directory, Kind, Predicted, agrees, make, predict, start
 from .harness import Harness, Run
 from .releases import PROVING, like, tried
@@ -36,7 +36,7 @@ PAIRS = [
 ]
 IN_MEMORY = {"in-memory", "new-in-memory", "global-memory"}
 """Restored at every start, and nothing that a directory shows."""
-_results: list[Found] = []
+_results: list[Answer] = []
 
 
 @pytest.fixture(scope="module")
@@ -126,9 +126,9 @@ def test_the_prediction_is_what_the_new_topology_does(
     assert case.code is None or case.code in predicted.codes, both
     assert case.code is not None or case.varies or not predicted.codes, both
     assert predicted.done.status == (3 if predicted.codes else 0)
-    _results.append(Found(case, release, predicted, real))
+    _results.append(Answer(case, release, predicted, real))
     if os.environ.get("KSTATE_WRITE_DOCS"):
-        DOCS.write_text(render(known() | cells(_results)), encoding="utf-8")
+        DOCS.write_text(render(recorded_cells() | cells(_results)), encoding="utf-8")
     if copy is not None:
         (line,) = names
         _mended(harness, copy, release, line.replace(str(directory.path), str(copy.path)), case)
@@ -177,7 +177,7 @@ def _mended(harness: Harness, directory: Directory, release: str, line: str, cas
 @pytest.mark.skipif(not ALL, reason="KSTATE_INTEROP=all: the table is made by all cases together")
 def test_the_table_in_the_docs() -> None:
     """What was found is what docs/check.md says."""
-    now, before = cells(_results), known()
+    now, before = cells(_results), recorded_cells()
     assert {key: before[key] for key in now if key in before} == {
         key: cell for key, cell in now.items() if key in before
     }

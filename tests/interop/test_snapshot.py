@@ -45,6 +45,6 @@ def test_a_lost_directory_serves_the_same(harness: Harness, tmp_path: Path, rele
     after = good(harness.run(release, app, state, start))
     assert not wiped(after), after.report()
     assert told_positions(after) == told_positions(before)
-    found = dumps.differences(tmp_path / "before.jsonl", tmp_path / "after.jsonl")
-    assert not [str(one) for one in found]
+    differences = dumps.differences(tmp_path / "before.jsonl", tmp_path / "after.jsonl")
+    assert not [str(difference) for difference in differences]
     harness.delete(release, app)

@@ -100,7 +100,7 @@ class Change:
     """One directory, and the topology that is started on it."""
 
     name: str
-    what: str
+    situation: str
     """For the table in the docs."""
     before: str = A
     after: str = B

@@ -70,7 +70,7 @@ class Watched:
         self._reader.join(10)
         return status, "".join(self.said)
 
-    def says(self, **members: str) -> bool:
+    def has_line(self, **members: str) -> bool:
         """Whether there was an event with these members."""
         return any(members.items() <= event.items() for event in self.events())
 
@@ -93,7 +93,9 @@ class Watched:
         """Notes of this run (the newest) in its staging folder."""
         runs = sorted((self.app.parent / ".kstate" / self.app.name).glob("*/runs"))
         return (
-            len(list(runs[-1].glob(f"*{suffix}"))) if runs and self.says(type="state", restoration="RESTORING") else 0
+            len(list(runs[-1].glob(f"*{suffix}")))
+            if runs and self.has_line(type="state", restoration="RESTORING")
+            else 0
         )
 
 
@@ -141,20 +143,20 @@ def _spark_ended(run: Watched) -> bool:
 
 MOMENTS = (
     Moment("before the run", "the directory is made", lambda run: run.app.exists(), 0.1),
-    Moment("before the run", "the plan is shown", lambda run: run.says(type="plan")),
-    Moment("Spark starts", "Spark is to start", lambda run: run.says(type="phase", phase="spark")),
+    Moment("before the run", "the plan is shown", lambda run: run.has_line(type="plan")),
+    Moment("Spark starts", "Spark is to start", lambda run: run.has_line(type="phase", phase="spark")),
     Moment("Spark starts", "its script runs", lambda run: bool(run.spark()), 0.2),
     Moment("Spark starts", "its JVM runs", _java, 0.3),
     Moment("Spark starts", "its JVM has run for a while", _java, 3.0),
     Moment("Spark starts", "its first worker runs", _worker, 0.3),
-    Moment("slices", "slices are assigned", lambda run: run.says(type="state", restoration="RESTORING"), 0.1),
+    Moment("slices", "slices are assigned", lambda run: run.has_line(type="state", restoration="RESTORING"), 0.1),
     Moment("slices", "a slice has begun", lambda run: run.notes(".started") > 0, 0.3),
     Moment("slices", "a slice is finished", lambda run: run.notes(".done") > 0, 0.05),
     Moment("Spark stops", "every slice is finished", lambda run: run.notes(".done") > 1, 0.1),
     Moment("Spark stops", "its workers have ended", _spark_ends, 0.1),
     Moment("Spark stops", "its JVM has ended", _spark_ended),
-    Moment("taking in", "staging", lambda run: run.says(type="phase", phase="stage"), 0.02),
-    Moment("switch", "switching", lambda run: run.says(type="phase", phase="switch"), 0.02, None),
+    Moment("taking in", "staging", lambda run: run.has_line(type="phase", phase="stage"), 0.02),
+    Moment("switch", "switching", lambda run: run.has_line(type="phase", phase="switch"), 0.02, None),
 )
 
 
@@ -225,7 +227,7 @@ class Signals:
             time.sleep(0.002)
         time.sleep(self._random.random() * moment.later)
         run.spark()
-        if moment.switched is False and run.says(type="phase", phase="switch"):
+        if moment.switched is False and run.has_line(type="phase", phase="switch"):
             # The run was quicker than the one that looks: this is another moment already.
             run.process.kill()
             run.ended()

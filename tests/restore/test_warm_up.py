@@ -95,7 +95,7 @@ def copied(warm: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def choice(copied: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cache(copied: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What this very process takes."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(copied))
     return copied
@@ -124,17 +124,17 @@ def _archive(cache: Path) -> Path:
     return path
 
 
-def test_it_is_taken(taken: Path) -> None:
+def test_it_is_taken(cache: Path) -> None:
     """The JVM has the archive in its memory, and was started with what Spark's launcher would have said."""
     settings = SparkSettings(conf={"spark.executor.memory": "1g"})
     decides = kept_start.start_inputs(conf_of(settings, "kstate restore"))
-    assert [path.stem for path in _archive(taken).parent.glob("*.json")] == [kept_start.key_of(decides)], decides
+    assert [path.stem for path in _archive(cache).parent.glob("*.json")] == [kept_start.key_of(decides)], decides
     words, maps = _command_and_maps(settings)
-    assert f"-XX:SharedArchiveFile={_archive(taken)}" in words, "Spark's own scripts have started it"
-    assert str(_archive(taken)) in maps, maps
-    shutil.rmtree(taken)
+    assert f"-XX:SharedArchiveFile={_archive(cache)}" in words, "Spark's own scripts have started it"
+    assert str(_archive(cache)) in maps, maps
+    shutil.rmtree(cache)
     as_always, maps = _command_and_maps(settings)
-    assert ".jsa" in maps and str(taken) not in maps, "the JVM's own"
+    assert ".jsa" in maps and str(cache) not in maps, "the JVM's own"
     ours = [word for word in words if not word.startswith(("-XX:SharedArchiveFile", "-Xshare", "-Xlog"))]
     assert sorted(ours) == sorted(as_always)
     begin = ours.index(kept_start.MAIN_CLASS)
@@ -180,9 +180,9 @@ def test_a_garbled_one_is_not_taken(copied: Path, dump: Path, tmp_path: Path) ->
     assert "jsa" not in text
 
 
-def test_one_by_which_no_jvm_comes_up_is_no_obstacle(taken: Path) -> None:
+def test_one_by_which_no_jvm_comes_up_is_no_obstacle(cache: Path) -> None:
     """A note that is whole, and whose command is of no use: Spark starts as always."""
-    (note,) = (taken / "kstate" / "spark").glob("*.json")
+    (note,) = (cache / "kstate" / "spark").glob("*.json")
     document = json.loads(note.read_text())
     note.write_text(json.dumps({**document, "command": ["/bin/false", kept_start.MAIN_CLASS]}))
     words, _ = _command_and_maps(SparkSettings())
@@ -274,14 +274,14 @@ def test_a_cluster_starts_as_always_and_with_it(
     assert "SharedArchiveFile" not in commands
 
 
-def test_the_launcher_is_asked_where_it_has_a_say(taken: Path) -> None:
+def test_the_launcher_is_asked_where_it_has_a_say(cache: Path) -> None:
     """Settings that change its command are of another key: they are Spark's own to turn into one."""
     for name, value in (("spark.driver.memory", "600m"), ("spark.driver.extraClassPath", "/none.jar")):
         settings = SparkSettings(conf={name: value})
         assert kept_start.find(conf_of(settings, "kstate restore")) is None
         assert by_spark_submit(conf_of(settings, "x")).words[0].endswith("spark-submit")
     words, maps = _command_and_maps(SparkSettings(conf={"spark.driver.memory": "600m"}))
-    assert "-Xmx600m" in words and str(_archive(taken)) not in maps
+    assert "-Xmx600m" in words and str(_archive(cache)) not in maps
 
 
 def test_a_user_without_a_home(tmp_path: Path) -> None:

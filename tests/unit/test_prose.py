@@ -81,8 +81,8 @@ class _Function(ast.NodeVisitor):
         if isinstance(node, ast.BinOp):
             return self.is_text(node.left) or self.is_text(node.right)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            told = node.func.id in ("str", "repr", "printable", "safe") and len(node.args) == 1
-            return told and (_is_error(node.args[0]) or self.is_text(node.args[0]))
+            converts = node.func.id in ("str", "repr", "printable", "safe") and len(node.args) == 1
+            return converts and (_is_error(node.args[0]) or self.is_text(node.args[0]))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             return node.func.attr in AS_THEY_ARE and self.is_text(node.func.value)
         return False

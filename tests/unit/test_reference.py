@@ -21,7 +21,7 @@ from kstate_cli.rows.serdes import NAMES
 from kstate_cli.specification.toml_file import KEYS, TOP
 from tests import json_lines, json_page, marked_tables, reference_pages
 from tests.command_line import commands, groups
-from tests.interop.check_table import DOCS, known, render
+from tests.interop.check_table import DOCS, recorded_cells, render
 from tests.reference_pages import FOLDER, Undocumented, documented, endings, pages
 
 INDEX = FOLDER / "index.md"
@@ -134,11 +134,11 @@ def test_what_says_nothing_of_itself_is_refused(part: str) -> None:
 
 def test_a_member_of_an_enumeration_without_a_text_is_refused() -> None:
     class Stated(Enum):
-        ONE = "one"
+        FIRST = "one"
         """It is said."""
 
     class NotSaid(Enum):
-        ONE = "one"
+        FIRST = "one"
         """It is said."""
         TWO = "two"
 
@@ -168,11 +168,11 @@ def test_a_json_member_that_is_made_up_is_missed(monkeypatch: pytest.MonkeyPatch
 
 def test_a_finding_that_is_made_up_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     page = DOCS.read_text(encoding="utf-8")
-    assert render(known()) == page
+    assert render(recorded_cells()) == page
     monkeypatch.setitem(
         CODES, "made-up", FindingCode("made-up", "Made up", level=Level.ERROR, source="KIP-1", hint="nothing to do")
     )
-    assert "`made-up`" in render(known())
+    assert "`made-up`" in render(recorded_cells())
 
 
 def test_a_metric_that_is_not_declared_is_not_written(tmp_path: Any) -> None:

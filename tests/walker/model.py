@@ -81,12 +81,12 @@ class Expected:
     """The run that is undone, or those that are deleted."""
     takes_over: bool = False
     """Runs that died are brought to an end first."""
-    says: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
 
 
 def nothing(*statuses: int, takes_over: bool = False, names: Sequence[str] = ()) -> Expected:
     """The application directory stays as it is."""
-    return Expected(frozenset(statuses), takes_over=takes_over, says=tuple(names))
+    return Expected(frozenset(statuses), takes_over=takes_over, texts=tuple(names))
 
 
 def migration(version: Version | None, options: dict[str, str | bool]) -> Expected:

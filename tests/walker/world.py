@@ -113,7 +113,7 @@ class World:
     def _ended(self, line: str, ended: Ended, expected: Expected, before: Version | None) -> None:
         if ended.status not in expected.statuses:
             raise Wrong(f"{line}, not {sorted(expected.statuses)}: {ended.output[-2000:]}")
-        for text in expected.says:
+        for text in expected.texts:
             if text not in ended.output:
                 raise Wrong(f"{line} does not say {text!r}: {ended.output[-2000:]}")
         if expected.takes_over:
