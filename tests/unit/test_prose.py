@@ -50,6 +50,7 @@ EXCEPTIONS = {
     "rocks/errors.py:_meaning": "the same",
     "rocks/errors.py:_errno_in": "the same",
     "rocks/errors.py:plain": "RocksDB says some things twice",
+    "broker/settings.py:refused_by_client": "librdkafka names the setting that it rejects only in its message",
     "texts.py:first_line": "what is printed of an error with many lines",
     "spark/context.py:_last_line": "what is printed of a Java error with a Python traceback in it",
     # How something is printed.
