@@ -259,7 +259,7 @@ EXITS: Final = {
     ),
     str(Refused.exit_code): Texts(
         "Refused: the state is unknown, or the operation is unsafe",
-        "kstate neither changes unknown state nor guesses. Nothing was changed. For a command that reads: "
+        "Unknown state is never changed, and kstate does not guess. Nothing was changed. For a command that reads: "
         "kstate could not judge some of the state, and the output lists it.",
         do=("the message names the obstacle, and how to remove it",),
     ),

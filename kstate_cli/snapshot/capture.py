@@ -33,6 +33,7 @@ from kstate_cli.offsets.resolve import resolve
 from kstate_cli.regular_files import MOST_NAME_BYTES, open_regular, read_small
 from kstate_cli.releases import OffsetsHome
 from kstate_cli.rocks.files import CURRENT, is_log, is_sst, newest_options
+from kstate_cli.signals import submitted
 from kstate_cli.snapshot.expiry import condemned_objects, intent_to_write
 from kstate_cli.snapshot.model import (
     MOST_INLINE_BYTES,
@@ -458,14 +459,10 @@ class _CopiedFiles:
         """Copy the files of all tasks, several at once, and return this object. Raise Refused and RunFailed."""
         # Threads: the reading, the digest and the writing all happen outside of Python's lock.
         with ThreadPoolExecutor(workers) as pool:
-            futures: list[tuple[PlannedTask, SourceFile, Future[tuple[StoredFile, int]]]] = [
-                (task, file, pool.submit(self._copy, file))
-                for task in planned
-                for store in task.stores
-                for file in store.files
-            ]
+            files = [(task, file) for task in planned for store in task.stores for file in store.files]
             try:
-                for task, file, future in futures:
+                futures = submitted(pool, self._copy, [file for _, file in files])
+                for (task, file), future in zip(files, futures, strict=True):
                     self._take(task, file, future)
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
@@ -561,7 +558,11 @@ def _publish(generation: Generation, repository: FolderRepository) -> str:
     name = name_of(utc_name(generation.created_ms), data)
     # What a reader will refuse must never be published: names of topologies, for one, may be any text.
     if parse(name, data) != generation:
-        raise Refused("kstate reads another generation back than it wrote", where=repository.where)
+        raise Refused(
+            "kstate cannot read the snapshot that it was about to publish",
+            where=repository.where,
+            hint="nothing was published; run the command again with KSTATE_LOG=FILE, and report this with the file",
+        )
     sizes = repository.object_sizes()
     lacking = [digest for digest, size in generation.objects.items() if sizes.get(digest) != size]
     if lacking:

@@ -15,6 +15,7 @@ from typing import Final
 
 from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.logs import RETENTION_MS, most_ms
+from kstate_cli.signals import mapped
 from kstate_cli.snapshot.model import Generation, StoredStore, digest_of, parse
 from kstate_cli.snapshot.repository import CHUNK, DamagedError, FolderRepository, generation_path, object_path
 
@@ -146,7 +147,7 @@ def verify(
     objects = sorted(digest for digest in {*present, *needed} if _part(digest, parts) == number)
     begin(sum(present.get(digest, 0) for digest in objects))
     with ThreadPoolExecutor(workers) as pool:
-        results = pool.map(lambda name: _verified(repository, name, needed.get(name), progress), objects)
+        results = mapped(pool, lambda name: _verified(repository, name, needed.get(name), progress), objects)
         findings += [finding for finding in results if finding is not None]
     return RepositoryReading(
         tuple(findings),

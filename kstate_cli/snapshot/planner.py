@@ -194,7 +194,7 @@ def _too_old(app: Path, stores: Mapping[str, int | None], now_ms: int) -> Refuse
         f"deleted keys would come back in {plural(len(stores), 'store')} of {app}: {names}",
         details=[*details, f"a log keeps deletes for {span_text(RETENTION_MS)}, unless delete.retention.ms is longer"],
         hint="restore from a dump of the changelogs, or start without a directory; pass --accept-resurrected if the "
-        "application deletes nothing, or if deleted keys may come back",
+        "application writes no tombstones, or if old keys may come back",
     )
 
 

@@ -64,6 +64,9 @@ class DamagedError(Exception):
         super().__init__(f"{path}: {why}")
         self.path, self.why = path, why
 
+    def __reduce__(self) -> tuple[type[DamagedError], tuple[str, str]]:
+        return type(self), (self.path, self.why)
+
 
 class Repository(Protocol):
     """The operations that snapshots need of their place.

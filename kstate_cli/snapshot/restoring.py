@@ -28,6 +28,7 @@ from kstate_cli.change.removal import remove_sorted_files
 from kstate_cli.errors import Refused, UsageError, naming
 from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.offsets.ages import Age, LogMark, add_ages
+from kstate_cli.signals import submitted
 from kstate_cli.snapshot.model import NamedGeneration, StoredDatabase, StoredFile, is_generation_name, parse
 from kstate_cli.snapshot.planner import ChosenStore, SnapshotOptions, SnapshotPlan, plan_restore
 from kstate_cli.snapshot.repository import (
@@ -209,9 +210,9 @@ class _Files:
             ((place, file) for place in databases for file in place.database.files), key=lambda pair: -pair[1].size
         )
         with ThreadPoolExecutor(self._workers) as pool:
-            futures = [(place, file, pool.submit(self._copy, file, place.folder / file.name)) for place, file in files]
             try:
-                for place, file, future in futures:
+                futures = submitted(pool, self._copy, [(file, place.folder / file.name) for place, file in files])
+                for (place, file), future in zip(files, futures, strict=True):
                     future.result()
                     self._progress("copy", place.chosen.path, file.size)
             except DamagedError as error:
@@ -230,8 +231,9 @@ class _Files:
         self._stopped.set()
         pool.shutdown(wait=True, cancel_futures=True)
 
-    def _copy(self, file: StoredFile, target: Path) -> None:
+    def _copy(self, job: tuple[StoredFile, Path]) -> None:
         """Copy one file. Raise DamagedError if the bytes do not have the size and digest of the generation."""
+        file, target = job
         # 0644 whatever the repository has: the files of a RocksDB, whose owner and mode staging sets afterwards.
         descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         with naming(target), open(descriptor, "wb", buffering=0) as copy:

@@ -60,7 +60,7 @@ def test_a_run_that_is_left(tmp_path: Path) -> None:
     result = kstate("clean", app, "-o", "json")
     (row,) = result.rows
     assert (row["type"], row["run"]) == ("left", run)
-    assert f"run {run} is left: {row['message']}" in result.err
+    assert f"kstate keeps run {run}: {row['message']}" in result.err
     assert result.summary["runs"] == 0
     refusal = kstate("clean", app, "--run", "9999-none", "-o", "json", status=2)
     assert (refusal.rows, refusal.error["app"], refusal.error["code"]) == ([], str(app), "usage")
@@ -117,6 +117,13 @@ OF_A_DUMP = {
     ("check", "dump-part"),
 }
 """`tests/directories/test_verify_dump.py` and `…/test_ls_dump.py` have them."""
+OF_SNAPSHOTS = {
+    *(("snapshot", kind) for kind in ("store", "skipped", "summary", "error")),
+    *(("restore-snapshot", kind) for kind in ("step", "warning", "note", "left", "summary", "error")),
+    *(("ls-snapshots", kind) for kind in ("snapshot", "store", "summary", "error")),
+    *(("verify-snapshots", kind) for kind in ("finding", "summary", "error")),
+}
+"""`tests/directories/test_snapshot.py` has them."""
 OF_SPARK = {("warm-up", "summary"), ("warm-up", "error")}
 """`tests/restore/test_warm_up.py` has them."""
 OF_HOMES = {("rehome", "store"), ("ls", "lacked")}
@@ -170,7 +177,7 @@ def test_every_line_is_printed_by_a_test(tmp_path: Path) -> None:
     ask("maintain", "--config", tmp_path / "none.toml", status=2)
     backup = kept_lines()
     commands = {(command, kind) for command in json_lines.commands() for kind, _ in json_lines.types(command)}
-    assert commands - backup - rows == LONG | OF_A_BROKER | OF_A_DUMP | OF_SPARK | OF_HOMES
+    assert commands - backup - rows == LONG | OF_A_BROKER | OF_A_DUMP | OF_SNAPSHOTS | OF_SPARK | OF_HOMES
     assert not (backup | rows) - commands
 
 

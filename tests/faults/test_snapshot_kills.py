@@ -92,13 +92,13 @@ def test_a_snapshot_that_is_killed_exists_or_does_not(app: Path, tmp_path: Path)
         repository = folder / f"killed-{at}"
         killed += _run(folder, at, "snapshot", app, "--out", repository, "-q") == -signal.SIGKILL
         if (repository / "kstate-snapshots.json").exists():
-            told = _kstate("verify-snapshots", repository)
-            assert told.returncode == 0, f"moment {at}: {told.stdout}{told.stderr}"
+            verification = _kstate("verify-snapshots", repository)
+            assert verification.returncode == 0, f"moment {at}: {verification.stdout}{verification.stderr}"
         # The next call finds what there is, and completes it.
         again = _kstate("snapshot", app, "--out", repository, "-q")
         assert again.returncode == 0, f"moment {at}: {again.stderr}"
-        told = _kstate("verify-snapshots", repository)
-        assert told.returncode == 0, f"moment {at}: {told.stdout}{told.stderr}"
+        verification = _kstate("verify-snapshots", repository)
+        assert verification.returncode == 0, f"moment {at}: {verification.stdout}{verification.stderr}"
         shutil.rmtree(repository)
     assert killed >= MOMENTS // 2, "hardly any run was killed"
 
@@ -120,8 +120,8 @@ def test_a_restoration_that_is_killed_leaves_all_or_nothing(app: Path, tmp_path:
         assert databases in ([], sorted(path.parent.name for path in app.rglob("CURRENT"))), f"moment {at}"
         again = _kstate("restore", lost, *words, "--after-error")
         assert again.returncode == 0, f"moment {at}: {again.stderr}"
-        told = _kstate("diff", app, lost)
-        assert told.returncode == 0, f"moment {at}: {told.stdout}{told.stderr}"
+        verification = _kstate("diff", app, lost)
+        assert verification.returncode == 0, f"moment {at}: {verification.stdout}{verification.stderr}"
         shutil.rmtree(lost.parent)
     assert killed >= MOMENTS // 2, "hardly any run was killed"
 
@@ -143,14 +143,14 @@ def test_two_writers_and_a_cleaner_that_are_killed_leave_only_whole_snapshots(ap
             _start(folder, max(1, at - 3), "snapshot", app, "--out", repository, *cleaning, "--host", "c"),
         ]
         killed += sum(process.wait(120) == -signal.SIGKILL for process in started)
-        told = _kstate("verify-snapshots", repository)
-        assert told.returncode == 0, f"moment {at}: {told.stdout}{told.stderr}"
+        verification = _kstate("verify-snapshots", repository)
+        assert verification.returncode == 0, f"moment {at}: {verification.stdout}{verification.stderr}"
     # Intents of killed writers make the cleaner wait; without them it deletes all but what the newest snapshot needs.
     for intent in (repository / "intents").iterdir():
         intent.unlink()
     for _ in range(3):
-        told = _kstate("snapshot", app, "--out", repository, *cleaning)
-        assert told.returncode == 0, told.stderr
+        verification = _kstate("snapshot", app, "--out", repository, *cleaning)
+        assert verification.returncode == 0, verification.stderr
     assert len(list((repository / "generations").glob("2*.json"))) <= 2
-    told = _kstate("verify-snapshots", repository)
-    assert told.returncode == 0 and killed >= MOMENTS // 2, f"{killed} {told.stderr}"
+    verification = _kstate("verify-snapshots", repository)
+    assert verification.returncode == 0 and killed >= MOMENTS // 2, f"{killed} {verification.stderr}"

@@ -47,7 +47,7 @@ OF_SINGLE_COMMANDS = {
     "barrier", "check", "diff", "dump_writer", "export", "fleet", "maintain", "migrate", "query", "rehome", "restore",
     "snapshot", "verify", "wipe",
 }  # fmt: skip
-OWN = {"dump": "dump_writer"}
+OWN = {"dump": "dump_writer", "lag": "check"}
 EXPLAINING = {"fleet_page"}
 """The page has the explanations of codes, which import their owners."""
 

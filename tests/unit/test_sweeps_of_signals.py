@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 import kstate_cli
-from kstate_cli.errors import CommandEnd, Interrupted, KstateError, OutputLost
+from kstate_cli.errors import CommandEnd, Interrupted, KstateError, OutputLost, SeveralApplicationsError
 from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.restore.running.states import IllegalTransition
 from kstate_cli.rocks.errors import RocksCode, RocksError, RocksMessage
 from kstate_cli.rows.errors import StoreUnreadable
+from kstate_cli.snapshot.repository import DamagedError
 from tests import syntax
 
 SOURCE = Path(kstate_cli.__file__).parent
@@ -151,6 +152,7 @@ def test_every_error_of_ours_crosses_a_process_boundary() -> None:
         Interrupted(15),
         OutputLost(OSError(28, "No space left on device")),
         OutputLost(BrokenPipeError(32, "Broken pipe")),
+        SeveralApplicationsError(Path("/data"), [Path("/data/orders"), Path("/data/payments")]),
         StoreUnreadable("what", hint="hint", hint_details=("c",), by_host=True),
     ]
     calls_ += [
@@ -172,9 +174,14 @@ def test_every_error_of_ours_crosses_a_process_boundary() -> None:
     again = pickle.loads(pickle.dumps(rocks))
     assert (str(again), vars(again)) == (str(rocks), vars(rocks))
     assert again.code is RocksCode.FORMAT
+    damaged = DamagedError("objects/ab", "is missing")
+    again = pickle.loads(pickle.dumps(damaged))
+    assert (type(again), str(again), vars(again)) == (DamagedError, str(damaged), vars(damaged))
     # A transition that is not in the table is a defect of the driver, which raises and handles it in one process.
     others = {
-        kind for kind in ours if not issubclass(kind, (CommandEnd, MalformedBytesError, RocksError, IllegalTransition))
+        kind
+        for kind in ours
+        if not issubclass(kind, (CommandEnd, DamagedError, MalformedBytesError, RocksError, IllegalTransition))
     }
     for kind in others:
         if "__init__" in vars(kind) or "__new__" in vars(kind):
