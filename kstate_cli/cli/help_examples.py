@@ -206,7 +206,7 @@ EXAMPLES: Final = {
     ),
     "ls-snapshots": (
         Example("All snapshots", "ls-snapshots /backup/snapshots"),
-        Example("The stores of some snapshot", "ls-snapshots /backup/snapshots --generation 20261126T120000Z"),
+        Example("The stores of some snapshot", "ls-snapshots /backup/snapshots --generation 20261126T1200"),
     ),
     "verify-snapshots": (
         Example("Read every file once", "verify-snapshots /backup/snapshots"),

@@ -64,7 +64,7 @@ MEASURES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     ),
     "kstate_dump_bytes": ("maintain: bytes of the files of the dump.", _DUMP),
     "kstate_dump_read_timestamp_seconds": (
-        "maintain: when kstate last queried the broker, for the partition with the oldest query.",
+        "maintain: time of the last query of the broker, for the partition whose last query is the oldest.",
         _DUMP,
     ),
     "kstate_dump_held_back_offsets": (

@@ -46,8 +46,9 @@ from kstate_cli.snapshot.model import (
     name_of,
     parse,
     render,
+    utc_name,
 )
-from kstate_cli.snapshot.repository import DamagedError, FolderRepository, utc_name
+from kstate_cli.snapshot.repository import DamagedError, FolderRepository
 from kstate_cli.statedir.find import task_directories, unknown_selection
 from kstate_cli.statedir.locks import read_mounts
 from kstate_cli.statedir.model import Application, Database, Store

@@ -25,8 +25,8 @@ from typing import Any, Final
 from kstate_cli import clock
 from kstate_cli.errors import RunFailed
 from kstate_cli.formats.binary import MalformedBytesError, parse_json
-from kstate_cli.snapshot.model import Generation, is_generation_name, is_object_name, parse
-from kstate_cli.snapshot.repository import CONDEMNED, INTENTS, DamagedError, FolderRepository, utc_name
+from kstate_cli.snapshot.model import Generation, is_generation_name, is_object_name, parse, utc_name
+from kstate_cli.snapshot.repository import CONDEMNED, INTENTS, DamagedError, FolderRepository
 
 GRACE_SECONDS: Final = 86_400
 INTENT_SECONDS: Final = 7 * 86_400

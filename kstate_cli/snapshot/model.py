@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from kstate_cli import clock
 from kstate_cli.formats.binary import MAX_I32, MAX_I64, MIN_I64, MalformedBytesError, parse_json
 from kstate_cli.formats.offsets import OffsetsRecord, Position
 from kstate_cli.formats.store_kinds import OFFSETS_CF
@@ -36,7 +37,7 @@ MOST_INLINE_BYTES: Final = 1 << 20
 """Larger files are objects. A MANIFEST has some KB; one of a store with many files may grow beyond."""
 _MOST_FILES: Final = 1_000_000
 """Files of one database. RocksDB itself fails long before."""
-_NAME: Final = re.compile(r"[0-9]{8}T[0-9]{6}Z-[0-9a-f]{16}")
+_NAME: Final = re.compile(r"[0-9]{8}T[0-9]{6}\.[0-9]{3}Z-[0-9a-f]{16}")
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 _OBJECT: Final = re.compile(r"[0-9a-f]{64}(?:-[0-9a-f]{8})?")
 _DIGEST_LENGTH: Final = 64
@@ -184,8 +185,15 @@ class NamedGeneration:
 
 
 def is_generation_name(name: str) -> bool:
-    """Return whether a text is ``20261126T120000Z-<16 hex digits>``."""
+    """Return whether a text is ``20261126T120000.000Z-<16 hex digits>``."""
     return _NAME.fullmatch(name) is not None
+
+
+def utc_name(milliseconds: int) -> str:
+    """Return a time, in ms since 1970, as names of generations begin: ``20261126T120000.000Z``."""
+    # With milliseconds: names are sorted to find the newest, and a script may take two snapshots within a second.
+    date_and_time = clock.utc_text(milliseconds).replace("-", "").replace(":", "").removesuffix("Z")
+    return f"{date_and_time}.{milliseconds % 1000:03}Z"
 
 
 def is_object_name(text: str) -> bool:
@@ -199,7 +207,7 @@ def digest_of(object_name: str) -> str:
 
 
 def name_of(utc: str, data: bytes) -> str:
-    """Return the name of a generation of these bytes; ``utc`` is ``20261126T120000Z``."""
+    """Return the name of a generation of these bytes; ``utc`` is as :func:`utc_name` returns it."""
     return f"{utc}-{hashlib.sha256(data).hexdigest()[:_DIGITS]}"
 
 
@@ -305,10 +313,15 @@ def parse(name: str, data: bytes) -> Generation:
     if version != FORMAT or isinstance(version, bool):
         raise MalformedBytesError(f"format {version!r} is not known (known: {FORMAT})")
     try:
-        return _generation(members)
-    except (KeyError, TypeError, ValueError, binascii.Error) as error:
+        generation = _generation(members)
+        begins = utc_name(generation.created_ms)
+    except (KeyError, TypeError, ValueError, OverflowError, binascii.Error) as error:
         # A missing member, or a number that is no number: whatever it is, nothing of the generation is trusted.
         raise MalformedBytesError(f"it cannot be understood: {error}") from None
+    if not name.startswith(f"{begins}-"):
+        # Readers take the newest by its name: a renamed file must not become the newest one.
+        raise MalformedBytesError(f"its name states another time than its content ({begins}): it was renamed")
+    return generation
 
 
 def _generation(members: Mapping[str, Any]) -> Generation:

@@ -30,7 +30,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Protocol
 
-from kstate_cli import clock
 from kstate_cli.change.system_calls import sync_directory
 from kstate_cli.errors import Refused, UsageError, naming
 from kstate_cli.formats.binary import MalformedBytesError, parse_json
@@ -478,8 +477,3 @@ def _write_all(file: Any, data: memoryview) -> None:
     # An unbuffered file may write a part only.
     while data:
         data = data[file.write(data) :]
-
-
-def utc_name(milliseconds: int) -> str:
-    """Return a time, in ms since 1970, as generations are named: ``20261126T120000Z``."""
-    return clock.utc_text(milliseconds).replace("-", "").replace(":", "")

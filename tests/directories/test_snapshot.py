@@ -319,7 +319,7 @@ def test_the_newest_snapshot_of_a_task_stays(app: Path, tmp_path: Path) -> None:
     repository = tmp_path / "repository"
     only = _expiry(app, repository, "--store", "kv-timestamped")["snapshot"]
     for _ in range(3):
-        _expiry(app, repository, "--keep-for", "1s", "--grace", "0s")
+        _expiry(app, repository, "--keep-for", "0s", "--grace", "0s")
     names = [row["snapshot"] for row in kstate("ls", repository, "-o", "json").rows]
     assert len(names) <= 3 and names
     kstate("verify-snapshots", repository)
