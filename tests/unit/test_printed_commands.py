@@ -34,7 +34,7 @@ _HOLE = "\x00"
 _VERBS = re.compile(
     "accepts?|cannot|commands?|content|doesn?|in|is|keeps?|knows|may|opens|query|reads?|takes|toml|was|which|who|writes|"
     "wrote|will|with|then|and|has|its|made|never|names|says|left|found|follows|or|run|runs|"
-    "again|did|itself|still|that|for|would|could|can|must|should|might|had|(?!(?:ls|status|examples)$)[a-z]+(?:s|ed)"
+    "again|did|itself|still|that|for|to|would|could|can|must|should|might|had|(?!(?:ls|status|examples)$)[a-z]+(?:s|ed)"
 )
 _DUMMIES = {
     "APP": "/data/app", "TASK": "0_0", "STORE": "count", "RELEASE": "4.2", "STARTED": "4.2", "DUMP": "/data/dump", "A": "/a", "B": "/b",
