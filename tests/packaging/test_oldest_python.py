@@ -71,7 +71,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     environment = tmp_path_factory.mktemp("oldest") / "environment"
     subprocess.run([oldest, "-m", "venv", environment], check=True)
     needed = [line for line in PROJECT["dependencies"] if re.split(r"[<>=;\s]", line)[0] not in NOT_NEEDED]
-    pip = [environment / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check"]
+    pip = [str(environment / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check"]
     installing = subprocess.run([*pip, *needed], capture_output=True, text=True, check=False)
     assert installing.returncode == 0, installing.stderr[-2000:]
     (site,) = environment.glob("lib/python*/site-packages")
