@@ -280,6 +280,20 @@ def test_an_older_snapshot_in_place_of_a_damaged_one_is_a_warning(app: Path, tmp
     assert second in next(row["message"] for row in done.rows if row["type"] == "warning")
 
 
+def test_a_snapshot_that_was_renamed(app: Path, tmp_path: Path) -> None:
+    """Readers take the newest by its name: an old one must not become the newest by a new name."""
+    repository = tmp_path / "repository"
+    name = kstate("snapshot", app, "--out", repository, "-o", "json").summary["snapshot"]
+    renamed = f"2{int(name[1]) + 1}{name[2:]}"
+    (repository / "generations" / f"{name}.json").rename(repository / "generations" / f"{renamed}.json")
+    verified = kstate("verify-snapshots", repository, status=3)
+    assert renamed in verified.report and "it was renamed" in verified.report
+    lost = tmp_path / "elsewhere" / app.name
+    lost.parent.mkdir()
+    assert kstate("restore", lost, "--from-snapshot", repository, OLD, status=4).report.count(renamed) == 1
+    assert not lost.exists()
+
+
 def test_a_damaged_file_is_stored_again_once_it_is_out_of_the_way(app: Path, tmp_path: Path) -> None:
     repository = tmp_path / "repository"
     kstate("snapshot", app, "--out", repository)
