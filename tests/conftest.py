@@ -23,7 +23,7 @@ from tests.object_store import ObjectStore
 from tests.sampling import ALL, deselect_most
 
 # How long an example takes says nothing here: first calls import pyarrow, and machines are busy.
-# A sample of the examples: mutants of the tested modules fall within the first dozens (KSTATE_SAMPLES=all: 100).
+# A sample keeps a run short. KSTATE_SAMPLES=all takes the 100 of Hypothesis: run it after changing a codec.
 settings.register_profile("kstate", deadline=None, max_examples=100 if ALL else 40)
 settings.load_profile("kstate")
 
