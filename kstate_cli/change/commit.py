@@ -317,8 +317,7 @@ def _settle_undo(app: Path, run: Run) -> RecoveryOutcome:
     """Settle an announced exchange back: the backup is the tree with the mark of undoing."""
     here, there = _has(app, UNDOING, run), _has(run.tree, UNDOING, run)
     # An undo that could not be announced removes its mark again. Its line may have reached the disk all the same.
-    # Both marked, or neither: the marks say nothing, and only a backup that equals its list proves no
-    # exchange.
+    # Both marked: refused. Neither: the marks say nothing, and only a backup that equals its list proves no exchange.
     if here == there and (here or not _is_kept(run)):
         raise _neither(app, run)
     if not here:

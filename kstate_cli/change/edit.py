@@ -276,7 +276,7 @@ def copy_tree(
     Directories in ``later`` are created and stay empty. ``copy_ssts`` copies the SSTs as well, for file systems without
     hard links and users who cannot keep the owner.
     """
-    # The engine has created the root with its mark already; folders of moved stores may exist too.
+    # The engine has created the root with its mark already, and a clone has the empty folder of an edited database.
     target.mkdir(exist_ok=True)
     database = (source / "CURRENT").exists() and is_database(source)
     for entry in sorted(os.scandir(source), key=lambda e: e.name):

@@ -156,7 +156,8 @@ def _stage_and_verify(plan: Plan, run: Run, options: RunOptions, workers: Worker
     os.mkdir(run.tree)
     own_like(run.tree, plan.app.stat())
     assert run.token is not None
-    # The mark is the first file: a tree that a crash leaves without it was never staged and has nothing to lose.
+    # The mark is the first file: a crash leaves a tree without it only while it is empty. Recovery refuses any other
+    # tree without a mark, since it may be the only copy.
     put_mark(run.tree, STAGED, run.token)
     # put_mark made the mark durable inside the tree; this makes the name of the tree durable in the run's folder.
     sync_directory(run.path)

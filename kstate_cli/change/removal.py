@@ -200,7 +200,8 @@ def remove_run(run: Run) -> None:
     refuse_foreign(run)
     if run.state is not RunState.CLEANING:
         _announce(run)
-    # The journal is renamed by now: an interruption leaves a run that only ``clean`` continues.
+    # An interruption leaves a run that only ``clean`` continues. If there was no space even to rename the journal, undo
+    # refuses the incomplete tree by its digest.
     for folder in (run.tree, run.path / SORTED_FILES):
         if folder.is_dir():
             remove_tree(folder)

@@ -234,7 +234,7 @@ def _mark(app: Path, run: Run, *, lost: bool) -> None:
     # A mark from an interrupted undo says nothing about this one.
     if not (run.tree / UNDOING).is_dir() or (run.tree / UNDOING).is_symlink():
         remove_mark(run.tree, UNDOING)
-    # A run of an older kstate has no token: its undo has no mark, and recovery goes by the list alone.
+    # A run of an older kstate has no token, so its undo has no mark: recovery refuses it after a kill.
     token = run.token
     if token is not None:
         put_mark(run.tree, UNDOING, token)

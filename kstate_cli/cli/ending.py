@@ -302,7 +302,7 @@ def _write_change(change: Commit) -> None:
 
 
 def _change_lines(change: Commit) -> list[str]:
-    lines = [f"to see what was done: {change}"]
+    lines = [f"what was done: {change}"]
     if change.app is not None and change.has_backup and not change.undone:
         lines.append(f"to undo it: {command('undo', change.app)}")
     return lines

@@ -200,7 +200,7 @@ def _refuse_other_level(filesystem: FileSystem, root: str, uri: str, below: list
         if len(places) == 1:
             holds = "holds the dump"
         places_text = some([uri_text(place) for place in places], _MOST_NAMES)
-        raise DumpError(f"{places_text} {holds}, in a folder above {uri_text(uri)}", hint="pass that folder")
+        raise DumpError(f"{places_text} {holds}: {uri_text(uri)} is a folder above", hint="pass that folder")
     for levels in range(1, _LEVELS + 1):
         above = "/".join(root.rstrip("/").split("/")[:-levels])
         if above and _has_manifest(filesystem, above):

@@ -111,7 +111,7 @@ class DumpRound:
             return
         note(
             error,
-            f"run the command again: the dump already has {outcome.records:,} records, and the next call "
+            f"run the command again: the dump has the {outcome.records:,} records that were read, and the next call "
             "continues from there",
         )
 

@@ -86,7 +86,7 @@ ERRORS: Final = {
     ),
     HostError.code: Texts(
         "This host lacks descriptors, threads, memory or disk space (exit 6)",
-        "The stores are not damaged: do not wipe any of them.",
+        "This does not mean that the stores are damaged: do not wipe any of them because of it.",
         do=("raise the limit that the message names, or free the resource, then run the command again", STORES_STAY),
     ),
     # These three stand for exceptions of Python and of libraries, which are no classes of kstate.

@@ -405,7 +405,7 @@ NOTES: Final = {
         ),
     ),
     "left-over": Note(
-        ("left over, no running application leaves it",),
+        ("left over, because no running application leaves it",),
         Texts(
             "A crash left a temporary file in a task directory",
             "Kafka Streams ignores it, and overwrites it the next time.",

@@ -112,7 +112,7 @@ def _application_changes(snapshot: MigrationSnapshot) -> Iterator[Change]:
     """Yield what concerns the directory as a whole."""
     for problem in snapshot.app.all_problems():
         remark = warning(problem.reasoned)
-        # Streams itself passes over it: exit code 1 would stop a script for nothing.
+        # Only while the application is running, so nothing is wrong: exit code 1 would stop a script for nothing.
         if problem.passing:
             remark = note(problem.reasoned)
         yield remark

@@ -159,7 +159,6 @@ def _resolve_store(run: _LastRun, task: Task, store: Store, lines: _Offsets) -> 
     places = _places(store, lines)
     by_partition = _stated_offsets(task, places)
     lowest: _Offsets = {partition: min(offsets) for partition, offsets in by_partition.items()}
-    # A running application writes an offset into each segment when it is closed: silence proves nothing before.
     silent_keys: Mapping[TopicPartition, tuple[Database, ...]] = {}
     # A running application writes an offset into each segment when it is closed: silence proves nothing before.
     if not run.running:

@@ -165,7 +165,7 @@ def _kind(answers: _Answers, stores: list[Store]) -> tuple[str | None, frozenset
     answers.ask("kind", f"not certain from {unsure.inferred_from}", *likely)
     # A grace buffer has segment 0 only, so it has no retention to ask for.
     if segmented and not has_key(unsure.name, KeySchema.BUFFER):
-        answers.ask("retention_ms", "its rows have the form of this kind")
+        answers.ask("retention_ms", "it follows from the rows once the kind is known")
     return None, possible
 
 
@@ -190,7 +190,7 @@ def _place(answers: _Answers, app: Application, tasks: list[Task]) -> None:
     answers.know("subtopology", number, "the names of its tasks")
     if topology is not None:
         if not legal_topic(topology):
-            answers.ask("topology", "the name of its directory is not a legal store name")
+            answers.ask("topology", "the name of its directory is not the name of a topology")
             return
         answers.know("topology", topology, "the directory of its tasks")
     # A lower bound only: this host may lack the tasks of higher partitions.

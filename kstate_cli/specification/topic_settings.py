@@ -255,7 +255,7 @@ def doubt_of(store: StoreDraft) -> str | None:
     usual = " or ".join(f"{least} to {most}" for least, most in histories_of(interval))
     without = ""
     if usual:
-        without = f". Without a custom interval, the segments have the interval of {usual}"
+        without = f". Without a custom interval, such segments are those of a retention of {usual} ms"
     return (
         f"{store.name}: retention_ms = {retention} comes from its changelog. It is right if the code sets "
         f"a custom segment interval of {interval} ms for it{without}"
@@ -339,7 +339,9 @@ def _retention(store: StoreDraft, evidence: ByteEvidence, statements: Statements
         return _agreed_retention(store, kind, fitting[0], evidence, less)
     why = _contradiction(store.retention_ms, candidates, sources, less)
     # The value that the segments prove comes first, since a retention too small loses rows.
-    by_bytes = filter(None, [store.retention_ms])
+    by_bytes: list[object] = []
+    if store.retention_ms is not None:
+        by_bytes.append(store.retention_ms)
     return _with_question(store, "retention_ms", why, *dict.fromkeys([*by_bytes, *_answers(store), *fitting]))
 
 

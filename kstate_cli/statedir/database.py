@@ -346,7 +346,7 @@ def stored_options(path: Path, place: Place, problems: list[Problem]) -> StoredO
     """Return the newest OPTIONS file, and add a problem for every setting that kstate does not handle."""
     newest = newest_options(path)
     if newest is None:
-        rule = "a RocksDB directory has a MANIFEST"
+        rule = "a RocksDB directory has an OPTIONS file"
         problems.append(Problem(ProblemCode.NO_OPTIONS, place, "no OPTIONS file", rule))
         return None
     try:

@@ -141,7 +141,7 @@ class _Verification:
         # Files first: RocksDB would report only the first defect that it meets.
         manifest, findings = files.check_current(path, place)
         if self._job.running and findings and all(finding.code == MISSING for finding in findings):
-            return DatabaseReport(remarks=(f"{place.text} {_UNDER_WAY}",), dropped=True)
+            return DatabaseReport(remarks=(f"{place.text}: {_UNDER_WAY}",), dropped=True)
         self._findings += findings
         if manifest is None:
             self._check_unnamed_ssts()
@@ -179,7 +179,7 @@ class _Verification:
         if options_families is not None and options_families != families:
             text = f"names the column families {_names(families)}, OPTIONS {_names(options_families)}"
             if self._job.running:
-                self._remarks.append(f"{place.text}/{manifest} {text}: {place.text} {_UNDER_WAY}")
+                self._remarks.append(f"{place.text}/{manifest} {text}. {place.text}: {_UNDER_WAY}")
             else:
                 self._findings.append(VerifyFinding(CORRUPT, place / manifest, f"{text}: one of them is cut off"))
         for family in sorted(families - all_families()):
@@ -340,8 +340,7 @@ class _Verification:
         """Read SSTs one by one, without those whose values are in blob files."""
         if with_blobs := [table.name for table in tables if table.has_blobs]:
             self._remarks.append(
-                f"{self._job.place.text}: kstate read these column families only with their blob "
-                f"files: {', '.join(with_blobs)}"
+                f"{self._job.place.text}: kstate read these SSTs only with their blob files: {', '.join(with_blobs)}"
             )
         for table in tables:
             if table.has_blobs:

@@ -129,7 +129,7 @@ IN_USE: Final = VerifyCode(
     "in-use",
     "A running application changed the store faster than kstate could read it",
     level=VerifyLevel.UNKNOWN,
-    more="The store is not damaged.",
+    more="It is unknown whether the store is damaged.",
     do=("run it again at a quieter time, or after the application is stopped",),
     advice="run the command again, or stop the application first",
 )

@@ -72,7 +72,7 @@ def test_parts_and_exit_codes(warm: Warm, dump: Path) -> None:
 def test_a_dump_that_may_not_be_written_to_is_verified_with_a_warning(warm: Warm, dump: Path) -> None:
     (dump / "_verified.json").mkdir()
     ended = warm("verify-dump", dump)
-    assert ended.status == 1 and "warning: cannot record in the dump" in ended.err
+    assert ended.status == 1 and "warning: kstate cannot record in the dump" in ended.err
     assert warm("verify-dump", dump, "--no-record").status == 0
 
 

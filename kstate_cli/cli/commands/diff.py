@@ -84,7 +84,7 @@ def diff(
     results: Output[DiffLine] = output_of(output, request.a, quiet=quiet)
     report = DiffReport(limit, results)
     compared = diff_applications(request, report)
-    results.show(_lines(compared, request.b), partial(_show, compared))
+    results.show(_lines(compared, request.b), partial(_show, compared, quiet=quiet))
     report.remarks(compared)
     # Before an error that the messages below may become.
     sys.stdout.flush()
@@ -120,7 +120,7 @@ def _verdict(compared: Diff, store: StoreDiff) -> str:
     return "different" if compared.differs(store) else "equal"
 
 
-def _show(compared: Diff) -> None:
+def _show(compared: Diff, *, quiet: bool) -> None:
     from kstate_cli.formats.store_kinds import short_name
 
     table(
@@ -141,6 +141,7 @@ def _show(compared: Diff) -> None:
             for store in compared.stores
         ],
         right=frozenset({"rows A", "rows B", "only A", "only B", "different"}),
+        quiet=quiet,
     )
 
 

@@ -153,7 +153,9 @@ def _verdict(findings: Sequence[FleetFinding]) -> str:
 def _show(fleet: Fleet, findings: Sequence[FleetFinding], by: FleetRows, *, quiet: bool) -> None:
     from kstate_cli.cli.views.fleet import show_findings, show_hosts, show_stores, show_tasks, show_totals
 
-    {FleetRows.host: show_hosts, FleetRows.task: show_tasks, FleetRows.store: show_stores}[by](fleet, findings)
+    {FleetRows.host: show_hosts, FleetRows.task: show_tasks, FleetRows.store: show_stores}[by](
+        fleet, findings, quiet=quiet
+    )
     show_totals(fleet)
     show_findings(findings)
     sys.stdout.flush()

@@ -338,6 +338,7 @@ def _show(app: Application, rows: list[LsStoreLine], *, by_size: bool, quiet: bo
                 )
                 for row in rows
             ],
+            quiet=quiet,
         )
         # Before the messages, which go to the other stream: a terminal shows both in this order.
         sys.stdout.flush()

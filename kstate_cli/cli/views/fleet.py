@@ -23,7 +23,7 @@ _STYLES: Final = {FleetLevel.ERROR: "bold red", FleetLevel.WARNING: "yellow", Fl
 UNKNOWN: Final = "?"
 
 
-def show_hosts(fleet: Fleet, findings: Sequence[FleetFinding]) -> None:
+def show_hosts(fleet: Fleet, findings: Sequence[FleetFinding], *, quiet: bool) -> None:
     """Print a row for each host."""
     # A finding counts once for a host, however often it names it.
     wrong = Counter(host for finding in findings for host in set(finding.hosts))
@@ -52,10 +52,11 @@ def show_hosts(fleet: Fleet, findings: Sequence[FleetFinding]) -> None:
             )
             for report in fleet.reports
         ],
+        quiet=quiet,
     )
 
 
-def show_tasks(fleet: Fleet, findings: Sequence[FleetFinding]) -> None:
+def show_tasks(fleet: Fleet, findings: Sequence[FleetFinding], *, quiet: bool) -> None:
     """Print a row for each task, including tasks without a host."""
     # Tasks that should exist and that no host has: they have no row of their own in the listings.
     absent = [finding.task for finding in findings if finding.task is not None and finding.task not in fleet.tasks]
@@ -72,6 +73,7 @@ def show_tasks(fleet: Fleet, findings: Sequence[FleetFinding]) -> None:
             Column("which", fold=Fold.WORDS),
         ),
         rows,
+        quiet=quiet,
     )
 
 
@@ -95,7 +97,7 @@ def _task_row(fleet: Fleet, task: str) -> tuple[object, ...]:
     )
 
 
-def show_stores(fleet: Fleet, _: Sequence[FleetFinding]) -> None:
+def show_stores(fleet: Fleet, _: Sequence[FleetFinding], *, quiet: bool) -> None:
     """Print a row for each store of a task on a host."""
     rows = []
     for task, hosts in fleet.tasks.items():
@@ -117,6 +119,7 @@ def show_stores(fleet: Fleet, _: Sequence[FleetFinding]) -> None:
             Column("size", right=True, spare=2),
         ),
         rows,
+        quiet=quiet,
     )
 
 

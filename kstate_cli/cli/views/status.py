@@ -142,7 +142,7 @@ _RERUN = "Run its command again, and it continues from there"
 
 
 def _rerun_of(app: Path, row: StatusRunLine) -> str | None:
-    """Return the command of a run as it can be pasted; None if its journal lacks an argument.
+    """Return the command of a run as it can be pasted; None if its journal lacks an argument, or it is ambiguous.
 
     The application directory becomes absolute: in another working directory, ``kstate restore app`` would create one.
     """
@@ -153,7 +153,9 @@ def _rerun_of(app: Path, row: StatusRunLine) -> str | None:
     paths = [word if word.startswith("-") else os.path.normpath(word) for word in words]
     # The journal keeps no working directory: the argument is the one that ends as the application's path does.
     candidates = [at for at, path in enumerate(paths) if at and _ends_with(app, path)]
-    if not candidates:
+    # A store, a dump or a staging folder may be called as the directory is: an absolute path decides.
+    candidates = [at for at in candidates if paths[at].startswith("/")] or candidates
+    if len(candidates) != 1:
         return None
     words = list(words)
     words[candidates[0]] = os.fspath(app)

@@ -68,13 +68,14 @@ def another_log(
         difference = _difference(mark, source, topic_id, leader_epoch)
         if difference is not None:
             return difference
-    # The store was built from a dump without records, or by a kstate that recorded no digest.
+    # The store was built from a dump without records, or its kstate recorded no digest: no record is to be compared.
     if mark.last is None or mark.digest is None:
         return None
     digest = record_digest(partition, mark.last)
-    # Without that record, compaction has removed it: no proof of another log.
+    # Without a digest, compaction has removed that record, or the dump does not have it, or has it in too many places
+    # to search: no proof of another log.
     if digest is not None and digest != mark.digest:
-        return f"the broker's record at offset {mark.last} differs from the one that the store was restored from"
+        return f"the dump's record at offset {mark.last} differs from the one that the store was restored from"
     return None
 
 
@@ -140,7 +141,8 @@ def marks(work: StoreWork, dump: Dump, facts: Facts) -> dict[TopicPartition, Log
 
 def _log_mark(part: RestoredPartition, log: LogFacts | None, record_digest: RecordDigest) -> LogMark:
     partition, last = part.dump, part.log.last
-    topic_id, epochs = partition.topic_id, [leader_epoch_of(partition.reading)]
+    # An empty id of a manifest is unknown, as a missing one.
+    topic_id, epochs = partition.topic_id or None, [leader_epoch_of(partition.reading)]
     if log is not None:
         topic_id = topic_id or log.topic_id
         epochs.append(log.leader_epoch)

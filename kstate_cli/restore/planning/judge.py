@@ -77,7 +77,8 @@ def judge(
         return Verdict(Action.REFUSE, _lost(log, following), only_copy=True)
     verdict = _judge(log, offset, following, has_rows=has_rows, permissions=permissions, as_of_ms=as_of_ms)
     if beyond and verdict.action is Action.REBUILD:
-        # The user asked for it: the replaced store stays until it is deleted by name.
+        # By the user's request, or, if no broker was asked, by a fault of the store: the replaced store stays until it
+        # is deleted by name.
         return replace(verdict, only_copy=True)
     return verdict
 

@@ -215,7 +215,7 @@ def _shorter_log(snapshot: RestoreSnapshot, partition: ManifestPartition, log: L
         line = f"{key}: the broker has leader epoch {log.leader_epoch}, but had {epoch} when the dump was read"
     else:
         return
-    # The user wants to replace the store and knows of it; the note stays in the plan.
+    # The user wants to replace the store and knows of it; the warning stays in the plan.
     if snapshot.options.permissions.by_user:
         yield warning(f"{line}: the log was cut or recreated, and the restored state does not fit it")
     else:
