@@ -279,10 +279,10 @@ def test_a_directory_that_cannot_be_migrated(tmp_path: Path, warm: Warm) -> None
     current.rename(tmp_path / "CURRENT")
     refusal = warm("migrate", app, "--to", "4.2")
     assert refusal.status == 4, refusal.report
-    (check,) = re.findall(r"what to do about each: kstate (.*)$", refusal.err, flags=re.MULTILINE)
+    (check,) = re.findall(r"to see what to do about each problem, run kstate (.*)$", refusal.err, flags=re.MULTILINE)
     checked = warm(*shlex.split(check))
     assert checked.status == 3 and "latest-order" in checked.report
-    (leave_out,) = re.findall(r"leaves these tasks out, [^:]*: kstate ([^;]*);", refusal.err)
+    (leave_out,) = re.findall(r"remove these tasks, so that Streams restores them: kstate ([^;]*);", refusal.err)
     assert warm(*shlex.split(leave_out)).status in (0, 1)
     assert warm("undo", app).status == 0
     (tmp_path / "CURRENT").rename(current)
@@ -301,7 +301,7 @@ def test_offsets_that_streams_never_writes(tmp_path: Path, warm: Warm) -> None:
     assert refusal.status == 4 and "remove the task, and Streams restores it from its changelogs" in refusal.err, (
         refusal.report
     )
-    (wipe,) = re.findall(r"restored from its changelogs: kstate (.*)$", refusal.err, flags=re.MULTILINE)
+    (wipe,) = re.findall(r"Streams restores it from its changelogs: kstate (.*)$", refusal.err, flags=re.MULTILINE)
     assert warm(*shlex.split(wipe)).status in (0, 1)
     followed = warm("migrate", app, "--to", "4.2")
     assert followed.status in (0, 1), followed.report
@@ -396,7 +396,7 @@ def test_a_text_that_kstate_does_not_know(tmp_path: Path, warm: Warm) -> None:
     refusal = warm("explain", "Failed", "to", "commit")
     assert refusal.status == 2 and "pass more of it, with its causes" in refusal.err, refusal.report
     (tmp_path / "FILE").write_text("Failed to commit\nCaused by: Corruption: block checksum mismatch: stored = 7\n")
-    (line,) = re.findall(r"as in: kstate (.*) < FILE", refusal.err)
+    (line,) = re.findall(r"for example: kstate (.*) < FILE", refusal.err)
     followed = warm(*line.split(), stdin=str(tmp_path / "FILE"))
     assert followed.status == 0 and "verify:corrupt" in followed.out, followed.report
     ((_, *check),) = [words for words in printed(refusal) if words[1] == "check"]

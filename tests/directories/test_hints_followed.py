@@ -115,12 +115,11 @@ CASES = {
     "rehome, two become one": Case("rehome APP --map 0=1 --map 5=1", 2, "for merged sub-topologies, pass two texts "
                                                                         "instead: --topology, --from",
                                    "rehome APP --topology new.txt --from old.txt --dry-run"),
-    "rehome, another old text": Case("rehome APP --topology new.txt --from other.txt", 4, "pass the topology that "
-                                                                                          "ran here last with "
-                                                                                          "--from",
+    "rehome, another old text": Case("rehome APP --topology new.txt --from other.txt", 4,
+                                     "pass the text of the topology that ran here last to --from",
                                      "rehome APP --topology new.txt --from old.txt --dry-run"),
-    "rehome, half of the stores": Case("rehome APP --topology half.txt", 4, "pass the text of the old topology "
-                                                                            "too: --from OLD.txt",
+    "rehome, half of the stores": Case("rehome APP --topology half.txt", 4,
+                                       "pass the text of the previous topology too: --from OLD.txt",
                                        "rehome APP --topology half.txt --from old.txt --dry-run"),
     "rehome, named topologies": Case("rehome NAMED --map 0=4", 4, "--topology NEW.txt --from OLD.txt",
                                      "rehome NAMED --topology named-new.txt --from named-old.txt --dry-run"),
@@ -213,7 +212,9 @@ def dump(tmp_path: Path) -> GrowingDump:
 def printed(ended: Ended) -> list[list[str]]:
     """The commands that a hint prints, each as its words."""
     _, _, hint = ended.err.rpartition("what to do: ")
-    return [shlex.split(line) for line in re.findall(r"(?:^    |: )((?:kstate|mv) \S.*)$", hint, flags=re.MULTILINE)]
+    return [
+        shlex.split(line) for line in re.findall(r"(?:^    |: |\brun )((?:kstate|mv) \S.*)$", hint, flags=re.MULTILINE)
+    ]
 
 
 def grown(dump: GrowingDump, *more: str) -> list[str]:
