@@ -93,7 +93,7 @@ def test_a_restoration_that_ended_in_an_error(tmp_path: Path) -> None:
         refusal = kstate(*words, *option, status=4)
         assert "ended in ERROR" in refusal.err, refusal.report
         assert "fix the cause, then run the command again with --after-error" in refusal.err
-    (status,) = re.findall(r"what the runs did: kstate (.*)$", refusal.err, flags=re.MULTILINE)
+    (status,) = re.findall(r"to see what the runs did, run kstate (.*)$", refusal.err, flags=re.MULTILINE)
     assert "0001-restore" in kstate(*shlex.split(status)).out
     assert [row["restoration"] for row in kstate("status", app, "-o", "json").rows][-1] == "ERROR"
     kstate(*words, "--after-error", "--dry-run")
