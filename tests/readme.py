@@ -30,8 +30,10 @@ GROUPS: Final = {
     "read a directory": ("ls", "inspect-position", "lag", "query", "export", "diff", "verify"),
     "predict a start": ("check", "fleet"),
     "change a directory": ("migrate", "rehome", "wipe", "restore", "undo"),
-    "keep dumps and standbys": ("dump", "ls-dump", "verify-dump", "maintain", "start-barrier"),
-    "copy stores": ("snapshot", "restore-snapshot", "ls-snapshots", "verify-snapshots"),
+    "keep dumps, standbys and snapshots": (
+        *("dump", "ls-dump", "verify-dump", "maintain", "start-barrier"),
+        *("snapshot", "restore-snapshot", "ls-snapshots", "verify-snapshots"),
+    ),
     "see and delete what kstate keeps": ("status", "clean"),
     "learn": ("explain", "demo", "examples", "warm-up"),
 }

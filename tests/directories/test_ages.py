@@ -259,7 +259,7 @@ def test_another_log_under_the_same_name(behind: Path, tmp_path: Path, name: str
 def test_a_log_that_is_shorter_than_when_it_was_dumped(behind: Path, tmp_path: Path, now: LogFacts) -> None:
     changelogs = dump(tmp_path, ended_ms=data_ms(behind) + HOUR, leader_epoch=4)
     assert not plan(behind, changelogs, {KEY: LogFacts(0, 37, leader_epoch=4)}).work[0].rebuild
-    with pytest.raises(Refused, match=r"cut or created again\. Do not start the application"):
+    with pytest.raises(Refused, match=r"cut or recreated\. Do not start the application"):
         plan(behind, changelogs, {KEY: now})
     requests = plan(behind, changelogs, {KEY: now}, rebuild="asked for", by_user=True)
     assert any("cut or recreated" in line for line in requests.change.warnings)

@@ -67,7 +67,7 @@ def test_a_log_that_cannot_be_written_ends_the_command_before_it_begins(
 ) -> None:
     monkeypatch.setenv("KSTATE_LOG", str(tmp_path / "no" / "such" / "log"))
     result = kstate("ls", app, status=2)
-    assert "cannot be written" in result.err and "KSTATE_LOG" in result.err
+    assert "cannot write the log" in result.err and "KSTATE_LOG" in result.err
 
 
 def test_standard_error_has_it_with_debug(app: Path) -> None:

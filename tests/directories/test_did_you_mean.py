@@ -46,6 +46,7 @@ def orders(tmp_path_factory: pytest.TempPathFactory, warm: Warm) -> Path:
     """An application that was migrated and can be taken back; nothing here changes it."""
     app = unpack("4.3.1-demo-eos", tmp_path_factory.mktemp("names"))
     assert warm("migrate", app, "--to", "4.2", "-q").status == 0
+    assert warm("snapshot", app, "--out", app.parent / "snapshots", "-q").status == 0
     return app
 
 
@@ -54,6 +55,9 @@ def _line(path: str, app: Path, out: Path) -> tuple[list[object], dict[str, obje
     arguments: dict[str, list[object]] = {"export": [app, "visits"], "diff": [app, app], "demo": []}
     needs: dict[str, dict[str, object]] = {
         "export": {"--out": out / "out"},
+        "lag": {"--dump": RESTORE[1]},
+        "snapshot": {"--out": out / "snapshots"},
+        "restore-snapshot": {"--from-snapshot": app.parent / "snapshots", "--dry-run": None},
         "check": {"--for": "4.2"},
         "migrate": {"--to": "4.2", "--dry-run": None},
         "wipe": {"--dry-run": None},
@@ -98,7 +102,7 @@ def test_the_name_that_is_meant(path: str, metavar: str, where: str, orders: Pat
         options[where] = parent
     words = [word for name, value in options.items() for word in ([name] if value is None else [name, value])]
     ended = warm(*path.split(), *arguments, *words)
-    if path == "restore" and metavar == "APP":
+    if path in ("restore", "restore-snapshot") and metavar == "APP":
         return  # one that is lost is made anew, whatever its name
     assert ended.status == 2, ended.report
     assert f"did you mean {right}? " in ended.err, ended.report
@@ -156,7 +160,7 @@ def test_commands_and_options(capfd: pytest.CaptureFixture[str]) -> None:
             option = max(parameter.opts, key=len)
             if parameter.param_type_name == "option" and len(option) > 6:
                 text = _message([*path.split(), f"--{_swapped(option[2:])}"], capfd)
-                assert re.search(rf"did you mean .*{option}\b.*\? see kstate", text), text
+                assert re.search(rf"did you mean .*{option}\b.*\? to see its options, run kstate", text), text
                 names += 1
     assert names > 100
 

@@ -177,7 +177,7 @@ def test_a_store_or_task_on_one_side_only(tmp_path: Path) -> None:
     assert "task 6_1 is only in A" in result.err
     _diff(b, a, "--store", "reduce", status=3)
     _diff(b, a, "--store", "count")
-    assert "no store nothing in either" in kstate("diff", a, b, "--store", "nothing", status=2).err
+    assert "neither directory has store nothing" in kstate("diff", a, b, "--store", "nothing", status=2).err
 
 
 def test_what_cannot_be_read_is_never_equal(tmp_path: Path) -> None:
@@ -205,8 +205,11 @@ def test_what_cannot_be_read_is_never_equal(tmp_path: Path) -> None:
 def test_a_name_that_is_nowhere_is_refused_beside_one_that_is_known(tmp_path: Path) -> None:
     a, b = _pair("4.3.1-demo-eos", tmp_path)
     kstate("diff", a, b, "--store", "visits", "--task", "0_0")
-    assert "no store vists in" in kstate("diff", a, b, "--store", "visits", "--store", "vists", status=2).err
-    assert "no task 0_9 in" in kstate("diff", a, b, "--task", "0_0", "--task", "0_9", status=2).err
+    assert (
+        "neither directory has store vists"
+        in kstate("diff", a, b, "--store", "visits", "--store", "vists", status=2).err
+    )
+    assert "neither directory has task 0_9" in kstate("diff", a, b, "--task", "0_0", "--task", "0_9", status=2).err
 
 
 def test_a_value_that_is_none_names_its_side(tmp_path: Path) -> None:

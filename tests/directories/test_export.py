@@ -261,7 +261,7 @@ def test_columns_serdes_and_the_manifest(tmp_path: Path) -> None:
         ["_manifest.json", *(file["name"] for task in manifest["tasks"] for file in task["files"])]
     )
     refusal = kstate("export", app, "latest-order", "--out", tmp_path / "b", "--value-serde", "long", status=4)
-    assert "value cannot be read as long" in refusal.err
+    assert "kstate cannot read value as long" in refusal.err
     assert not (tmp_path / "b").exists()
     table = kstate("export", app, "customers", "--out", tmp_path / "c")
     assert "global" in table.out
@@ -276,7 +276,7 @@ def test_a_serde_that_shows_nothing_is_named(tmp_path: Path, monkeypatch: pytest
     app = unpack("4.3.1-demo-eos", tmp_path)
     request = ExportRequest(app, "latest-order", tmp_path / "out", value_serde="shows_nothing:It", engine=LOCAL)
     with pytest.raises(
-        SerdeError, match="latest-order: value cannot be read as shows_nothing:It: a object has no form"
+        SerdeError, match="latest-order: kstate cannot read value as shows_nothing:It: a object has no form"
     ):
         export_store(request, ExportWatcher())
     assert not (tmp_path / "out").exists()
@@ -361,7 +361,7 @@ def test_no_serde_reads_what_is_streams_own(tmp_path: Path) -> None:
     app = unpack("4.3.1-kinds-eos", tmp_path)
     out = tmp_path / "out"
     refusal = kstate("export", app, "grace-join-Buffer", "--out", out, "--value-serde", "string", status=4)
-    assert "Streams' own" in refusal.err
+    assert "only Streams can read the values" in refusal.err
     kstate("export", app, "grace-join-Buffer", "--out", out, "--key-serde", "string")
     assert all(isinstance(row["key"], str) for row in _read(out))
     assert "is not a serde" in kstate("export", app, "count", "--out", out, "--key-serde", "nope", status=2).err
@@ -473,7 +473,7 @@ def test_a_database_that_changes_meanwhile_is_noticed(tmp_path: Path) -> None:
     steady = Steady.of(application, [store for task in application.tasks for store in task.stores])
     steady.check()
     os.utime(app / "0_0/rocksdb/latest-order/CURRENT")
-    with pytest.raises(InUse, match="latest-order has changed"):
+    with pytest.raises(InUse, match="latest-order changed while kstate read it"):
         steady.check()
 
 

@@ -74,7 +74,10 @@ def test_two_dumps_are_both_named(tmp_path: Path, warm: Warm) -> None:
         shutil.copytree(DUMP, tmp_path / "dumps" / name)
     status, messages = _restore(warm, tmp_path / "orders", tmp_path / "dumps")
     assert status == 4
-    assert f"kstate: {tmp_path}/dumps/monday, {tmp_path}/dumps/tuesday hold dumps: {tmp_path}/dumps is " in messages
+    assert (
+        f"kstate: {tmp_path}/dumps/monday, {tmp_path}/dumps/tuesday hold dumps: {tmp_path}/dumps is a folder above"
+        in messages
+    )
 
 
 def test_a_directory_that_is_lost_and_no_specification(tmp_path: Path, warm: Warm) -> None:
