@@ -25,7 +25,7 @@ from kstate_cli.change.lockfile import ReaderLock, check_locks, in_use, reader_l
 from kstate_cli.errors import Refused, RunFailed
 from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.formats.sst import read_properties
-from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.formats.topic_partition import GLOBAL, TopicPartition
 from kstate_cli.offsets.ages import Age, age_of, read_ages
 from kstate_cli.offsets.last_run import Ending, ending
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
@@ -295,6 +295,12 @@ def _why_not_store(resolved: TaskOffsets, offsets: StoreOffsets) -> str | None:
     if offsets.stale:
         # Up to 4.2 a topic that the topology no longer has is fatal in global/.checkpoint.
         return "the last run of the application did not open this global store"
+    if not store.segmented and len(store.databases) != 1:
+        # With its offset it would open as an empty store that counts as complete.
+        return "its folder has no database: its rows are lost"
+    if resolved.task.name == GLOBAL and not offsets.offsets and not store.empty:
+        # Every global store has a changelog, so without an offset nothing shows up to where its rows go.
+        return "it has rows and no offset"
     for database in store.databases:
         logs = [name for name in os.listdir(database.path) if is_log(name) and (database.path / name).stat().st_size]
         if logs:

@@ -25,7 +25,7 @@ from typing import Any, Final
 from kstate_cli import clock
 from kstate_cli.errors import RunFailed
 from kstate_cli.formats.binary import MalformedBytesError, parse_json
-from kstate_cli.snapshot.model import Generation, is_generation_name, is_object_name, parse, utc_name
+from kstate_cli.snapshot.model import MOST_AHEAD_MS, Generation, is_generation_name, is_object_name, parse, utc_name
 from kstate_cli.snapshot.repository import CONDEMNED, INTENTS, DamagedError, FolderRepository
 
 GRACE_SECONDS: Final = 86_400
@@ -132,7 +132,7 @@ def _expire(repository: FolderRepository, retention: Retention, now_ms: int) -> 
         if _is_awaited(repository, name, now_ms):
             why_not = "a writer that began before is still at work"
             continue
-        count = _delete(repository, name, condemned)
+        count = _delete(repository, name, condemned, retention, now_ms)
         if count is None:
             return Expiry(removed=removed, why_not=_UNKNOWN)
         removed += count
@@ -145,21 +145,36 @@ def _expire(repository: FolderRepository, retention: Retention, now_ms: int) -> 
     return Expiry(new, removed, waiting, why_not)
 
 
-def expired(generations: Mapping[str, Generation], retention: Retention, now_ms: int) -> set[str]:
-    """Return the names of generations that no rule keeps. The newest generation of each task always stays."""
+def expired(
+    generations: Mapping[str, Generation], retention: Retention, now_ms: int, sizes: Mapping[str, int]
+) -> set[str]:
+    """Return the names of generations that no rule keeps. ``sizes`` are those of the objects that exist.
+
+    The newest generation of each task of each host always stays, so a left-over directory of another host displaces
+    nothing. A part of a task displaces no whole task. A generation that lacks an object, or that comes from the future,
+    can displace nothing either: it stays, and does not count.
+    """
     if retention.keep is None and retention.keep_ms is None:
         return set()
     kept: set[str] = set()
-    counts: dict[tuple[str, str], int] = {}
+    counts: dict[tuple[str, str, str, str | None], int] = {}
     for name in sorted(generations, reverse=True):
         generation = generations[name]
+        is_complete = all(sizes.get(digest) == size for digest, size in generation.objects.items())
+        if not is_complete or generation.created_ms > now_ms + MOST_AHEAD_MS:
+            kept.add(name)
+            continue
         if retention.keep_ms is not None and now_ms - generation.created_ms < retention.keep_ms:
             kept.add(name)
         for task in generation.tasks:
-            key = generation.application, task.name
-            counts[key] = counts.get(key, 0) + 1
-            if counts[key] <= max(1, retention.keep or 1):
-                kept.add(name)
+            parts: list[str | None] = [None]
+            if not task.is_whole:
+                parts = [store.name for store in task.stores]
+            for part in parts:
+                key = generation.application, generation.host, task.name, part
+                counts[key] = counts.get(key, 0) + 1
+                if counts[key] <= max(1, retention.keep or 1):
+                    kept.add(name)
     return set(generations) - kept
 
 
@@ -172,14 +187,11 @@ def _condemn(
 ) -> int:
     """Publish a list of what nothing needs, unless another list has it; return how many generations are new in it."""
     already = {name for condemned in lists.values() for name in (*condemned.generations, *condemned.objects)}
-    old = expired(generations, retention, now_ms)
+    sizes = repository.object_sizes()
+    old = expired(generations, retention, now_ms, sizes)
     needed = {name for generation in set(generations) - old for name in generations[generation].objects}
     recent_ms = min(_RECENT_SECONDS, retention.grace_seconds) * 1000
-    unneeded = {
-        name
-        for name in repository.object_sizes()
-        if name not in needed and repository.object_age_ms(name, now_ms) >= recent_ms
-    }
+    unneeded = {name for name in sizes if name not in needed and repository.object_age_ms(name, now_ms) >= recent_ms}
     new_generations, new_objects = sorted(old - already), sorted(unneeded - already)
     if new_generations or new_objects:
         document = {"created_ms": now_ms, "generations": new_generations, "objects": new_objects}
@@ -199,10 +211,17 @@ def _is_awaited(repository: FolderRepository, name: str, now_ms: int) -> bool:
     return awaited
 
 
-def _delete(repository: FolderRepository, name: str, condemned: _CondemnedList) -> int | None:
+def _delete(
+    repository: FolderRepository, name: str, condemned: _CondemnedList, retention: Retention, now_ms: int
+) -> int | None:
     """Delete what a list condemns and no generation needs; None if a generation cannot be read."""
     removed = 0
-    for generation in sorted(condemned.generations):
+    present = _generations(repository)
+    if present is None:
+        return None
+    # Judged again: meanwhile a newer generation may have been moved away or damaged, or the user asked to keep more.
+    still_expired = expired(present, retention, now_ms, repository.object_sizes())
+    for generation in sorted(condemned.generations & still_expired):
         removed += repository.remove_generation(generation)
     # Only now: objects of the deleted generations are not needed any more, and those of later ones are.
     generations = _generations(repository)

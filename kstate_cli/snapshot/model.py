@@ -38,6 +38,8 @@ MOST_INLINE_BYTES: Final = 1 << 20
 _MOST_FILES: Final = 1_000_000
 """Files of one database. RocksDB itself fails long before."""
 _NAME: Final = re.compile(r"[0-9]{8}T[0-9]{6}\.[0-9]{3}Z-[0-9a-f]{16}")
+MOST_AHEAD_MS: Final = 3_600_000
+"""A generation of a time further ahead was taken with a wrong clock: it would count as the newest for ever."""
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 _OBJECT: Final = re.compile(r"[0-9a-f]{64}(?:-[0-9a-f]{8})?")
 _DIGEST_LENGTH: Final = 64
@@ -368,6 +370,8 @@ def _store(document: Any) -> StoredStore:
     _require(legal_store_name(name), f"{name!r} is not the name of a store")
     segmented = _flag(members["segmented"])
     databases = tuple(_database(database, name, segmented=segmented) for database in _list(members["databases"]))
+    # An offset without rows would open as an empty store that counts as complete.
+    _require(segmented or len(databases) == 1, f"{name}: {len(databases)} databases instead of one")
     _refuse_twice([str(database.folder) for database in databases], "segment")
     as_of = members["as_of_ms"]
     if as_of is not None:

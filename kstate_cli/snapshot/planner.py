@@ -5,7 +5,8 @@ that has a whole task decides which stores the task has. Each of these stores ma
 broker takes part, so every judgement is the cautious one:
 
 - An older generation with a higher offset counts only if topic ids show that both have the same log. A topic that was
-  deleted and created again has the same name, and its old offsets are higher than its new ones.
+  deleted and created again has the same name, and its old offsets are higher than its new ones. A directory that
+  another host has left over looks the same. Without topic ids the restoration is refused until the user chooses.
 - A store that exists, and has an offset, stays.
 - Data is usable for 24 h (Kafka's default of ``delete.retention.ms``) less a margin. Later the log may have forgotten
   deletes, and keys would come back (docs/internals/changelogs.md#forgotten-deletes).
@@ -144,6 +145,7 @@ def plan_restore(
     if existing is not None:
         resolved = {task.task.name: task for task in resolve_to_plan(existing)}
         _judge_directory(existing, outcomes)
+    owners = {key: task.task.name for task in resolved.values() for store in task.stores for key in store.offsets}
     home = next((named.task.home for named in layout.values()), OffsetsHome.COLUMN_FAMILY)
     selected = _selected(layout, options)
     for name in selected:
@@ -152,6 +154,10 @@ def plan_restore(
                 f"{name}: {layout[name].generation} is of a release that keeps offsets elsewhere than "
                 "the newest generation: --generation takes all tasks from one"
             )
+            continue
+        moved = _moved(layout[name].task, owners)
+        if moved is not None:
+            outcomes.refusals.append(moved)
             continue
         _plan_task(layout[name], resolved.get(name), generations, options, outcomes, now_ms)
     if outcomes.stores and existing is not None and _other_home(existing, home):
@@ -296,6 +302,18 @@ def _judge_directory(existing: Application, outcomes: _Outcomes) -> None:
             outcomes.refusals.append(problem.reasoned)
 
 
+def _moved(task: StoredTask, owners: Mapping[TopicPartition, str]) -> str | None:
+    """Return why a task is not restored beside the existing ones: its number is that of another topology."""
+    for store in task.stores:
+        for key in store.offsets:
+            if owners.get(key, task.name) != task.name:
+                return (
+                    f"{task.name}/{store.name}: {owners[key]} of the directory already has {key}: "
+                    "the topology has changed since the snapshot"
+                )
+    return None
+
+
 def _other_home(existing: Application, home: OffsetsHome) -> bool:
     has_stores = any(store.databases for task in existing.tasks for store in task.stores)
     return has_stores and keeps_offsets_inside(existing) is not (home is OffsetsHome.COLUMN_FAMILY)
@@ -328,16 +346,35 @@ def _plan_task(
                 "--rebuild replaces it by that of the snapshot"
             )
             continue
-        if not options.accept_resurrected and _may_lack_deletes(candidate.store, now_ms):
+        if not options.accept_resurrected and _may_lack_deletes(candidate.store, now_ms, task.name):
             outcomes.too_old[f"{task.name}/{store.name}"] = candidate.store.as_of_ms
         chosen.append(ChosenStore(task.name, candidate.store, candidate.generation, store.name in present))
     if not chosen:
         return
+    _refuse_part(task, present, chosen, outcomes)
     _judge_rest(task, resolved, chosen, outcomes)
     outcomes.stores += chosen
     outcomes.changes += _steps(task, resolved, chosen)
     if resolved is None:
         outcomes.task_times[task.name] = _age_of_task(task, chosen)
+
+
+def _refuse_part(
+    task: StoredTask, present: Mapping[str, StoreOffsets], chosen: Sequence[ChosenStore], outcomes: _Outcomes
+) -> None:
+    """Refuse some stores of a task whose other logged stores would be missing.
+
+    Under exactly-once the next start wipes a task with rows in which a logged store has no offset
+    (docs/internals/start.md#wiped-tasks), and with it what was restored.
+    """
+    names = {store.store.name for store in chosen}
+    exist = {name for name, store in present.items() if store.store.databases or store.has_offset}
+    missing = sorted(store.name for store in task.stores if store.offsets and store.name not in names | exist)
+    if missing:
+        outcomes.refusals.append(
+            f"{task.name}: without {some(missing, _MOST_NAMES)} the next start may wipe the task: restore it whole, "
+            "without --store"
+        )
 
 
 def _why_stays(present: StoreOffsets | None, resolved: TaskOffsets | None, options: SnapshotOptions) -> str | None:
@@ -360,12 +397,12 @@ def _stands_in_the_way(present: StoreOffsets | None, options: SnapshotOptions) -
     return present is not None and bool(present.store.databases) and not options.rebuild
 
 
-def _may_lack_deletes(store: StoredStore, now_ms: int) -> bool:
+def _may_lack_deletes(store: StoredStore, now_ms: int, task: str) -> bool:
     """Return whether the log may have forgotten deletes since the data of a store was written.
 
     The data of a store without rows cannot come back, and a store without a changelog is never continued.
     """
-    if not store.offsets or not store.has_rows:
+    if not store.has_rows or (not store.offsets and task != GLOBAL):
         return False
     if store.as_of_ms is None or set_back(store.as_of_ms, now_ms, RETENTION_MS):
         return True
@@ -393,12 +430,11 @@ def _best(named: _Named, store: StoredStore, generations: Sequence[NamedGenerati
         if _same_log(candidate.store, best.store):
             best = candidate
         else:
-            outcomes.changes.append(
-                warning(
-                    f"{named.task.name}/{store.name}: {candidate.generation} has a higher offset "
-                    f"({offsets_text(candidate.store.offsets)}) than {best.generation}, which is newer and is taken: "
-                    "nothing shows that both have the same log"
-                )
+            # A directory that another host has left over, or a recreated topic: only the user can tell them apart.
+            outcomes.refusals.append(
+                f"{named.task.name}/{store.name}: {candidate.generation} has a higher offset "
+                f"({offsets_text(candidate.store.offsets)}) than {best.generation}, which is newer, and nothing shows "
+                "that both have the same log. Choose one with --generation"
             )
             break
     return best
@@ -468,10 +504,18 @@ def _steps(task: StoredTask, resolved: TaskOffsets | None, chosen: Sequence[Chos
     for store in chosen:
         if store.store.in_file:
             yield keeping.lines_of(store.store.name, store.store.offsets)
-    if resolved is None:
+    if _is_replaced(resolved, chosen):
         for name, keys in sorted(task.absent.items()):
             # A custom store has no data in a restored task: -4 has it read from the beginning of its changelog.
             yield keeping.lines_of(name, dict.fromkeys(keys, OFFSET_UNKNOWN))
+
+
+def _is_replaced(resolved: TaskOffsets | None, chosen: Sequence[ChosenStore]) -> bool:
+    """Return whether no store of an existing task stays: it is then restored as a missing one."""
+    if resolved is None:
+        return True
+    names = {store.store.name for store in chosen}
+    return all(store.store.name in names for store in resolved.stores)
 
 
 def _offset_files(
@@ -479,12 +523,11 @@ def _offset_files(
 ) -> Iterator[Change]:
     """Yield ``.checkpoint`` and the Positions of a release that keeps them in files."""
     lines: dict[TopicPartition, int] = {}
-    if resolved is not None:
-        if resolved.task.checkpoint is not None:
-            lines |= resolved.task.checkpoint.entries
-    elif task.name != GLOBAL:
+    if task.name != GLOBAL and _is_replaced(resolved, chosen):
         # Under exactly-once a logged store without a line wipes the whole task (docs/internals/start.md#wiped-tasks).
         lines |= {key: OFFSET_UNKNOWN for keys in task.absent.values() for key in keys}
+    if resolved is not None and resolved.task.checkpoint is not None:
+        lines |= resolved.task.checkpoint.entries
     for store in chosen:
         lines |= store.store.offsets
     if lines:

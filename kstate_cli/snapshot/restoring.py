@@ -29,7 +29,14 @@ from kstate_cli.errors import Refused, UsageError, naming
 from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.offsets.ages import Age, LogMark, add_ages
 from kstate_cli.signals import submitted
-from kstate_cli.snapshot.model import NamedGeneration, StoredDatabase, StoredFile, is_generation_name, parse
+from kstate_cli.snapshot.model import (
+    MOST_AHEAD_MS,
+    NamedGeneration,
+    StoredDatabase,
+    StoredFile,
+    is_generation_name,
+    parse,
+)
 from kstate_cli.snapshot.planner import ChosenStore, SnapshotOptions, SnapshotPlan, plan_restore
 from kstate_cli.snapshot.repository import (
     CHUNK,
@@ -117,7 +124,9 @@ def read_generations(
         except (DamagedError, MalformedBytesError) as error:
             damaged.append(f"{generation_path(candidate)}: {_reason(error)}")
             continue
-        if content.application == application:
+        if content.created_ms > clock.now_ms() + MOST_AHEAD_MS:
+            damaged.append(f"{generation_path(candidate)}: its time is in the future: the clock of its host was wrong")
+        elif content.application == application:
             generations.append(NamedGeneration(candidate, content))
         else:
             others.add(content.application)
