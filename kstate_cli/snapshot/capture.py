@@ -522,7 +522,7 @@ class _CopiedFiles:
         stored_as = None
         if put.name != put.sha256:
             stored_as = put.name
-        return StoredFile(name, file.size, put.sha256, file.mtime_ns, identity, None, stored_as), new_bytes
+        return StoredFile(name, file.size, put.sha256, max(0, file.mtime_ns), identity, None, stored_as), new_bytes
 
 
 def _is_never_inline(name: str) -> bool:
@@ -540,7 +540,7 @@ def _whole(file: BinaryIO, name: str) -> bytes:
 def _inline(file: SourceFile, data: bytes) -> StoredFile:
     if len(data) != file.size:
         raise _SourceError(_CHANGED)
-    return StoredFile(file.path.name, file.size, hashlib.sha256(data).hexdigest(), file.mtime_ns, None, data)
+    return StoredFile(file.path.name, file.size, hashlib.sha256(data).hexdigest(), max(0, file.mtime_ns), None, data)
 
 
 def _identity(file: BinaryIO, name: str) -> str | None:
@@ -593,7 +593,7 @@ def _stored_task(task: PlannedTask, files: Mapping[Path, StoredFile]) -> StoredT
     absent = {name: tuple(sorted(offsets)) for name, offsets in task.resolved.absent.items()}
     return StoredTask(
         task.name,
-        task.resolved.task.mtime_ns,
+        max(0, task.resolved.task.mtime_ns),
         task.home,
         task.is_whole,
         tuple(_stored_store(task, store, files) for store in task.stores),

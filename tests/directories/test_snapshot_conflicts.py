@@ -1,0 +1,163 @@
+"""Snapshots that contradict each other, or their directory: the good one is never displaced, and nothing is guessed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kstate_cli import clock
+from kstate_cli.snapshot.model import name_of, parse, render, utc_name
+from tests.golden import unpack
+
+from .support import kstate
+
+OLD = "--accept-resurrected"
+CLEANING = ("--keep", "1", "--grace", "0s")
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Path:
+    """Two tasks of an application of 4.2.1, which keeps offsets in ``.checkpoint``."""
+    app = unpack("4.2.1-kinds-eos", tmp_path / "state")
+    for path in app.iterdir():
+        if path.is_dir() and path.name not in ("0_0", "0_1"):
+            shutil.rmtree(path)
+    return app
+
+
+def snapshot(app: Path, repository: Path, *words: str, status: int | None = 0) -> dict[str, Any]:
+    return kstate("snapshot", app, "--out", repository, "-o", "json", *words, status=status).summary
+
+
+def listed(repository: Path) -> set[str]:
+    return {path.stem for path in (repository / "generations").glob("*.json")}
+
+
+def with_count(app: Path, offset: int) -> Path:
+    """Let ``.checkpoint`` of 0_0 state another offset for the store ``count``."""
+    path = app / "0_0" / ".checkpoint"
+    text = re.sub(r"(count-changelog 0) [0-9]+", rf"\1 {offset}", path.read_text())
+    assert text != path.read_text()
+    path.write_text(text)
+    return app
+
+
+def test_a_store_whose_database_is_missing_is_not_captured(app: Path, tmp_path: Path) -> None:
+    repository = tmp_path / "repository"
+    good = snapshot(app, repository)["snapshot"]
+    count = app / "0_0" / "rocksdb" / "count"
+    shutil.rmtree(count)
+    count.mkdir()
+    done = kstate("snapshot", app, "--out", repository, *CLEANING, "-o", "json", status=1)
+    assert {row["task"] for row in done.rows if row["type"] == "skipped"} == {"0_0"}
+    assert good in listed(repository)
+
+
+@pytest.mark.parametrize("words", [("--store", "count"), ("--host", "another")])
+def test_what_is_no_newer_copy_displaces_no_snapshot(words: tuple[str, ...], app: Path, tmp_path: Path) -> None:
+    """A part of a task, and the directory that another host has left over."""
+    repository = tmp_path / "repository"
+    whole = snapshot(app, repository)["snapshot"]
+    for _ in range(3):
+        snapshot(app, repository, *words, *CLEANING)
+    assert whole in listed(repository)
+
+
+def test_a_left_over_directory_of_another_host_is_not_chosen_silently(app: Path, tmp_path: Path) -> None:
+    repository, lost = tmp_path / "repository", tmp_path / "lost" / app.name
+    lost.parent.mkdir()
+    fresh = snapshot(app, repository, "--host", "a")["snapshot"]
+    snapshot(with_count(app, 10), repository, "--host", "b")
+    refusal = kstate("restore", lost, "--from-snapshot", repository, OLD, status=4)
+    assert "0_0/count" in refusal.err and fresh in refusal.err and "--generation" in refusal.err
+    assert not lost.exists()
+    kstate("restore", lost, "--from-snapshot", repository, OLD, "--generation", fresh, status=1)
+    assert "count-changelog 0 21\n" in (lost / "0_0" / ".checkpoint").read_text()
+
+
+@pytest.mark.parametrize("change", ["moved away", "damaged", "keep more"])
+def test_a_condemned_snapshot_is_judged_again(change: str, app: Path, tmp_path: Path) -> None:
+    repository = tmp_path / "repository"
+    first = snapshot(app, repository)["snapshot"]
+    (app / "0_0" / "rocksdb" / "count" / "CURRENT").touch()
+    second = snapshot(app, repository, "--keep", "1")["snapshot"]  # a day of grace: the first is only condemned
+    keep = "1"
+    if change == "moved away":
+        (repository / "generations" / f"{second}.json").rename(tmp_path / "moved.json")
+    elif change == "damaged":
+        content = parse(second, (repository / "generations" / f"{second}.json").read_bytes())
+        (task,) = (task for task in content.tasks if task.name == "0_0")
+        digest = next(file.object for store in task.stores for file in store.files if file.data is None)
+        (repository / "objects" / digest[:2] / digest).unlink()
+    else:
+        keep = "3"
+    # The third has one task only: for the other one, the first may be the newest that is whole.
+    snapshot(app, repository, "--task", "0_1", "--keep", keep, "--grace", "0s", status=None)
+    assert first in listed(repository)
+
+
+def test_a_snapshot_of_the_future_is_neither_used_nor_counted(app: Path, tmp_path: Path) -> None:
+    repository, lost = tmp_path / "repository", tmp_path / "lost" / app.name
+    lost.parent.mkdir()
+    name = snapshot(app, repository)["snapshot"]
+    path = repository / "generations" / f"{name}.json"
+    document = json.loads(path.read_bytes())
+    document["created_ms"] = clock.now_ms() + 4 * 365 * 86_400_000
+    data = json.dumps(document).encode()
+    future = name_of(utc_name(document["created_ms"]), data)
+    (repository / "generations" / f"{future}.json").write_bytes(data)
+    assert render(parse(future, data))
+    for _ in range(2):
+        newest = snapshot(app, repository, *CLEANING)["snapshot"]
+    assert newest in listed(repository)
+    restored = kstate("restore", lost, "--from-snapshot", repository, OLD, "-o", "json", status=1)
+    assert restored.summary["snapshots"] == [newest]
+    assert any("in the future" in row["message"] for row in restored.rows if row["type"] == "warning")
+
+
+def test_a_directory_of_another_numbering(app: Path, tmp_path: Path) -> None:
+    repository = tmp_path / "repository"
+    snapshot(app, repository)
+    os.rename(app / "0_0", app / "7_0")
+    refusal = kstate("restore", app, "--from-snapshot", repository, OLD, status=4)
+    assert "7_0 of the directory already has" in refusal.err and not (app / "0_0").exists()
+
+
+def test_a_part_of_a_missing_task(app: Path, tmp_path: Path) -> None:
+    repository, lost = tmp_path / "repository", tmp_path / "lost" / app.name
+    lost.parent.mkdir()
+    snapshot(app, repository)
+    refusal = kstate("restore", lost, "--from-snapshot", repository, OLD, "--store", "count", status=4)
+    assert "the next start may wipe the task" in refusal.err and not lost.exists()
+
+
+def test_a_task_of_which_only_the_folder_exists_gets_the_lines_of_a_missing_one(app: Path, tmp_path: Path) -> None:
+    repository, lost, emptied = tmp_path / "repository", tmp_path / "a" / app.name, tmp_path / "b" / app.name
+    lost.parent.mkdir()
+    snapshot(app, repository)
+    kstate("restore", lost, "--from-snapshot", repository, OLD, status=1)
+    shutil.copytree(lost, emptied)
+    for path in (emptied / "0_0").iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    kstate("restore", emptied, "--from-snapshot", repository, OLD, status=None)
+    lines = [sorted((place / "0_0" / ".checkpoint").read_text().splitlines()) for place in (lost, emptied)]
+    assert lines[0] == lines[1]
+
+
+def test_a_global_store_without_an_offset_is_not_captured(tmp_path: Path) -> None:
+    app = unpack("4.2.1-kinds-eos", tmp_path / "state")
+    (app / "global" / ".checkpoint").unlink()
+    done = kstate("snapshot", app, "--out", tmp_path / "repository", "--task", "global", status=4)
+    assert "no offset" in done.err
+
+
+def test_a_file_from_before_1970(app: Path, tmp_path: Path) -> None:
+    os.utime(next((app / "0_0" / "rocksdb" / "count").glob("*.sst")), (-31_536_000, -31_536_000))
+    snapshot(app, tmp_path / "repository")
+    kstate("verify-snapshots", tmp_path / "repository")
