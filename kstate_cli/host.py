@@ -39,7 +39,7 @@ CANNOT: Final = (errno.EIO, errno.EACCES, errno.EPERM, errno.ESTALE, errno.ETIME
 """The file exists, but the system denies it or cannot read it."""
 CHECK_THE_DISK: Final = "check the system's log for disk errors, and ls -l for the permissions of the file"
 """The hint about a file that cannot be read."""
-STORES_STAY: Final = f"leave the stores unchanged: this error does not mean that they are damaged. {CHECK_THE_DISK}"
+STORES_STAY: Final = f"leave the stores unchanged, because an unreadable file may be intact, and {CHECK_THE_DISK}"
 """The hint about stores with a file that cannot be read."""
 READING_THREADS: Final = 8
 """Threads that RocksDB starts for a few databases that are read, with some to spare."""
@@ -361,7 +361,7 @@ def _short(number: int, where: str | None) -> HostError:
         # "Resource temporarily unavailable" names no resource.
         words = "no more threads or processes"
     error = HostError(
-        f"this host lacks resources: {words}. This does not mean that the stores are damaged",
+        f"this host lacks resources: {words}. kstate draws no conclusion about the stores",
         where=where,
         hint=_hint(number),
     )

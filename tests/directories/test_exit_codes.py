@@ -478,6 +478,7 @@ MESSAGES = {
     "change/commits_made.py": 1,
     "cli/app.py": 1,
     "cli/views/plan.py": 1,
+    "snapshot/planner.py": 1,
 }
 """In how many texts of a module. What fails does not say it by itself: one that fails after the exchange knows nothing of
 it. Whoever adds one has a test that holds it to its word: see `hold_to_its_word`."""
@@ -489,7 +490,7 @@ def test_where_it_is_said_that_nothing_has_changed() -> None:
     for path in sorted(package.rglob("*.py")):
         # Texts, not comments and docstrings.
         lines = [line for line in path.read_text(encoding="utf-8").splitlines() if re.search(r"""["'].*["']""", line)]
-        count = sum(1 for line in lines if NOTHING.search(line) and not line.strip().startswith('"""'))
+        count = sum(1 for line in lines if NOTHING.search(line) and not line.strip().startswith(('"""', "#")))
         if count:
             results[path.relative_to(package).as_posix()] = count
     assert results == MESSAGES

@@ -204,7 +204,7 @@ def test_what_is_under_way_is_said(
     goes_on = [
         entry
         for entry in messages[0]
-        if re.fullmatch(r"kstate: lag of standby: for \d+ s now; 3 s are its limit", entry)
+        if re.fullmatch(r"kstate: lag of standby: running for \d+ s, with a limit of 3 s", entry)
     ]
     assert len(goes_on) >= 2
     # The command whose time was up may still say why it ended: an error is said with --quiet too.

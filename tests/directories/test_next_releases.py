@@ -235,7 +235,7 @@ def test_the_line_that_a_refusal_prints_is_the_one_that_does_it(tmp_path: Path) 
         assert line == ["migrate", str(app), "--to", "4.5", "--guarantee", "at_least_once", UNPROVEN]
         assert tree_hash(app) == before
     result = kstate_here(*line, "--warnings-ok")
-    assert "unproven: 4.2 to 4.5" in result.err
+    assert "unproven: no test has run 4.2 to 4.5" in result.err
     assert kstate_here("migrate", app, "--to", "4.5", "-o", "json").summary["steps"] == 0
     assert kstate_here("check", app, "--for", "4.5", "-o", "json").summary["start_fails"] is False
 

@@ -277,7 +277,7 @@ def test_limit(app: Path) -> None:
         assert ("and there are more" in cut.err) is (limit == 3)
     entry = ask("range", app, "count", "--limit", 5, "--collate", *COUNTS, "-o", "json")
     assert [row["key"] for row in entry.rows] == KEYS[:5]
-    assert "more rows" in entry.err
+    assert "the first 5 rows are shown, and there are more" in entry.err
 
 
 def test_a_table_is_cut_and_says_so(tmp_path: Path) -> None:
@@ -363,7 +363,7 @@ def test_bounds(app: Path) -> None:
     assert _failures(behind) == {0: "NOT_UP_TO_BOUND"}
     assert sum(row["type"] == "row" for row in behind.rows) == 5
     assert "partition 0: NOT_UP_TO_BOUND: For store partition 0, the current position" in behind.err
-    assert "5 rows, which are an incomplete answer" in behind.err
+    assert "5 rows, which are not the whole answer" in behind.err
     quiet = ask(*texts, "--at", f"{topic}:0=19", "--quiet", status=3)
     assert "NOT_UP_TO_BOUND" in quiet.err
     ask(*texts, "--at", "nonsense", status=2)
@@ -446,7 +446,7 @@ def test_a_value_that_its_serde_does_not_read(tmp_path: Path) -> None:
     result = ask("key", path, "made", "b", "--value-serde", "json", status=4)
     assert "0_0/made: the value of key b'b' cannot be read as json" in result.err
     result = ask("range", path, "made", "--key-serde", "long", status=4)
-    assert "0_0/made: key b'a' cannot be read as long: 1 bytes instead of 8" in result.err
+    assert "0_0/made: kstate cannot read key b'a' as long: 1 bytes instead of 8" in result.err
     result = ask("raw-scan", path, "made", "--value-serde", "string", "-o", "csv", status=4)
     assert "hex and base64 always fit" in result.err
 
@@ -519,7 +519,7 @@ def test_damage(tmp_path: Path) -> None:
         assert (failure["type"], failure["code"]) == ("failure", "STORE_EXCEPTION")
         assert (result.summary["rows"], result.summary["failures"]) == (len(rows), 1)
         assert sst.name in failure["message"] and sst.name in result.err
-        assert "rows, which are an incomplete answer: 1 STORE_EXCEPTION" in result.err
+        assert "rows, which are not the whole answer: 1 STORE_EXCEPTION" in result.err
     for output in ("csv", "table"):
         result = ask("range", results, "made", "-o", output, "--limit", 4999, status=6)
         assert f"{len(rows) - 1:05}" in result.out and "STORE_EXCEPTION" in result.err

@@ -141,7 +141,7 @@ def test_every_store_is_whole_in_its_new_task_and_back(name: str, tmp_path: Path
     }
     planned = kstate(*world.words, "--dry-run", "--warnings-ok")
     assert meaning(app) == before
-    result = kstate(*world.words, "--warnings-ok")
+    result = kstate(*world.words, "--warnings-ok", "--verbose")
     assert planned.out == result.out
 
     after = rows(app)
@@ -353,7 +353,7 @@ def test_numbers_alone(tmp_path: Path) -> None:
     before = rows(world.app)
     result = kstate("rehome", world.app, "--map", "6=4", status=4)
     assert (
-        "sub-topology 6 is to be 4, but a sub-topology with this number is here too" in result.err
+        "sub-topology 6 gets number 4, but a sub-topology with this number is here too" in result.err
         and "--map 4=gone" in result.err
     )
     kstate("rehome", world.app, "--map", "6=4", "--map", "4=gone", "--map", "5=gone", "--warnings-ok")

@@ -98,7 +98,7 @@ def test_what_belongs_to_somebody_else(tmp_path: Path) -> None:
     result = without_privileges("ls", app)
     assert result.status == 4
     assert f"{app} belongs to user 12345:group 12346 with mode 0700, and this is " in result.err
-    assert "run the command as user 12345; or give" in result.err
+    assert "run the command as user 12345, or give" in result.err
 
 
 def test_where_the_mode_allows_it_something_else_denies_it(tmp_path: Path) -> None:

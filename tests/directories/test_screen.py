@@ -144,7 +144,7 @@ def test_a_plan_is_summed_up_and_quiet_is_without_it(tmp_path: Path) -> None:
     kstate("undo", app)
     verbose = kstate(*planned, "-v").out.splitlines()
     assert sum(line.startswith(("edit store  ", "write file  ")) for line in verbose) == len(steps)
-    assert "estimated time: less than 10 s (as run 0001-migrate went)" in again
+    assert "estimated time: less than 10 s (like run 0001-migrate)" in again
     result = kstate("wipe", app, "--all", "--purge", "--dry-run", status=None)
     assert "there is no backup of the removed stores" in result.out and "  3 tasks; " in result.out
 

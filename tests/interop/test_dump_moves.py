@@ -719,7 +719,7 @@ def test_a_log_that_was_cut(harness: Harness, tmp_path: Path) -> None:
     document["generation"] += 1
     document["fulls"][0]["log_end"] = document["fulls"][0]["ranges"][-1]["end"] = 45
     (out / name_of(document["generation"])).write_text(json.dumps(document))
-    begins_anew(harness, out, topic, "the log was truncated: it ends at 40, but was read only up to 45")
+    begins_anew(harness, out, topic, "the log was truncated: it ends at 40, but was read up to 45")
 
 
 RETENTION = "10000"

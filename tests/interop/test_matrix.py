@@ -202,7 +202,7 @@ def test_what_a_release_was_proven_by(tmp_path: Path, monkeypatch: pytest.Monkey
     arguments, failed = proving.ran("4.3.0", results)
     assert arguments == [proving.Ran("4.3.0", "test_killed", 2, 61, today())]
     assert failed == ["FAILED test_check::d: 3 restored"]
-    monkeypatch.setattr(proving, "KEPT", backup)
+    monkeypatch.setattr(proving, "FINAL", backup)
     assert proving.recorded() == []
     rows = [{"release": "4.3.0", "test": "test_killed", "cases": cases, "seconds": 61, "date": "2026-01-01"}
             for cases in (2, 1)]  # fmt: skip

@@ -48,7 +48,7 @@ def test_whatever_fails_is_told_with_its_slice() -> None:
     job = SliceJob(0, "0_0", "a-store", "no-such-kind", "4.3", piece, "/nowhere", "/dev/null/staging", 1 << 20)
     with pytest.raises(OSError, match="/dev/null/staging"):
         OnThisHost().run([job], lambda: None)
-    with pytest.raises(RunFailed, match=r"0_0/a-store \(offsets 0 to 1 of a-topic\) cannot be made: ValueError"):
+    with pytest.raises(RunFailed, match=r"kstate cannot create 0_0/a-store \(offsets 0 to 1 of a-topic\): ValueError"):
         OnThisHost().run([replace(job, staging="s3://nowhere")], lambda: None)
 
 
@@ -62,7 +62,7 @@ def test_rows_out_of_order_take_spark(dump: Path, tmp_path: Path) -> None:
     app = tmp_path / support.APP
     vouched = ("--dump-is-complete", "--dump-is-committed")
     result = support.restore(app, mine, *LOCAL, *vouched, "--memory", "200M")
-    assert (result.status, "takes Spark" in result.stderr) == (4, True), result.stderr
+    assert (result.status, "only Spark sorts them" in result.stderr) == (4, True), result.stderr
     assert not app.exists()
     assert not (tmp_path / ".kstate").exists()
     sorted_by_spark = support.good(support.restore(app, mine, "--engine", "auto", *vouched, "--memory", "200M"))
@@ -97,8 +97,8 @@ def test_the_plan_and_the_summary_state_the_engine(
     ("options", "text"),
     [
         (("--engine", "flink"), "not one of auto, local, spark"),
-        ((*LOCAL, "--master", "local[1,4]"), "--master is about Spark"),
-        ((*LOCAL, "--conf", "a=b"), "--conf is about Spark"),
+        ((*LOCAL, "--master", "local[1,4]"), "--master configures Spark, but --engine local does not use it"),
+        ((*LOCAL, "--conf", "a=b"), "--conf configures Spark, but --engine local does not use it"),
     ],
 )
 def test_what_contradicts_itself(dump: Path, tmp_path: Path, options: tuple[str, ...], text: str) -> None:

@@ -241,7 +241,7 @@ def test_one_that_was_used_since_is_not_followed(pair: Pair, touch: object) -> N
     before = digest(pair.app) if touch is not an_sst_is_gone else None
     result = pair.round(status=None)
     assert result.status == 4
-    assert "was started or changed since its last round (run 0001-restore): 0_0" in result.err
+    assert "was started or changed after its last round (run 0001-restore): 0_0" in result.err
     assert before is None or digest(pair.app) == before
     assert pair.runs() == ["0001-restore"]
     assert pair.use() == "used"
