@@ -169,7 +169,8 @@ def test_checkpoint_beside_the_column_family_gives_the_lowest_offset(tmp_path: P
     for offset, target in ((offsets["0"] + 500, offsets["0"]), (3, 3)):
         (app / "0_0/.checkpoint").write_text(f"0\n1\n{topic} 0 {offset}\n")
         result = kstate("migrate", app, "--to", "4.3", status=1)
-        assert f"0_0/latest-order: the offsets of {topic}:0 differ ({min(offset, offsets['0'])}, {max(offset, offsets['0'])})" in result.err
+        both = ", ".join(map(str, sorted((offset, offsets["0"]))))
+        assert f"0_0/latest-order: the offsets of {topic}:0 differ ({both})" in result.err
         assert not (app / "0_0/.checkpoint").exists()
         rows = kstate("ls", app, "-o", "json").rows
         assert [r["changelog"] for r in rows if r["task"] == "0_0" and r["store"] == "latest-order"] == [

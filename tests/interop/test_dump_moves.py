@@ -346,7 +346,7 @@ def test_a_broker_that_goes_away(tmp_path: Path) -> None:
             broker.stop()
             _, text = slow.communicate(timeout=2 * _SECONDS)
         assert slow.returncode == 6, text
-        assert "no record has come for 10 s. kstate aborts if the broker sends nothing for 45 s" in text
+        assert "no record has arrived for 10 s. kstate aborts if the broker sends nothing for 45 s" in text
         assert f"of {topic.name}:0" in text and "run the command again" in text
         assert files_of(out) == first, "what was half read is gone"
         whole(out)
