@@ -118,7 +118,7 @@ def _do(task: StepCommand, memory: Memory, lock: int, *, warnings_ok: bool) -> S
         success_ms,
         message,
         _findings(ended.lines),
-        _lags(ended.lines) if task.step == "lag" else (),
+        _lags(ended.lines, is_of_broker=task.asks_broker) if task.step == "lag" else (),
     )
     if task.part is not None:
         message = _verified_part(task, task.part, memory, ended, (began, now), message)
@@ -198,13 +198,16 @@ def _findings(lines: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     return dict(Counter(f"{line.get('level')} {line.get('code')}" for line in lines if line.get("type") == "finding"))
 
 
-def _lags(lines: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
-    """Return the lag and the offsets of each store. An unknown lag is null, and never a number."""
+def _lags(lines: Iterable[Mapping[str, Any]], *, is_of_broker: bool) -> tuple[Mapping[str, Any], ...]:
+    """Return the lag and the offsets of each store. An unknown lag is null, and never a number.
+
+    Without a broker the lag ends at the dump of [defaults], which another gauge has: here it is unknown.
+    """
     return tuple(
         {
             "task": str(line["task"]),
             "store": str(line["store"]),
-            **{key: line.get(key) for key in _LAG},
+            **{key: line.get(key) if is_of_broker else None for key in _LAG},
             "reached": line.get("changelog") or {},
         }
         for line in lines

@@ -24,6 +24,8 @@ STANDBY: Final = "standby"
 _JSON: Final = ("--output", "json")
 _SLACK: Final = 10
 """Calls come at fixed times, but a step begins when the step before ends. So a step that is a tenth early is due."""
+_BROKER_VARIABLE: Final = "KSTATE_INSPECT_POSITION_BOOTSTRAP_SERVER"
+"""Names the broker of the step ``lag`` if [defaults] does not."""
 _NEEDS: Final = {
     "dump": ("dump", "bootstrap_server"),
     "restore": ("dump", "release"),
@@ -54,6 +56,8 @@ class StepCommand:
     """The number of parts in ``kstate.toml``; the number of shares is a multiple of it."""
     not_due: str | None = None
     """Why it does not run now."""
+    asks_broker: bool = False
+    """Its lag comes from a broker, not only from the end of a dump."""
 
     @property
     def plain_words(self) -> tuple[str, ...]:
@@ -196,7 +200,8 @@ def _task(
     silent = ("--quiet",) * is_silent
     words = (command, *subject, *settings, *_options(step, part), *silent, *_JSON)
     not_due = _not_due(step, memory.result(step.name, of), now_ms)
-    return StepCommand(step.name, of, directory, words, step.timeout, part, step.parts, not_due)
+    asks_broker = "bootstrap_server" in configuration.defaults or _BROKER_VARIABLE in os.environ
+    return StepCommand(step.name, of, directory, words, step.timeout, part, step.parts, not_due, asks_broker)
 
 
 def _options(step: Step, part: tuple[int, int] | None) -> tuple[str, ...]:

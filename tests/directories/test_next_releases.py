@@ -147,7 +147,7 @@ def findings_of(result: Done) -> str:
 
 def unclean(result: Done) -> str:
     stores = [row for row in result.rows if row["type"] == "store"]
-    return f"{sum(bool(row['unclean']) for row in stores)} of {len(stores)} not left clean"
+    return f"{sum(bool(row['unclean']) for row in stores)} of {len(stores)} after an unclean shutdown"
 
 
 def states(app: Path, release: str, text: tuple[str, ...], *, of_demo: bool) -> Iterator[tuple[str, str]]:

@@ -156,7 +156,7 @@ def test_an_interrupted_call_is_continued(warm: Warm, dump: Path) -> None:
     (dump / "_verified.json").write_text(json.dumps(recorded))
     ended = warm("verify-dump", dump, "-o", "json")
     assert json.loads(ended.out.splitlines()[-1])["read_before"] == 1 and ended.status == 0, ended.report
-    assert "continued: 1 of" in ended.err
+    assert "continued: an interrupted call had read 1 of" in ended.err
     after = json.loads((dump / "_verified.json").read_text())
     assert after["verified"]["1"]["at_ms"] == began_ms, "the time of the file that was read first"
     assert after["unfinished"] == {}
@@ -205,7 +205,7 @@ def test_a_dry_run_states_what_it_has_not_read(warm: Warm, tmp_path: Path) -> No
     )  # fmt: skip
     (tmp_path / "state").mkdir()
     for more, states in (((), False), (("--verify-dump",), False), (("--no-verify-dump",), True)):
-        assert ("were not read" in warm(*words, *more).err) is states
+        assert ("kstate has not read the rows of the dump" in warm(*words, *more).err) is states
         lines = [json.loads(line) for line in warm(*words, *more, "-o", "json").out.splitlines()]
         notes = [line["message"] for line in lines if line["type"] == "note"]
         assert any("--no-verify-dump" in note for note in notes) is states
