@@ -42,7 +42,9 @@ def snapshot(
     ] = None,
     keep: Annotated[
         int | None,
-        typer.Option("--keep", metavar="N", min=1, help="DELETES older snapshots: the newest N of each task and host stay."),
+        typer.Option(
+            "--keep", metavar="N", min=1, help="DELETES older snapshots: the newest N of each task and host stay."
+        ),
     ] = None,
     keep_for: Annotated[
         str | None,
