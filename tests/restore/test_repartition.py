@@ -78,7 +78,7 @@ def test_rows_that_differ(spark: Any, name: str, tmp_path: Path) -> None:
     other = other.set_column(other.schema.get_field_index(name), name, OTHER[name])
     pq.write_table(other, tmp_path / "a" / "b.parquet")
     key = TopicPartition(A, 0)
-    with pytest.raises(DumpError, match=f"two rows have offset 33 , but a different {name}"):
+    with pytest.raises(DumpError, match=f"two rows have offset 33, but differ in their {name}"):
         content(repartition(spark.sparkContext, opened(tmp_path / "a"), [key], str(tmp_path / "sorted")))
 
 

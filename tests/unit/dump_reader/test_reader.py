@@ -181,7 +181,7 @@ def test_a_record_is_compared_as_a_whole(name: str, columns: tuple[str, ...], tm
     save(other.set_column(other.schema.get_field_index(name), name, OTHER[name]), tmp_path / "b.parquet")
     part = whole(tmp_path)
     for read in (lambda: read_slice(part, columns, LOCAL), lambda: all_tables(part, columns, 3)):
-        with pytest.raises(DumpError, match=rf"{A}:0: two rows have offset 8 and differ in their {name}"):
+        with pytest.raises(DumpError, match=rf"{A}:0: two rows have offset 8, but differ in their {name}"):
             read()
 
 
