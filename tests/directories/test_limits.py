@@ -59,6 +59,11 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
     app = small(KINDS, top / "state", ("kv-timestamped", "window-count", "global-table"))
     database = app / "0_0" / "rocksdb" / "kv-timestamped"
     subprocess.run([sys.executable, "-c", _MORE_SSTS, str(database), str(_SSTS)], check=True)
+    # Of a copy: it leaves a folder of kstate beside the directory.
+    source = shutil.copytree(app, top / "source" / app.name, symlinks=True)
+    subprocess.run(
+        [sys.executable, "-m", "kstate_cli", "snapshot", str(source), "--out", str(top / "snapshots"), "-q"], check=True
+    )
     for path in (top, *top.parents[:2]):
         path.chmod(0o755)
     return app
@@ -81,9 +86,11 @@ class Sweep:
         places = {
             "APP": app, "OTHER": self._app, "OUT": folder / "out", "LOST": folder / "lost" / "orders", "PLACE": folder,
             "LISTING": listed(self._app), "SPEC": DUMP.parent / "dump.toml", "CONFIG": DUMP.parent / "maintain.toml",
-            "CHANGED": app,
+            "CHANGED": app, "REPO": self._app.parents[1] / "snapshots",
         }  # fmt: skip
         argv = COMMAND_LINES[name]
+        if argv[0] == "restore-snapshot":
+            places["LOST"] = folder / "lost" / self._app.name
         if self._owner != os.geteuid():
             subprocess.run(["chown", "-R", f"{self._owner}:{self._owner}", str(folder)], check=True)
         if "CHANGED" in argv:
