@@ -129,7 +129,7 @@ def _of_another(path: Path) -> None:
 
 DAMAGED = {
     "cut": (_cut, 4, "is cut off"),
-    "unread": (_unread, 4, "what web-1 has is not known"),
+    "unread": (_unread, 4, "the listing of web-1 is incomplete, so it is unknown what is missing"),
     "another": (_of_another, 4, "it contains another"),
     "nonsense": (lambda path: path.write_text("nonsense\n"), 4, "line 1: not a line of fleet -o json"),
     "ls": (lambda path: path.write_text((path.parent / "web-1.json").read_text()), 4, "not a line of fleet -o json"),
