@@ -151,6 +151,7 @@ def test_two_writers_and_a_cleaner_that_are_killed_leave_only_whole_snapshots(ap
     for _ in range(3):
         verification = _kstate("snapshot", app, "--out", repository, *cleaning)
         assert verification.returncode == 0, verification.stderr
-    assert len(list((repository / "generations").glob("2*.json"))) <= 2
+    # Those of this host, and the newest one of each of the three others.
+    assert len(list((repository / "generations").glob("2*.json"))) <= 2 + 3
     verification = _kstate("verify-snapshots", repository)
     assert verification.returncode == 0 and killed >= MOMENTS // 2, f"{killed} {verification.stderr}"
