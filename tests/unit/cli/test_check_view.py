@@ -21,7 +21,7 @@ def test_what_happens_is_said_in_one_sentence() -> None:
     lost = Prediction("0_2", "n", Outcome.LOST)
     assert verdict([*STORES, lost]) == "1 store loses its rows, 44 stores open"
     chance = Prediction("0_2", "n", Outcome.OPENS, or_else=Outcome.WIPED)
-    assert verdict([chance]) == "1 store opens or task wiped, restores everything (chance decides)"
+    assert verdict([chance]) == "1 store opens or task wiped, restores everything (it depends on the timing)"
     unknown = Prediction("0_2", "n", Outcome.WIPED, or_else=Outcome.OPENS, by_chance=False)
     assert (
         verdict([unknown])
@@ -38,7 +38,7 @@ def test_how_far_behind_it_is_altogether() -> None:
             Prediction("0_0", f"s{number}", Outcome.RESTORES, record) for number, record in enumerate(records)
         )
 
-    text = "2 stores restore the records after its offset their offsets"
+    text = "2 stores restore the records after their offsets"
     assert behind(Records(40, True), Records(1_200, True)) == f"{text} (1,240 records)"
     assert behind(Records(40, True), Records(2, False)) == f"{text} (at most 42 records)"
     assert behind(Records(40, True), None) == text
@@ -51,7 +51,7 @@ def test_how_far_behind_it_is_altogether() -> None:
 def test_every_outcome_has_words(outcome: Outcome, or_else: Outcome | None) -> None:
     for count in (1, 2):
         text = verdict([Prediction("0_0", f"s{number}", outcome, or_else=or_else) for number in range(count)])
-        assert text and "{" not in text and ("chance" in text) == (or_else is not None)
+        assert text and "{" not in text and ("timing" in text) == (or_else is not None)
 
 
 @pytest.mark.parametrize("code", CODES.values(), ids=lambda code: code.name)

@@ -186,7 +186,7 @@ HOSTILE = ("", " ", "-x", "--purge", "a\\nb", "\\u001b[2J", "\\u202e")
 def test_hostile_values_are_refused(key: str, value: str) -> None:
     with pytest.raises(UsageError, match=r"does not fit") as refusal:
         parse_draft(f'format = 1\n[defaults]\n{key} = "{value}"\n')
-    assert refusal.value.hint is not None and refusal.value.hint.startswith(f"{key} is ")
+    assert refusal.value.hint is not None and refusal.value.hint.startswith(f"{key} must be ")
     assert refusal.value.message.isprintable()
 
 

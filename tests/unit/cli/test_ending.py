@@ -25,6 +25,7 @@ from kstate_cli.errors import (
     Refused,
     RunFailed,
     RunHalfway,
+    SeveralApplicationsError,
     UsageError,
 )
 from kstate_cli.rocks.errors import RocksError
@@ -45,6 +46,7 @@ def _nothing_committed() -> Iterator[None]:
 
 ERRORS: list[tuple[BaseException, int, int]] = [
     (UsageError("u"), 2, 2),
+    (SeveralApplicationsError(Path("/data"), [Path("/data/a"), Path("/data/b")]), 2, 2),
     (ConditionNotMet("c"), 3, 3),
     (Refused("r"), 4, 4),
     (InUse("i"), 5, 5),

@@ -193,9 +193,9 @@ def test_a_misspelt_variable_is_told_and_the_one_that_is_meant(tmp_path: Path) -
     process = _run("export", "nowhere", "count", "-q", folder=tmp_path, **wrong)
     assert process.returncode == 2
     assert process.stderr.splitlines()[:3] == [
-        "warning: KSTATE_EXPORT_OVERWRITE : pass it on the command line: --overwrite",
+        "warning: kstate ignores KSTATE_EXPORT_OVERWRITE: pass it on the command line: --overwrite",
         "warning: kstate ignores KSTATE_EXPORT_WORKER (you may mean KSTATE_EXPORT_WORKERS): kstate export --help",
-        "warning: KSTATE_WORKERS : a variable must contain the name of the command: KSTATE_EXPORT_WORKERS",
+        "warning: kstate ignores KSTATE_WORKERS: a variable must contain the name of the command: KSTATE_EXPORT_WORKERS",
     ]
     assert "--out" in process.stderr.splitlines()[3]
 
