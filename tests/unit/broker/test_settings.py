@@ -72,8 +72,8 @@ def test_what_has_no_counterpart_is_refused_by_name(name: str, value: str) -> No
 @pytest.mark.parametrize(
     ("login", "name"),
     [
-        (f'user="alice" password="{SECRET}"', "user of ScramLoginModule has no counterpart"),
-        (f'username="alice" password="{SECRET}" tokenauth="true"', "tokenauth of ScramLoginModule has no counterpart"),
+        (f'user="alice" password="{SECRET}"', "no counterpart for user of ScramLoginModule"),
+        (f'username="alice" password="{SECRET}" tokenauth="true"', "no counterpart for tokenauth of ScramLoginModule"),
         ('username="alice"', "has no password"),
         ("", "has no username"),
     ],

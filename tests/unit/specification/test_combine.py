@@ -140,7 +140,7 @@ def test_a_whole_spec_counts_for_what_it_states(app: Application) -> None:
 
 def test_names_are_unique() -> None:
     spec = StoreSpec(name="a", kind="key-value")
-    with pytest.raises(ValueError, match="one name"):
+    with pytest.raises(ValueError, match="the same name"):
         Spec("app", (spec, spec))
     assert resolve_spec(None).stores == ()
 

@@ -103,7 +103,7 @@ def test_a_line_that_may_be_another_stores_is_not_touched() -> None:
     stores = (store(name, database(name, version=OLD), position=3) for name in ("one", "two"))
     app = application(task(*stores, lines={source: 5}))
     with pytest.raises(
-        Refused, match="does not say whether the offset of events:0 is that of one or of two"
+        Refused, match="does not show whether the offset of events:0 belongs to one or to two"
     ) as refusal:
         wipe(app, "one")
     assert refusal.value.advice.endswith("kstate wipe /state/shop --task 0_0")
