@@ -124,7 +124,7 @@ def test_a_journal_alone_removes_nothing(tmp_path: Path, uri: str) -> None:
     area = left_in_area(run)
     assert area is not None
     assert area.why is not None
-    with pytest.raises(RunFailed, match="stays"):
+    with pytest.raises(RunFailed, match="does not delete the files"):
         remove_from_area(run)
     assert (precious / "data").read_text() == "d"
     assert file.exists()
@@ -237,7 +237,7 @@ def test_a_hostile_place_is_not_even_looked_at(tmp_path: Path, monkeypatch: pyte
         area = left_in_area(run)
         assert area is not None
         assert area.why is not None
-        with pytest.raises(RunFailed, match="stays"):
+        with pytest.raises(RunFailed, match="does not delete the files"):
             remove_from_area(run)
     assert (here / MARK).exists()
 
