@@ -426,8 +426,8 @@ def newest_generations(repository: FolderRepository, application: str, most: int
         if len(generations) == most:
             break
         try:
-            content = parse(name, repository.read_generation(name))
-        except (DamagedError, MalformedBytesError, FileNotFoundError):
+            content = repository.generation(name)
+        except (DamagedError, FileNotFoundError):
             continue  # verify-snapshots names it; here it only saves no reading
         if content.application == application:
             generations.append(NamedGeneration(name, content))
@@ -570,8 +570,7 @@ def _publish(generation: Generation, repository: FolderRepository) -> str:
             where=repository.where,
             hint="nothing was published; run the command again with KSTATE_LOG=FILE, and report this with the file",
         )
-    sizes = repository.object_sizes()
-    lacking = [digest for digest, size in generation.objects.items() if sizes.get(digest) != size]
+    lacking = generation.lacking(repository.object_sizes())
     if lacking:
         raise RunFailed(
             f"{plural(len(lacking), 'object')} of the snapshot vanished from the repository while it was taken",

@@ -3,7 +3,7 @@
 The order of the steps is what makes it safe:
 
 1. A writer creates its intent, reads the condemned lists, records them in its intent, and only then lists objects. It
-   relies on no condemned object: the same bytes get another name (``Repository.put``).
+   relies on no condemned object: the same bytes get another name (``FolderRepository.put``).
 2. A cleaner publishes a list of condemned generations and objects. It deletes nothing yet.
 3. At least a grace period later a cleaner lists intents again. A writer that has not recorded the condemned list may
    rely on one of its objects, so the list waits for the end of that writer. Then it lists generations again: an object
@@ -25,7 +25,7 @@ from typing import Any, Final
 from kstate_cli import clock
 from kstate_cli.errors import RunFailed
 from kstate_cli.formats.binary import MalformedBytesError, parse_json
-from kstate_cli.snapshot.model import MOST_AHEAD_MS, Generation, is_generation_name, is_object_name, parse, utc_name
+from kstate_cli.snapshot.model import MOST_AHEAD_MS, Generation, is_generation_name, is_object_name, utc_name
 from kstate_cli.snapshot.repository import CONDEMNED, INTENTS, DamagedError, FolderRepository
 
 GRACE_SECONDS: Final = 86_400
@@ -160,8 +160,7 @@ def expired(
     counts: dict[tuple[str, str, str, str | None], int] = {}
     for name in sorted(generations, reverse=True):
         generation = generations[name]
-        is_complete = all(sizes.get(digest) == size for digest, size in generation.objects.items())
-        if not is_complete or generation.created_ms > now_ms + MOST_AHEAD_MS:
+        if generation.lacking(sizes) or generation.created_ms > now_ms + MOST_AHEAD_MS:
             kept.add(name)
             continue
         if retention.keep_ms is not None and now_ms - generation.created_ms < retention.keep_ms:
@@ -238,10 +237,10 @@ def _generations(repository: FolderRepository) -> dict[str, Generation] | None:
     generations = {}
     for name in repository.generation_names():
         try:
-            generations[name] = parse(name, repository.read_generation(name))
+            generations[name] = repository.generation(name)
         except FileNotFoundError:
             continue
-        except (DamagedError, MalformedBytesError, OSError):
+        except (DamagedError, OSError):
             return None
     return generations
 

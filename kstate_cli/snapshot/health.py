@@ -13,10 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
-from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.logs import RETENTION_MS, most_ms
 from kstate_cli.signals import mapped
-from kstate_cli.snapshot.model import Generation, StoredStore, digest_of, parse
+from kstate_cli.snapshot.model import Generation, digest_of
 from kstate_cli.snapshot.repository import CHUNK, DamagedError, FolderRepository, generation_path, object_path
 
 MISSING: Final = "missing"
@@ -48,15 +47,11 @@ class ListedGeneration:
         """
         if self.content is None:
             return None
-        times = [_as_of(store) for _, store in self.content.stores if store.offsets and store.has_rows]
+        times = [store.as_of_ms for _, store in self.content.stores if store.offsets and store.has_rows]
         times_of_rows = [time for time in times if time is not None]
         if not times_of_rows or len(times_of_rows) < len(times):
             return None
         return min(times_of_rows) + most_ms(RETENTION_MS)
-
-
-def _as_of(store: StoredStore) -> int | None:
-    return store.as_of_ms
 
 
 def list_generations(repository: FolderRepository) -> list[ListedGeneration]:
@@ -77,26 +72,20 @@ def list_generations(repository: FolderRepository) -> list[ListedGeneration]:
 def _read(repository: FolderRepository, name: str) -> tuple[Generation | None, str | None]:
     """Return a generation, or why it cannot be read."""
     try:
-        return parse(name, repository.read_generation(name)), None
-    except (DamagedError, MalformedBytesError) as error:
-        return None, f"{generation_path(name)}: {_why(error)}"
+        return repository.generation(name), None
+    except DamagedError as error:
+        return None, str(error)
     except OSError as error:
         return None, f"{generation_path(name)}: cannot be read: {error.strerror}"
 
 
-def _why(error: Exception) -> str:
-    if isinstance(error, DamagedError):
-        return error.why
-    return str(error)
-
-
 def _lacking(content: Generation, sizes: Mapping[str, int]) -> Iterator[str]:
     """Yield a text for each object of a generation that is missing or has another size."""
-    for digest, size in sorted(content.objects.items()):
+    for digest in content.lacking(sizes):
         if digest not in sizes:
             yield f"{object_path(digest)}: is missing"
-        elif sizes[digest] != size:
-            yield f"{object_path(digest)}: has {sizes[digest]:,} bytes, not {size:,}"
+        else:
+            yield f"{object_path(digest)}: has {sizes[digest]:,} bytes, not {content.objects[digest]:,}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +123,9 @@ def verify(
     names = repository.generation_names()
     for name in names:
         try:
-            needed.update(parse(name, repository.read_generation(name)).objects)
-        except (DamagedError, MalformedBytesError) as error:
-            findings.append(RepositoryFinding(DAMAGED, generation_path(name), _why(error)))
+            needed.update(repository.generation(name).objects)
+        except DamagedError as error:
+            findings.append(RepositoryFinding(DAMAGED, error.path, error.why))
         except FileNotFoundError:
             continue  # it expired since the listing
         except OSError as error:

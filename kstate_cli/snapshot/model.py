@@ -177,6 +177,10 @@ class Generation:
         """Return the bytes of all its files, shared ones included."""
         return sum(file.size for file in self.files)
 
+    def lacking(self, sizes: Mapping[str, int]) -> list[str]:
+        """Return the objects that are missing, or have another size, where ``sizes`` are those that exist."""
+        return sorted(name for name, size in self.objects.items() if sizes.get(name) != size)
+
 
 @dataclass(frozen=True, slots=True)
 class NamedGeneration:

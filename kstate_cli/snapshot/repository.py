@@ -28,13 +28,13 @@ import stat
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Protocol
+from typing import Any, BinaryIO, Final
 
 from kstate_cli.change.system_calls import sync_directory
 from kstate_cli.errors import Refused, UsageError, naming
 from kstate_cli.formats.binary import MalformedBytesError, parse_json
 from kstate_cli.regular_files import DENIED, access_hint, kind_of
-from kstate_cli.snapshot.model import MOST_GENERATION_BYTES, is_generation_name, is_object_name
+from kstate_cli.snapshot.model import MOST_GENERATION_BYTES, Generation, is_generation_name, is_object_name, parse
 from kstate_cli.statedir.entries import IGNORED
 from kstate_cli.statedir.names import SNAPSHOTS_MARKER as MARKER
 from kstate_cli.texts import printable, some
@@ -67,44 +67,9 @@ class DamagedError(Exception):
         return type(self), (self.path, self.why)
 
 
-class Repository(Protocol):
-    """The operations that snapshots need of their place.
-
-    All raise Refused if this user lacks a right, and OSError if a disk fails.
-    """
-
-    @property
-    def where(self) -> str:
-        """The place as the user named it, for messages."""
-
-    def exists(self) -> bool:
-        """Return whether it is a repository. Raise Refused for a place that has other files."""
-
-    def create(self) -> None:
-        """Create it unless it exists. Raise Refused for a place that has other files."""
-
-    def generation_names(self) -> list[str]:
-        """Return the names of all generations, oldest first."""
-
-    def read_generation(self, name: str) -> bytes:
-        """Return the bytes of a generation. Raise DamagedError if it cannot be read, FileNotFoundError if missing."""
-
-    def publish(self, name: str, data: bytes) -> None:
-        """Create a generation. Every object that it needs is durable."""
-
-    def object_sizes(self) -> dict[str, int]:
-        """Return the size of every object by its name."""
-
-    def put(self, source: BinaryIO, condemned: Collection[str]) -> PutObject:
-        """Store the bytes of an open file, from its beginning, unless an object that is not ``condemned`` has them."""
-
-    def open_object(self, name: str) -> BinaryIO:
-        """Open an object for reading. Raise DamagedError unless it is a regular file in its place."""
-
-
 @dataclass(frozen=True, slots=True)
 class PutObject:
-    """The result of :meth:`Repository.put`."""
+    """The result of :meth:`FolderRepository.put`."""
 
     sha256: str
     name: str
@@ -153,7 +118,10 @@ def refuse_inside(repository: FolderRepository, app: Path) -> None:
 
 
 class FolderRepository:
-    """A :class:`Repository` in a folder of this host, or mounted on it."""
+    """Snapshots in a folder of this host, or mounted on it.
+
+    Every method raises Refused if this user lacks a right, and OSError if a disk fails.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -251,9 +219,13 @@ class FolderRepository:
         names = (name.removesuffix(_JSON) for name in self._names(GENERATIONS) if name.endswith(_JSON))
         return sorted(name for name in names if is_generation_name(name))
 
-    def read_generation(self, name: str) -> bytes:
-        """Return the bytes of a generation."""
-        return self._read(generation_path(name), most=MOST_GENERATION_BYTES)
+    def generation(self, name: str) -> Generation:
+        """Return a generation. Raise DamagedError if it is not what its name states, FileNotFoundError if missing."""
+        path = generation_path(name)
+        try:
+            return parse(name, self._read(path, most=MOST_GENERATION_BYTES))
+        except MalformedBytesError as error:
+            raise DamagedError(path, str(error)) from None
 
     def publish(self, name: str, data: bytes) -> None:
         """Create a generation: from now on the snapshot exists."""
@@ -283,7 +255,7 @@ class FolderRepository:
                 buffer = memoryview(bytearray(CHUNK))
                 while count := source.readinto(buffer):  # type: ignore[attr-defined]
                     digest.update(buffer[:count])
-                    _write_all(target, buffer[:count])
+                    write_all(target, buffer[:count])
                     size += count
                 # The bytes before the name: after a power loss no name may lead to a part of them.
                 os.fsync(target.fileno())
@@ -401,7 +373,7 @@ class FolderRepository:
         draft = final.with_name(f"{_UNFINISHED}{secrets.token_hex(8)}")
         try:
             with naming(draft), open(_new_file(draft), "wb", buffering=0) as file:
-                _write_all(file, memoryview(data))
+                write_all(file, memoryview(data))
                 os.fsync(file.fileno())
             os.link(draft, final)
         finally:
@@ -473,7 +445,8 @@ def _new_file(path: Path) -> int:
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, _OWN_FILE)
 
 
-def _write_all(file: Any, data: memoryview) -> None:
+def write_all(file: Any, data: memoryview) -> None:
+    """Write bytes to an unbuffered file."""
     # An unbuffered file may write a part only.
     while data:
         data = data[file.write(data) :]

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from kstate_cli import clock
 from kstate_cli.change.course import Course, Terms, follow
@@ -26,7 +27,6 @@ from kstate_cli.change.journal import SORTED_FILES, Run, RunState
 from kstate_cli.change.plan import PlaceDatabase, Step
 from kstate_cli.change.removal import remove_sorted_files
 from kstate_cli.errors import Refused, UsageError, naming
-from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.offsets.ages import Age, LogMark, add_ages
 from kstate_cli.signals import submitted
 from kstate_cli.snapshot.model import (
@@ -35,7 +35,6 @@ from kstate_cli.snapshot.model import (
     StoredDatabase,
     StoredFile,
     is_generation_name,
-    parse,
 )
 from kstate_cli.snapshot.planner import ChosenStore, SnapshotOptions, SnapshotPlan, plan_restore
 from kstate_cli.snapshot.repository import (
@@ -45,6 +44,7 @@ from kstate_cli.snapshot.repository import (
     generation_path,
     object_path,
     require_repository,
+    write_all,
 )
 from kstate_cli.texts import first_lines, printable, quoted
 
@@ -118,11 +118,11 @@ def read_generations(
     others: set[str] = set()
     for candidate in reversed(names):
         try:
-            content = parse(candidate, repository.read_generation(candidate))
+            content = repository.generation(candidate)
         except FileNotFoundError:
             continue  # it expired since the listing
-        except (DamagedError, MalformedBytesError) as error:
-            damaged.append(f"{generation_path(candidate)}: {_reason(error)}")
+        except DamagedError as error:
+            damaged.append(str(error))
             continue
         if content.created_ms > clock.now_ms() + MOST_AHEAD_MS:
             damaged.append(f"{generation_path(candidate)}: its time is in the future: the clock of its host was wrong")
@@ -130,17 +130,9 @@ def read_generations(
             generations.append(NamedGeneration(candidate, content))
         else:
             others.add(content.application)
-    # By the millisecond: names have seconds, and then digits of a digest.
-    generations.sort(key=lambda generation: generation.content.created_ms, reverse=True)
     if not generations:
         raise _no_generation(repository, application, damaged, others)
     return generations, tuple(damaged)
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, DamagedError):
-        return error.why
-    return str(error)
 
 
 def _names(repository: FolderRepository, name: str | None) -> list[str]:
@@ -247,13 +239,13 @@ class _Files:
         descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         with naming(target), open(descriptor, "wb", buffering=0) as copy:
             if file.data is not None:
-                _write_all(copy.fileno(), memoryview(file.data))
+                write_all(copy, memoryview(file.data))
             else:
-                self._copy_object(file, copy.fileno())
+                self._copy_object(file, copy)
             os.fchmod(copy.fileno(), 0o644)
             os.utime(copy.fileno(), ns=(file.mtime_ns, file.mtime_ns))
 
-    def _copy_object(self, file: StoredFile, target: int) -> None:
+    def _copy_object(self, file: StoredFile, target: BinaryIO) -> None:
         path = object_path(file.object)
         digest, copied = hashlib.sha256(), 0
         buffer = memoryview(bytearray(CHUNK))
@@ -269,7 +261,7 @@ class _Files:
                 if copied > file.size:
                     break  # an endless file must not fill the disk
                 digest.update(buffer[:count])
-                _write_all(target, buffer[:count])
+                write_all(target, buffer[:count])
         if copied != file.size:
             raise DamagedError(path, f"does not have the {file.size:,} bytes of its generation")
         if digest.hexdigest() != file.sha256:
@@ -311,8 +303,3 @@ def _read_into(source: int, buffer: memoryview, path: str) -> int:
         return os.readv(source, [buffer])
     except OSError as error:
         raise DamagedError(path, f"cannot be read: {error.strerror}") from None
-
-
-def _write_all(target: int, data: memoryview) -> None:
-    while data:
-        data = data[os.write(target, data) :]

@@ -14,7 +14,6 @@ import pytest
 from kstate_cli import clock
 from kstate_cli.change.fingerprint import every_file
 from kstate_cli.snapshot.capture import CaptureRequest, capture
-from kstate_cli.snapshot.model import parse
 from kstate_cli.snapshot.repository import FolderRepository
 from kstate_cli.statedir.names import PROCESS_FILE
 from tests.faults.small import small
@@ -182,7 +181,7 @@ def test_a_task_whose_files_change_meanwhile_is_not_captured(tmp_path: Path) -> 
     report = capture(CaptureRequest(app, host="h"), repository, dry_run=False, progress=progress, begin=lambda _: None)
     assert set(report.skipped) == {"1_0"} and "changed" in report.skipped["1_0"]
     assert report.generation is not None
-    generation = parse(report.generation, repository.read_generation(report.generation))
+    generation = repository.generation(report.generation)
     assert "1_0" not in {task.name for task in generation.tasks} and len(generation.tasks) == 12
 
 
