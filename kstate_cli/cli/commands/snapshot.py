@@ -69,7 +69,8 @@ def snapshot(
     --from-snapshot REPO`. Exit 1 if a task is skipped because it was not closed cleanly, 4 if all are.
     """
     from kstate_cli.cli.metrics import Metrics
-    from kstate_cli.cli.views.snapshot import CaptureProgress, show_capture
+    from kstate_cli.cli.views.plan import ByteProgress
+    from kstate_cli.cli.views.snapshot import show_capture
     from kstate_cli.snapshot.capture import CaptureRequest, capture, this_host
     from kstate_cli.snapshot.expiry import Expiry, expire
     from kstate_cli.snapshot.repository import refuse_inside, repository_of
@@ -90,7 +91,7 @@ def snapshot(
         lock_is_shared=lock_is_shared,
     )
     with Metrics(metrics_file, "snapshot", path) as metrics:
-        with CaptureProgress(quiet=quiet) as progress:
+        with ByteProgress("copying", quiet=quiet) as progress:
             report = capture(request, repository, dry_run=dry_run, progress=progress.add, begin=progress.begin)
         expiry = Expiry()
         if retention is not None and not dry_run:

@@ -16,7 +16,7 @@ from kstate_cli.cli.columns import Column, Fold
 from kstate_cli.cli.ending import warnings_code
 from kstate_cli.cli.options.shared import OutputFormat, Quiet, part_of
 from kstate_cli.cli.output import Format, output_of, say, table
-from kstate_cli.cli.views.plan import BYTES, Meter
+from kstate_cli.cli.views.plan import ByteProgress
 from kstate_cli.clock import utc_text
 from kstate_cli.errors import ConditionNotMet, Refused, note
 from kstate_cli.texts import plural, size_text, some
@@ -71,10 +71,11 @@ def verify_dump(
         )
 
     def read(file: DumpFile, finding: FileFinding | None) -> None:
-        progress.read(file)
+        progress.add(file.size or 0)
         reading.read(file, finding)
 
-    with _ReadBytes(reading.files, quiet=quiet) as progress, reading:
+    with ByteProgress("verifying", quiet=quiet) as progress, reading:
+        progress.begin(sum(file.size or 0 for file in reading.files))
         findings = verify_files(dump, reading.files, read)
     size = sum(file.size or 0 for file in files)
     part = VerifiedPart(reading.began_ms, dump_files.generation, len(files), len(findings))
@@ -242,25 +243,3 @@ class _PartReading:
         except OSError:
             return False  # the whole part is reported as not recorded in the end
         return True
-
-
-class _ReadBytes:
-    """Progress in bytes of the part."""
-
-    def __init__(self, files: Sequence[DumpFile], *, quiet: bool) -> None:
-        self._total, self._read = sum(file.size or 0 for file in files), 0
-        self._meter = Meter("verifying", quiet=quiet)
-        self._lock = threading.Lock()
-
-    def __enter__(self) -> _ReadBytes:
-        self._meter.begin(self._total, BYTES)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._meter.stop()
-
-    def read(self, file: DumpFile) -> None:
-        """Count a file that was read."""
-        with self._lock:
-            self._read += file.size or 0
-            self._meter.at(self._read)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import Counter
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +10,7 @@ import typer
 
 from kstate_cli.cli.options.shared import OutputFormat, Quiet, at_once, part_of, workers_option
 from kstate_cli.cli.output import Format, output_of
-from kstate_cli.cli.views.plan import BYTES, Meter
+from kstate_cli.cli.views.plan import ByteProgress
 from kstate_cli.errors import EXIT_OK
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ def verify_snapshots(
     place = repository_of(repository)
     require_repository(place)
     began = time.monotonic()
-    with _ObjectMeter(quiet=quiet) as progress:
+    with ByteProgress("verifying", quiet=quiet) as progress:
         result = verify(place, part, workers=at_once(workers), begin=progress.begin, progress=progress.add)
     summary: VerifySnapshotsSummaryLine = {
         "type": "summary",
@@ -118,28 +117,3 @@ def _verdict(findings: Sequence[RepositoryFinding]) -> Exception:
         hint="copy these files from another copy of the repository; without one, move damaged files away and take a "
         "new snapshot, which stores them again if the application still has them",
     )
-
-
-class _ObjectMeter:
-    """Progress in bytes, which several threads report. A context manager."""
-
-    def __init__(self, *, quiet: bool) -> None:
-        self._meter = Meter("verifying", quiet=quiet)
-        self._lock = threading.Lock()
-        self._read = 0
-
-    def __enter__(self) -> _ObjectMeter:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._meter.stop()
-
-    def begin(self, size: int) -> None:
-        """Start with the bytes of all files."""
-        self._meter.begin(size, BYTES)
-
-    def add(self, size: int) -> None:
-        """Count bytes that were read."""
-        with self._lock:
-            self._read += size
-            self._meter.at(self._read)

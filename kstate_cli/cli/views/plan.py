@@ -6,36 +6,31 @@ that command, with what it imports: every change imports this module.
 
 from __future__ import annotations
 
+import sys
+import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 from kstate_cli.cli import standard
 from kstate_cli.cli.columns import Column, Fold
-from kstate_cli.cli.output import print_line, safe, say, table
-from kstate_cli.clock import duration_text
+from kstate_cli.cli.output import message_lines, print_line, progress_bar, safe, say, table
+from kstate_cli.clock import Pace, PaceMeter, duration_text, pace_text
+from kstate_cli.signals import start
 from kstate_cli.texts import command, plural, size_text
 
 if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
     from kstate_cli.change.engine import RunResult
     from kstate_cli.change.plan import Plan
     from kstate_cli.cli.lines.changes import PlanEnd, PlanLine
     from kstate_cli.cli.lines.shared import EngineMembers
     from kstate_cli.cli.output import Output
     from kstate_cli.spark.engine import EngineChoice
-import sys
-import time
-from typing import TYPE_CHECKING, ClassVar, Final
 
-from kstate_cli.cli.output import message_lines, progress_bar
-from kstate_cli.clock import Pace, PaceMeter, pace_text
-from kstate_cli.signals import start
-
-if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
-
-    from kstate_cli.change.plan import Plan
 
 _Summary = TypeVar("_Summary")
 
@@ -333,6 +328,31 @@ class Meter:
         if pace.per_second is not None:
             rate = self._unit.rate(pace.per_second)
         return pace_text(pace, self._unit.amount(pace.count, pace.total), rate)
+
+
+class ByteProgress:
+    """Progress of work whose bytes several threads report part by part. A context manager."""
+
+    def __init__(self, text: str, *, quiet: bool) -> None:
+        self._meter = Meter(text, quiet=quiet)
+        self._lock = threading.Lock()
+        self._count = 0
+
+    def __enter__(self) -> ByteProgress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._meter.stop()
+
+    def begin(self, total: int) -> None:
+        """Start with the bytes of all parts."""
+        self._meter.begin(total, BYTES)
+
+    def add(self, size: int) -> None:
+        """Count the bytes of a part."""
+        with self._lock:
+            self._count += size
+            self._meter.at(self._count)
 
 
 class RunProgress:

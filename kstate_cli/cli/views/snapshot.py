@@ -1,11 +1,10 @@
-"""Print what a snapshot has captured, and show the progress of its copy."""
+"""Print what a snapshot has captured."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from kstate_cli.cli.output import say, table
-from kstate_cli.cli.views.plan import BYTES, Meter
 from kstate_cli.formats.topic_partition import typed_offsets
 from kstate_cli.offsets.model import by_topic
 from kstate_cli.texts import plural, size_text
@@ -17,29 +16,6 @@ if TYPE_CHECKING:
     from kstate_cli.cli.output import Output
     from kstate_cli.snapshot.capture import CaptureReport
     from kstate_cli.snapshot.expiry import Expiry
-
-
-class CaptureProgress:
-    """Progress of a snapshot in bytes. A context manager."""
-
-    def __init__(self, *, quiet: bool) -> None:
-        self._meter = Meter("copying", quiet=quiet)
-        self._copied = 0
-
-    def __enter__(self) -> CaptureProgress:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._meter.stop()
-
-    def begin(self, size: int) -> None:
-        """Start with the bytes of all files."""
-        self._meter.begin(size, BYTES)
-
-    def add(self, size: int) -> None:
-        """Count a file that was copied, or that the repository has already."""
-        self._copied += size
-        self._meter.at(self._copied)
 
 
 def show_capture(report: CaptureReport, results: Output[SnapshotLine], out: str, host: str, expiry: Expiry) -> None:
