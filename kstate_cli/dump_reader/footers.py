@@ -6,8 +6,10 @@ columns are read.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from kstate_cli.formats.binary import MAX_I32
@@ -16,22 +18,14 @@ from kstate_cli.formats.topic_partition import TopicPartition, legal_topic
 from .errors import NEW_DUMP, Damage, DumpError, printable
 from .location import ListedFile, is_here
 from .manifest import Manifest, ManifestFile
-from .model import Piece
+from .model import Piece, Slice
 from .schema import Columns, check_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
     from pyarrow.fs import FileSystem
-from collections import OrderedDict
-from types import TracebackType
-from typing import TYPE_CHECKING
 
-from .model import Slice
-
-if TYPE_CHECKING:
-    import pyarrow.parquet as pq
-    from pyarrow.fs import FileSystem
 
 # Only these are read in a restoration: the size of a slice is what they take.
 _READ_COLUMNS: Final = ("key", "value", "timestamp", "headers", "offset")

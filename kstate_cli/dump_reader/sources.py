@@ -9,37 +9,24 @@ of them. A further source is a class with the method of :class:`DumpSource`, and
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from types import TracebackType
 from typing import TYPE_CHECKING, Final, Protocol
 
-from kstate_cli.signals import mapped
+from kstate_cli.host import cores_here
+from kstate_cli.signals import mapped, submitted
 
-from .errors import NOT_REACHED, DumpError, NoManifestError, printable
-from .location import (
-    ListedFile,
-    uri_text,
-)
+from .errors import NOT_REACHED, DumpError, NoManifestError, printable, rot, unreadable
+from .location import ListedFile, open_location, uri_text
 from .manifest import Manifest
 from .model import Dump
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
-import hashlib
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future
-from types import TracebackType
-from typing import TYPE_CHECKING
 
-from kstate_cli.host import cores_here
-from kstate_cli.signals import submitted
-
-from .errors import rot, unreadable
-from .location import open_location
-
-if TYPE_CHECKING:
-    from pyarrow.fs import FileSystem
 
 # Each thread waits for the disk or the network: more of them than processors.
 _THREADS: Final = 16

@@ -12,25 +12,24 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from operator import methodcaller
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from kstate_cli.dump_reader.model import GrownFile, RowGroup
+from kstate_cli import clock
+from kstate_cli.dump_reader.errors import DumpError
+from kstate_cli.dump_reader.model import Grown, GrownFile, RowGroup
+from kstate_cli.errors import InUse, Refused
 from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.texts import printable
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
-import re
 
-from kstate_cli import clock
-from kstate_cli.dump_reader.errors import DumpError
-from kstate_cli.dump_reader.model import Grown
-from kstate_cli.errors import InUse, Refused
-from kstate_cli.texts import printable
 
 GROUP_BYTES: Final = 128 << 20
 """Uncompressed bytes of a row group. A task holds one in memory, and its encoded form while it is written."""

@@ -14,7 +14,8 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
@@ -22,21 +23,18 @@ from urllib.parse import urlparse
 
 from kstate_cli import temporary
 from kstate_cli.change.commits_made import unchanged
+from kstate_cli.change.journal import Run
 from kstate_cli.dump_reader.location import open_location
 from kstate_cli.errors import RunFailed, naming
 from kstate_cli.formats.binary import parse_json
-from kstate_cli.restore.jobs import SortedFile
+from kstate_cli.restore.jobs import SliceJob, SortedFile, task_of
 from kstate_cli.restore.staging_area import below
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-    from kstate_cli.restore.jobs import SliceJob, SliceResult
-from collections import Counter
-from collections.abc import Sequence
+    from kstate_cli.restore.jobs import SliceResult
 
-from kstate_cli.change.journal import Run
-from kstate_cli.restore.jobs import SliceJob, task_of
 
 STARTED, FINISHED = ".started", ".done"
 _NOTED: Final[dict[str, dict[str, type]]] = {

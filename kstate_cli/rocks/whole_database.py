@@ -8,21 +8,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from kstate_cli.formats.binary import masked
 from kstate_cli.host import most_descriptors
 from kstate_cli.regular_files import open_regular
 from kstate_cli.rocks.errors import real
-from kstate_cli.rocks.files import Table, most_levels, tables
+from kstate_cli.rocks.files import CURRENT, Table, most_levels, tables
 from kstate_cli.rocks.scanning import FlatPiece, PieceSizes, prove_end
 from kstate_cli.rocks.shadow import Shadow, in_temporary, private_copy, remove_copy, require_own_folder, shadow_options
 
 if TYPE_CHECKING:
     from rocksdict import Options, ReadOptions
-from typing import Final
 
-from kstate_cli.formats.binary import masked
-from kstate_cli.rocks.files import CURRENT
 
 _MOST_ROWS = 512
 _PIECES = PieceSizes(first=8, most=_MOST_ROWS, most_bytes=1 << 17)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib import resources
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Generic, TypeVar
+from typing import IO, TYPE_CHECKING, Final, Generic, TypeVar
 
 from kstate_cli import temporary
 from kstate_cli.change.commits_made import unchanged
@@ -35,7 +35,7 @@ from kstate_cli.spark.engine import JAVA, Jvm, Launch, by_spark_submit, let_sign
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
-from typing import Final
+
 
 _LOCAL = "local"
 _DRIVER_MEMORY = "512m"

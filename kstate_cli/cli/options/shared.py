@@ -7,12 +7,16 @@ typer makes options from the parameters of a command. If there are many, or seve
 
 from __future__ import annotations
 
+import copy
+import functools
+import inspect
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, is_dataclass
 from datetime import timedelta
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, get_args, get_type_hints
 
 import typer
 
@@ -25,20 +29,12 @@ from kstate_cli.host import cores_here
 from kstate_cli.texts import LOCK_IS_SHARED, TRANSACTIONAL_STORES, UNPROVEN
 
 if TYPE_CHECKING:
-    from kstate_cli.formats.offsets import PositionBound
-    from kstate_cli.specification.draft import SpecDraft
-import copy
-import functools
-import inspect
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, is_dataclass
-from typing import TYPE_CHECKING, get_args, get_type_hints
-
-if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kstate_cli.formats.offsets import PositionBound
     from kstate_cli.spark.context import SparkSettings
     from kstate_cli.spark.engine import EngineChoice
+    from kstate_cli.specification.draft import SpecDraft
 
 
 class Guarantee(str, Enum):

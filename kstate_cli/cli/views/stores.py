@@ -5,10 +5,15 @@ Also what only ``ls`` prints: with ``--topology`` the homes of stores, and with 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
 from kstate_cli.cli.output import say
+from kstate_cli.cli.standard import as_data
 from kstate_cli.clock import duration_text
 from kstate_cli.formats.store_kinds import short_name
 from kstate_cli.formats.topic_partition import TopicPartition
@@ -19,32 +24,19 @@ from kstate_cli.releases import RELEASES, opens_in
 from kstate_cli.statedir.model import Application
 from kstate_cli.statedir.names import CHECKPOINT
 from kstate_cli.statedir.problems import Place, Problem, ProblemCode
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from kstate_cli.change.lost import LostCopy
-    from kstate_cli.check.snapshot_reader import Lag
-    from kstate_cli.cli.lines.shared import LagMembers, ProblemLine
-    from kstate_cli.cli.lines.stores import StoreLine
-    from kstate_cli.errors import KstateError
-    from kstate_cli.statedir.model import Database
-import sys
-from dataclasses import dataclass
-from enum import Enum
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-from kstate_cli.cli.standard import as_data
 from kstate_cli.texts import some
 
 if TYPE_CHECKING:
+    from kstate_cli.change.lost import LostCopy
     from kstate_cli.check.snapshot import Homes, RequestedTopology
-    from kstate_cli.cli.lines.stores import LsLackedLine, LsStoreLine
+    from kstate_cli.check.snapshot_reader import Lag
+    from kstate_cli.cli.lines.shared import LagMembers, ProblemLine
+    from kstate_cli.cli.lines.stores import LsLackedLine, LsStoreLine, StoreLine
+    from kstate_cli.errors import KstateError
     from kstate_cli.specification.draft import SpecDraft
     from kstate_cli.specification.topic_settings import TopicReport
     from kstate_cli.specification.topology import TopologyText
-    from kstate_cli.statedir.model import Application
+    from kstate_cli.statedir.model import Database
 
 
 def store_rows(app: Application, *, transactional: bool = False) -> list[StoreLine]:
