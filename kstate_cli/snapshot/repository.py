@@ -25,7 +25,7 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -37,7 +37,7 @@ from kstate_cli.regular_files import DENIED, access_hint, kind_of
 from kstate_cli.snapshot.model import MOST_GENERATION_BYTES, Generation, is_generation_name, is_object_name, parse
 from kstate_cli.statedir.entries import IGNORED
 from kstate_cli.statedir.names import SNAPSHOTS_MARKER as MARKER
-from kstate_cli.texts import printable, some
+from kstate_cli.texts import first_lines, printable, quoted, some
 
 OBJECTS: Final = "objects"
 GENERATIONS: Final = "generations"
@@ -86,6 +86,18 @@ def object_path(name: str) -> str:
 def generation_path(name: str) -> str:
     """Return the path of a generation, relative to the repository."""
     return f"{GENERATIONS}/{name}{_JSON}"
+
+
+def generation_named(names: Sequence[str], beginning: str) -> str:
+    """Return the name that begins so; ``names`` are oldest first. Raise UsageError unless there is exactly one."""
+    fitting = [name for name in names if name.startswith(beginning)]
+    if len(fitting) != 1:
+        raise UsageError(
+            f"{len(fitting)} snapshots begin with --generation {quoted(beginning)}",
+            hint="give the name, or the beginning of it:",
+            hint_details=first_lines(list(reversed(fitting or names))),
+        )
+    return fitting[0]
 
 
 def repository_of(place: str) -> FolderRepository:

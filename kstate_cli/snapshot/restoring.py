@@ -26,7 +26,7 @@ from kstate_cli.change.folder import read_runs
 from kstate_cli.change.journal import SORTED_FILES, Run, RunState
 from kstate_cli.change.plan import PlaceDatabase, Step
 from kstate_cli.change.removal import remove_sorted_files
-from kstate_cli.errors import Refused, UsageError, naming
+from kstate_cli.errors import Refused, naming
 from kstate_cli.offsets.ages import Age, LogMark, add_ages
 from kstate_cli.signals import submitted
 from kstate_cli.snapshot.model import (
@@ -34,19 +34,19 @@ from kstate_cli.snapshot.model import (
     NamedGeneration,
     StoredDatabase,
     StoredFile,
-    is_generation_name,
 )
 from kstate_cli.snapshot.planner import ChosenStore, SnapshotOptions, SnapshotPlan, plan_restore
 from kstate_cli.snapshot.repository import (
     CHUNK,
     DamagedError,
     FolderRepository,
+    generation_named,
     generation_path,
     object_path,
     require_repository,
     write_all,
 )
-from kstate_cli.texts import first_lines, printable, quoted
+from kstate_cli.texts import first_lines, printable
 
 _DAMAGED_HINT = "restore another generation (--generation), or from another copy of the repository"
 Progress = Callable[[str, str, int], None]
@@ -112,7 +112,9 @@ def read_generations(
     Raise Refused if there is no readable one, UsageError for a name that fits none or several.
     """
     require_repository(repository)
-    names = _names(repository, name)
+    names = repository.generation_names()
+    if name is not None:
+        names = [generation_named(names, name)]
     generations: list[NamedGeneration] = []
     damaged: list[str] = []
     others: set[str] = set()
@@ -133,22 +135,6 @@ def read_generations(
     if not generations:
         raise _no_generation(repository, application, damaged, others)
     return generations, tuple(damaged)
-
-
-def _names(repository: FolderRepository, name: str | None) -> list[str]:
-    names = repository.generation_names()
-    if name is None:
-        return names
-    if is_generation_name(name) and name in names:
-        return [name]
-    fitting = [candidate for candidate in names if candidate.startswith(name)]
-    if len(fitting) != 1:
-        raise UsageError(
-            f"{len(fitting)} snapshots begin with --generation {quoted(name)}",
-            hint="give the name, or the beginning of it:",
-            hint_details=first_lines(list(reversed(fitting or names))),
-        )
-    return fitting
 
 
 def _no_generation(repository: FolderRepository, application: str, damaged: Sequence[str], others: set[str]) -> Refused:

@@ -36,14 +36,15 @@ def ls_snapshots(
     """
     from kstate_cli.errors import ConditionNotMet
     from kstate_cli.snapshot.health import list_generations
-    from kstate_cli.snapshot.repository import repository_of, require_repository
+    from kstate_cli.snapshot.repository import generation_named, repository_of, require_repository
     from kstate_cli.texts import command, plural
 
     place = repository_of(repository)
     require_repository(place)
     listed = list_generations(place)
     if generation is not None:
-        listed = [_only(listed, generation)]
+        name = generation_named([row.name for row in listed], generation)
+        listed = [row for row in listed if row.name == name]
     results: Output[LsSnapshotsLine] = output_of(output, None, quiet=quiet)
     with_stores = generation is not None
     results.show(_lines(listed, place.where, with_stores=with_stores), lambda: _show(listed, with_stores=with_stores))
@@ -57,20 +58,6 @@ def ls_snapshots(
             hint_details=[command("verify-snapshots", place.where)],
         )
     return EXIT_OK
-
-
-def _only(listed: Sequence[ListedGeneration], name: str) -> ListedGeneration:
-    from kstate_cli.errors import UsageError
-    from kstate_cli.texts import first_lines, quoted
-
-    fitting = [row for row in listed if row.name.startswith(name)]
-    if len(fitting) != 1:
-        raise UsageError(
-            f"{len(fitting)} snapshots begin with --generation {quoted(name)}",
-            hint="give the name, or the beginning of it:",
-            hint_details=first_lines([row.name for row in reversed(fitting or listed)]),
-        )
-    return fitting[0]
 
 
 def _show(listed: Sequence[ListedGeneration], *, with_stores: bool) -> None:
