@@ -92,7 +92,7 @@ RehomeLine = (
 )
 
 
-Left = Annotated[int, Meaning("Stores that are left as they are.", minimum=0)]
+Left = Annotated[int, Meaning("Stores that stay unchanged.", minimum=0)]
 
 
 class RestoreLeftLine(TypedDict):
@@ -255,8 +255,8 @@ State = Annotated[str, Meaning("State of a run.", enum=RUN_STATES)]
 CutShort = Annotated[
     bool,
     Meaning(
-        "Of a run that has failed: a signal ended it, or its process was gone; it did not fail by itself. false: "
-        "it did, or an older kstate did not say."
+        "Of a failed run. true: a signal or the death of its process ended it. false: it failed by itself, or an "
+        "older kstate did not record the cause."
     ),
 ]
 Signal = Annotated[str, Meaning("The signal that ended it, such as SIGTERM.")]
@@ -316,8 +316,8 @@ Runs = Annotated[int, Meaning("Runs.", minimum=0)]
 Standby = Annotated[
     str,
     Meaning(
-        "Of a directory that was made with restore --standby: whether anybody has started or changed it since its"
-        " last round, or what was written of that cannot be read. null: it never was one.",
+        "Of a standby (restore --standby): whether something started or changed it since its last round, or kstate"
+        " cannot read the record of that. null: it is no standby.",
         enum=values(standby.StandbyUse),
     ),
 ]

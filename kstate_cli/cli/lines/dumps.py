@@ -16,15 +16,18 @@ Topic = Annotated[str, Meaning("A topic.")]
 Dumped = Annotated[
     str,
     Meaning(
-        "How a partition is dumped: what is new since the dump's end, or all of it, beside what is there.",
+        "How a partition is dumped: only the records after the end of the dump, or all of it again, in addition to "
+        "the existing files.",
         enum=("continued", "full"),
     ),
 ]
 # A full dump costs hours: the reason must not be a secret.
-Why = Annotated[str, Meaning("Why what the dump has is not continued; null where it is, or where it has nothing.")]
-Start = Annotated[int, Meaning("The first offset of what is read.", minimum=0)]
+Why = Annotated[
+    str, Meaning("Why the dump of the partition is not continued; null if it is, or if the dump has none of it.")
+]
+Start = Annotated[int, Meaning("The first offset that is read.", minimum=0)]
 # Exclusive, as the end offset of a log is.
-End = Annotated[int, Meaning("The offset below which it is read: the next call goes on there.", minimum=0)]
+End = Annotated[int, Meaning("The offset after the last one that is read: the next call continues there.", minimum=0)]
 # Records of an open transaction may still be aborted: reading stops before it.
 OpenFrom = Annotated[
     int, Meaning("Where a transaction begins that is open, which the next call reads; null: none is.", minimum=0)
@@ -38,8 +41,8 @@ HeldBack = Annotated[
 ]
 Partitions = Annotated[int, Meaning("Partitions of topics.", minimum=0)]
 Joined = Annotated[int, Meaning("Small files that are now parts of larger ones.", minimum=0)]
-Dropped = Annotated[int, Meaning("Fulls that --keep has dropped from the dump.", minimum=0)]
-Removed = Annotated[int, Meaning("Files that nobody needs any more, and old manifests, that were removed.", minimum=0)]
+Dropped = Annotated[int, Meaning("Full dumps that --keep has removed from the dump.", minimum=0)]
+Removed = Annotated[int, Meaning("Removed files: those that no manifest needs any more, and old manifests.", minimum=0)]
 
 
 class DumpPartitionLine(TypedDict):
@@ -357,7 +360,7 @@ class ExplainSummaryLine(TypedDict):
 ExplainLine = ExplainExplanationLine | ExplainSummaryLine | shared.ErrorLine
 
 
-Made = Annotated[bool, Meaning("Whether it was made by this call; false where it was there already, and whole.")]
+Made = Annotated[bool, Meaning("Whether this call created it; false if it existed already and was complete.")]
 
 
 class WarmUpSummaryLine(TypedDict):

@@ -36,8 +36,8 @@ Expected = Annotated[int, Meaning("Findings of level expected.", minimum=0)]
 Restores = Annotated[
     int,
     Meaning(
-        "Records that the next start restores before it is RUNNING, without those of stores in memory: up to the "
-        "ends of the logs that the broker, the file or the dump says.",
+        "Records that the next start restores before it is RUNNING, without those of in-memory stores. They count up "
+        "to the log ends in the broker, the file or the dump.",
         minimum=0,
     ),
 ]
@@ -50,7 +50,7 @@ SecondsToRunning = Annotated[
 Rate = Annotated[
     float,
     Meaning(
-        "Records a second: what the last restoration here measured; null where none was large enough to tell.",
+        "Records a second, as the last restoration here measured; null if none was large enough.",
         minimum=0,
     ),
 ]
@@ -138,7 +138,7 @@ BehindFront = Annotated[
     ),
 ]
 # false: what is not in the lines may exist all the same.
-Complete = Annotated[bool, Meaning("Whether all that was said could be read.")]
+Complete = Annotated[bool, Meaning("Whether kstate could read every listing.")]
 Hosts = Annotated[list[str], Meaning("Names of hosts.")]
 # Only the group knows: on disk an active task and a standby look alike.
 Active = Annotated[str, Meaning("The host that the group has given the task to; null where that is not known.")]
@@ -161,8 +161,8 @@ Assigned = Annotated[
     Meaning("Partitions of source topics that a member reads, by topic: those of its active tasks."),
 ]
 Applications = Annotated[list[str], Meaning("application.id of each application that was given.")]
-LogsKnown = Annotated[bool, Meaning("Whether a broker, or a file of offsets, said where logs end.")]
-StandbyReplicas = Annotated[int, Meaning("num.standby.replicas, as it was given.", minimum=0)]
+LogsKnown = Annotated[bool, Meaning("Whether a broker or a file of offsets has the ends of the logs.")]
+StandbyReplicas = Annotated[int, Meaning("num.standby.replicas, as passed.", minimum=0)]
 GroupState = Annotated[str, Meaning("State of the group, as Kafka calls it; null where it was not asked for.")]
 GroupProtocol = Annotated[
     str, Meaning("Protocol of the group: classic, consumer, unknown; null where it was not asked for.")
@@ -287,8 +287,8 @@ Offset = Annotated[
 LagUnknown = Annotated[
     str,
     Meaning(
-        "Why the lag is unknown: the store has no offset, no source has the log, the log no longer has the next "
-        "record, or the offset is past its end. null: it is known.",
+        "Why the lag is unknown: the store has no offset, no source has its log, or the offset is outside of the log."
+        " null: the lag is known.",
         enum=values(snapshot_reader.UnknownLag),
     ),
 ]

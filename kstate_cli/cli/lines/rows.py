@@ -160,7 +160,7 @@ Offsets = Annotated[OffsetsInBoth, Meaning("Changelog offsets and Positions in A
 Other = Annotated[str, Meaning("Absolute path of B.")]
 Equal = Annotated[bool, Meaning("All of both was read, and is the same.")]
 # The same rows may be missing on both sides.
-Doubts = Annotated[int, Meaning("Reasons why rows may be missing in both without a word.", minimum=0)]
+Doubts = Annotated[int, Meaning("Reasons why rows may be silently missing in both.", minimum=0)]
 Differing = Annotated[int, Meaning("Stores and tasks that differ.", minimum=0)]
 AsOfA = Annotated[str, Meaning("as_of of A.")]
 AsOfB = Annotated[str, Meaning("as_of of B.")]

@@ -38,8 +38,8 @@ def values(*kinds: type[Enum]) -> tuple[str, ...]:
 SchemaVersion = Annotated[
     int,
     Meaning(
-        "Version of the whole output format. Higher once a member is gone or means something else; members may be"
-        " added without.",
+        "Version of the whole output format. It rises if a member is removed or changes its meaning, and not if"
+        " members are added.",
         const=SCHEMA_VERSION,
     ),
 ]
@@ -62,9 +62,7 @@ Partition = Annotated[
 # The pattern has no blank and no colon: kstate explain takes GROUP:CODE as one word.
 Code = Annotated[
     str,
-    Meaning(
-        "What it is, for programs: stays the same, whatever the message says.", pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$"
-    ),
+    Meaning("Code for programs: it stays the same if the message changes.", pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$"),
 ]
 # The levels of three commands: a program that compares them needs one list.
 Level = Annotated[
@@ -76,19 +74,19 @@ Level = Annotated[
     ),
 ]
 # For people: programs decide by code, since the words of a message may change in any version.
-Message = Annotated[str, Meaning("What there is to say, for people.")]
+Message = Annotated[str, Meaning("The message, for people.")]
 Messages = Annotated[list[str], Meaning("Several texts, for people or of Kafka Streams.")]
 Hint = Annotated[str, Meaning("What to do next, for people; often a command.")]
 Rule = Annotated[str, Meaning("The rule that it follows from: class of Kafka Streams, KIP, section of docs/internals.")]
-Path = Annotated[str, Meaning("Where it is: relative to app where it lies in it, else absolute, or a URI.")]
+Path = Annotated[str, Meaning("Path: relative to app if it is in app, otherwise absolute, or a URI.")]
 Release = Annotated[str, Meaning("A Kafka Streams release.")]
 Kind = Annotated[str, Meaning("Kind of store, as ls lists it.")]
 # As it is stored, without conversion: the two meanings are those of ProcessorStateManager and GlobalStateManagerImpl.
 Changelog = Annotated[
     Mapping[str, Mapping[int, int]],
     Meaning(
-        "Changelog offsets as they are stored: topic, partition, offset; of the last record that a task store has"
-        " applied, of the next one that a global store reads. null: not readable."
+        "Stored changelog offsets: topic, partition, offset. It is that of the last record that a task store applied,"
+        " and of the next record that a global store reads. null: not readable."
     ),
 ]
 # Topic by topic, because a store may have several input topics.
@@ -96,7 +94,7 @@ Position = Annotated[
     Mapping[str, Mapping[int, int]], Meaning("Position of IQv2: topic, partition, offset. null: not known.")
 ]
 # Three values: a lock of another host may be invisible, and unknown must not look like stopped.
-Running = Annotated[bool, Meaning("Whether the application runs; null where that cannot be told.")]
+Running = Annotated[bool, Meaning("Whether the application runs; null if that is unknown.")]
 # A reader of two calls can tell whether the second may have seen more.
 AsOf = Annotated[
     str,
@@ -109,7 +107,7 @@ AsOf = Annotated[
 OpensIn = Annotated[list[str], Meaning("Releases that open it.")]
 # As an estimate it is RocksDB's: entries that were overwritten and not compacted count twice.
 Rows = Annotated[int, Meaning("Rows.", minimum=0)]
-Host = Annotated[str, Meaning("Name of a host. ls: what the host calls itself; fleet: as its file is called, or said.")]
+Host = Annotated[str, Meaning("Name of a host. ls: its own name; fleet: the name of its file, or the passed one.")]
 ProcessId = Annotated[
     str,
     Meaning(
@@ -120,8 +118,8 @@ ProcessId = Annotated[
 Place = Annotated[str, Meaning("Folder or object prefix of a barrier.")]
 Awaited = Annotated[int, Meaning("How many hosts are awaited, this one among them.", minimum=1)]
 Here = Annotated[list[str], Meaning("Hosts that are at the barrier together.")]
-Missing = Annotated[list[str], Meaning("Hosts that are known by name, and are not there.")]
-Unnamed = Annotated[int, Meaning("How many more are awaited, whose names nobody knows.", minimum=0)]
+Missing = Annotated[list[str], Meaning("Named hosts that are missing.")]
+Unnamed = Annotated[int, Meaning("How many more hosts are awaited, without a known name.", minimum=0)]
 GaveUp = Annotated[list[str], Meaning("Of those that are missing: they did not wait any longer.")]
 Barrier = Annotated[
     str,
@@ -133,7 +131,7 @@ Barrier = Annotated[
 Lag = Annotated[
     int,
     Meaning(
-        "Records that the store has not seen of its log, up to the end that the broker, the file or the dump says.",
+        "Records of the log that the store has not applied, up to the log end in the broker, the file or the dump.",
         minimum=0,
     ),
 ]
@@ -181,7 +179,7 @@ Executed = Annotated[bool, Meaning("Whether it was done; false: with --dry-run, 
 Deleted = Annotated[int, Meaning("Rows that the changelog has deleted.", minimum=0)]
 Expired = Annotated[int, Meaning("Rows that are past their retention.", minimum=0)]
 NullKeys = Annotated[int, Meaning("Records without a key, which Streams skips too.", minimum=0)]
-HasPosition = Annotated[bool, Meaning("Whether the changelog told a Position.")]
+HasPosition = Annotated[bool, Meaning("Whether the changelog carried a Position.")]
 # Counts manifests, so that a program can wait for the next one.
 Generation = Annotated[int, Meaning("Of the manifest that was written; null where none was.", minimum=1)]
 Verified = Annotated[
@@ -189,7 +187,7 @@ Verified = Annotated[
 ]
 # In the line as well, for whoever only has the file.
 Exit = Annotated[int, Meaning("The exit code.", minimum=2)]
-Where = Annotated[str, Meaning("What it is about, where the message does not say so.")]
+Where = Annotated[str, Meaning("The subject, if the message does not name it.")]
 Details = Annotated[list[str], Meaning("More of the message, a line each.")]
 # One command in each, ready to be run.
 HintDetails = Annotated[list[str], Meaning("More of the hint, a line each: often commands to be pasted.")]

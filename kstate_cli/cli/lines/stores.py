@@ -18,7 +18,7 @@ KindFrom = Annotated[str, Meaning("What the kind was taken from.")]
 OffsetsIn = Annotated[
     str, Meaning("Where the changelog offset is kept.", enum=("column-family", "checkpoint", "store-file", "none"))
 ]
-Status = Annotated[str, Meaning("How the store was left, where it says so itself (from 4.3 on).")]
+Status = Annotated[str, Meaning("How the last run left the store, if the store records it (from 4.3 on).")]
 # RocksDB refuses to open a table of a newer format than its own: this decides about a downgrade.
 SstFormats = Annotated[list[int], Meaning("Format versions of the SSTs.")]
 ColumnFamilies = Annotated[list[str], Meaning("Column families of its databases.")]
@@ -43,7 +43,8 @@ NewTask = Annotated[
 Home = Annotated[
     str,
     Meaning(
-        "What the topology makes of where the store lies; copy: the new task has one already.", enum=values(stores.Move)
+        "What becomes of the store in the topology of --topology. copy: its new task already has one here.",
+        enum=values(stores.Move),
     ),
 ]
 
@@ -106,7 +107,7 @@ LsLine = shared.ProblemLine | LsStoreLine | LsLackedLine | LsSummaryLine | share
 
 
 # As PositionBound of IQv2 decides, by the partition of the task only.
-UpToBound = Annotated[bool, Meaning("Whether it has come as far as --at says.")]
+UpToBound = Annotated[bool, Meaning("Whether it has reached the bound of --at.")]
 Behind = Annotated[int, Meaning("How many of them are not up to --at.", minimum=0)]
 
 
@@ -150,10 +151,10 @@ Databases = Annotated[int, Meaning("RocksDB databases.", minimum=0)]
 ContentBytes = Annotated[int, Meaning("Bytes of keys and values.", minimum=0)]
 # Of rows and not of files: it survives a compaction, and a migration that keeps the rows.
 Digest = Annotated[str, Meaning("Digest of the rows, the same on every host.")]
-Remarks = Annotated[list[str], Meaning("What whoever reads it should know, for people.")]
-Doubtful = Annotated[list[str], Meaning("TASK/STORE of which rows may be missing without a word.")]
+Remarks = Annotated[list[str], Meaning("Remarks for people who use the value.")]
+Doubtful = Annotated[list[str], Meaning("TASK/STORE whose rows may be silently missing.")]
 # In the output, so that "ok" is not read as more than it says.
-NotCovered = Annotated[list[str], Meaning("What is not looked at.")]
+NotCovered = Annotated[list[str], Meaning("What is not examined.")]
 
 
 class VerifyStoreLine(TypedDict):
