@@ -3,7 +3,7 @@
 ``KSTATE_LOG=FILE`` appends it to a file that only this user reads, ``kstate --debug`` writes it to standard error.
 Modules log by :mod:`logging` under their own names; without either, nothing listens and no line is made.
 
-Secrets stay out: every word of a line goes through :func:`redacted`, whoever wrote it.
+Secrets stay out: every word of a line goes through :func:`redacted`, also one of a library.
 
 URIs and arguments exist without secrets for three purposes. Messages print where something is (:func:`shown_uri`). A
 journal records a URI that leads there again, with credentials from elsewhere (:func:`kept_uri`). And it records the

@@ -81,7 +81,7 @@ class PanelledCommand(_WithExamples, typer.core.TyperCommand):
             if not getattr(parameter, "hidden", False):
                 panels.setdefault(panel_of(parameter), []).append((_names(parameter), _text(parameter)))
         if help_option is not None:
-            # In the last panel: nobody who reads the help looks for --help.
+            # In the last panel: a reader of the help does not look for --help.
             panels[next(reversed(panels))].append((_names(help_option), _text(help_option)))
         for title, rows in panels.items():
             if rows:

@@ -150,7 +150,7 @@ class Metrics:
                 f"--metrics-file {quoted(path)} is {kind}",
                 hint="pass a regular file, or a path that does not exist yet",
             )
-        # A typing error must not replace a file of somebody else's.
+        # A typing error must not replace a foreign file.
         _require_ours(path)
         try:
             lock = os.open(path.with_name(f".{path.name}.lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)

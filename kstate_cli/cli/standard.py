@@ -154,7 +154,7 @@ def take_over() -> None:
         unbuffered = bool(getattr(sys.stdout, "write_through", False))  # PYTHONUNBUFFERED
         sys.stdout = _text(_Results(_OUTPUT, 0 if unbuffered else _MOST_WAITING), sys.stdout)
     if sys.stderr is sys.__stderr__:
-        # Unbuffered: a message that a kill loses is one that somebody needs.
+        # Unbuffered: a message that a kill loses is one that the user needs.
         sys.stderr = _text(_Messages(_MESSAGES, 0), sys.stderr)
 
 

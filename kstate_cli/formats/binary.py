@@ -288,7 +288,7 @@ class JsonObject:
     """A JSON object whose members are read by type and range.
 
     Every method raises MalformedBytesError, which names the object and the member. A member that is null counts as
-    missing. Members that nobody reads are allowed: a newer writer may add some.
+    missing. Unknown members are allowed: a newer writer may add some.
     """
 
     members: Mapping[str, Any]
@@ -348,5 +348,5 @@ class JsonObject:
         return JsonObject.of(self.members.get(name), f"{self.noun}: {name}")
 
     def _error(self, name: str, kind: str) -> MalformedBytesError:
-        # Cut: a value that somebody else wrote may have any length.
+        # Cut: a value from another program may have any length.
         return MalformedBytesError(f"{self.noun}: {name} is {repr(self.members.get(name))[:100]}, not {kind}")

@@ -93,7 +93,7 @@ class KeySchema(Enum):
         # Base rows begin with 00 and index rows with 01, so all base rows come first.
         return BASE_PREFIX, INDEX_PREFIX
 
-    # These choose once what reads a row: whoever reads many takes the function out of the loop.
+    # These choose the reader of a row once: a caller that reads many rows takes the function out of the loop.
 
     @property
     def read(self) -> Callable[[bytes], RowKey]:

@@ -181,7 +181,7 @@ def position_reached(store: Store) -> Position:
 
 
 def reader_remarks(store: Store, *, running: bool) -> tuple[str, ...]:
-    """Return what whoever reads a store should be told: rows may be missing, or its Position cannot be read.
+    """Return the remarks for a reader of the store: rows may be missing, or its Position cannot be read.
 
     ``running``: each segment of a running application has the rows of its own last flush, which proves no loss.
     """

@@ -271,7 +271,7 @@ def key_value(kind: StoreKind) -> bool:
 
 
 KEY_VALUE_KINDS: Final = frozenset(kind.name for kind in store_kinds() if key_value(kind))
-"""For whoever registers a query of their own at all of them."""
+"""For a caller that registers a custom query at all of them."""
 
 
 def _timestamped(kind: StoreKind) -> bool:

@@ -162,7 +162,7 @@ class SortedFileWriter:
         if self._made is None:
             return None
         (writer, digest), self._made = self._made, None
-        # Only tombstones that nobody needs came: RocksDB's writer refuses to finish an empty file.
+        # Only unneeded tombstones came: RocksDB's writer refuses to finish an empty file.
         if not self.rows and not self.deletes:
             if os.path.exists(self.path):
                 os.unlink(self.path)
@@ -188,7 +188,7 @@ _CHUNK: Final = 1 << 20
 
 
 class DigestAsWritten:
-    """Follows whoever writes the file. Later all would come from the disk: RocksDB keeps none in the page cache."""
+    """Follows the writer of the file. Later all would come from the disk: RocksDB keeps none in the page cache."""
 
     def __init__(self, path: str) -> None:
         """Open the file that another writer has created. Raises OSError."""

@@ -128,7 +128,7 @@ def _options(lower: bytes | None, below: bytes | None) -> ReadOptions:
     options = ReadOptions()
     if below is not None:
         options.set_iterate_upper_bound(below)
-    # A whole scan reads the file from front to back; a short range would read ahead what nobody needs.
+    # A whole scan reads the file from front to back; a short range would read ahead in vain.
     if lower is None and below is None:
         options.set_readahead_size(_READAHEAD)
     return options

@@ -98,7 +98,7 @@ class WholeDatabase(Shadow):
         try:
             super().close()
         finally:
-            # Whatever a signal has raised there: nobody else knows these.
+            # Also for a signal that is raised there: no other code knows these.
             while self._descriptors:
                 os.close(self._descriptors.pop())
 

@@ -167,7 +167,7 @@ GroupState = Annotated[str, Meaning("State of the group, as Kafka calls it; null
 GroupProtocol = Annotated[
     str, Meaning("Protocol of the group: classic, consumer, unknown; null where it was not asked for.")
 ]
-# A reason instead of an empty list, which would mean that nobody is in the group.
+# A reason instead of an empty list, which would mean that the group has no member.
 GroupWhy = Annotated[
     str, Meaning("Why nothing is known of the group's members; null where they are known, or were not asked for.")
 ]
@@ -195,7 +195,7 @@ class FleetHostLine(TypedDict):
 
 
 class FleetTaskLine(TypedDict):
-    """A task, and the hosts that have it: none of one that nobody has."""
+    """A task, and the hosts that have it: none if the task is missing."""
 
     type: Literal["task"]
     task: shared.Task

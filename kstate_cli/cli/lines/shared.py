@@ -185,7 +185,7 @@ Generation = Annotated[int, Meaning("Of the manifest that was written; null wher
 Verified = Annotated[
     str, Meaning("When the part of the dump was last read in full by verify-dump, in UTC; null: never here.")
 ]
-# In the line as well, for whoever only has the file.
+# In the line as well, for a reader who has only the file.
 Exit = Annotated[int, Meaning("The exit code.", minimum=2)]
 Where = Annotated[str, Meaning("The subject, if the message does not name it.")]
 Details = Annotated[list[str], Meaning("More of the message, a line each.")]

@@ -149,7 +149,7 @@ class CompletionOptions:
                 "--from-changelog needs the release that runs here", hint="pass --for RELEASE, such as --for 4.3"
             )
         target = release(self.release_name)
-        # The rows of the completed stores would be written in a layout that nobody has seen this release read.
+        # The rows of the completed stores would be written in a layout that this release was never run with.
         if target.unproven:
             raise UsageError(
                 f"no test has run {target}, so kstate completes no task for it", hint="pass the release that runs here"

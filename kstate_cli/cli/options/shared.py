@@ -150,7 +150,7 @@ LockIsShared = Annotated[
         rich_help_panel=HOW,
     ),
 ]
-# For whoever reads kstate status later: the journal has the user and the command, but no purpose.
+# For later readers of kstate status: the journal has the user and the command, but no purpose.
 Reason = Annotated[
     str | None,
     typer.Option(

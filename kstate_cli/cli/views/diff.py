@@ -106,7 +106,7 @@ class DiffReport(DiffWatcher):
             say(f"cannot be read: {store.unreadable.text}")
         for name, (in_a, in_b) in store.offsets.items():
             say(f"{place}: {name}: A {_placed(in_a)}, B {_placed(in_b)}", quiet=self._quiet)
-        # So that nobody takes the rows above for all of them.
+        # Otherwise the rows above could be mistaken for all of them.
         hidden = store.only_a + store.only_b + store.different - self._shown[store.task, store.store]
         if hidden:
             say(f"{place}: {hidden:,} more rows differ (--limit)", quiet=self._quiet)

@@ -131,7 +131,7 @@ def _hosts_and_tasks(fleet: Fleet, findings: Sequence[FleetFinding]) -> Iterator
             mine[copy.task].append(copy)
         cells = {task: _task(fleet, report, mine[task], bad=(report.name, task) in wrong) for task in report.tasks}
         yield f'<tr><th title="{_e(report.name)}">{_e(report.name)}</th>{_cells(cells, heads, columns=columns)}</tr>\n'
-    # A row of its own: tasks that should exist and that nobody has are the worst finding.
+    # A row of its own: tasks that should exist on a host and are on none are the worst finding.
     if absent:
         chips = {task: f'<span class="t none">{_e(task)}</span>' for task in absent}
         head = "no host with a readable listing" if fleet.unread else "no host"
