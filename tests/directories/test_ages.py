@@ -159,7 +159,7 @@ def test_a_dump_that_does_not_say_when_it_was_read(behind: Path) -> None:
     planned = plan(behind, EXAMPLE)
     (work,) = planned.work
     assert (work.rebuild, work.as_of_ms) == (False, None)
-    (warning,) = [warning for warning in planned.change.warnings if "the age of its data is unknown" in warning]
+    (warning,) = [warning for warning in planned.change.warnings if "the time when the dump was read" in warning]
     assert warning.startswith(STORE)
 
 

@@ -64,7 +64,7 @@ class Pair:
         assert {
             "unused": "unused since its last round",
             "used": "was used since",
-            "unreadable": "cannot be read",
+            "unreadable": "kstate cannot read its record",
             None: "",
         }[standby] in output
         assert standby or "standby" not in output
