@@ -52,9 +52,11 @@ def _version(ctx: typer.Context, value: bool) -> None:
 @app.callback()
 def _root(
     # Eager, so that it is known when the version is printed.
-    verbose: bool = typer.Option(False, "--verbose", help="With --version: details for a bug report.", is_eager=True),
+    verbose: bool = typer.Option(
+        False, "--verbose", help="With --version, also print details for a bug report.", is_eager=True
+    ),
     version: bool = typer.Option(False, "--version", help="Print the version.", callback=_version),
-    debug: bool = typer.Option(False, "--debug", help="Log to standard error what is read, and which rules decide."),
+    debug: bool = typer.Option(False, "--debug", help="Log to standard error what kstate reads and decides."),
 ) -> None:
     """Inspect, migrate, dump and restore the state directories of Kafka Streams applications."""
     if debug:

@@ -11,48 +11,48 @@ Usage: kstate [OPTIONS] COMMAND [ARGS]...
   applications.
 
 Options:
-  --verbose   With --version: details for a bug report.
+  --verbose   With --version, also print details for a bug report.
   --version   Print the version.
-  --debug     Log to standard error what is read, and which rules decide.
+  --debug     Log to standard error what kstate reads and decides.
   -h, --help  Show this message and exit.
 
 Commands:
-  ls                List tasks and stores: kind, size, offsets.
-  inspect-position  Show changelog offsets, IQv2 Positions, and lag.
+  ls                List tasks and stores with kind, size and offsets.
+  inspect-position  Show changelog offsets, IQv2 Positions and lag.
   lag               Show how far stores are behind their changelogs.
   query             Query a store by key, range or time.
-  export            Write a whole store to Parquet, decoded.
+  export            Write a whole store to Parquet files, decoded.
   diff              Compare the rows of two application directories.
-  check             Predict what the next start of a release does.
-  fleet             Compare many hosts: which has which task.
+  check             Predict what Kafka Streams does when it starts.
+  fleet             Compare the tasks of many hosts.
   verify            Read every block, and report damage.
   migrate           Upgrade or downgrade a directory in place.
-  wipe              Move stores out, so that Streams rebuilds them.
+  wipe              Move stores out, so that they are rebuilt.
   rehome            Move stores to their tasks in a changed topology.
   dump              Write changelogs from a broker to a dump.
-  ls-dump           List a dump: offsets, gaps, age, health.
+  ls-dump           List a dump with offsets, gaps, age and health.
   verify-dump       Read every file of a dump, and report damage.
   restore           Restore stores in bulk from a changelog dump.
   snapshot          Copy the files of closed stores, each once.
   restore-snapshot  Copy stores back from snapshots.
-  ls-snapshots      List snapshots: time, host, tasks, size, health.
-  verify-snapshots  Read every file of snapshots: report damage.
+  ls-snapshots      List snapshots with time, host, tasks and health.
+  verify-snapshots  Read every file of snapshots, and report damage.
   start-barrier     Wait until all hosts are ready to start.
-  maintain          Run the steps that are due, for cron and timers.
+  maintain          Run the steps that are due, from cron or a timer.
   undo              Undo the newest change.
   status            Show the runs of kstate, and what to do next.
-  clean             DELETES the backups that runs keep for undo.
-  explain           Explain a finding, a state or an exit code.
+  clean             DELETES the backups that kstate keeps for undo.
+  explain           Explain a code, or a line from a log.
   warm-up           Make Spark start in half the time.
-  demo              Downgrade and undo on a bundled directory.
-  examples          Write the examples: Kubernetes, cron, Spark, a dump.
+  demo              Try a downgrade on a bundled directory.
+  examples          Write examples for Kubernetes, cron and Spark.
 
 Examples:
-  See what kstate does, on a bundled directory:
+  See what kstate does with a bundled directory:
     kstate demo
   List the tasks and stores of an application:
     kstate ls /data/app
-  Predict what the next start of 4.2 does:
+  Predict what Kafka Streams 4.2 does when it starts:
     kstate check /data/app --for 4.2
 
   Exit codes: 0 done or nothing to do, 1 finished with warnings, 2 usage, 3

@@ -36,37 +36,39 @@ class Entry:
 
 
 COMMANDS: Final = {
-    "ls": Entry("ls", "ls", "List tasks and stores: kind, size, offsets."),
+    "ls": Entry("ls", "ls", "List tasks and stores with kind, size and offsets."),
     "inspect-position": Entry(
-        "inspect_position", "inspect_position", "Show changelog offsets, IQv2 Positions, and lag."
+        "inspect_position", "inspect_position", "Show changelog offsets, IQv2 Positions and lag."
     ),
     "lag": Entry("lag", "lag", "Show how far stores are behind their changelogs."),
     "query": Entry("query", "query_app", "Query a store by key, range or time."),
-    "export": Entry("export", "export", "Write a whole store to Parquet, decoded."),
+    "export": Entry("export", "export", "Write a whole store to Parquet files, decoded."),
     "diff": Entry("diff", "diff", "Compare the rows of two application directories."),
-    "check": Entry("check", "check", "Predict what the next start of a release does."),
-    "fleet": Entry("fleet", "fleet", "Compare many hosts: which has which task."),
+    "check": Entry("check", "check", "Predict what Kafka Streams does when it starts."),
+    "fleet": Entry("fleet", "fleet", "Compare the tasks of many hosts."),
     "verify": Entry("verify", "verify", "Read every block, and report damage."),
     "migrate": Entry("migrate", "migrate", "Upgrade or downgrade a directory in place."),
-    "wipe": Entry("wipe", "wipe", "Move stores out, so that Streams rebuilds them."),
+    "wipe": Entry("wipe", "wipe", "Move stores out, so that they are rebuilt."),
     "rehome": Entry("rehome", "rehome", "Move stores to their tasks in a changed topology."),
     "dump": Entry("dump", "dump", "Write changelogs from a broker to a dump."),
-    "ls-dump": Entry("ls_dump", "ls_dump", "List a dump: offsets, gaps, age, health."),
+    "ls-dump": Entry("ls_dump", "ls_dump", "List a dump with offsets, gaps, age and health."),
     "verify-dump": Entry("verify_dump", "verify_dump", "Read every file of a dump, and report damage."),
     "restore": Entry("restore", "restore", "Restore stores in bulk from a changelog dump."),
     "snapshot": Entry("snapshot", "snapshot", "Copy the files of closed stores, each once."),
     "restore-snapshot": Entry("restore_snapshot", "restore_snapshot", "Copy stores back from snapshots."),
-    "ls-snapshots": Entry("ls_snapshots", "ls_snapshots", "List snapshots: time, host, tasks, size, health."),
-    "verify-snapshots": Entry("verify_snapshots", "verify_snapshots", "Read every file of snapshots: report damage."),
+    "ls-snapshots": Entry("ls_snapshots", "ls_snapshots", "List snapshots with time, host, tasks and health."),
+    "verify-snapshots": Entry(
+        "verify_snapshots", "verify_snapshots", "Read every file of snapshots, and report damage."
+    ),
     "start-barrier": Entry("start_barrier", "start_barrier", "Wait until all hosts are ready to start."),
-    "maintain": Entry("maintain", "maintain", "Run the steps that are due, for cron and timers."),
+    "maintain": Entry("maintain", "maintain", "Run the steps that are due, from cron or a timer."),
     "undo": Entry("undo", "undo", "Undo the newest change."),
     "status": Entry("status", "status", "Show the runs of kstate, and what to do next."),
-    "clean": Entry("clean", "clean", "DELETES the backups that runs keep for undo."),
-    "explain": Entry("explain", "explain", "Explain a finding, a state or an exit code."),
+    "clean": Entry("clean", "clean", "DELETES the backups that kstate keeps for undo."),
+    "explain": Entry("explain", "explain", "Explain a code, or a line from a log."),
     "warm-up": Entry("warm_up", "warm_up", "Make Spark start in half the time."),
-    "demo": Entry("demo", "demo", "Downgrade and undo on a bundled directory."),
-    "examples": Entry("examples", "examples", "Write the examples: Kubernetes, cron, Spark, a dump."),
+    "demo": Entry("demo", "demo", "Try a downgrade on a bundled directory."),
+    "examples": Entry("examples", "examples", "Write examples for Kubernetes, cron and Spark."),
 }
 """In the order of the list: commands that read, commands that change, and the rest."""
 

@@ -20,8 +20,6 @@ EXCEPTIONS = {
     ("cli/lines/shared.py", "leave out"): "the name of a step in JSON",
     ("cli/list_of_commands.py", "Usage:"): "the recorded output of --help",
     ("cli/app.py", "Exit codes"): "a list, not a sentence",
-    ("cli/help_examples.py", "as it is stored"): "help: a store in the form that RocksDB has",
-    ("cli/help_examples.py", "are gone"): "help: `gone` is a value of --map",
 }
 """Texts that need a word of the table, or more than 30 words, with the reason."""
 

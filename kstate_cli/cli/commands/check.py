@@ -63,7 +63,7 @@ def check(
         typer.Option(
             "--for",
             metavar="RELEASE",
-            help="Kafka Streams release that will start, such as 4.3; or --for-jar.",
+            help="Release of Kafka Streams that will start, such as 4.3; or pass --for-jar.",
             autocompletion=releases,
         ),
     ] = None,
@@ -78,21 +78,24 @@ def check(
     transactional_stores: TransactionalStores = False,
     dump: Annotated[
         str | None,
-        typer.Option("--dump", metavar="DUMP", help="Changelog dump: log starts, ends and record counts."),
+        typer.Option("--dump", metavar="DUMP", help="Changelog dump, for log starts and ends and numbers of records."),
     ] = None,
     offsets: LogOffsets = None,
     bootstrap_server: BootstrapServer = None,
     kafka_settings: KafkaSettings = None,
     max_age: Annotated[
         str | None,
-        typer.Option("--max-age", metavar="AGE", help="state.cleanup.dir.max.age.ms, if it is set: 7d, 12h."),
+        typer.Option("--max-age", metavar="AGE", help="state.cleanup.dir.max.age.ms, if you set it: 7d, 12h."),
     ] = None,
     delete_retention: Annotated[
         str | None,
         typer.Option(
             "--delete-retention",
             metavar="AGE",
-            help="delete.retention.ms of the changelogs. Default: from the broker or the dump, else 1d.",
+            help=(
+                "delete.retention.ms of the changelogs. The default is the value from the broker or the dump, "
+                "or else 1d."
+            ),
         ),
     ] = None,
     topology: NewTopology = None,
@@ -102,7 +105,7 @@ def check(
         bool,
         typer.Option(
             "--all",
-            help="List every store: by default one line for those with the same cause.",
+            help="List every store, instead of one line for all stores with the same cause.",
             rich_help_panel=OUTPUT_PANEL,
         ),
     ] = False,
@@ -110,11 +113,12 @@ def check(
     output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
-    """Predict what the next start of a release does to each task and store, and why. Changes nothing.
+    """Predict what Kafka Streams does to each task and store when a release starts, and why.
 
-    Exit 0 if all is as expected, 3 if there are findings. Record counts, and offsets that the log no longer has, need
-    --dump, --offsets or --bootstrap-server.
-    --topology predicts the start of a changed topology, and prints the kstate rehome command that avoids its cost.
+    check changes nothing. The exit code is 3 if it reports findings. To predict how many records Kafka Streams
+    restores, and whether the log still has the offsets, check needs --dump, --offsets or --bootstrap-server.
+    With --topology, check predicts the start of a changed topology, and prints the kstate rehome command that keeps
+    its stores.
     """
     from kstate_cli.check.predict import check as predict
     from kstate_cli.check.snapshot import CheckRequest

@@ -25,25 +25,29 @@ def clean(
     older_than: Annotated[
         str,
         typer.Option(
-            "--older-than", metavar="AGE", help="Only runs that ended at least AGE ago: 7d, 12h.", show_default=False
+            "--older-than",
+            metavar="AGE",
+            help="Delete only runs that ended at least AGE ago: 7d, 12h.",
+            show_default=False,
         ),
     ] = "0s",
     run: Annotated[
         list[str] | None,
-        typer.Option("--run", metavar="RUN", help="Only this run, such as 0001-migrate; repeatable."),
+        typer.Option("--run", metavar="RUN", help="Delete only this run, such as 0001-migrate; repeatable."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would be deleted, and delete nothing.")
+        bool, typer.Option("--dry-run", help="Print what kstate would delete, and delete nothing.")
     ] = False,
     wait: Wait = 0.0,
     lock_is_shared: LockIsShared = False,
     output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
-    """DELETES the backups that runs keep. Afterwards you cannot undo these runs.
+    """DELETES the backups that kstate keeps for undo. Afterwards you cannot undo these runs.
 
-    The application may be running: its directory is not touched. An interrupted run stays for the next command on
-    this directory to finish. If it was interrupted before its switch, --run deletes it.
+    You can run clean while the application is running, because it does not touch the application's directory. It
+    leaves an interrupted run for the next command on this directory to finish. If the run was interrupted before its
+    switch, --run deletes it.
     """
     from kstate_cli.change.clean import CleanRequest, choose, clean_runs
     from kstate_cli.change.engine import pinned_bytes

@@ -10,7 +10,7 @@ from kstate_cli.texts import EXAMPLES, command
 
 
 def demo() -> int:
-    """List, downgrade from 4.3 to 4.2, list again and undo, on a bundled directory of Kafka Streams 4.3.1."""
+    """List a bundled directory of Kafka Streams 4.3.1, downgrade it to 4.2, list it again, and undo the downgrade."""
     import tarfile
     from importlib.resources import files
 

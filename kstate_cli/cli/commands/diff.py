@@ -44,10 +44,14 @@ def diff(
         bool, typer.Option("--ignore-timestamps", help="Ignore differences in timestamps.")
     ] = False,
     ignore_headers: Annotated[bool, typer.Option("--ignore-headers", help="Ignore differences in headers.")] = False,
-    positions: Annotated[bool, typer.Option("--positions", help="Report different offsets and Positions too.")] = False,
+    positions: Annotated[
+        bool, typer.Option("--positions", help="Also report different offsets and Positions.")
+    ] = False,
     limit: Annotated[
         int,
-        typer.Option("--limit", min=0, metavar="N", help="Print at most N different rows per store; all are counted."),
+        typer.Option(
+            "--limit", min=0, metavar="N", help="Print at most N different rows per store. kstate still counts all."
+        ),
     ] = 20,
     spec: SpecFile = None,
     last_flush: LastFlush = False,
@@ -55,11 +59,12 @@ def diff(
     output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
-    """Compare the rows of two application directories, which may have different releases. Changes nothing.
+    """Compare the rows of two application directories, also across releases of Kafka Streams.
 
-    kstate compares rows in the newest layout: a row that is not migrated yet equals its migrated form. If only one
-    layout has timestamps or headers, they are not compared, and diff says so.
-    Exit 1 if nothing differs but rows may be missing, 3 if something differs, 6 if something cannot be read.
+    diff changes nothing. It compares rows in the newest layout, so a row equals its migrated form. If only one of the
+    two layouts has timestamps or headers, diff ignores them and reports that.
+    The exit code is 1 if the rows are equal but some may be missing, 3 if rows differ, and 6 if kstate cannot read a
+    store.
     """
     from kstate_cli.cli.views.diff import DiffReport
     from kstate_cli.diff.applications import DiffRequest, diff_applications

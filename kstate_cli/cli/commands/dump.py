@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 
 @declared
 def dump(source: DumpSourceOptions, how: ReadingOptions, report: DumpReportOptions) -> int:
-    """Write changelog topics to Parquet, for `kstate restore`. A second call adds only new records.
+    """Write changelog topics to Parquet files for `kstate restore`. Later runs add only new records.
 
-    Writes nothing to the broker, and joins no group. The manifest comes last, so the dump is complete at every moment.
-    After a gap, a recreated topic, or deletes that the log may have lost, kstate writes a full dump of the partition.
+    dump does not write to the broker and joins no consumer group. It replaces the manifest last, so you can restore
+    from the dump at any time. kstate writes a full dump of a partition if the log has a gap, the topic was recreated,
+    or the log may have lost deletes.
     """
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.views.dump import DumpProgress

@@ -31,13 +31,14 @@ if TYPE_CHECKING:
 
 
 def examples(
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Directory to create; it must not exist.")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Directory to create, which must not exist yet.")],
     output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
     """Write the examples to a new directory: Kubernetes, systemd, cron, Spark, serdes, and a changelog dump to restore.
 
-    Its README.md describes each example. Nothing is overwritten. If an error occurs, DIR is not created.
+    README.md in that directory describes each example. kstate overwrites no files. If an error occurs, kstate does not
+    create DIR.
     """
     folder = Path(os.path.abspath(out))
     files = write_examples(folder)

@@ -33,16 +33,19 @@ def explain(
         list[str] | None,
         typer.Argument(
             metavar="TEXT",
-            help="A code, GROUP:CODE as exit:3, or a line of a log, an exception, a note. - reads it. Default: all.",
+            help=(
+                "A code, GROUP:CODE such as exit:3, or a line from a log, an exception or a note. - reads "
+                "standard input. Without TEXT, kstate lists all codes."
+            ),
             autocompletion=codes,
         ),
     ] = None,
     output: OutputFormat = Format.table,
 ) -> int:
-    """Explain a code, or a pasted text: its meaning, the rule of Streams behind it, and what to do.
+    """Explain a code or a pasted text: its meaning, the rule of Kafka Streams behind it, and what to do.
 
-    A text is a line of a log of Kafka Streams, an exception with its causes, or a note of kstate. Times, threads, paths
-    and line breaks in it do not matter. A text with quotes in it is for standard input.
+    You can paste a line from a log of Kafka Streams, an exception with its causes, or a note of kstate. kstate ignores
+    timestamps, thread names, paths and line breaks. If the text contains quotes, pass it on standard input.
     """
     from kstate_cli.explain.catalogue import explanations, find, groups
 

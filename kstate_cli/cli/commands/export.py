@@ -50,20 +50,22 @@ def export(
     spec: SpecFile = None,
     engine: Annotated[
         str,
-        typer.Option("--engine", metavar="auto|local|spark", help="auto: local processes, or Spark by spark-submit."),
+        typer.Option(
+            "--engine", metavar="auto|local|spark", help="auto: local processes, or Spark if started by spark-submit."
+        ),
     ] = AUTO,
     workers: Annotated[int, workers_option("Parts")] = 0,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="DELETES the export in DIR, after the new one is complete.")
+        bool, typer.Option("--overwrite", help="DELETES the existing export in DIR, after the new one is complete.")
     ] = False,
     last_flush: LastFlush = False,
     output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
-    """Write all rows of a store to Parquet files, decoded; docs/export.md lists the columns.
+    """Write all rows of a store to Parquet files, decoded. docs/export.md lists the columns.
 
-    Changes nothing in the application directory. kstate writes _manifest.json last: with it the export is complete.
-    The export includes expired rows. Exit 1 if the export is written, but rows may be missing from the store.
+    export does not change the application directory. The export is complete when it has a _manifest.json, which kstate
+    writes last. It includes expired rows. The exit code is 1 if rows may be missing from the store.
     """
     from kstate_cli.cli.views.export import ExportProgress
     from kstate_cli.export.store_export import ExportRequest, export_store

@@ -53,11 +53,11 @@ def fleet(
         list[str],
         typer.Argument(
             metavar="HOST=FILE",
-            help="Output of ls -o json on each host: web-1.json, web-1=FILE, or - for standard input. Repeatable.",
+            help=("Output of ls -o json on each host: web-1.json, web-1=FILE, or - for standard input; repeatable."),
         ),
     ],
     by: Annotated[
-        FleetRows, typer.Option("--by", metavar=choices_text(FleetRows), help="One table row per host, task or store.")
+        FleetRows, typer.Option("--by", metavar=choices_text(FleetRows), help="Print one row per host, task or store.")
     ] = FleetRows.host,
     standby_replicas: Annotated[
         int, typer.Option("--standby-replicas", metavar="N", min=0, help="num.standby.replicas of the application.")
@@ -67,13 +67,15 @@ def fleet(
         typer.Option(
             "--spec",
             metavar="FILE",
-            help="kstate.toml: number of partitions of each sub-topology.",
+            help="kstate.toml with the number of partitions of each sub-topology.",
             readable=False,
         ),
     ] = None,
     html: Annotated[
         Path | None,
-        typer.Option("--html", metavar="FILE", help="Also write one HTML page without external files.", readable=False),
+        typer.Option(
+            "--html", metavar="FILE", help="Also write an HTML page that needs no other files.", readable=False
+        ),
     ] = None,
     offsets: LogOffsets = None,
     bootstrap_server: BootstrapServer = None,
@@ -84,9 +86,9 @@ def fleet(
 ) -> int:
     """Compare the hosts of an application by their output of kstate ls -o json: tasks, lag, and missing tasks.
 
-    Reads files and, with --bootstrap-server, logs and the members of the group. It joins no group and changes nothing.
-    Exit 3 if a task is missing, doubled or unknown. Without --bootstrap-server, --offsets or --spec, tasks above the
-    highest listed task are unknown.
+    fleet reads these files. With --bootstrap-server it also reads the logs and the members of the consumer group. It
+    does not join the group and changes nothing. The exit code is 3 if a task is missing, unknown, or on several hosts.
+    Without --bootstrap-server, --offsets or --spec, kstate does not know the tasks above the highest listed task.
     """
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.views.fleet import fleet_lines

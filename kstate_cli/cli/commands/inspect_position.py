@@ -48,11 +48,12 @@ def inspect_position(
     from_changelog: Dump = None,
     output: OutputFormat = Format.table,
 ) -> int:
-    """Show the changelog offset and the IQv2 Position of each store, and its lag behind the log.
+    """Show the changelog offset, the IQv2 Position and the lag of each store.
 
-    The lag needs a broker, a file or a dump. It is the number of records that the store has not read. A broker also
-    gives the age of the first of them.
-    Exit 3 if a store or an offset file cannot be read, or a store is below --at. Exit 1 if rows may be missing.
+    The lag is the number of records that a store has not read yet. To show it, kstate needs a broker, a dump or a file
+    of offsets. With a broker, kstate also shows how old the first unread record is.
+    The exit code is 3 if kstate cannot read a store or an offset file, or if a store is below --at. It is 1 if rows
+    may be missing.
     """
     from kstate_cli.cli.options.logs import LogSources
     from kstate_cli.cli.views.stores import say_incomplete_stores

@@ -33,7 +33,7 @@ def lag(
     store: Stores = None,
     dump: Annotated[
         str | None,
-        typer.Option("--dump", metavar="DUMP", help="Changelog dump: the lag up to its end.", rich_help_panel=LOGS),
+        typer.Option("--dump", metavar="DUMP", help="Changelog dump, for the lag up to its end.", rich_help_panel=LOGS),
     ] = None,
     offsets: LogOffsets = None,
     bootstrap_server: BootstrapServer = None,
@@ -50,10 +50,11 @@ def lag(
     ] = False,
     quiet: Quiet = False,
 ) -> int:
-    """Show how many records each store is behind its changelog, and how old the first of them is. Changes nothing.
+    """Show how many records each store is behind its changelog, and how old the first of them is.
 
-    A broker has the current ends of the logs, a dump those of its last reading. One line per store sums all tasks.
-    Exit 1 if the lag of a store is unknown, 3 if a store is above --max-lag.
+    lag changes nothing. It prints one line for each store, summed over all tasks. With a broker it uses the current
+    ends of the logs, with a dump those of its last reading.
+    The exit code is 1 if the lag of a store is unknown, and 3 if it is above --max-lag.
     """
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.options.logs import LogSources

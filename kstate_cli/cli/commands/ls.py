@@ -52,16 +52,18 @@ class Order(str, Enum):
 
 Spec = Annotated[
     bool,
-    typer.Option("--spec", help="Print a kstate.toml instead, with comments where you must fill in a value."),
+    typer.Option("--spec", help="Print a kstate.toml instead. Comments mark the values that you must fill in."),
 ]
 
 
-ByStore = Annotated[bool, typer.Option("--by-store", help="One line for each store, with the sums of all its tasks.")]
+ByStore = Annotated[
+    bool, typer.Option("--by-store", help="Print one line for each store, with the sums over all its tasks.")
+]
 
 
 Sort = Annotated[
     Order,
-    typer.Option("--sort", metavar=choices_text(Order), help="Sort order; size: the largest last."),
+    typer.Option("--sort", metavar=choices_text(Order), help="Sort by task, or by size with the largest store last."),
 ]
 
 
@@ -70,7 +72,7 @@ Topology = Annotated[
     typer.Option(
         "--topology",
         metavar="FILE",
-        help="Text of Topology#describe: show the task it has each store in; with --spec: add in-memory stores.",
+        help="Text of Topology#describe: show the task of each store there. With --spec, add in-memory stores.",
         readable=False,
     ),
 ]
@@ -91,15 +93,15 @@ def ls(
     output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
-    """List tasks and stores: kind, size, keys, offset, status, SST format, and the releases that open each store.
+    """List tasks and stores: kind, size, keys, offset, status, SST format, and the releases that can open each store.
 
-    Changes nothing; the application may be running. Keys are counted as kstate query shows them. ~ marks an estimate,
-    ? a store that cannot be read.
-    Exit 3 if something is not as Streams leaves it, 4 if a task directory cannot be listed. Exit 1 if rows may be
-    missing, or only a backup of kstate has what was here.
-    --spec takes partitions from a broker or a dump, and retentions from rows. If they contradict, a comment asks you.
-    With --spec, exit 1 means: fill in or check lines of the printed kstate.toml.
-    --topology without --spec adds a column: the task that has the store in that topology.
+    ls changes nothing, and you can run it while the application is running. It counts keys as kstate query shows them.
+    ~ marks an estimate, and ? a store that kstate cannot read.
+    The exit code is 3 if the directory contains something that Kafka Streams does not leave there, and 4 if kstate
+    cannot list a task directory. It is 1 if rows may be missing, or if only a backup of kstate has the files.
+    --spec prints a kstate.toml. It takes the numbers of partitions from a broker or a dump, and retentions from rows.
+    With --spec, exit code 1 means that you must complete or check some of its lines, which have comments.
+    --topology without --spec adds a column with the task that has the store in that topology.
     """
     from kstate_cli.cli.views.stores import SpecSources, say_missing_stores, show_sums
     from kstate_cli.rows.open import MOST_BYTES

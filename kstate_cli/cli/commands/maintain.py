@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 def maintain(
     config: Annotated[
         Path | None,
-        typer.Option("--config", metavar="FILE", help="kstate.toml with [maintain].", readable=False),
+        typer.Option("--config", metavar="FILE", help="kstate.toml with the section [maintain].", readable=False),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the commands that would run, and run none.")
+        bool, typer.Option("--dry-run", help="Print the commands that maintain would run, and run none.")
     ] = False,
     metrics_file: MetricsFile = None,
     warnings_ok: WarningsOk = False,
@@ -48,9 +48,9 @@ def maintain(
 ) -> int:
     """Run the steps of [maintain] in kstate.toml that are due: dump, standby, check, verify, clean.
 
-    For cron and timers. Each step is a separate command with a time limit. If a step fails, the next ones still run,
-    and the exit code is the most severe one. A second call at the same time exits with 5. The next call runs the steps
-    that this one did not complete.
+    maintain is made for cron and timers. It runs each step as a separate command with a time limit. If a step fails,
+    maintain still runs the next ones, and ends with the most severe exit code. The next run repeats steps that did not
+    complete. If another maintain is still running, the exit code is 5.
     """
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.maintain.measures import measures

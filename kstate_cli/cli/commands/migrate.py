@@ -58,7 +58,7 @@ def migrate(
         typer.Option(
             "--to",
             metavar="RELEASE",
-            help="Target release of Kafka Streams, such as 4.2 or cp-8.2; or --to-jar.",
+            help="Target release of Kafka Streams, such as 4.2 or cp-8.2; or pass --to-jar.",
             autocompletion=releases,
         ),
     ] = None,
@@ -67,7 +67,7 @@ def migrate(
         typer.Option(
             "--to-jar",
             metavar="PATH",
-            help="Read it from the application's jar or jars.",
+            help="Read the release from the application's jar or jars.",
             readable=False,
             callback=require_release,
         ),
@@ -78,7 +78,7 @@ def migrate(
         bool,
         typer.Option(
             "--wipe-unclean",
-            help="Skip unclean tasks and partially created databases: Streams restores them.",
+            help="Skip unclean tasks and partially created databases. Kafka Streams restores them.",
             rich_help_panel=KILLED,
         ),
     ] = False,
@@ -87,13 +87,15 @@ def migrate(
         typer.Option(
             "--unclean",
             metavar=choices_text(OnUnclean),
-            help="The same with an explicit default, for scripts.",
+            help="The same, for scripts: refuse (default) or wipe.",
             rich_help_panel=KILLED,
         ),
     ] = None,
     drop_headers: Annotated[
         bool,
-        typer.Option("--drop-headers", help="Convert headers stores to the older layout; record headers are lost."),
+        typer.Option(
+            "--drop-headers", help="Convert stores with headers to the older layout. Record headers are lost."
+        ),
     ] = False,
     dsl_store_format: DslStoreFormat = StoreFormat.DEFAULT,
     transactional_stores: TransactionalStores = False,
@@ -103,7 +105,7 @@ def migrate(
         typer.Option(
             "--verify",
             metavar=choices_text(Verify),
-            help="full: compare every row of rewritten stores before the switch.",
+            help="full compares every row of rewritten stores before the switch.",
         ),
     ] = Verify.quick,
     copy: CopySsts = False,
@@ -117,9 +119,10 @@ def migrate(
     verbose: Verbose = False,
     quiet: Quiet = False,
 ) -> int:
-    """Upgrade or downgrade an application directory in place, without restoring anything. Undo it with `kstate undo`.
+    """Upgrade or downgrade an application directory in place, without restoring anything.
 
-    Stop the application first. The old directory stays as a backup until `kstate clean`.
+    Stop the application first. kstate keeps the old directory as a backup until you run `kstate clean`. Until then you
+    can undo the migration with `kstate undo`.
     """
     from kstate_cli.change.course import ChangeRequest, Terms, change
     from kstate_cli.change.engine import RunOptions

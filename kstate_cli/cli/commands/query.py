@@ -48,7 +48,7 @@ query_app = typer.Typer(cls=_Group, rich_markup_mode=None, add_completion=False)
 def query() -> None:
     """Query a store while the application is stopped: by key, by range or by time.
 
-    Changes nothing and takes no lock. A subcommand has its own help: kstate query key --help.
+    query changes nothing and takes no lock. Each subcommand has its own help, for example kstate query key --help.
 
     \b
     kind of store (kstate ls)         subcommands
@@ -57,27 +57,27 @@ def query() -> None:
     window, time-ordered-window, …    window-key, window-range
     session, time-ordered-session, …  session
     versioned                         versioned, multi-versioned
-    any                               raw-key, raw-scan: as stored in RocksDB
+    any                               raw-key, raw-scan: the rows in RocksDB
 
     \b
-    --key-serde and --value-serde set how bytes are decoded; kstate never guesses.
+    --key-serde and --value-serde select how kstate decodes keys and values.
     bytes (the default)  printable ASCII unchanged, \\xNN for other bytes,
                          \\\\ for \\; in JSON {"base64": "..."}
     string, json, uuid   text in UTF-8
-    long, int, short     signed integers of 8, 4, 2 bytes, as Kafka has them
-    double, float        8, 4 bytes; boolean: 1 byte
+    long, int, short     Kafka's signed integers of 8, 4 and 2 bytes
+    double, float        8 and 4 bytes; boolean: 1 byte
     hex, base64          any bytes
     time-windowed:SERDE[:SIZE_MS], session-windowed:SERDE
                          windowed keys in a key-value store: KEY@START,
                          KEY@START/END
     MODULE:NAME          custom serde (examples/serdes): Python code that runs
-                         with your rights; found through PYTHONPATH
+                         with your permissions; found through PYTHONPATH
 
-    Exit codes: 0 answered, with or without rows; 1 answered, but rows may be missing (an SST that no MANIFEST names)
-    or a Position is unknown; 2 usage, or unknown store; 3 a partition did not answer (NOT_UP_TO_BOUND, NOT_ACTIVE,
+    Exit codes: 0 the query was answered, also with no rows; 1 rows may be missing (an SST that no MANIFEST names), or a
+    Position is unknown; 2 wrong usage, or an unknown store; 3 a partition did not answer (NOT_UP_TO_BOUND, NOT_ACTIVE,
     NOT_PRESENT, DOES_NOT_EXIST, UNKNOWN_QUERY_TYPE); 4 a serde cannot read a stored key or value (kstate prints its
-    bytes, and all other rows), or it is uncertain which tasks have the store; 5 the application is running (see
-    --last-flush); 6 a store cannot be read (STORE_EXCEPTION): the rows printed before are correct, but not all.
+    bytes, and all other rows), or kstate cannot determine which tasks have the store; 5 the application is running
+    (see --last-flush); 6 kstate cannot read a store (STORE_EXCEPTION): the printed rows are correct, but incomplete.
     """
 
 
@@ -90,7 +90,7 @@ def _subcommand(name: str, summary: str) -> Callable[[Callable[..., int]], Calla
     return decorate
 
 
-@_subcommand("key", "The value of a key.")
+@_subcommand("key", "Print the value of a key.")
 def key(request: StoreRequest, key: Key, timestamps: Timestamps = False) -> int:
     """Print the value of a key of a key-value store (KeyQuery, TimestampedKeyQuery)."""
     from kstate_cli.cli.commands.query_answers import answer
@@ -104,20 +104,23 @@ def key(request: StoreRequest, key: Key, timestamps: Timestamps = False) -> int:
     return answer(request, KeyQuery(key_value), _PLAIN, lambda value: {"key": key_value, "value": value})
 
 
-@_subcommand("range", "Rows of a range of keys, or all.")
+@_subcommand("range", "Print the rows of a range of keys, or all rows.")
 def range_(
     request: StoreRequest,
     lower: Annotated[
-        str | None, typer.Option("--from", metavar="KEY", help="The first key, inclusive. Keys are compared as bytes.")
+        str | None, typer.Option("--from", metavar="KEY", help="First key, inclusive. kstate compares keys as bytes.")
     ] = None,
-    upper: Annotated[str | None, typer.Option("--to", metavar="KEY", help="The last key, inclusive.")] = None,
-    descending: Annotated[bool, typer.Option("--desc", help="Descending: from the greatest key to the least.")] = False,
+    upper: Annotated[str | None, typer.Option("--to", metavar="KEY", help="Last key, inclusive.")] = None,
+    descending: Annotated[
+        bool, typer.Option("--desc", help="Sort descending, from the greatest key to the least.")
+    ] = False,
     timestamps: Timestamps = False,
     collate: Collate = False,
 ) -> int:
     """Print the rows of a range of keys of a key-value store, or all rows (RangeQuery, TimestampedRangeQuery).
 
-    Rows are in the byte order of their keys, partition by partition: negative numbers come after positive ones.
+    kstate prints one partition after the other, and sorts keys by their bytes, so negative numbers come after positive
+    ones.
     """
     from kstate_cli.cli.commands.query_answers import answer
     from kstate_cli.query import RangeQuery, ResultOrder, TimestampedRangeQuery
@@ -132,12 +135,12 @@ def range_(
     return answer(request, RangeQuery(*ends), _PLAIN, lambda row: {"key": row[0], "value": row[1]}, collated=collate)
 
 
-@_subcommand("raw-key", "A row by its key in RocksDB.")
+@_subcommand("raw-key", "Print a row by its key in RocksDB.")
 def raw_key(request: StoreRequest, key: Key) -> int:
     """Print the value of a row by its key in RocksDB, from any kind of store.
 
-    The key is the whole row key, with window, session or segment. The value is the whole row, with timestamp and
-    headers. The serdes bytes, hex and base64 read every row.
+    The key is the whole row key, with its window, session or segment. The value is the whole row, with timestamp and
+    headers. The serdes bytes, hex and base64 can read every row.
     """
     from kstate_cli.cli.commands.query_answers import answer
     from kstate_cli.query import RawKeyQuery
@@ -150,11 +153,11 @@ def raw_key(request: StoreRequest, key: Key) -> int:
     )
 
 
-@_subcommand("raw-scan", "All rows as stored in RocksDB.")
+@_subcommand("raw-scan", "Print all rows in the form that RocksDB stores.")
 def raw_scan(request: StoreRequest, collate: Collate = False) -> int:
-    """Print all rows as they are stored in RocksDB, from any kind of store, including expired rows.
+    """Print all rows in the form that RocksDB stores, from any kind of store, including expired rows.
 
-    Segment by segment, in key order. Serdes read whole keys and values, as in raw-key.
+    kstate prints one segment after the other, in key order. As in raw-key, serdes decode whole keys and values.
     """
     from kstate_cli.cli.commands.query_answers import answer
     from kstate_cli.query import RawScanQuery
@@ -168,7 +171,7 @@ def raw_scan(request: StoreRequest, collate: Collate = False) -> int:
     )
 
 
-@_subcommand("window-key", "Windows of a key.")
+@_subcommand("window-key", "Print the windows of a key.")
 def window_key(
     request: StoreRequest, key: Key, time_from: TimeFrom = None, time_to: TimeTo = None, collate: Collate = False
 ) -> int:
@@ -187,7 +190,7 @@ def window_key(
     )
 
 
-@_subcommand("window-range", "Windows of all keys.")
+@_subcommand("window-range", "Print the windows of all keys.")
 def window_range(
     request: StoreRequest, time_from: TimeFrom = None, time_to: TimeTo = None, collate: Collate = False
 ) -> int:
@@ -204,9 +207,12 @@ def window_range(
     )
 
 
-@_subcommand("session", "Sessions of a key.")
+@_subcommand("session", "Print the sessions of a key.")
 def session(request: StoreRequest, key: Key, collate: Collate = False) -> int:
-    """Print the sessions of a key, from a session store (WindowRangeQuery with a key). Session ends are inclusive."""
+    """Print the sessions of a key from a session store (WindowRangeQuery with a key).
+
+    The end of a session is inclusive.
+    """
     from kstate_cli.cli.commands.query_answers import answer
     from kstate_cli.query import WindowRangeQuery
 
@@ -224,7 +230,7 @@ def session(request: StoreRequest, key: Key, collate: Collate = False) -> int:
     )
 
 
-@_subcommand("versioned", "The latest version of a key, or an earlier one.")
+@_subcommand("versioned", "Print the latest version of a key, or an earlier one.")
 def versioned(
     request: StoreRequest,
     key: Key,
@@ -235,7 +241,7 @@ def versioned(
 ) -> int:
     """Print the latest version of a key of a versioned store, or the version valid at a time (VersionedKeyQuery).
 
-    Without --spec history does not expire: the bytes of a versioned store do not contain its retention.
+    The files of a versioned store do not contain its retention, so without --spec history does not expire.
     """
     from kstate_cli.cli.commands.query_answers import answer
     from kstate_cli.query import VersionedKeyQuery
@@ -245,7 +251,7 @@ def versioned(
     return answer(request, query, _VERSION, lambda record: {"key": key_value, **_version(record)})
 
 
-@_subcommand("multi-versioned", "Versions of a key.")
+@_subcommand("multi-versioned", "Print the versions of a key.")
 def multi_versioned(
     request: StoreRequest,
     key: Key,
@@ -258,13 +264,13 @@ def multi_versioned(
         typer.Option("--to", metavar="TIME", help="Versions valid at TIME or earlier: milliseconds, or ISO 8601."),
     ] = None,
     ascending: Annotated[
-        bool, typer.Option("--asc/--desc", help="Oldest version first, or newest first (default).")
+        bool, typer.Option("--asc/--desc", help="Print the oldest version first, or the newest (default).")
     ] = False,
     collate: Collate = False,
 ) -> int:
     """Print the versions of a key of a versioned store that were valid in a time range (MultiVersionedKeyQuery).
 
-    A deletion has no version. Without --spec history does not expire.
+    kstate prints no version for a deletion. Without --spec history does not expire.
     """
     from kstate_cli.cli.commands.query_answers import answer
     from kstate_cli.query import MultiVersionedKeyQuery, ResultOrder

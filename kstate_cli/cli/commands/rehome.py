@@ -68,7 +68,7 @@ def rehome(
         typer.Option(
             "--topology",
             metavar="FILE",
-            help="Text of Topology#describe of the new topology, of build(props).",
+            help="File with the text of Topology#describe of the new topology, from build(props).",
             readable=False,
         ),
     ] = None,
@@ -86,7 +86,7 @@ def rehome(
         typer.Option(
             "--map",
             metavar="OLD=NEW",
-            help="Without texts: OLD is now NEW, or gone; repeatable.",
+            help="Without these texts: sub-topology OLD is now NEW, or gone; repeatable.",
         ),
     ] = None,
     spec: SpecFile = None,
@@ -95,7 +95,7 @@ def rehome(
         bool,
         typer.Option(
             "--wipe-unclean",
-            help="Skip unclean stores: Streams restores only these.",
+            help="Skip unclean stores. Kafka Streams restores them.",
             rich_help_panel=KILLED,
         ),
     ] = False,
@@ -110,7 +110,7 @@ def rehome(
         typer.Option(
             "--wait",
             metavar="SECONDS",
-            help="Wait up to SECONDS for the lock, and for the group's members to leave.",
+            help="Wait up to SECONDS for the lock, and for the members of the group to leave.",
             min=0,
             rich_help_panel=HOW,
         ),
@@ -121,10 +121,11 @@ def rehome(
     verbose: Verbose = False,
     quiet: Quiet = False,
 ) -> int:
-    """Move every store to the task that has its sub-topology now, without restoring anything.
+    """Move every store to the task that has its sub-topology in a changed topology, without restoring anything.
 
-    Use it after sub-topologies were renumbered, split or merged. Stop all instances of the application first.
-    Undo it with `kstate undo`, until `kstate clean`. An incomplete task is refused, or completed from a dump.
+    Use it after sub-topologies were renumbered, split or merged. Stop all instances of the application first. Undo it
+    with `kstate undo` before you run `kstate clean`. If a task is incomplete on this host, rehome completes it from a
+    dump, or refuses.
     """
     from kstate_cli.change.course import ChangeRequest, Terms, change
     from kstate_cli.change.earlier_runs import refuse_after_error

@@ -61,7 +61,9 @@ if TYPE_CHECKING:
 def restore(
     app: Annotated[
         Path,
-        typer.Argument(metavar="APP", help="state.dir/application.id, stopped; created if it is lost.", readable=False),
+        typer.Argument(
+            metavar="APP", help="state.dir/application.id. If it is lost, kstate creates it.", readable=False
+        ),
     ],
     selection: SelectionOptions,
     logs: LogOptions,

@@ -45,7 +45,9 @@ if TYPE_CHECKING:
 def restore_snapshot(
     app: Annotated[
         Path,
-        typer.Argument(metavar="APP", help="state.dir/application.id; created if it is lost.", readable=False),
+        typer.Argument(
+            metavar="APP", help="state.dir/application.id. If it is lost, kstate creates it.", readable=False
+        ),
     ],
     from_snapshot: Annotated[
         str, typer.Option("--from-snapshot", metavar="REPO", help="Folder that kstate snapshot --out has written to.")
@@ -66,7 +68,7 @@ def restore_snapshot(
     verify: Annotated[
         Verify,
         typer.Option(
-            "--verify", metavar=choices_text(Verify), help="full: read all rows back first.", rich_help_panel=HOW
+            "--verify", metavar=choices_text(Verify), help="full reads all rows back first.", rich_help_panel=HOW
         ),
     ] = Verify.quick,
     workers: Annotated[int, workers_option("Files")] = 0,

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 def start_barrier(
     place: Annotated[
         str,
-        typer.Argument(metavar="PLACE", help="A folder, or s3://BUCKET/PREFIX, that all hosts reach."),
+        typer.Argument(metavar="PLACE", help="A folder or s3://BUCKET/PREFIX that all hosts can reach."),
     ],
     hosts: Annotated[int, typer.Option("--hosts", metavar="N", min=1, help="Number of hosts, including this one.")],
     host: Annotated[
-        str | None, typer.Option("--host", metavar="NAME", help="Name of this host; default: its host name.")
+        str | None, typer.Option("--host", metavar="NAME", help="Name of this host. The default is its host name.")
     ] = None,
     timeout: Annotated[
         int,
@@ -30,7 +30,7 @@ def start_barrier(
             "--timeout",
             metavar="SECONDS",
             min=0,
-            help="Wait up to SECONDS for the others, then exit 1.",
+            help="Wait up to SECONDS for the other hosts, then exit with 1.",
             show_default="3600",
         ),
     ] = 3600,
@@ -38,10 +38,10 @@ def start_barrier(
     quiet: Quiet = False,
     warnings_ok: WarningsOk = False,
 ) -> int:
-    """Wait until all hosts have come to the barrier, so that their applications start together.
+    """Wait until all hosts have reached the barrier, so that their applications start together.
 
-    An instance of Kafka Streams that starts alone gets every task, and restores from the broker what the other hosts
-    have on disk. Each host writes one small file to PLACE; the next round overwrites it.
+    If one instance of Kafka Streams starts alone, it gets every task, and restores from the broker what the other
+    hosts have on disk. Each host writes one small file to PLACE, and overwrites it in the next round.
     """
     from kstate_cli.cli.views.barrier import BarrierView, barrier_result
 

@@ -19,14 +19,14 @@ def undo(
     discard_newer: Annotated[
         bool,
         typer.Option(
-            "--discard-newer", help="Undo even if the application has run since; its new files are moved aside."
+            "--discard-newer", help="Undo even if the application has run since. Its new files are moved aside."
         ),
     ] = False,
     times_lost: Annotated[
         bool,
         typer.Option(
             "--times-lost",
-            help="After a copy that lost file times: verify the backup, set its times, then undo.",
+            help="Undo after a copy that lost the times of files: verify the backup and set the times.",
         ),
     ] = False,
     reason: Reason = None,
@@ -35,7 +35,10 @@ def undo(
     output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
-    """Undo the newest change: restore the directory from its backup. Exit 0 if there is nothing to undo."""
+    """Undo the newest change: restore the directory from its backup.
+
+    If there is nothing to undo, the exit code is 0.
+    """
     from kstate_cli.change.commit import RecoveryOutcome, recover
     from kstate_cli.change.folder import read_runs
     from kstate_cli.change.lockfile import application_lock, check_location

@@ -42,7 +42,9 @@ def verify(
     store: Stores = None,
     subset: Annotated[
         str,
-        typer.Option("--subset", metavar="I/N", help="Part I of N of the stores: 1/7 on Monday, 2/7 on Tuesday, …"),
+        typer.Option(
+            "--subset", metavar="I/N", help="Read part I of N of the stores: 1/7 on Monday, 2/7 on Tuesday, …"
+        ),
     ] = "1/1",
     each_sst: Annotated[
         bool,
@@ -53,12 +55,12 @@ def verify(
     output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
-    """Read every data block, check checksums, order, counts and encoding of rows, and print content digests.
+    """Read every data block of the stores, check checksums and rows, and print a digest of the contents.
 
-    Changes nothing. While the application is running, verify reads its last flush. A digest is the same on every host,
-    and before and after a migration that keeps the rows.
-    Exit 3 if something is damaged, 4 if something cannot be judged (too new, unreadable, unknown), 5 if the
-    directory changes too fast.
+    verify changes nothing. It checks the order, number and encoding of rows. While the application is running, it
+    reads the last flush. The digest of equal contents is the same on every host and release.
+    The exit code is 3 if something is damaged, 4 if kstate cannot judge a store (too new, unreadable or unknown), and
+    5 if the directory changes too fast.
     """
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.views.stores import backups_of_missing, say_backups

@@ -35,22 +35,23 @@ _RECORD_SECONDS = 10
 
 
 def verify_dump(
-    dump: Annotated[str, typer.Argument(metavar="DUMP", help="Changelog dump: path or URI.", show_default=False)],
+    dump: Annotated[str, typer.Argument(metavar="DUMP", help="Changelog dump, as a path or URI.", show_default=False)],
     subset: Annotated[
         str,
-        typer.Option("--subset", metavar="I/N", help="Part I of N of the files: 1/7 on Monday, 2/7 on Tuesday, …"),
+        typer.Option("--subset", metavar="I/N", help="Read part I of N of the files: 1/7 on Monday, 2/7 on Tuesday, …"),
     ] = "1/1",
     no_record: Annotated[
-        bool, typer.Option("--no-record", help="Do not record in the dump that it was verified.")
+        bool, typer.Option("--no-record", help="Do not record in the dump that kstate verified it.")
     ] = False,
     output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
-    """Read the files of a dump in full: compare each with its SHA-256 in the manifest, or decode every page.
+    """Read the files of a dump in full, and compare each with its SHA-256 in the manifest.
 
-    Includes files of older full dumps. A file stays in its part while the dump grows. _verified.json in the dump
-    records when each part was read, and kstate check --dump shows it. A second call resumes an interrupted one.
-    Exit 3 if a file is damaged or missing, 4 if a file cannot be read.
+    If a manifest has no SHA-256, kstate decodes every page instead. It also reads the files of older full dumps. A
+    file stays in its part (see --subset) while the dump grows. kstate records in _verified.json when it read each
+    part, and kstate check --dump shows this time. If verify-dump is interrupted, the next run resumes it.
+    The exit code is 3 if a file is damaged or missing, and 4 if kstate cannot read a file.
     """
     from kstate_cli.dump_reader.location import absolute, uri_text
     from kstate_cli.dump_reader.verification import files_of_dump, verify_files

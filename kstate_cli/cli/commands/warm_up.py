@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 def warm_up(
     for_all: Annotated[
         bool,
-        typer.Option("--for-all", help="For all users of this host or image: in /var/cache/kstate, as root."),
+        typer.Option("--for-all", help="For all users of this host or image: write to /var/cache/kstate, as root."),
     ] = False,
     output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
-    """Make Spark start in half the time: archive the classes that its JVM loads.
+    """Make Spark start in half the time, by archiving the classes that its JVM loads.
 
-    Run it once per user, or when you build an image. The archive is in the user's cache directory, for this Java and
-    this Spark. Run it again after an update of either. If the archive is missing, damaged or writable by others, Spark
-    starts without it.
+    Run it once per user, or when you build an image. kstate writes the archive to the user's cache directory. It is
+    valid only for this version of Java and Spark, so run warm-up again after you update one of them. If the archive is
+    missing, damaged or writable by others, Spark starts without it.
     """
     from kstate_cli.spark.warming import warm_up as make
 

@@ -45,16 +45,16 @@ def wipe(
     every_task: Annotated[bool, typer.Option("--all", help="Select all tasks and the global stores.")] = False,
     everything: Annotated[
         bool,
-        typer.Option("--everything", help="With --all: remove kafka-streams-process-metadata too; only .lock stays."),
+        typer.Option("--everything", help="With --all, also remove kafka-streams-process-metadata. Only .lock stays."),
     ] = False,
     for_reset: Annotated[
         bool,
         typer.Option(
-            "--for-reset", help="With --all --everything: print the command that resets the application's topics."
+            "--for-reset", help="With --all --everything, print the command that resets the application's topics."
         ),
     ] = False,
-    purge: Annotated[bool, typer.Option("--purge", help="DELETES the stores at once: nothing can be undone.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="With --purge: confirm the deletion.")] = False,
+    purge: Annotated[bool, typer.Option("--purge", help="DELETES the stores at once. You cannot undo this.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Confirm the deletion of --purge.")] = False,
     workers: Annotated[int, workers_option("Stores")] = 0,
     dry_run: DryRun = False,
     after_error: AfterError = False,
@@ -67,10 +67,11 @@ def wipe(
     verbose: Verbose = False,
     quiet: Quiet = False,
 ) -> int:
-    """Move stores out, with their offsets and Positions, so that Streams rebuilds them from the earliest offset.
+    """Move stores out, so that Kafka Streams rebuilds them from the earliest offset of their changelogs.
 
-    Stop the application first. The rest of a task stays, and under exactly-once Streams does not restore it.
-    Undo it with `kstate undo`, until `kstate clean`.
+    Stop the application first. wipe also moves the offsets and Positions of these stores. The other stores of a task
+    stay, and under exactly-once Kafka Streams does not restore them. Undo it with `kstate undo` before you run `kstate
+    clean`.
     """
     from kstate_cli.change.course import ChangeRequest, Terms, change
     from kstate_cli.change.earlier_runs import refuse_after_error

@@ -40,7 +40,7 @@ ForJar = Annotated[
     typer.Option(
         "--for-jar",
         metavar="PATH",
-        help="Read it from the application's jar or jars.",
+        help="Read the release from the application's jar or jars.",
         readable=False,
         callback=require_release,
     ),
@@ -78,7 +78,7 @@ NewTopology = Annotated[
     typer.Option(
         "--topology",
         metavar="FILE",
-        help="Text of Topology#describe of the topology that will start.",
+        help="File with the text of Topology#describe of the new topology.",
         rich_help_panel=PANEL,
         readable=False,
     ),
@@ -98,7 +98,7 @@ NewKinds = Annotated[
     typer.Option(
         "--spec",
         metavar="FILE",
-        help="kstate.toml: kinds of new stores.",
+        help="kstate.toml with the kinds of new stores.",
         rich_help_panel=PANEL,
         readable=False,
     ),

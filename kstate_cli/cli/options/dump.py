@@ -28,14 +28,14 @@ class DumpSourceOptions:
     """What to dump, from which broker, to which place."""
 
     bootstrap_server: Annotated[
-        str, typer.Option("--bootstrap-server", metavar="HOST:PORT", help="The broker to read from.")
+        str, typer.Option("--bootstrap-server", metavar="HOST:PORT", help="Broker to read from.")
     ]
     out: Annotated[
         str,
         typer.Option(
             "--out",
             metavar="DUMP",
-            help="Folder, or s3://BUCKET/PREFIX (experimental). Extends an existing dump.",
+            help="Folder, or s3://BUCKET/PREFIX (experimental). kstate extends an existing dump.",
         ),
     ]
     app: Annotated[
@@ -52,17 +52,23 @@ class DumpSourceOptions:
     ] = None
     follow: Annotated[
         float | None,
-        typer.Option("--follow", metavar="SECONDS", help="Repeat every SECONDS, until a signal.", min=0.1),
+        typer.Option(
+            "--follow", metavar="SECONDS", help="Repeat every SECONDS, until you stop kstate with a signal.", min=0.1
+        ),
     ] = None
-    full: Annotated[bool, typer.Option("--full", help="Write a full dump; the existing one stays.")] = False
+    full: Annotated[bool, typer.Option("--full", help="Write a full dump. The existing dump stays.")] = False
     keep: Annotated[
-        int | None, typer.Option("--keep", metavar="N", help="DELETES all but N full dumps of each partition.", min=1)
+        int | None,
+        typer.Option("--keep", metavar="N", help="DELETES all full dumps of a partition but the newest N.", min=1),
     ] = None
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be read, and write nothing.")] = False
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what kstate would read, and write nothing.")] = False
     kafka_settings: Annotated[
         Path | None,
         typer.Option(
-            "--kafka-settings", metavar="FILE", help="Client properties file: security.protocol, …", readable=False
+            "--kafka-settings",
+            metavar="FILE",
+            help="File with client properties for the broker.",
+            readable=False,
         ),
     ] = None
 
@@ -76,9 +82,9 @@ class ReadingOptions:
     engine: Engine = AUTO
     master: Master = None
     conf: Conf = None
-    workers: Annotated[int, workers_option("Ranges, in local processes,")] = 0
+    workers: Annotated[int, workers_option("Ranges that local processes read")] = 0
     max_rate: Annotated[
-        str | None, typer.Option("--max-rate", metavar="BYTES", help="Read at most BYTES per second: 50M.")
+        str | None, typer.Option("--max-rate", metavar="BYTES", help="Read at most BYTES per second, such as 50M.")
     ] = None
 
 

@@ -33,12 +33,12 @@ _SERDE = "bytes, string, json, long, int, double, uuid, hex, time-windowed:SERDE
 
 Store = Annotated[
     str,
-    typer.Argument(metavar="STORE", help="Name of the store; kstate ls APP shows them.", autocompletion=stores),
+    typer.Argument(metavar="STORE", help="Name of the store, which kstate ls APP lists.", autocompletion=stores),
 ]
 Key = Annotated[
     str,
     typer.Argument(
-        metavar="KEY", help="The key in the form of its serde; put -- before a key that starts with a dash."
+        metavar="KEY", help="The key, in the form of its serde. Put -- before a key that starts with a dash."
     ),
 ]
 Timestamps = Annotated[
@@ -46,13 +46,15 @@ Timestamps = Annotated[
 ]
 TimeFrom = Annotated[
     str | None,
-    typer.Option("--from", metavar="TIME", help="Start of the times: ms, 2024-05-01T12:00:00Z, -1d, 12:00, yesterday."),
+    typer.Option(
+        "--from", metavar="TIME", help="Start of the time range: ms, 2024-05-01T12:00:00Z, -1d, 12:00 or yesterday."
+    ),
 ]
 TimeTo = Annotated[
     str | None,
-    typer.Option("--to", metavar="TIME", help="End of the times, inclusive, in the same forms."),
+    typer.Option("--to", metavar="TIME", help="End of the time range, inclusive, in the same forms."),
 ]
-Collate = Annotated[bool, typer.Option("--collate", help="Merge the rows of all partitions into one order.")]
+Collate = Annotated[bool, typer.Option("--collate", help="Sort the rows of all partitions together.")]
 
 
 @dataclass(frozen=True)
@@ -61,9 +63,9 @@ class SerdeOptions:
 
     HELP_PANEL: ClassVar[str] = "Serdes"
 
-    key_serde: Annotated[str, typer.Option("--key-serde", metavar="SERDE", help=f"What keys are: {_SERDE}")] = "bytes"
+    key_serde: Annotated[str, typer.Option("--key-serde", metavar="SERDE", help=f"Serde of keys: {_SERDE}")] = "bytes"
     value_serde: Annotated[
-        str, typer.Option("--value-serde", metavar="SERDE", help="What values are; as --key-serde.")
+        str, typer.Option("--value-serde", metavar="SERDE", help="Serde of values, like --key-serde.")
     ] = "bytes"
 
 
@@ -75,7 +77,12 @@ class SourceOptions:
 
     partition: Annotated[
         list[int] | None,
-        typer.Option("--partition", metavar="N", min=0, help="Only this partition; repeatable. Default: all here."),
+        typer.Option(
+            "--partition",
+            metavar="N",
+            min=0,
+            help="Only this partition; repeatable. The default is all partitions on this host.",
+        ),
     ] = None
     at: Annotated[
         list[str] | None,
@@ -86,7 +93,11 @@ class SourceOptions:
         ),
     ] = None
     require_active: Annotated[
-        bool, typer.Option("--require-active", help="Only from an active task. Offline no task is active: exit 3.")
+        bool,
+        typer.Option(
+            "--require-active",
+            help="Query only active tasks. In a stopped application no task is active, so kstate exits with 3.",
+        ),
     ] = False
     assume_active: Annotated[
         bool, typer.Option("--assume-active", help="Treat the tasks of this directory as active.")
@@ -96,18 +107,18 @@ class SourceOptions:
         typer.Option(
             "--spec",
             metavar="FILE",
-            help="kstate.toml: kind, retention and partitions (kstate ls APP --spec).",
+            help="kstate.toml with kind, retention and partitions (see kstate ls APP --spec).",
             readable=False,
         ),
     ] = None
     include_expired: Annotated[
-        bool, typer.Option("--include-expired", help="With --spec: include rows past their retention.")
+        bool, typer.Option("--include-expired", help="With --spec, include rows that are older than their retention.")
     ] = False
     topology: Annotated[
         str | None, typer.Option("--topology", metavar="NAME", help="The named topology, if several have the store.")
     ] = None
     last_flush: Annotated[
-        bool, typer.Option("--last-flush", help="While the application is running: read its last flush.")
+        bool, typer.Option("--last-flush", help="Read the last flush, while the application is running.")
     ] = False
 
 
@@ -119,17 +130,17 @@ class RowOptions:
 
     output: Annotated[
         RowFormat,
-        typer.Option("-o", "--output", metavar=choices_text(RowFormat), help="json: one JSON object per line."),
+        typer.Option("-o", "--output", metavar=choices_text(RowFormat), help="Print a table, JSON Lines or CSV."),
     ] = RowFormat.table
     limit: Annotated[
         int | None,
-        typer.Option("--limit", metavar="N", min=1, help="At most N rows in all; default for tables: 1000."),
+        typer.Option("--limit", metavar="N", min=1, help="Print at most N rows; the default for tables is 1000."),
     ] = None
     explain: Annotated[
         bool,
         typer.Option(
             "--explain",
-            help="Also print the Position of each partition, and how it answered.",
+            help="Also print the Position and the execution info of each partition.",
         ),
     ] = False
     quiet: Quiet = False

@@ -40,7 +40,7 @@ class BrokerOptions:
         typer.Option(
             "--bootstrap-server",
             metavar="HOST:PORT",
-            help="Check on this broker: no running instance, nothing unread, partitions fit.",
+            help=("Check on this broker: group members, unread records, partitions."),
         ),
     ] = None
     kafka_settings: KafkaSettings = None
@@ -80,14 +80,17 @@ class CompletionOptions:
     ] = None
     release_name: Annotated[
         str | None,
-        typer.Option("--for", metavar="RELEASE", help="The release that runs here.", autocompletion=releases),
+        typer.Option("--for", metavar="RELEASE", help="Release that runs here.", autocompletion=releases),
     ] = None
     complete: Annotated[
         list[str] | None,
         typer.Option(
             "--complete",
             metavar="TASK",
-            help="Complete this new task here (none: no task). Default: the host with the lowest old number.",
+            help=(
+                "Complete this new task on this host (none: no task). By default, the host with the lowest "
+                "old number completes it."
+            ),
         ),
     ] = None
     committed_offsets: CommittedOffsets = None

@@ -55,18 +55,20 @@ CommittedOffsets = Annotated[
         "--committed-offsets", metavar="FILE", help='Group offsets: JSON {"TOPIC": {"0": 42}}.', readable=False
     ),
 ]
-DumpIsComplete = Annotated[bool, typer.Option("--dump-is-complete", help="No manifest: confirm that it is complete.")]
-DumpIsCommitted = Annotated[bool, typer.Option("--dump-is-committed", help="No manifest: confirm read_committed.")]
+DumpIsComplete = Annotated[bool, typer.Option("--dump-is-complete", help="Confirm a complete dump without manifest.")]
+DumpIsCommitted = Annotated[
+    bool, typer.Option("--dump-is-committed", help="Confirm that it has only committed records.")
+]
 VerifyDump = Annotated[
     bool | None, typer.Option("--verify-dump/--no-verify-dump", help="Read the whole dump first, or no rows of it.")
 ]
 SkipDigests = Annotated[bool, typer.Option("--skip-digests", help="Do not compare the files with their SHA-256.")]
 AcceptResurrected = Annotated[
-    bool, typer.Option("--accept-resurrected", help="Accept rows whose deletes the log no longer has.")
+    bool, typer.Option("--accept-resurrected", help="Accept rows whose deletes the log has lost.")
 ]
 Memory = Annotated[
     str | None,
-    typer.Option("--memory", metavar="BYTES", help="4G; default 1.7G a core, at most half the host's."),
+    typer.Option("--memory", metavar="BYTES", help="Such as 4G; default 1.7G per core, up to half."),
 ]
 """Options that other commands share with ``restore``."""
 
@@ -85,28 +87,26 @@ class FleetOptions:
     HELP_PANEL: ClassVar[str] = "Several hosts"
 
     share: Annotated[
-        str | None, typer.Option("--share", metavar="I/N", help="Only this share of the tasks: 1/3, 2/3, 3/3.")
+        str | None, typer.Option("--share", metavar="I/N", help="Restore only this share of the tasks, as 1/3.")
     ] = None
     missing: Annotated[
         Path | None,
-        typer.Option("--missing", metavar="FILE", help="Only tasks that no host has: fleet -o json.", readable=False),
+        typer.Option("--missing", metavar="FILE", help="Only tasks that no host has (fleet -o json).", readable=False),
     ] = None
     before: Annotated[
         Path | None,
         typer.Option("--before", metavar="FILE", help="Only tasks that this host had before.", readable=False),
     ] = None
-    host: Annotated[
-        str | None, typer.Option("--host", metavar="NAME", help="This host in these files, and at the barrier.")
-    ] = None
+    host: Annotated[str | None, typer.Option("--host", metavar="NAME", help="Name of this host in these files.")] = None
     barrier: Annotated[
-        str | None, typer.Option("--barrier", metavar="PLACE", help="Then wait for all hosts: folder or URI.")
+        str | None, typer.Option("--barrier", metavar="PLACE", help="Then wait for all hosts at this folder or URI.")
     ] = None
     hosts: Annotated[
         int | None, typer.Option("--hosts", metavar="N", min=1, help="Number of hosts; default: N of --share.")
     ] = None
     barrier_timeout: Annotated[
         int,
-        typer.Option("--barrier-timeout", metavar="SECONDS", min=0, help="Then stop waiting, and exit 1."),
+        typer.Option("--barrier-timeout", metavar="SECONDS", min=0, help="Exit with 1 after SECONDS."),
     ] = 3600
 
 
@@ -121,7 +121,7 @@ class SelectionOptions:
         typer.Option(
             "--from-changelog",
             metavar="DUMP",
-            help="Changelog dump (Parquet): path or URI.",
+            help="Changelog dump: path or URI.",
         ),
     ]
     release_name: Annotated[
@@ -129,7 +129,7 @@ class SelectionOptions:
         typer.Option(
             "--for",
             metavar="RELEASE",
-            help="The release that will start; or --for-jar.",
+            help="Release that will start; or pass --for-jar.",
             autocompletion=releases,
         ),
     ] = None
@@ -146,11 +146,11 @@ class SelectionOptions:
     store: Stores = None
     partition: Annotated[
         list[int] | None,
-        typer.Option("--partition", metavar="N", min=0, help="Tasks of this partition only; repeatable."),
+        typer.Option("--partition", metavar="N", min=0, help="Only tasks of this partition; repeatable."),
     ] = None
     ignore: Annotated[
         list[str] | None,
-        typer.Option("--ignore", metavar="TOPIC", help="Skip this topic (or pattern); repeatable."),
+        typer.Option("--ignore", metavar="TOPIC", help="Skip this topic or pattern; repeatable."),
     ] = None
     dry_run: DryRun = False
     fleet: FleetOptions
@@ -181,7 +181,7 @@ class LogOptions:
     ] = Guarantee.exactly_once
     full_dump: Annotated[
         int | None,
-        typer.Option("--full-dump", metavar="GENERATION", help="Restore an older full dump.", min=1),
+        typer.Option("--full-dump", metavar="GENERATION", help="Restore from an older full dump.", min=1),
     ] = None
 
 
@@ -197,16 +197,16 @@ class CaseOptions:
         typer.Option(
             "--on-invalid-offset",
             metavar="ACTION",
-            help="Offset out of range: KIP-406.",
+            help="Act on offsets out of range.",
         ),
     ] = OnInvalid.rebuild
-    allow_empty: Annotated[bool, typer.Option("--allow-empty", help="An empty changelog may empty a store.")] = False
+    allow_empty: Annotated[bool, typer.Option("--allow-empty", help="Let an empty changelog empty a store.")] = False
     accept_resurrected: AcceptResurrected = False
     wipe_unclean: Annotated[bool, typer.Option("--wipe-unclean", help="Rebuild all stores of unclean tasks.")] = False
     transactional_stores: TransactionalStores = False
     unproven: Unproven = False
     after_error: AfterError = False
-    standby: Annotated[bool, typer.Option("--standby", help="Create a standby, or catch it up.")] = False
+    standby: Annotated[bool, typer.Option("--standby", help="Create a standby, or update it.")] = False
     follow: Annotated[
         float | None, typer.Option("--follow", metavar="SECONDS", help="Repeat --standby every SECONDS.", min=0.1)
     ] = None
@@ -223,12 +223,12 @@ class WorkOptions:
     conf: Conf = None
     staging: Annotated[
         str | None,
-        typer.Option("--staging", metavar="URI", help="Place for sorted files; all executors reach it."),
+        typer.Option("--staging", metavar="URI", help="Folder for sorted files that all executors see."),
     ] = None
     memory: Memory = None
     workers: Annotated[int, workers_option("Stores")] = 0
     verify: Annotated[
-        Verify, typer.Option("--verify", metavar=choices_text(Verify), help="full: read all rows back first.")
+        Verify, typer.Option("--verify", metavar=choices_text(Verify), help="full reads all rows back first.")
     ] = Verify.quick
     copy: Annotated[bool, typer.Option("--copy", help="Copy SSTs instead of linking them.")] = False
     wait: Wait = 0.0
@@ -249,7 +249,7 @@ class ReportOptions:
     reason: Reason = None
     on_state_change: Annotated[
         str | None,
-        typer.Option("--on-state-change", metavar="CMD", help="Run CMD BEFORE AFTER at each change of state."),
+        typer.Option("--on-state-change", metavar="CMD", help="Run CMD BEFORE AFTER when the state changes."),
     ] = None
 
 

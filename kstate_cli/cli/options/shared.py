@@ -74,7 +74,7 @@ def workers_option(subject: str) -> Any:
 DslStoreFormat = Annotated[
     StoreFormat,
     typer.Option(
-        "--dsl-store-format", metavar=choices_text(StoreFormat), help="dsl.store.format of the next start (4.3)."
+        "--dsl-store-format", metavar=choices_text(StoreFormat), help="dsl.store.format of the application (from 4.3)."
     ),
 ]
 TransactionalStores = Annotated[
@@ -83,14 +83,14 @@ TransactionalStores = Annotated[
 ]
 Unproven = Annotated[
     bool,
-    typer.Option(UNPROVEN, help="Allow releases that are not tested yet."),
+    typer.Option(UNPROVEN, help="Allow releases that kstate was not tested with."),
 ]
 # readable=False on every path: Typer would refuse an unreadable one itself, without the hint about rights.
 App = Annotated[
     Path,
     typer.Argument(
         metavar="APP",
-        help="Application directory (state.dir/application.id), or a state.dir holding one.",
+        help="Application directory (state.dir/application.id), or a state.dir with one application.",
         readable=False,
     ),
 ]
@@ -121,7 +121,7 @@ OutputFormat = Annotated[
         "-o",
         "--output",
         metavar=choices_text(Format),
-        help="json: one JSON object per line.",
+        help="Print a table, or JSON Lines.",
         rich_help_panel=OUTPUT_PANEL,
     ),
 ]
@@ -132,7 +132,7 @@ Quiet = Annotated[
 ]
 Verbose = Annotated[
     bool,
-    typer.Option("--verbose", "-v", help="Print each step before the run, too.", rich_help_panel=OUTPUT_PANEL),
+    typer.Option("--verbose", "-v", help="Also print each step before the run.", rich_help_panel=OUTPUT_PANEL),
 ]
 # The lock of the application and that of kstate: 0 means one attempt, since a command in cron must not pile up.
 Wait = Annotated[
@@ -146,7 +146,7 @@ LockIsShared = Annotated[
     bool,
     typer.Option(
         LOCK_IS_SHARED,
-        help="Shared file system: you confirm it is stopped.",
+        help="Confirm that it is stopped on all hosts.",
         rich_help_panel=HOW,
     ),
 ]
@@ -159,11 +159,14 @@ Reason = Annotated[
 ]
 # For set -e and cron, which treat every code but 0 as a failure.
 WarningsOk = Annotated[
-    bool, typer.Option("--warnings-ok", help="Exit 0, not 1, if there are warnings.", rich_help_panel=OUTPUT_PANEL)
+    bool,
+    typer.Option("--warnings-ok", help="Exit with 0 instead of 1 if there are warnings.", rich_help_panel=OUTPUT_PANEL),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan that would run, and change nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan of the run, and change nothing.")]
 # A hard link keeps the owner and is forbidden for files of others (fs.protected_hardlinks).
-CopySsts = Annotated[bool, typer.Option("--copy", help="Copy SSTs instead of linking them; files become this user's.")]
+CopySsts = Annotated[
+    bool, typer.Option("--copy", help="Copy SSTs instead of linking them; this user will own the files.")
+]
 # A title of its own: these options matter only then, and then they are looked for.
 KILLED: Final = "After a crash"
 # Exactly-once is the default because it is the cautious one: Streams wipes an unclean task under it.
@@ -179,7 +182,7 @@ LeftGuarantee = Annotated[
 # Once a person has looked at the cause: a loop of restarts must not wipe stores again and again.
 AfterError = Annotated[
     bool,
-    typer.Option("--after-error", help="You fixed the cause of the last run's ERROR."),
+    typer.Option("--after-error", help="Confirm that you fixed the last run's ERROR."),
 ]
 # A file and no port: a command that ends cannot be scraped.
 MetricsFile = Annotated[
@@ -218,7 +221,7 @@ KafkaSettings = Annotated[
     typer.Option(
         "--kafka-settings",
         metavar="FILE",
-        help="Client properties file: security.protocol, …",
+        help="File with client properties for the broker.",
         rich_help_panel=LOGS,
         readable=False,
     ),
@@ -229,7 +232,7 @@ Dump = Annotated[
     typer.Option(
         "--from-changelog",
         metavar="DUMP",
-        help="Changelog dump: read topics from its manifest.",
+        help="Changelog dump, to read topics from its manifest.",
         rich_help_panel=LOGS,
     ),
 ]
@@ -239,14 +242,14 @@ SpecFile = Annotated[
     typer.Option(
         "--spec",
         metavar="FILE",
-        help="kstate.toml: kinds of stores that their bytes do not show.",
+        help="kstate.toml with kinds that store files do not show.",
         readable=False,
     ),
 ]
 # Off by default: rows in the memtables of the running application would be missing silently.
 LastFlush = Annotated[
     bool,
-    typer.Option("--last-flush", help="While the application is running: read its last flush."),
+    typer.Option("--last-flush", help="Read the last flush, while the application is running."),
 ]
 
 
@@ -288,7 +291,9 @@ _BOUND = re.compile(r"(.+):([0-9]+)=([0-9]+)")
 At = Annotated[
     list[str] | None,
     typer.Option(
-        "--at", metavar="TOPIC:PARTITION=OFFSET", help="Test a PositionBound (repeatable); exit 3 when not reached."
+        "--at",
+        metavar="TOPIC:PARTITION=OFFSET",
+        help="Minimum Position (PositionBound); repeatable. Exit 3 if a store is below it.",
     ),
 ]
 
@@ -389,11 +394,11 @@ AUTO: Final = "auto"
 Engine = Annotated[
     str,
     typer.Option(
-        "--engine", metavar="auto|local|spark", help="auto: Spark if a master is configured.", show_default=False
+        "--engine", metavar="auto|local|spark", help="auto: Spark if you set a master, else local.", show_default=False
     ),
 ]
 """The default is :data:`AUTO`; the help has no line for it, because the help of ``restore`` is long."""
-Master = Annotated[str | None, typer.Option("--master", metavar="URL", help="Work on this Spark cluster.")]
+Master = Annotated[str | None, typer.Option("--master", metavar="URL", help="Run on this Spark cluster.")]
 Conf = Annotated[list[str] | None, typer.Option("--conf", metavar="K=V", help="Spark configuration; repeatable.")]
 
 
