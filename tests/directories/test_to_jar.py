@@ -185,7 +185,11 @@ def test_the_init_container(tmp_path: Path) -> None:
     assert not (tmp_path / "volume").exists()
     app = unpack("4.2.1-sparse-eos", tmp_path / "state")
     rows = data_rows(app)
-    for jars, target in ((newer, "migrated to 4.3"), (newer, "already has the form of 4.3"), (older, "migrated to 4.2")):
+    for jars, target in (
+        (newer, "migrated to 4.3"),
+        (newer, "already has the form of 4.3"),
+        (older, "migrated to 4.2"),
+    ):
         assert target in init_container(app, jars)
     assert len(runs(app)) == 2
     assert data_rows(app) == rows
