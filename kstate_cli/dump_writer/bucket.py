@@ -17,7 +17,6 @@ from kstate_cli.dump_reader import growing, manifest
 from kstate_cli.dump_reader.growing_source import newest_of
 from kstate_cli.dump_reader.location import ListedFile
 from kstate_cli.dump_reader.model import Grown
-from kstate_cli.dump_writer.s3_objects import NotAnsweredError, ObjectEntry, Objects, S3Place
 from kstate_cli.dump_writer.writing import (
     GRACE_SECONDS,
     MANIFEST_SECONDS,
@@ -35,6 +34,7 @@ from kstate_cli.dump_writer.writing import (
 )
 from kstate_cli.errors import KstateError, Refused, RunFailed, RunHalfway
 from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.s3_objects import NotAnsweredError, ObjectEntry, Objects, S3Place
 from kstate_cli.texts import printable, some
 
 _MOST_NAMES: Final = 3

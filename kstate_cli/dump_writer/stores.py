@@ -14,10 +14,10 @@ from kstate_cli.diagnosis import shown_uri
 from kstate_cli.dump_reader.model import Grown
 from kstate_cli.dump_writer.bucket import BucketStore
 from kstate_cli.dump_writer.folder import FolderStore, local_folder
-from kstate_cli.dump_writer.s3_objects import is_s3, place_in_bucket
 from kstate_cli.dump_writer.writing import Sink
 from kstate_cli.errors import UsageError
 from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.s3_objects import is_s3, place_in_bucket
 from kstate_cli.texts import printable
 
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")

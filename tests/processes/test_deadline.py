@@ -198,7 +198,7 @@ def test_the_deadline_ends_those_whose_client_does_not(ended: dict[str, Ended]) 
 CLIENTS = {
     "AdminClient": "broker/client.py",
     "Consumer": "broker/tails.py",
-    "Session": "dump_writer/s3_objects.py",
+    "Session": "s3_objects.py",
     "FileSystem.from_uri": "dump_reader/location.py",
     "SparkContext.getOrCreate": "spark/context.py",
 }

@@ -18,9 +18,9 @@ from kstate_cli.dump_reader.errors import DumpError
 from kstate_cli.dump_reader.model import Dump
 from kstate_cli.dump_reader.open import read_dump
 from kstate_cli.dump_writer.bucket import BucketStore, Upload
-from kstate_cli.dump_writer.s3_objects import Objects, place_in_bucket
 from kstate_cli.dump_writer.writing import path_of
 from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.s3_objects import Objects, place_in_bucket
 from tests.directories.support import kstate
 from tests.done import Done
 from tests.growing import GrowingDump

@@ -33,7 +33,7 @@ def dump(source: DumpSourceOptions, how: ReadingOptions, report: DumpReportOptio
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.views.dump import DumpProgress
     from kstate_cli.dump_writer.rounds import dump_round, follow
-    from kstate_cli.dump_writer.s3_objects import is_s3
+    from kstate_cli.s3_objects import is_s3
 
     request = _request(source, how)
     if source.follow is not None and source.dry_run:

@@ -18,10 +18,10 @@ from kstate_cli.dump_reader.model import Forgotten, Full, Grown, GrownFile, Roun
 from kstate_cli.dump_reader.open import read_dump
 from kstate_cli.dump_writer.bucket import BucketStore
 from kstate_cli.dump_writer.packing import pack
-from kstate_cli.dump_writer.s3_objects import Objects, place_in_bucket
 from kstate_cli.dump_writer.stores import destination, store_of
 from kstate_cli.dump_writer.writing import GRACE_SECONDS, UNNAMED_SECONDS, RangeFile, new_manifest, path_of, schema
 from kstate_cli.errors import InUse, KstateError, Refused, RunFailed, RunHalfway, UsageError
+from kstate_cli.s3_objects import Objects, place_in_bucket
 from tests.object_store import Fault, ObjectStore
 from tests.unit.dump_reader.test_growing import KEY, rows_of
 
@@ -318,7 +318,7 @@ CASES = {
 def test_what_a_store_says_is_told_with_what_to_do(
     objects: ObjectStore, case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kstate_cli.dump_writer.s3_objects._ATTEMPTS", 1)
+    monkeypatch.setattr("kstate_cli.s3_objects._ATTEMPTS", 1)
     fault, kind, words = CASES[case]
     store = bucket(objects)
     objects.behave(fault)
@@ -341,7 +341,7 @@ def test_what_is_not_there_or_not_said_is_told(objects: ObjectStore, monkeypatch
 
     objects.client.delete_bucket(Bucket=objects.bucket)
     assert f"there is no bucket {objects.bucket} at http://127.0.0.1" in message(UsageError)
-    monkeypatch.setattr("kstate_cli.dump_writer.s3_objects._ATTEMPTS", 1)
+    monkeypatch.setattr("kstate_cli.s3_objects._ATTEMPTS", 1)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://admin:hunter2@127.0.0.1:9")
     assert "does not answer at http://127.0.0.1:9 (" in message(RunFailed)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "hunter2 is no url")
@@ -360,8 +360,8 @@ def test_what_is_not_there_or_not_said_is_told(objects: ObjectStore, monkeypatch
 @pytest.mark.parametrize("how", ["says nothing", "closes", "says half of it"])
 def test_an_answer_that_does_not_come(objects: ObjectStore, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     """Each of them is another exception of boto3's, and none of urllib3's comes through."""
-    monkeypatch.setattr("kstate_cli.dump_writer.s3_objects._ATTEMPTS", 1)
-    monkeypatch.setattr("kstate_cli.dump_writer.s3_objects._READ_SECONDS", 0.1)
+    monkeypatch.setattr("kstate_cli.s3_objects._ATTEMPTS", 1)
+    monkeypatch.setattr("kstate_cli.s3_objects._READ_SECONDS", 0.1)
     response = b"" if how == "closes" else b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\nETag: 1\r\n\r\n<x"
     with socket.create_server(("127.0.0.1", 0)) as server:
 
