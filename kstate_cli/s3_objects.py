@@ -4,18 +4,20 @@ boto3 finds credentials, endpoint and region as every AWS tool does: in the envi
 role of the host. None of them is ever an argument of a command. Messages repeat only the error code of a store, because
 its text may contain secrets. Raises as :func:`s3_errors`.
 
-Two clients exist for one bucket: boto3 writes dumps, and pyarrow reads them. pyarrow has no conditional request
+Dumps and snapshots are written with it, and snapshots are read with it. Two clients exist for one dump: boto3 writes
+it, and pyarrow reads it. pyarrow has no conditional request
 (``If-None-Match: *``), which decides between two writers of one manifest, and no list of unfinished uploads. boto3
 cannot replace pyarrow: Parquet files are read in native threads, also from ``gs://``, ``abfss://`` and ``hdfs://``.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
@@ -49,10 +51,12 @@ class ObjectEntry:
     """Seconds since it was written; both times are of the store's clock. 0 if the store sends no time."""
     upload: str = ""
     """The id of an upload."""
+    written_ms: int = 0
+    """When it was written, in ms since 1970, by the clock of the store."""
 
 
 class Objects:
-    """The objects of one dump."""
+    """The objects below one prefix."""
 
     def __init__(self, place: S3Place) -> None:
         self.place = place
@@ -60,14 +64,16 @@ class Objects:
 
     def below(self, folder: str = "") -> list[ObjectEntry]:
         """Return all objects whose paths begin with ``folder``, which is empty or ends with a slash."""
-        return [
-            self._entry(row["Key"], row["Size"], row["LastModified"], page)
-            for page in self._pages("list_objects_v2", Prefix=self.place.prefix + folder)
-            for row in page.get("Contents", ())
-        ]
+        return list(self.each_below(folder))
+
+    def each_below(self, folder: str = "") -> Iterator[ObjectEntry]:
+        """Yield all objects whose paths begin with ``folder``, a page of a thousand at a time."""
+        for page in self._pages("list_objects_v2", Prefix=self.place.prefix + folder):
+            for row in page.get("Contents", ()):
+                yield self._entry(row["Key"], row["Size"], row["LastModified"], page)
 
     def root(self) -> tuple[list[ObjectEntry], list[str]]:
-        """Return the objects in the root of the dump, and the names of its folders, without their slash.
+        """Return the objects in the root of the prefix, and the names of its folders, without their slash.
 
         The object that a console creates for an empty folder is skipped: its name is the prefix itself.
         """
@@ -80,15 +86,18 @@ class Objects:
             folders += [self._relative(row["Prefix"]).rstrip("/") for row in page.get("CommonPrefixes", ())]
         return [row for row in objects if row.path], folders
 
-    def read(self, path: str) -> bytes | None:
-        """Return the bytes of an object; None if it does not exist."""
+    def read(self, path: str, most: int | None = None) -> bytes | None:
+        """Return the bytes of an object; None if it does not exist. Of more than ``most`` bytes one more is read."""
         from botocore.exceptions import BotoCoreError, ClientError
 
         for retries in reversed(range(_READS)):
             try:
                 answer = self._client.get_object(**self._at(path))
                 # The body is read here: an error in its middle belongs to this attempt, which is repeated.
-                return bytes(answer["Body"].read())
+                if most is None:
+                    return bytes(answer["Body"].read())
+                with closing(answer["Body"]) as body:
+                    return bytes(body.read(most + 1))
             except ClientError as error:
                 if is_missing(error):
                     return None
@@ -97,6 +106,31 @@ class Objects:
                 if not retries:  # boto3 does not retry once the first byte has come
                     raise error_of(self.place, error) from None
         raise AssertionError
+
+    def open(self, path: str) -> ObjectReader | None:
+        """Return an object opened for reading, a chunk at a time; None if it does not exist."""
+        reader = ObjectReader(self, path)
+        if not reader.begin():
+            return None
+        return reader
+
+    def body_from(self, path: str, start: int, tag: str | None) -> Mapping[str, Any]:
+        """Return the answer with the bytes of an object from ``start`` on, of the version that has the ETag ``tag``."""
+        conditions = self._at(path)
+        if tag is not None:
+            # The bytes of two versions must not be mixed: another one answers 412.
+            conditions |= {"Range": f"bytes={start}-", "IfMatch": tag}
+        answer: Mapping[str, Any] = self._client.get_object(**conditions)
+        return answer
+
+    def clock_ms(self, path: str) -> int:
+        """Return the time of the store, as the answer to a request for an object states it; 0 if it states none."""
+        with s3_errors(self.place):
+            answer = self._client.head_object(**self._at(path))
+        try:
+            return int(parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"]).timestamp() * 1000)
+        except (KeyError, ValueError, TypeError):
+            return 0
 
     def create(self, path: str, content: bytes, run: str) -> bool:
         """Create an object if its name is free, in one request that the store decides; return False if it is taken.
@@ -137,10 +171,10 @@ class Objects:
     def without_conditions(self, how: str) -> Refused:
         """Return the error for a store on which two writers could overwrite each other's manifest."""
         return Refused(
-            f"{self.place.uri}: the store does not support If-None-Match ({how}), so two dumps could write the "
-            "same manifest",
-            hint="use a store with conditional writes, or dump to a folder and copy the dump, manifests last: "
-            f"{HOW_TO}",
+            f"{self.place.uri}: the store does not support If-None-Match ({how}), so two writers could replace each "
+            "other's files",
+            hint="use a store with conditional writes, or write to a folder and copy it, manifests and generations "
+            f"last: {HOW_TO}",
         )
 
     def write(self, path: str, content: bytes) -> None:
@@ -227,7 +261,7 @@ class Objects:
         return key[len(self.place.prefix) :]
 
     def _entry(self, key: str, size: int, since: datetime, page: Mapping[str, Any], upload: str = "") -> ObjectEntry:
-        return ObjectEntry(self._relative(key), size, _age(since, page), upload)
+        return ObjectEntry(self._relative(key), size, _age(since, page), upload, int(since.timestamp() * 1000))
 
     def _head(self, path: str) -> Mapping[str, Any] | None:
         from botocore.exceptions import ClientError
@@ -256,6 +290,65 @@ class Objects:
         raise NotAnsweredError(error_of(self.place, error).message)
 
 
+class ObjectReader(io.RawIOBase):
+    """An object opened for reading. A connection that breaks in the middle is replaced by a request for the rest."""
+
+    def __init__(self, objects: Objects, path: str) -> None:
+        self._objects, self._path = objects, path
+        self._body: Any = None
+        self._tag: str | None = None
+        self._position = 0
+
+    def begin(self) -> bool:
+        """Request the bytes; return False if the object does not exist."""
+        from botocore.exceptions import ClientError
+
+        with s3_errors(self._objects.place):
+            try:
+                self._request()
+            except ClientError as error:
+                if is_missing(error):
+                    return False
+                raise
+        return True
+
+    def _request(self) -> None:
+        answer = self._objects.body_from(self._path, self._position, self._tag)
+        self._body, self._tag = answer["Body"], str(answer["ETag"])
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read into a buffer; return the number of bytes, 0 at the end. Raise as :func:`s3_errors`."""
+        from botocore.exceptions import BotoCoreError
+
+        with s3_errors(self._objects.place):
+            for retries in reversed(range(_READS)):
+                try:
+                    if self._body is None:
+                        self._request()
+                    data = self._body.read(len(buffer))
+                except BotoCoreError:
+                    # boto3 does not retry once the first byte has come.
+                    self._body = None
+                    if not retries:
+                        raise
+                else:
+                    buffer[: len(data)] = data
+                    self._position += len(data)
+                    return len(data)
+        raise AssertionError
+
+    def close(self) -> None:
+        """Close the connection, which has unread bytes if the reader stopped before the end."""
+        if self._body is not None:
+            self._body.close()
+            self._body = None
+        super().close()
+
+
 def _age(since: datetime, page: Mapping[str, Any]) -> float:
     """Return the age in seconds; both times are of the store's clock. Raises nothing: an unknown age is 0."""
     try:
@@ -274,6 +367,7 @@ _PART: Final = re.compile(r"[A-Za-z0-9_=.-]+")
 _ATTEMPTS: Final = 5
 _CONNECT_SECONDS: Final = 10
 _READ_SECONDS: Final = 60
+_CONNECTIONS: Final = 32
 _ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _NO_CREDENTIALS: Final = frozenset(
     {
@@ -339,7 +433,7 @@ def client_of(place: S3Place) -> Any:
         from botocore.exceptions import BotoCoreError
     except ImportError as error:
         raise UsageError(
-            f"kstate cannot write to {place.uri} without boto3: {error}", hint="pip install 'kstate[s3]'"
+            f"kstate cannot use {place.uri} without boto3: {error}", hint="pip install 'kstate[s3]'"
         ) from None
     contact(place.uri)
     config = Config(
@@ -347,6 +441,8 @@ def client_of(place: S3Place) -> Any:
         retries={"total_max_attempts": _ATTEMPTS, "mode": "standard"},
         connect_timeout=_CONNECT_SECONDS,
         read_timeout=_READ_SECONDS,
+        # Of botocore 10: with more workers it would open a new connection for each request.
+        max_pool_connections=_CONNECTIONS,
     )
     try:
         # A separate session, because the default one is not safe for several threads.
@@ -407,7 +503,7 @@ def error_of(place: S3Place, error: Exception) -> KstateError:
         )
     if status in _BUSY or status >= _FIRST_SERVER_ERROR:
         return RunFailed(failure, hint="check the state of the store, then run the command again")
-    return Refused(failure, hint=f"compare the features of the store with the requirements of a dump: {HOW_TO}")
+    return Refused(failure, hint=f"compare the features of the store with the requirements: {HOW_TO}")
 
 
 def _no_answer(place: S3Place, error: Exception) -> KstateError:

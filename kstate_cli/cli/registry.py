@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -169,6 +170,9 @@ def other_words(args: list[str]) -> list[str]:
     return args
 
 
+_IN_BUCKET: Final = re.compile(r"(?i)s3[an]?://")
+
+
 def _has_option(args: list[str], option: str) -> bool:
     return any(word.partition("=")[0] == option for word in args)
 
@@ -176,6 +180,9 @@ def _has_option(args: list[str], option: str) -> bool:
 def _is_repository(word: str) -> bool:
     from kstate_cli.statedir.names import SNAPSHOTS_MARKER
 
+    # Application directories are never in a bucket, and a request that finds out takes a client of it.
+    if _IN_BUCKET.match(word):
+        return True
     return not word.startswith("-") and os.path.isfile(os.path.join(word, SNAPSHOTS_MARKER))
 
 

@@ -48,7 +48,7 @@ from kstate_cli.snapshot.model import (
     render,
     utc_name,
 )
-from kstate_cli.snapshot.repository import DamagedError, FolderRepository
+from kstate_cli.snapshot.repository import ChangedError, DamagedError, Repository
 from kstate_cli.statedir.find import task_directories, unknown_selection
 from kstate_cli.statedir.locks import read_mounts
 from kstate_cli.statedir.model import Application, Database, Store
@@ -158,7 +158,7 @@ class CaptureReport:
 
 
 def capture(
-    request: CaptureRequest, repository: FolderRepository, *, dry_run: bool, progress: Progress, begin: Progress
+    request: CaptureRequest, repository: Repository, *, dry_run: bool, progress: Progress, begin: Progress
 ) -> CaptureReport:
     """Capture, or with ``dry_run`` only report. ``begin`` gets the bytes of all files first.
 
@@ -397,7 +397,7 @@ class EarlierFiles:
     """Objects that a cleaner is about to delete: no new generation relies on one."""
 
     @classmethod
-    def of(cls, repository: FolderRepository, application: str, condemned: frozenset[str]) -> EarlierFiles:
+    def of(cls, repository: Repository, application: str, condemned: frozenset[str]) -> EarlierFiles:
         """Return the files of the newest generations of an application. An unreadable generation is no source."""
         objects = repository.object_sizes()
         by_identity: dict[tuple[str, int, int], StoredFile] = {}
@@ -419,7 +419,7 @@ class EarlierFiles:
         return replace(stored, name=file.path.name)
 
 
-def newest_generations(repository: FolderRepository, application: str, most: int) -> list[NamedGeneration]:
+def newest_generations(repository: Repository, application: str, most: int) -> list[NamedGeneration]:
     """Return the newest readable generations of an application, newest first."""
     generations: list[NamedGeneration] = []
     for name in reversed(repository.generation_names()):
@@ -451,11 +451,15 @@ class _Source:
         except OSError as error:
             raise _SourceError(f"{self._name} cannot be read: {error.strerror}") from None
 
+    def seek(self, offset: int) -> int:
+        """Continue at another offset: a bucket needs the digest before the first byte."""
+        return self._file.seek(offset)
+
 
 class _CopiedFiles:
     """The files of a snapshot as they are copied, by path."""
 
-    def __init__(self, repository: FolderRepository, earlier: EarlierFiles, progress: Progress) -> None:
+    def __init__(self, repository: Repository, earlier: EarlierFiles, progress: Progress) -> None:
         self._repository, self._earlier, self._progress = repository, earlier, progress
         self.files: dict[Path, StoredFile] = {}
         self.new_bytes: dict[Path, int] = {}
@@ -513,7 +517,10 @@ class _CopiedFiles:
             if stored is not None:
                 return stored, 0
             opened.seek(0)
-            put = self._repository.put(cast("BinaryIO", _Source(opened, name)), self._earlier.condemned)
+            try:
+                put = self._repository.put(cast("BinaryIO", _Source(opened, name)), self._earlier.condemned)
+            except ChangedError:
+                raise _SourceError(_CHANGED) from None
         if put.size != file.size:
             raise _SourceError(_CHANGED)
         new_bytes = 0
@@ -559,7 +566,7 @@ def _identity(file: BinaryIO, name: str) -> str | None:
 # --- the generation ---------------------------------------------------------------------------------------------------
 
 
-def _publish(generation: Generation, repository: FolderRepository) -> str:
+def _publish(generation: Generation, repository: Repository) -> str:
     """Check that the generation is complete, create it, and return its name. Raise Refused and RunFailed."""
     data = render(generation)
     name = name_of(utc_name(generation.created_ms), data)

@@ -3,7 +3,7 @@
 The order of the steps is what makes it safe:
 
 1. A writer creates its intent, reads the condemned lists, records them in its intent, and only then lists objects. It
-   relies on no condemned object: the same bytes get another name (``FolderRepository.put``).
+   relies on no condemned object: the same bytes get another name (``Repository.put``).
 2. A cleaner publishes a list of condemned generations and objects. It deletes nothing yet.
 3. At least a grace period later a cleaner lists intents again. A writer that has not recorded the condemned list may
    rely on one of its objects, so the list waits for the end of that writer. Then it lists generations again: an object
@@ -17,7 +17,7 @@ Nothing is deleted while any generation cannot be read: what it needs is unknown
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -26,7 +26,8 @@ from kstate_cli import clock
 from kstate_cli.errors import RunFailed
 from kstate_cli.formats.binary import MalformedBytesError, parse_json
 from kstate_cli.snapshot.model import MOST_AHEAD_MS, Generation, is_generation_name, is_object_name, utc_name
-from kstate_cli.snapshot.repository import CONDEMNED, INTENTS, DamagedError, FolderRepository
+from kstate_cli.snapshot.repository import CLAIMED, CONDEMNED, INTENTS, DamagedError, Repository
+from kstate_cli.texts import printable
 
 GRACE_SECONDS: Final = 86_400
 INTENT_SECONDS: Final = 7 * 86_400
@@ -64,14 +65,14 @@ class Expiry:
 class Intent:
     """The intent of one writer."""
 
-    def __init__(self, repository: FolderRepository, token: str, condemned: frozenset[str]) -> None:
+    def __init__(self, repository: Repository, token: str, condemned: frozenset[str]) -> None:
         self._repository, self._token = repository, token
         self.condemned = condemned
         """Objects that this writer must not rely on."""
 
     def require(self) -> None:
         """Raise RunFailed if the intent does not count any more: a cleaner may have deleted what it relies on."""
-        if self._token not in {token for token, _, _ in _intents(self._repository)}:
+        if f"{self._token}.begun" not in self._repository.notes(INTENTS):
             raise RunFailed(
                 "the snapshot took so long that its intent has expired",
                 where=self._repository.where,
@@ -80,22 +81,17 @@ class Intent:
 
 
 @contextmanager
-def intent_to_write(repository: FolderRepository) -> Iterator[Intent]:
+def intent_to_write(repository: Repository) -> Iterator[Intent]:
     """Announce a writer for the time of the block, before it asks what exists. Raise OSError."""
     token = secrets.token_hex(8)
-    # Without the second file the writer knows no condemned list, which is the cautious reading.
-    repository.create_note(INTENTS, f"{token}.begun", {"created_ms": clock.now_ms()})
-    try:
+    # Without the second note the writer knows no condemned list, which is the cautious reading.
+    with repository.intent(token, {"created_ms": clock.now_ms()}):
         lists = _condemned(repository)
         repository.create_note(INTENTS, f"{token}.aware", {"condemned": sorted(lists)})
         yield Intent(repository, token, _objects_of(lists))
-    finally:
-        # The first file goes last: without it the second one counts for nothing.
-        for suffix in ("aware", "begun"):
-            repository.remove_note(INTENTS, f"{token}.{suffix}")
 
 
-def condemned_objects(repository: FolderRepository) -> frozenset[str]:
+def condemned_objects(repository: Repository) -> frozenset[str]:
     """Return the objects that cleaners are about to delete."""
     return _objects_of(_condemned(repository))
 
@@ -106,12 +102,13 @@ def _objects_of(lists: Mapping[str, _CondemnedList]) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class _CondemnedList:
-    created_ms: int
+    written_ms: int
+    """By the clock of the place."""
     generations: frozenset[str]
     objects: frozenset[str]
 
 
-def expire(repository: FolderRepository, retention: Retention, *, now_ms: int) -> Expiry:
+def expire(repository: Repository, retention: Retention, *, now_ms: int) -> Expiry:
     """Delete what was condemned long enough ago, and condemn what the retention does not keep. Raise OSError."""
     with repository.only_cleaner() as alone:
         if not alone:
@@ -119,18 +116,21 @@ def expire(repository: FolderRepository, retention: Retention, *, now_ms: int) -
         return _expire(repository, retention, now_ms)
 
 
-def _expire(repository: FolderRepository, retention: Retention, now_ms: int) -> Expiry:
+def _expire(repository: Repository, retention: Retention, now_ms: int) -> Expiry:
     generations = _generations(repository)
     if generations is None:
         return Expiry(why_not=_UNKNOWN)
     lists = _condemned(repository)
-    removed = repository.remove_drafts(INTENT_SECONDS * 1000, now_ms)
+    removed = repository.remove_drafts(INTENT_SECONDS * 1000)
     why_not = None
     for name, condemned in sorted(lists.items()):
-        if now_ms - condemned.created_ms < retention.grace_seconds * 1000:
+        # By the clock of the place: the list may come from another host, whose clock is ahead.
+        if repository.clock_ms() - condemned.written_ms < retention.grace_seconds * 1000:
             continue
-        if _is_awaited(repository, name, now_ms):
+        if _is_awaited(repository, name):
             why_not = "a writer that began before is still at work"
+            continue
+        if not repository.claim(name):
             continue
         count = _delete(repository, name, condemned, retention, now_ms)
         if count is None:
@@ -141,7 +141,8 @@ def _expire(repository: FolderRepository, retention: Retention, now_ms: int) -> 
         return Expiry(removed=removed, why_not=_UNKNOWN)
     lists = _condemned(repository)
     new = _condemn(repository, generations, lists, retention, now_ms)
-    waiting = sum(len(rows.generations) + len(rows.objects) for rows in _condemned(repository).values())
+    present = {*generations, *repository.objects()}
+    waiting = sum(len((rows.generations | rows.objects) & present) for rows in _condemned(repository).values())
     return Expiry(new, removed, waiting, why_not)
 
 
@@ -178,7 +179,7 @@ def expired(
 
 
 def _condemn(
-    repository: FolderRepository,
+    repository: Repository,
     generations: Mapping[str, Generation],
     lists: Mapping[str, _CondemnedList],
     retention: Retention,
@@ -186,11 +187,12 @@ def _condemn(
 ) -> int:
     """Publish a list of what nothing needs, unless another list has it; return how many generations are new in it."""
     already = {name for condemned in lists.values() for name in (*condemned.generations, *condemned.objects)}
-    sizes = repository.object_sizes()
-    old = expired(generations, retention, now_ms, sizes)
+    objects = repository.objects()
+    old = expired(generations, retention, now_ms, {name: entry.size for name, entry in objects.items()})
     needed = {name for generation in set(generations) - old for name in generations[generation].objects}
     recent_ms = min(_RECENT_SECONDS, retention.grace_seconds) * 1000
-    unneeded = {name for name in sizes if name not in needed and repository.object_age_ms(name, now_ms) >= recent_ms}
+    before_ms = repository.clock_ms() - recent_ms
+    unneeded = {name for name, entry in objects.items() if name not in needed and entry.written_ms <= before_ms}
     new_generations, new_objects = sorted(old - already), sorted(unneeded - already)
     if new_generations or new_objects:
         document = {"created_ms": now_ms, "generations": new_generations, "objects": new_objects}
@@ -198,20 +200,33 @@ def _condemn(
     return len(new_generations)
 
 
-def _is_awaited(repository: FolderRepository, name: str, now_ms: int) -> bool:
+def _is_awaited(repository: Repository, name: str) -> bool:
     """Return whether a writer may rely on an object of a condemned list: it has not recorded that it knows the list."""
     awaited = False
-    for token, created_ms, aware in _intents(repository):
-        if now_ms - created_ms > INTENT_SECONDS * 1000:
-            # Of a killed writer. One that lives finds its intent missing, and does not publish.
-            repository.remove_note(INTENTS, f"{token}.begun")
+    notes = repository.notes(INTENTS)
+    now_ms = repository.clock_ms()
+    for token, kind in (note.split(".", 1) for note in notes if "." in note):
+        if kind != "begun":
             continue
-        awaited = awaited or name not in aware
+        document = _document(repository, INTENTS, f"{token}.begun")
+        if document is None:
+            continue  # the writer has ended since the listing
+        is_old = now_ms - notes[f"{token}.begun"].written_ms > INTENT_SECONDS * 1000
+        if is_old or f"{token}.ended" in notes or repository.is_ended(token, document):
+            # Of a killed writer, or one that has ended. One that lives finds its intent missing, and does not publish.
+            for ending in ("aware", "begun", "ended"):
+                repository.remove_note(INTENTS, f"{token}.{ending}")
+            continue
+        aware = _document(repository, INTENTS, f"{token}.aware") or {"condemned": []}
+        try:
+            awaited = awaited or name not in _texts(aware, "condemned")
+        except MalformedBytesError as error:
+            raise _unreadable(repository, INTENTS, f"{token}.aware", error) from None
     return awaited
 
 
 def _delete(
-    repository: FolderRepository, name: str, condemned: _CondemnedList, retention: Retention, now_ms: int
+    repository: Repository, name: str, condemned: _CondemnedList, retention: Retention, now_ms: int
 ) -> int | None:
     """Delete what a list condemns and no generation needs; None if a generation cannot be read."""
     removed = 0
@@ -229,11 +244,11 @@ def _delete(
     needed = {digest for generation in generations.values() for digest in generation.objects}
     for digest in sorted(condemned.objects - needed):
         removed += repository.remove_object(digest)
-    repository.remove_note(CONDEMNED, name)
+    repository.settle(name)
     return removed
 
 
-def _generations(repository: FolderRepository) -> dict[str, Generation] | None:
+def _generations(repository: Repository) -> dict[str, Generation] | None:
     generations = {}
     for name in repository.generation_names():
         try:
@@ -245,52 +260,50 @@ def _generations(repository: FolderRepository) -> dict[str, Generation] | None:
     return generations
 
 
-def _condemned(repository: FolderRepository) -> dict[str, _CondemnedList]:
+def _condemned(repository: Repository) -> dict[str, _CondemnedList]:
     """Return the condemned lists by name. Raise RunFailed for one that cannot be read: what it condemns is unknown."""
     lists = {}
-    for name, document in _notes(repository, CONDEMNED):
-        lists[name] = _CondemnedList(
-            int(document["created_ms"]),
-            frozenset(filter(is_generation_name, _texts(document["generations"]))),
-            frozenset(filter(is_object_name, _texts(document["objects"]))),
-        )
+    for name, entry in repository.notes(CONDEMNED).items():
+        if name.endswith(CLAIMED):
+            continue
+        document = _document(repository, CONDEMNED, name)
+        if document is None:
+            continue
+        try:
+            lists[name] = _CondemnedList(
+                entry.written_ms,
+                frozenset(filter(is_generation_name, _texts(document, "generations"))),
+                frozenset(filter(is_object_name, _texts(document, "objects"))),
+            )
+        except MalformedBytesError as error:
+            raise _unreadable(repository, CONDEMNED, name, error) from None
     return lists
 
 
-def _intents(repository: FolderRepository) -> list[tuple[str, int, frozenset[str]]]:
-    """Return token, time and known lists of each intent."""
-    documents = dict(_notes(repository, INTENTS))
-    intents = []
-    for name, document in documents.items():
-        token, _, kind = name.partition(".")
-        if kind == "begun":
-            aware = documents.get(f"{token}.aware", {"condemned": []})
-            intents.append((token, int(document["created_ms"]), frozenset(_texts(aware["condemned"]))))
-    return intents
+def _document(repository: Repository, folder: str, name: str) -> dict[str, Any] | None:
+    """Return the content of a note; None if its owner removed it since the listing. Raise RunFailed."""
+    try:
+        document = parse_json(repository.read_note(folder, name))
+    except FileNotFoundError:
+        return None
+    except (DamagedError, MalformedBytesError) as error:
+        raise _unreadable(repository, folder, name, error) from None
+    if not isinstance(document, dict):
+        raise _unreadable(repository, folder, name, ValueError("it is not an object"))
+    return document
 
 
-def _notes(repository: FolderRepository, folder: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    for name in repository.note_names(folder):
-        try:
-            document = parse_json(repository.read_note(folder, name))
-        except FileNotFoundError:
-            continue  # its owner removed it since the listing
-        except (DamagedError, MalformedBytesError) as error:
-            raise _unreadable(repository, folder, name, error) from None
-        if not isinstance(document, dict):
-            raise _unreadable(repository, folder, name, ValueError("it is not an object"))
-        yield name, document
-
-
-def _unreadable(repository: FolderRepository, folder: str, name: str, error: Exception) -> RunFailed:
+def _unreadable(repository: Repository, folder: str, name: str, error: Exception) -> RunFailed:
     return RunFailed(
-        f"{folder}/{name}.json cannot be read: {error}",
+        f"{folder}/{printable(name)}.json cannot be read: {error}",
         where=repository.where,
         hint="no generation was written; move the file away once no other host writes to the repository",
     )
 
 
-def _texts(value: Any) -> Sequence[str] | Collection[str]:
-    if not isinstance(value, list):
-        raise RunFailed("a note of the repository is not understood", hint="run the newer kstate that wrote it")
-    return [text for text in value if isinstance(text, str)]
+def _texts(document: Mapping[str, Any], member: str) -> Sequence[str]:
+    """Return a list of texts. Raise MalformedBytesError for anything else: what a note means would be unknown."""
+    value = document.get(member)
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+        raise MalformedBytesError(f"{member} is not a list of names")
+    return value

@@ -16,7 +16,7 @@ from typing import Final
 from kstate_cli.logs import RETENTION_MS, most_ms
 from kstate_cli.signals import mapped
 from kstate_cli.snapshot.model import Generation, digest_of
-from kstate_cli.snapshot.repository import CHUNK, DamagedError, FolderRepository, generation_path, object_path
+from kstate_cli.snapshot.repository import CHUNK, DamagedError, Repository, generation_path, object_path
 
 MISSING: Final = "missing"
 DAMAGED: Final = "damaged"
@@ -54,7 +54,7 @@ class ListedGeneration:
         return min(times_of_rows) + most_ms(RETENTION_MS)
 
 
-def list_generations(repository: FolderRepository) -> list[ListedGeneration]:
+def list_generations(repository: Repository) -> list[ListedGeneration]:
     """Return all generations, oldest first; objects are compared by name and size."""
     sizes = repository.object_sizes()
     read = [(name, *_read(repository, name)) for name in repository.generation_names()]
@@ -69,7 +69,7 @@ def list_generations(repository: FolderRepository) -> list[ListedGeneration]:
     return listed
 
 
-def _read(repository: FolderRepository, name: str) -> tuple[Generation | None, str | None]:
+def _read(repository: Repository, name: str) -> tuple[Generation | None, str | None]:
     """Return a generation, or why it cannot be read."""
     try:
         return repository.generation(name), None
@@ -110,7 +110,7 @@ class RepositoryReading:
 
 
 def verify(
-    repository: FolderRepository,
+    repository: Repository,
     part: tuple[int, int],
     *,
     workers: int,
@@ -130,6 +130,8 @@ def verify(
             continue  # it expired since the listing
         except OSError as error:
             findings.append(RepositoryFinding(UNREADABLE, generation_path(name), str(error.strerror)))
+    # A link that no generation needs is named too: what it leads to must never become a part of a snapshot.
+    findings += [RepositoryFinding(DAMAGED, path, why) for path, why in repository.misplaced()]
     number, parts = part
     # Objects that no generation needs are read too: the next snapshot may rely on one of them.
     present = repository.object_sizes()
@@ -151,7 +153,7 @@ def _part(name: str, parts: int) -> int:
 
 
 def _verified(
-    repository: FolderRepository, name: str, needed: int | None, progress: Callable[[int], None]
+    repository: Repository, name: str, needed: int | None, progress: Callable[[int], None]
 ) -> RepositoryFinding | None:
     """Read an object; return what is wrong with it. ``needed`` is the size that generations state."""
     path = object_path(name)

@@ -35,15 +35,14 @@ from kstate_cli.snapshot.model import (
     StoredDatabase,
     StoredFile,
 )
+from kstate_cli.snapshot.places import generation_named, require_repository
 from kstate_cli.snapshot.planner import ChosenStore, SnapshotOptions, SnapshotPlan, plan_restore
 from kstate_cli.snapshot.repository import (
     CHUNK,
     DamagedError,
-    FolderRepository,
-    generation_named,
+    Repository,
     generation_path,
     object_path,
-    require_repository,
     write_all,
 )
 from kstate_cli.texts import first_lines, printable
@@ -58,7 +57,7 @@ class SnapshotRequest:
     """The request of the user."""
 
     terms: Terms
-    repository: FolderRepository
+    repository: Repository
     options: SnapshotOptions
     generation: str | None = None
     """The name of a generation, or the beginning of one; None for all of them."""
@@ -105,7 +104,7 @@ def restore_snapshot(
 
 
 def read_generations(
-    repository: FolderRepository, application: str, name: str | None
+    repository: Repository, application: str, name: str | None
 ) -> tuple[list[NamedGeneration], tuple[str, ...]]:
     """Return the generations of an application, newest first, and which ones could not be read.
 
@@ -137,7 +136,7 @@ def read_generations(
     return generations, tuple(damaged)
 
 
-def _no_generation(repository: FolderRepository, application: str, damaged: Sequence[str], others: set[str]) -> Refused:
+def _no_generation(repository: Repository, application: str, damaged: Sequence[str], others: set[str]) -> Refused:
     details = list(damaged)
     if others:
         details.append(f"generations of other applications: {', '.join(sorted(map(printable, others)))}")
@@ -160,7 +159,7 @@ def _remove_earlier_files(app: Path) -> None:
 class _Files:
     """The files of a plan, as they are copied into the folder of a run."""
 
-    def __init__(self, repository: FolderRepository, plan: SnapshotPlan, workers: int, progress: Progress) -> None:
+    def __init__(self, repository: Repository, plan: SnapshotPlan, workers: int, progress: Progress) -> None:
         self._repository, self._plan, self._workers, self._progress = repository, plan, workers, progress
         self._stopped = threading.Event()
 
@@ -240,7 +239,7 @@ class _Files:
         except FileNotFoundError:
             raise DamagedError(path, "is missing") from None
         with source:
-            while count := _read_into(source.fileno(), buffer, path):
+            while count := _read_into(source, buffer, path):
                 if self._stopped.is_set():
                     return
                 copied += count
@@ -284,8 +283,8 @@ def _age(chosen: ChosenStore, run: str) -> Age:
     return Age(chosen.title, chosen.store.offsets, chosen.store.as_of_ms, logs, run=run)
 
 
-def _read_into(source: int, buffer: memoryview, path: str) -> int:
+def _read_into(source: BinaryIO, buffer: memoryview, path: str) -> int:
     try:
-        return os.readv(source, [buffer])
+        return source.readinto(buffer)  # type: ignore[attr-defined, no-any-return]
     except OSError as error:
         raise DamagedError(path, f"cannot be read: {error.strerror}") from None

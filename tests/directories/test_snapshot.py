@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,11 +15,13 @@ import pytest
 from kstate_cli import clock
 from kstate_cli.change.fingerprint import every_file
 from kstate_cli.snapshot.capture import CaptureRequest, capture
-from kstate_cli.snapshot.repository import FolderRepository
+from kstate_cli.snapshot.folder import FolderRepository
 from kstate_cli.statedir.names import PROCESS_FILE
 from tests.faults.small import small
 from tests.golden import unpack
+from tests.object_store import ObjectStore
 
+from .repositories import BucketPlace, FolderPlace, Place, synced
 from .support import kstate
 from .test_locks import locked
 
@@ -48,6 +51,15 @@ def _files(app: Path) -> dict[str, bytes]:
 @pytest.fixture
 def app(tmp_path: Path) -> Path:
     return small("4.3.1-kinds-eos", tmp_path / "state", ("kv-timestamped", "window-count", "grace-join-Buffer"))
+
+
+@pytest.fixture(params=["folder", "bucket"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """A place that does not exist yet."""
+    if request.param == "folder":
+        return FolderPlace(tmp_path / "repository")
+    store: ObjectStore = request.getfixturevalue("objects")
+    return BucketPlace(store, "backup/snapshots")
 
 
 @pytest.mark.sample(2)
@@ -91,13 +103,14 @@ def test_a_killed_directory_is_refused_and_says_why(name: str, tmp_path: Path) -
         assert not (tmp_path / "repository").exists(), captured
 
 
-def test_a_second_snapshot_shares_every_file(app: Path, tmp_path: Path) -> None:
-    repository = tmp_path / "repository"
+def test_a_second_snapshot_shares_every_file(app: Path, place: Place) -> None:
+    repository = place.out
     first = kstate("snapshot", app, "--out", repository, "-o", "json").summary
     again = kstate("snapshot", app, "--out", repository, "--dry-run", "-o", "json").summary
     assert (again["new_bytes"], again["snapshot"]) == (0, None)
     second = kstate("snapshot", app, "--out", repository, "-o", "json").summary
     assert first["new_bytes"] > 0 == second["new_bytes"]
+    assert first["new_bytes"] == sum(len(place.read(path)) for path in place.paths("objects/"))
     listed = kstate("ls", repository, "-o", "json")
     assert [row["snapshot"] for row in listed.rows] == [first["snapshot"], second["snapshot"]]
     assert all(row["shared_bytes"] == first["new_bytes"] and row["damage"] is None for row in listed.rows)
@@ -112,17 +125,18 @@ def test_only_the_owner_reads_a_repository(app: Path, tmp_path: Path) -> None:
     assert not list(repository.rglob(".new-*"))
 
 
-def test_restored_and_taken_back(app: Path, tmp_path: Path) -> None:
-    kstate("snapshot", app, "--out", tmp_path / "repository")
+def test_restored_and_taken_back(app: Path, place: Place, tmp_path: Path) -> None:
+    kstate("snapshot", app, "--out", place.out)
     lost = tmp_path / "elsewhere" / app.name
     lost.parent.mkdir()
-    planned = kstate("restore", lost, "--from-snapshot", tmp_path / "repository", OLD, "--dry-run", "-o", "json")
+    planned = kstate("restore", lost, "--from-snapshot", place.out, OLD, "--dry-run", "-o", "json")
     assert not lost.exists() and planned.summary["executed"] is False
-    done = kstate("restore", lost, "--from-snapshot", tmp_path / "repository", OLD, "-o", "json")
+    done = kstate("restore", lost, "--from-snapshot", place.out, OLD, "-o", "json")
     steps = [row["path"] for row in planned.rows if row["type"] == "step"]
     assert steps == [row["path"] for row in done.rows if row["type"] == "step"]
-    again = kstate("restore", lost, "--from-snapshot", tmp_path / "repository", "-o", "json")
+    again = kstate("restore", lost, "--from-snapshot", place.out, "-o", "json")
     assert (again.summary["executed"], again.summary["left"]) == (False, done.summary["stores"])
+    assert kstate("diff", app, lost, "-o", "json").summary["equal"] is True
     kstate("undo", lost)
     assert not [path for path in every_file(lost) if "rocksdb" in path]
 
@@ -209,48 +223,52 @@ def test_hosts_share_a_repository(tmp_path: Path) -> None:
 # --- damage -----------------------------------------------------------------------------------------------------------
 
 
-def _damages(repository: Path) -> Iterator[tuple[str, str]]:
-    for path in sorted(repository.rglob("*")):
-        if path.is_file():
-            for damage in ("flip", "cut", "remove", "swap", "link", "grow"):
-                yield str(path.relative_to(repository)), damage
+def _damages(place: Place) -> Iterator[tuple[str, str]]:
+    kinds = ["flip", "cut", "remove", "swap", "grow"]
+    if isinstance(place, FolderPlace):
+        kinds.append("link")
+    for path in place.paths():
+        # An intent counts for nothing here: no writer and no cleaner is at work.
+        if not path.startswith("intents/"):
+            for damage in kinds:
+                yield path, damage
 
 
-def _do(repository: Path, relative: str, damage: str) -> None:
-    path = repository / relative
-    data = path.read_bytes()
+def _do(place: Place, path: str, damage: str) -> None:
+    data = place.read(path)
     if damage == "flip":
         middle = len(data) // 2
-        path.write_bytes(data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :])
+        place.write(path, data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :])
     elif damage == "cut":
-        path.write_bytes(data[: len(data) // 2])
+        place.write(path, data[: len(data) // 2])
     elif damage == "grow":
-        path.write_bytes(data + b"x")
+        place.write(path, data + b"x")
     elif damage == "remove":
-        path.unlink()
+        place.remove(path)
     elif damage == "link":
-        moved = repository.parent / "moved"
-        path.rename(moved)
-        path.symlink_to(moved)
+        assert isinstance(place, FolderPlace)
+        moved = place.path.parent / "moved"
+        (place.path / path).rename(moved)
+        (place.path / path).symlink_to(moved)
     else:
-        others = [other for other in sorted(repository.rglob("*")) if other.is_file() and other != path]
-        path.write_bytes(others[0].read_bytes())
+        place.write(path, place.read(next(other for other in place.paths() if other != path)))
 
 
-def test_every_damage_is_named_and_restores_nothing_wrong(app: Path, tmp_path: Path) -> None:
+def test_every_damage_is_named_and_restores_nothing_wrong(app: Path, place: Place, tmp_path: Path) -> None:
     """Each file of a repository: one bit, a half, nothing, the bytes of another file, a link, a byte too many."""
-    whole = tmp_path / "repository"
-    kstate("snapshot", app, "--out", whole)
+    kstate("snapshot", app, "--out", place.out)
     expected = _files(app)
-    for number, (relative, damage) in enumerate(_damages(whole)):
-        top = tmp_path / f"case-{number}"
-        copy = shutil.copytree(whole, top / "repository")
+    cases = list(_damages(place))
+    if isinstance(place, BucketPlace):
+        cases = cases[::3]  # each command takes a client of its own; the checks are those of the folder
+    for number, (relative, damage) in enumerate(cases):
+        copy = place.copied(f"case-{number}/repository")
         _do(copy, relative, damage)
         label = f"{damage} {relative}"
-        verified = kstate("verify-snapshots", copy, status=None)
-        lost = top / "state" / app.name
+        verified = kstate("verify-snapshots", copy.out, status=None)
+        lost = tmp_path / f"state-{number}" / app.name
         lost.parent.mkdir()
-        restored = kstate("restore", lost, "--from-snapshot", copy, OLD, status=None)
+        restored = kstate("restore", lost, "--from-snapshot", copy.out, OLD, status=None)
         if relative.startswith("generations/") and damage == "remove":
             # Nothing says that it was there; and without it there is nothing to restore.
             assert restored.status == 4, label
@@ -262,8 +280,9 @@ def test_every_damage_is_named_and_restores_nothing_wrong(app: Path, tmp_path: P
             assert restored.status == 4, f"{label}: {restored.report}"
             assert relative in restored.err or relative == "kstate-snapshots.json", f"{label}: {restored.report}"
         assert not lost.exists(), label
-        shutil.rmtree(top)
-    assert _files(app) == expected
+        if isinstance(copy, FolderPlace):
+            shutil.rmtree(copy.path)
+    assert cases and _files(app) == expected
 
 
 def test_an_older_snapshot_in_place_of_a_damaged_one_is_a_warning(app: Path, tmp_path: Path) -> None:
@@ -293,90 +312,157 @@ def test_a_snapshot_that_was_renamed(app: Path, tmp_path: Path) -> None:
     assert not lost.exists()
 
 
-def test_a_damaged_file_is_stored_again_once_it_is_out_of_the_way(app: Path, tmp_path: Path) -> None:
-    repository = tmp_path / "repository"
-    kstate("snapshot", app, "--out", repository)
-    (damaged, *_) = sorted((repository / "objects").glob("*/*"))
-    damaged.write_bytes(damaged.read_bytes()[:-1])
-    listed = kstate("ls", repository, status=3)
-    assert damaged.name in listed.err
-    damaged.unlink()
-    kstate("snapshot", app, "--out", repository)
-    kstate("ls", repository)
-    kstate("verify-snapshots", repository)
+def test_a_damaged_file_is_stored_again_once_it_is_out_of_the_way(app: Path, place: Place) -> None:
+    kstate("snapshot", app, "--out", place.out)
+    (damaged, *_) = place.paths("objects/")
+    place.write(damaged, place.read(damaged)[:-1])
+    listed = kstate("ls", place.out, status=3)
+    assert damaged in listed.err
+    # Nobody replaces a file of the repository: the user decides which one is good.
+    assert damaged in kstate("snapshot", app, "--out", place.out, status=4).err
+    place.remove(damaged)
+    kstate("snapshot", app, "--out", place.out)
+    kstate("ls", place.out)
+    kstate("verify-snapshots", place.out)
+
+
+def test_a_copy_by_any_tool_is_usable_at_once(app: Path, place: Place, objects: ObjectStore, tmp_path: Path) -> None:
+    """The names and bytes of a folder and of a bucket are the same, so a copy of one is the other."""
+    first = kstate("snapshot", app, "--out", place.out, "-o", "json").summary
+    copies = [FolderPlace(tmp_path / "copy"), BucketPlace(objects, "copy")]
+    for copy in copies:
+        synced(place, copy)
+        listed = kstate("ls", copy.out, "-o", "json").summary
+        assert listed["snapshots"] == [first["snapshot"]]
+        kstate("verify", "--snapshot", copy.out)
+        again = kstate("snapshot", app, "--out", copy.out, "-o", "json").summary
+        assert again["new_bytes"] == 0
+    lost = tmp_path / "elsewhere" / app.name
+    lost.parent.mkdir()
+    kstate("restore", lost, "--from-snapshot", copies[1].out, OLD)
+    assert kstate("diff", app, lost, "-o", "json").summary["equal"] is True
 
 
 # --- expiry -----------------------------------------------------------------------------------------------------------
 
 
-def _expiry(app: Path, repository: Path, *words: str) -> dict[str, Any]:
-    return kstate("snapshot", app, "--out", repository, "-o", "json", *words).summary
+def _expiry(app: Path, place: Place, *words: str) -> dict[str, Any]:
+    return kstate("snapshot", app, "--out", place.out, "-o", "json", *words).summary
 
 
-def test_an_expired_snapshot_is_deleted_after_the_grace_period(app: Path, tmp_path: Path) -> None:
-    repository = tmp_path / "repository"
-    first = _expiry(app, repository)["snapshot"]
+def test_an_expired_snapshot_is_deleted_after_the_grace_period(app: Path, place: Place) -> None:
+    first = _expiry(app, place)["snapshot"]
     # With a day of grace it is only condemned; a later cleaner does not condemn it again.
-    assert _expiry(app, repository, "--keep", "1")["condemned"] == 1
-    again = _expiry(app, repository, "--keep", "1")
+    assert _expiry(app, place, "--keep", "1")["condemned"] == 1
+    again = _expiry(app, place, "--keep", "1")
     assert (again["condemned"], again["removed"]) == (1, 0)
-    assert first in {row["snapshot"] for row in kstate("ls", repository, "-o", "json").rows}
-    _expiry(app, repository, "--keep", "1", "--grace", "0s")
-    names = [row["snapshot"] for row in kstate("ls", repository, "-o", "json").rows]
+    assert first in place.generations()
+    assert _expiry(app, place, "--keep", "1", "--grace", "0s")["removed"] == 2
+    names = [row["snapshot"] for row in kstate("ls", place.out, "-o", "json").rows]
     assert first not in names and names
-    kstate("verify-snapshots", repository)
+    kstate("verify-snapshots", place.out)
 
 
-def test_the_newest_snapshot_of_a_task_stays(app: Path, tmp_path: Path) -> None:
+def test_the_newest_snapshot_of_a_task_stays(app: Path, place: Place) -> None:
     """Whatever its age: another host may be lost, and this is all there is of its tasks."""
-    repository = tmp_path / "repository"
-    only = _expiry(app, repository, "--store", "kv-timestamped")["snapshot"]
+    only = _expiry(app, place, "--store", "kv-timestamped")["snapshot"]
     for _ in range(3):
-        _expiry(app, repository, "--keep-for", "0s", "--grace", "0s")
-    names = [row["snapshot"] for row in kstate("ls", repository, "-o", "json").rows]
-    assert len(names) <= 3 and names
-    kstate("verify-snapshots", repository)
+        _expiry(app, place, "--keep-for", "0s", "--grace", "0s")
+    assert 0 < len(place.generations()) <= 3
+    kstate("verify-snapshots", place.out)
     assert only is not None
 
 
-def test_no_cleaner_deletes_while_a_writer_may_rely_on_it(app: Path, tmp_path: Path) -> None:
-    repository = tmp_path / "repository"
-    _expiry(app, repository)
+def test_no_cleaner_deletes_while_a_writer_may_rely_on_it(app: Path, place: Place) -> None:
+    _expiry(app, place)
     # A writer on another host that began before: it has listed the objects, and knows no condemned list.
-    FolderRepository(repository).create_note("intents", "0123456789abcdef.begun", {"created_ms": clock.now_ms()})
+    place.repository().create_note("intents", "0123456789abcdef.begun", {"created_ms": clock.now_ms()})
     for _ in range(3):
-        assert _expiry(app, repository, "--keep", "1", "--grace", "0s")["removed"] == 0
-    FolderRepository(repository).remove_note("intents", "0123456789abcdef.begun")
-    assert _expiry(app, repository, "--keep", "1", "--grace", "0s")["removed"] != 0
-    kstate("verify-snapshots", repository)
+        assert _expiry(app, place, "--keep", "1", "--grace", "0s")["removed"] == 0
+    place.repository().remove_note("intents", "0123456789abcdef.begun")
+    assert _expiry(app, place, "--keep", "1", "--grace", "0s")["removed"] != 0
+    kstate("verify-snapshots", place.out)
 
 
-def test_a_new_snapshot_does_not_rely_on_condemned_objects(app: Path, tmp_path: Path) -> None:
-    repository = tmp_path / "repository"
-    _expiry(app, repository)
-    objects = sorted(path.name for path in (repository / "objects").glob("*/*"))
+def test_a_new_snapshot_does_not_rely_on_condemned_objects(app: Path, place: Place) -> None:
+    _expiry(app, place)
+    objects = sorted(place.objects())
     document = {"created_ms": clock.now_ms(), "generations": [], "objects": objects}
-    FolderRepository(repository).create_note("condemned", "20261126T120000Z-00000000", document)
-    second = _expiry(app, repository)
+    place.repository().create_note("condemned", "20261126T120000.000Z-00000000", document)
+    second = _expiry(app, place)
     assert second["new_bytes"] != 0
-    stored = {path.name for path in (repository / "objects").glob("*/*")} - set(objects)
+    stored = set(place.objects()) - set(objects)
     assert {name[:64] for name in stored} == set(objects) and all(len(name) == 73 for name in stored)
     # Only what the first snapshot needs is condemned; without it the objects go, and the second stays whole.
-    for path in (repository / "generations").glob("*.json"):
-        if second["snapshot"] not in path.name:
-            path.unlink()
-    _expiry(app, repository, "--keep", "5", "--grace", "0s")
-    assert {path.name for path in (repository / "objects").glob("*/*")} == stored
-    kstate("verify-snapshots", repository)
+    for name in place.generations():
+        if name != second["snapshot"]:
+            place.remove(f"generations/{name}.json")
+    _expiry(app, place, "--keep", "5", "--grace", "0s")
+    assert set(place.objects()) == stored
+    kstate("verify-snapshots", place.out)
 
 
-def test_nothing_is_deleted_while_a_snapshot_cannot_be_read(app: Path, tmp_path: Path) -> None:
-    repository = tmp_path / "repository"
-    _expiry(app, repository)
-    (generation,) = (repository / "generations").glob("*.json")
-    generation.write_bytes(generation.read_bytes() + b" ")
-    done = kstate("snapshot", app, "--out", repository, "--keep", "1", "--grace", "0s")
-    assert "cannot be read" in done.err and generation.exists()
+def test_nothing_is_deleted_while_a_snapshot_cannot_be_read(app: Path, place: Place) -> None:
+    _expiry(app, place)
+    (path,) = place.paths("generations/")
+    place.write(path, place.read(path) + b" ")
+    done = kstate("snapshot", app, "--out", place.out, "--keep", "1", "--grace", "0s")
+    assert "cannot be read" in done.err and path in place.paths()
+
+
+@pytest.mark.parametrize(
+    ("folder", "name", "content"),
+    [
+        ("condemned", "20261126T120000.000Z-00000000", b"{}"),
+        ("condemned", "20261126T120000.000Z-00000000", b'{"generations": [], "objects": [["x"]]}'),
+        ("condemned", "20261126T120000.000Z-00000000", b"[" * 100_000),
+        ("intents", "0123456789abcdef.begun", b"\xff"),
+        ("intents", "0123456789abcdef.begun", b"[]"),
+    ],
+)
+def test_a_malformed_note_is_named(folder: str, name: str, content: bytes, app: Path, tmp_path: Path) -> None:
+    place = FolderPlace(tmp_path / "repository")
+    _expiry(app, place)
+    before = set(place.paths("objects/"))
+    _expiry(app, place, "--keep", "1")
+    place.write(f"{folder}/{name}.json", content)
+    done = kstate("snapshot", app, "--out", place.out, "--keep", "1", "--grace", "0s", status=None)
+    assert done.status in (6, 7) and f"{folder}/{name}.json cannot be read" in done.err, done.report
+    assert before <= set(place.paths("objects/"))
+
+
+@pytest.mark.parametrize("entry", ["objects/ab", "objects/ab/x", "objects/zz/y"])
+def test_a_link_in_a_repository_is_named_and_not_followed(entry: str, app: Path, tmp_path: Path) -> None:
+    place = FolderPlace(tmp_path / "repository")
+    kstate("snapshot", app, "--out", place.out)
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    link = place.path / entry
+    link.parent.mkdir(exist_ok=True)
+    if link.is_dir():
+        shutil.rmtree(link)
+    link.symlink_to(foreign)
+    assert entry in kstate("verify-snapshots", place.out, status=3).err
+    kstate("ls", place.out, status=None)
+    kstate("snapshot", app, "--out", place.out, status=None)
+    assert not os.listdir(foreign)
+
+
+def test_the_intent_of_a_killed_writer_on_this_host_delays_no_cleaner(app: Path, tmp_path: Path) -> None:
+    """The kernel drops the lock of its intent; that of another kernel, or without a lock, counts for a week."""
+    place = FolderPlace(tmp_path / "repository")
+    _expiry(app, place)
+    child = os.fork()
+    if child == 0:
+        with place.repository().intent("0123456789abcdef", {"created_ms": clock.now_ms()}):
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert "intents/0123456789abcdef.begun.json" in place.paths()
+    with place.repository().intent("fedcba9876543210", {"created_ms": clock.now_ms()}):
+        _expiry(app, place, "--keep", "1", "--grace", "0s")
+        assert _expiry(app, place, "--keep", "1", "--grace", "0s")["removed"] == 0
+        assert place.paths("intents/") == ["intents/fedcba9876543210.begun.json"]
+    assert _expiry(app, place, "--keep", "1", "--grace", "0s")["removed"] != 0
 
 
 # --- the place --------------------------------------------------------------------------------------------------------

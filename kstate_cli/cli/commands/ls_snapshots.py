@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 
 
 def ls_snapshots(
-    repository: Annotated[
-        str, typer.Argument(metavar="REPO", help="Folder that kstate snapshot --out has written to.")
-    ],
+    repository: Annotated[str, typer.Argument(metavar="REPO", help="Folder or s3://BUCKET/PREFIX with snapshots.")],
     generation: Annotated[
         str | None, typer.Option("--generation", metavar="NAME", help="List the stores of this snapshot, with offsets.")
     ] = None,
@@ -36,7 +34,7 @@ def ls_snapshots(
     """
     from kstate_cli.errors import ConditionNotMet
     from kstate_cli.snapshot.health import list_generations
-    from kstate_cli.snapshot.repository import generation_named, repository_of, require_repository
+    from kstate_cli.snapshot.places import generation_named, repository_of, require_repository
     from kstate_cli.texts import command, plural
 
     place = repository_of(repository)

@@ -50,7 +50,7 @@ def restore_snapshot(
         ),
     ],
     from_snapshot: Annotated[
-        str, typer.Option("--from-snapshot", metavar="REPO", help="Folder that kstate snapshot --out has written to.")
+        str, typer.Option("--from-snapshot", metavar="REPO", help="Folder or s3://BUCKET/PREFIX with snapshots.")
     ],
     generation: Annotated[
         str | None,
@@ -91,8 +91,8 @@ def restore_snapshot(
     from kstate_cli.change.engine import RunOptions
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.views.plan import PlanView, RunProgress, exit_code, show_plan
+    from kstate_cli.snapshot.places import refuse_inside, repository_of
     from kstate_cli.snapshot.planner import SnapshotOptions
-    from kstate_cli.snapshot.repository import refuse_inside, repository_of
     from kstate_cli.snapshot.restoring import SnapshotRequest
     from kstate_cli.snapshot.restoring import restore_snapshot as run_restore
     from kstate_cli.statedir.find import find_application_to_create

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def snapshot(
     app: App,
     out: Annotated[
-        str, typer.Option("--out", metavar="REPO", help="Folder of snapshots: new, or one with earlier snapshots.")
+        str, typer.Option("--out", metavar="REPO", help="Folder or s3://BUCKET/PREFIX: new, or with snapshots.")
     ],
     task: Tasks = None,
     store: Stores = None,
@@ -73,7 +73,7 @@ def snapshot(
     from kstate_cli.cli.views.snapshot import show_capture
     from kstate_cli.snapshot.capture import CaptureRequest, capture, this_host
     from kstate_cli.snapshot.expiry import Expiry, expire
-    from kstate_cli.snapshot.repository import refuse_inside, repository_of
+    from kstate_cli.snapshot.places import refuse_inside, repository_of
     from kstate_cli.statedir.find import find_application
 
     retention = _retention(keep, keep_for, grace)

@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 
 
 def verify_snapshots(
-    repository: Annotated[
-        str, typer.Argument(metavar="REPO", help="Folder that kstate snapshot --out has written to.")
-    ],
+    repository: Annotated[str, typer.Argument(metavar="REPO", help="Folder or s3://BUCKET/PREFIX with snapshots.")],
     subset: Annotated[
         str,
         typer.Option("--subset", metavar="I/N", help="Part I of N of the files: 1/7 on Monday, 2/7 on Tuesday, …"),
@@ -39,7 +37,7 @@ def verify_snapshots(
     repository grows. Exit 3 if a file is damaged or missing, 4 if a file cannot be read.
     """
     from kstate_cli.snapshot.health import verify
-    from kstate_cli.snapshot.repository import repository_of, require_repository
+    from kstate_cli.snapshot.places import repository_of, require_repository
 
     part = part_of("--subset", subset, "for example 1/7")
     place = repository_of(repository)

@@ -1,0 +1,71 @@
+"""The repository that an option names, and the checks that come before a command uses it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from kstate_cli.diagnosis import shown_uri
+from kstate_cli.errors import Refused, UsageError
+from kstate_cli.s3_objects import is_s3, place_in_bucket
+from kstate_cli.snapshot.bucket import BucketRepository
+from kstate_cli.snapshot.folder import FolderRepository
+from kstate_cli.snapshot.repository import Repository
+from kstate_cli.texts import first_lines, printable, quoted
+
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+
+
+def repository_of(place: str) -> Repository:
+    """Return the repository of ``--out`` or ``--from-snapshot``: a folder, or ``s3://BUCKET/PREFIX``.
+
+    Raise UsageError for any other place, and if the client of buckets is not installed.
+    """
+    if is_s3(place):
+        return BucketRepository(place_in_bucket(place))
+    if _SCHEME.match(place):
+        # A folder "gs:" in the working directory is not what a user means.
+        raise UsageError(
+            f"{printable(shown_uri(place))} is neither a folder nor s3://BUCKET/PREFIX",
+            hint="name a folder, which may be mounted, or a bucket and a prefix",
+        )
+    folder = os.path.realpath(place)
+    if os.path.lexists(folder) and not os.path.isdir(folder):
+        raise UsageError(f"{printable(place)} is not a folder", hint="name a new one, or that of snapshots")
+    return FolderRepository(Path(folder))
+
+
+def require_repository(repository: Repository) -> None:
+    """Raise Refused unless snapshots were written to the place."""
+    if not repository.exists():
+        raise Refused(
+            f"{repository.where} is no repository of snapshots", hint="name the place that snapshots were written to"
+        )
+
+
+def refuse_inside(repository: Repository, app: Path) -> None:
+    """Raise UsageError if the repository is in an application directory, or the other way round.
+
+    A snapshot changes nothing in the directory that it reads, and Streams would find foreign files there.
+    """
+    if not isinstance(repository, FolderRepository):
+        return
+    if repository.path.is_relative_to(app) or app.is_relative_to(repository.path):
+        raise UsageError(
+            f"{repository.path} and {app} are in one another", hint="name a folder outside of the application directory"
+        )
+
+
+def generation_named(names: Sequence[str], beginning: str) -> str:
+    """Return the name that begins so; ``names`` are oldest first. Raise UsageError unless there is exactly one."""
+    fitting = [name for name in names if name.startswith(beginning)]
+    if len(fitting) != 1:
+        raise UsageError(
+            f"{len(fitting)} snapshots begin with --generation {quoted(beginning)}",
+            hint="give the name, or the beginning of it:",
+            hint_details=first_lines(list(reversed(fitting or names))),
+        )
+    return fitting[0]
