@@ -15,7 +15,7 @@ _CODE = re.compile(r"\bSELECT\b|^import |^from \S+ import |^<|</|^\S+\.py::|^%\(
 
 
 def _docstrings(tree: ast.AST) -> set[int]:
-    return {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    return {id(node.value) for node in syntax.nodes(tree) if isinstance(node, ast.Expr)}
 
 
 def _text(node: ast.expr) -> str | None:
@@ -30,11 +30,11 @@ def messages(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the line and the text of every literal of at least two words that is no docstring and no code."""
     tree = syntax.tree(path)
     skipped = _docstrings(tree)
-    for node in ast.walk(tree):
+    for node in syntax.nodes(tree):
         if isinstance(node, ast.JoinedStr):
             skipped |= {id(part) for part in node.values}
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.expr) or id(node) in skipped:
+    for node in syntax.nodes(tree):
+        if not isinstance(node, ast.Constant | ast.JoinedStr) or id(node) in skipped:
             continue
         text = _text(node)
         if text is None or _CODE.search(text):

@@ -41,6 +41,8 @@ _INSTEAD: Final = {
 }
 """The word table of the project's style, as patterns."""
 WORDS: Final = tuple((re.compile(rf"\b(?:{words})\b", re.IGNORECASE), instead) for words, instead in _INSTEAD.items())
+_ANY_WORD: Final = re.compile(rf"\b(?:{'|'.join(_INSTEAD)})\b", re.IGNORECASE)
+"""Matches wherever a pattern of WORDS does: most sentences need this search alone."""
 _GENERATED: Final = (
     re.compile(r"^<!-- table .*?^<!-- end of table -->$", re.MULTILINE | re.DOTALL),
     re.compile(r"^<!-- from the schemas:.*?^<!-- end -->$", re.MULTILINE | re.DOTALL),
@@ -87,6 +89,8 @@ def faults(markdown: str) -> Iterator[Fault]:
         words = [word for word in sentence.split() if re.search(r"\w", word)]
         if len(words) > LONGEST:
             yield Fault(sentence, f"{len(words)} words")
+        if _ANY_WORD.search(sentence) is None:
+            continue
         for pattern, instead in WORDS:
             for match in pattern.finditer(sentence):
                 yield Fault(sentence, f"{match[0]!r}, instead of {instead}")

@@ -377,12 +377,12 @@ def _sites() -> Iterator[Site]:
     for path in sorted(ROOT.rglob("*.py")):
         tree = syntax.tree(path)
         for scope in [tree, *(node for node in syntax.nodes(tree) if isinstance(node, ast.FunctionDef))]:
-            assigned = _assigned(scope)
             for node in _nodes_of(scope):
                 if not isinstance(node, ast.Call):
                     continue
                 hints = [keyword for keyword in node.keywords if keyword.arg in ("hint", "hint_details")]
                 if hints and not ast.unparse(node.func).endswith("Code"):
+                    assigned = _assigned(scope)
                     for hint in hints:
                         sources = [ast.unparse(hint.value), *_bound(hint.value, assigned)]
                         yield Site(str(path.relative_to(ROOT)), node.lineno, "; ".join(sources))
@@ -398,6 +398,7 @@ def _nodes_of(scope: ast.AST) -> Iterator[ast.AST]:
             waiting += ast.iter_child_nodes(node)
 
 
+@functools.cache
 def _assigned(scope: ast.AST) -> dict[str, list[ast.expr]]:
     """What local names are bound to: a hint that is put together first is a hint too."""
     values: dict[str, list[ast.expr]] = {}

@@ -187,7 +187,7 @@ def test_the_ways_go_through_functions_that_are_there(heading: str) -> None:
         names, module = dotted.split("."), ROOT / "kstate_cli"
         while module.is_dir():  # packages may have packages
             module /= names.pop(0)
-        body: ast.AST = ast.parse(module.with_suffix(".py").read_text(encoding="utf-8"))
+        body: ast.AST = syntax.tree(module.with_suffix(".py"))
         for name in names:
             inner = [node for node in ast.iter_child_nodes(body) if getattr(node, "name", None) == name]
             assert inner, dotted

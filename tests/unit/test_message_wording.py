@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,7 @@ def _excepted(module: str, text: str) -> str | None:
     return next((f"{place}: {part}" for place, part in EXCEPTIONS if module == place and part in text), None)
 
 
+@functools.cache
 def _all_faults(path: Path) -> list[tuple[str, str | None]]:
     module = path.relative_to(syntax.ROOT).as_posix()
     return [

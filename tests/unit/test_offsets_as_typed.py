@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from kstate_cli.cli.options.shared import bound_of
 from kstate_cli.formats.topic_partition import TopicPartition, offsets_text, typed_offsets
+from tests import syntax
 
 ROOT = Path(__file__).parents[2]
 OWNER = "kstate_cli/formats/topic_partition.py"
@@ -34,7 +35,7 @@ IN_FILES = {
 def _sources() -> Iterator[tuple[str, ast.Module]]:
     for folder in ("kstate_cli", "examples"):
         for path in sorted((ROOT / folder).rglob("*.py")):
-            yield str(path.relative_to(ROOT)), ast.parse(path.read_text(encoding="utf-8"))
+            yield str(path.relative_to(ROOT)), syntax.tree(path)
 
 
 def _joined_by_a_dash(node: ast.JoinedStr) -> bool:
@@ -65,7 +66,7 @@ def test_what_is_printed(path: Path) -> None:
 def test_no_module_spells_it_otherwise() -> None:
     wrong, kafka = [], set()
     for name, tree in _sources():
-        for node in ast.walk(tree):
+        for node in syntax.nodes(tree):
             if name != OWNER and isinstance(node, ast.JoinedStr) and _joined_by_a_dash(node):
                 wrong.append(f"{name}:{node.lineno}: {ast.unparse(node)}")
             if isinstance(node, ast.Attribute) and node.attr == "kafka_name":

@@ -7,6 +7,7 @@ each, which makes a type of them.
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 
 import pytest
@@ -135,8 +136,13 @@ def _is_error(node: ast.expr) -> bool:
     return isinstance(node, ast.Name) and node.id in ERRORS
 
 
-def readers(tree: ast.Module) -> Iterator[tuple[str, int]]:
-    """(function, line) of everything in a module that reads a text."""
+@functools.cache
+def readers(tree: ast.Module) -> tuple[tuple[str, int], ...]:
+    """Return (function, line) of everything in a module that reads a text."""
+    return tuple(_readers(tree))
+
+
+def _readers(tree: ast.Module) -> Iterator[tuple[str, int]]:
     for node in syntax.nodes(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             function = _Function()
@@ -186,7 +192,7 @@ def test_messages_of_rocksdb_are_read_where_they_become_errors() -> None:
     ],
 )
 def test_the_sweep_sees(source: str) -> None:
-    assert list(readers(ast.parse(f"def f(x):\n    {source}\n")))
+    assert readers(ast.parse(f"def f(x):\n    {source}\n"))
 
 
 @pytest.mark.parametrize(
@@ -200,4 +206,4 @@ def test_the_sweep_sees(source: str) -> None:
     ],
 )
 def test_the_sweep_passes_over(source: str) -> None:
-    assert not list(readers(ast.parse(f"def f(x):\n    {source}\n")))
+    assert not readers(ast.parse(f"def f(x):\n    {source}\n"))

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests import syntax
 from tests.sampling import evenly
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,7 +60,7 @@ def test_the_others_are_counted_as_deselected(tmp_path: Path, environment: dict[
 def in_full() -> Iterator[tuple[str, str]]:
     """Each test that runs only where everything does, and the one that it names."""
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
-        for node in ast.parse(path.read_bytes()).body:
+        for node in syntax.tree(path).body:
             if not isinstance(node, ast.FunctionDef):
                 continue
             for mark in node.decorator_list:

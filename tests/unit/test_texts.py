@@ -90,7 +90,7 @@ _MEND_WORDS = re.compile(r"\bmend(?:s|ed|ing)?\b", re.IGNORECASE)
 def _errors() -> set[str]:
     """The names of all error classes, those of the standard library left out."""
     names = {"KstateError"}
-    classes = [node for path in _SOURCE.rglob("*.py") for node in syntax.nodes(path) if isinstance(node, ast.ClassDef)]
+    classes = [node for path in syntax.paths() for node in syntax.nodes(path) if isinstance(node, ast.ClassDef)]
     while more := {kind.name for kind in classes for base in kind.bases if getattr(base, "id", "") in names} - names:
         names |= more
     return names

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import shutil
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -56,9 +55,13 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> dict[TopicPartition, list
     repeated=st.sampled_from([0, 0, 3]),
 )
 def test_any_mix_of_writers(
-    plain: dict[TopicPartition, list[Any]], writers: list[Writer], per_file: int, repeated: int
+    tmp_path_factory: pytest.TempPathFactory,
+    plain: dict[TopicPartition, list[Any]],
+    writers: list[Writer],
+    per_file: int,
+    repeated: int,
 ) -> None:
-    folder = Path(tempfile.mkdtemp())
+    folder = tmp_path_factory.mktemp("mix")
     try:
         written(folder, writers, per_file, repeated)
         assert read(folder) == plain

@@ -130,10 +130,13 @@ def batches_of(rows: int) -> Iterator[None]:
 @pytest.mark.parametrize("memory", [64 * MIB, 4_000, 300], ids=["at-once", "waiting-in-a-file", "in-parts"])
 @settings(max_examples=12 if sampling.ALL else 6, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data(), batch_rows=st.sampled_from(BATCH_ROWS))
-def test_rows_of_any_records(kind_name: str, memory: int, data: st.DataObject, batch_rows: int) -> None:
+def test_rows_of_any_records(
+    tmp_path_factory: pytest.TempPathFactory, kind_name: str, memory: int, data: st.DataObject, batch_rows: int
+) -> None:
     kind = store_kind(kind_name)
     records = data.draw(records_of(kind))
-    with tempfile.TemporaryDirectory() as folder, batches_of(batch_rows):
+    parent = tmp_path_factory.getbasetemp()
+    with tempfile.TemporaryDirectory(dir=parent) as folder, batches_of(batch_rows):
         dump = write_dump(
             Path(folder) / "dump",
             [(key, value) for key, value, *_ in records],

@@ -6,6 +6,7 @@ import ast
 from pathlib import Path
 
 import kstate_cli
+from tests import syntax
 
 ROOT = Path(kstate_cli.__file__).parent
 READINGS = {"batches", "iter_slice", "read_all", "windows", "_read", "read"}
@@ -32,7 +33,7 @@ def test_a_reading_is_closed_by_who_began_it() -> None:
     """It is walked only where ``closing`` has it, or handed on by ``yield from``."""
     walked, closed = [], 0
     for path in MODULES:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in syntax.nodes(path):
             if isinstance(node, (ast.For, ast.comprehension)) and called(node.iter) in READINGS:
                 walked.append(f"{path.name}:{node.iter.lineno}")
             if called(node) in WALKERS and READINGS & set(arguments(node)):

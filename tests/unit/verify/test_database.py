@@ -58,7 +58,7 @@ def test_every_sst_with_a_flipped_byte_is_named(tmp_path: Path, at: float) -> No
     assert verify(path).digest == b""
     assert "checksum" in verify(path).findings[0].text
     assert str(tmp_path) not in verify(path).findings[0].text or "/db/" in verify(path).findings[0].text
-    assert "shm" not in verify(path).findings[0].text
+    assert "shm" not in verify(path).findings[0].text.replace(str(path), "")
     assert second.exists()
 
 
