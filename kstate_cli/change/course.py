@@ -255,6 +255,8 @@ def change(request: ChangeRequest, *, on_plan: Callable[[Plan], None], progress:
             request.last_word()
         result = execute(planned.change, request.terms.run, progress, workers=workers)
         if request.purge:
+            # Deleting files of terabytes takes a file system its time.
+            progress("purge", str(request.terms.app), 0)
             _purge(planned.change, result)
         return result
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TextIO, TypeVar,
 from kstate_cli.cli import subject
 from kstate_cli.cli.columns import Column, fold_message, fold_words, lay_out
 from kstate_cli.cli.json_lines import JsonLines
-from kstate_cli.cli.standard import showable
+from kstate_cli.cli.standard import showable, transient_line
 from kstate_cli.clock import duration_text
 from kstate_cli.errors import CommandEnd
 from kstate_cli.signals import now_and_then
@@ -301,34 +301,56 @@ def progress_bar(text: str, amount: ProgressColumn) -> Progress:
 
 
 _PATIENCE_SECONDS: Final = 2.0
-_ERASE: Final = "\x1b[K"
-"""Erases the rest of the line on every terminal that is not dumb (ECMA-48)."""
+
+
+class Activity:
+    """The current work of a command, for the line that :func:`waiting` shows."""
+
+    def __init__(self, text: str) -> None:
+        self._text, self._began = text, time.monotonic()
+
+    def call(self, text: str) -> None:
+        """Name the next work, and count its seconds from now; an empty text shows nothing."""
+        if text != self._text:
+            self._text, self._began = text, time.monotonic()
+
+    def make_way(self) -> None:
+        """Show nothing more, unless results go to the terminal too. Call it before the first of them.
+
+        A pager or a filter behind the pipe prints on the same terminal, and its lines do not replace this one.
+        """
+        if self._text and not sys.stdout.isatty():
+            self._text = ""
+            transient_line.remove()
+
+    @property
+    def line(self) -> str:
+        """Return the line; empty if nothing is to be shown."""
+        text, began = self._text, self._began
+        return text and f"kstate: {text}: {duration_text(time.monotonic() - began)}"
 
 
 @contextmanager
-def waiting(text: str, *, quiet: bool = False, seconds: float = _PATIENCE_SECONDS) -> Iterator[None]:
-    """Show on a terminal, once the block has taken ``seconds``, what it does and for how long; remove it at the end.
+def waiting(text: str, *, quiet: bool = False, seconds: float = _PATIENCE_SECONDS) -> Iterator[Activity]:
+    """Show on a terminal, whenever nothing was printed for ``seconds``, what the block does and for how long.
 
-    For readers whose work has no total to count to. The block must print nothing, since the line stays on the screen.
+    For work that has no total to count to. Whatever the block prints replaces the line, and its end removes it.
     """
+    activity = Activity(text)
     # In a file of messages the line would be garbage, and a dumb terminal could not remove it.
     if quiet or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
-        yield
+        yield activity
         return
-    began = time.monotonic()
-    has_shown = False
 
     def show() -> None:
-        nonlocal has_shown
-        has_shown = True
-        sys.stderr.write(f"\rkstate: {text}: {duration_text(time.monotonic() - began)}{_ERASE}")
-        sys.stderr.flush()
+        line = activity.line
+        if line:
+            transient_line.show(line, seconds)
 
+    transient_line.remove()
     try:
         with now_and_then(show, seconds):
-            yield
+            yield activity
     finally:
         # The thread has ended by now: it cannot write the line again.
-        if has_shown:
-            sys.stderr.write(f"\r{_ERASE}")
-            sys.stderr.flush()
+        transient_line.remove()

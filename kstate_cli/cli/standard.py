@@ -17,7 +17,10 @@ import select
 import stat
 import sys
 import threading
-from typing import Any, TextIO
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final, TextIO
 
 from kstate_cli.errors import OutputLost
 
@@ -158,9 +161,78 @@ def take_over() -> None:
         sys.stderr = _text(_Messages(_MESSAGES, 0), sys.stderr)
 
 
+_ERASE: Final = "\x1b[K"
+"""Erases the rest of the line on every terminal that is not dumb (ECMA-48)."""
+
+
+class TransientLine:
+    """The last line of a terminal, which shows what takes long until something else is printed there.
+
+    Both standard streams may be that terminal, so each hides the line before it writes (:class:`_Screen`).
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        """Its thread draws the line, and the thread of a command or of a bar hides it."""
+        self._is_shown = False
+        self._last_print = 0.0
+
+    def show(self, text: str, silence: float) -> None:
+        """Draw the line, if nothing was printed for ``silence`` seconds. The text must be safe for a terminal."""
+        with self._lock:
+            # A bar, or lines that scroll, show already that the command works.
+            if time.monotonic() - self._last_print >= silence:
+                self._is_shown = True
+                self._write(f"\r{text}{_ERASE}")
+
+    @contextmanager
+    def hidden(self) -> Iterator[None]:
+        """Remove the line, and draw none in the block, which may print. Afterwards the silence starts again."""
+        with self._lock:
+            if self._is_shown:
+                self._is_shown = False
+                self._write(f"\r{_ERASE}")
+            self._last_print = time.monotonic()
+            yield
+
+    def remove(self) -> None:
+        """Remove the line, and start the silence again."""
+        with self.hidden():
+            pass
+
+    def _write(self, text: str) -> None:
+        # Tests, and a live bar of rich, replace the stream: theirs do not know of the line.
+        stream = sys.stderr
+        if isinstance(stream, _Screen):
+            stream.write_line(text)
+        else:
+            stream.write(text)
+        stream.flush()
+
+
+transient_line: Final = TransientLine()
+"""That of the process: it has one terminal."""
+
+
+class _Screen(io.TextIOWrapper):
+    """A standard stream that is a terminal. A pipe keeps the class of Python: queries write millions of rows."""
+
+    def write(self, text: str, /) -> int:
+        """Write, after the line about what takes long is removed."""
+        with transient_line.hidden():
+            return super().write(text)
+
+    def write_line(self, text: str) -> None:
+        """Write the line about what takes long, or its removal."""
+        super().write(text)
+
+
 def _text(raw: _Descriptor, before: TextIO | None) -> TextIO:
     binary: Any = raw
-    return io.TextIOWrapper(
+    wrapper: type[io.TextIOWrapper] = io.TextIOWrapper
+    if raw.isatty():
+        wrapper = _Screen
+    return wrapper(
         binary,
         encoding=before.encoding if before is not None else "utf-8",
         # A character that the encoding lacks is printed as its number, instead of an error.

@@ -110,8 +110,7 @@ def templates(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
 class Case:
     """A command line, in a copy of the directories where it changes one."""
 
-    def __init__(self, name: str, templates: dict[str, Path], folder: Path, warm: Warm) -> None:
-        argv = COMMAND_LINES[name]
+    def __init__(self, argv: tuple[str, ...], templates: dict[str, Path], folder: Path, warm: Warm) -> None:
         places = {**templates, "OUT": folder / "out", "LOST": folder / "lost" / "orders"}
         places["PLACE"] = folder
         places["LOST"] = folder / "lost" / (templates["APP"].name if argv[0] == "restore-snapshot" else "orders")
@@ -137,8 +136,8 @@ def usual(
 ) -> dict[str, tuple[Ended, bool]]:
     """How each command line ends, and whether it changed the directory, when nothing is wrong with its streams."""
     results = {}
-    for name in COMMAND_LINES:
-        case = Case(name, templates, tmp_path_factory.mktemp("usual"), warm)
+    for name, argv in COMMAND_LINES.items():
+        case = Case(argv, templates, tmp_path_factory.mktemp("usual"), warm)
         before = digest(case.app)
         ended = warm(*case.argv)
         hold_to_its_word(ended.report, before, case.app)
@@ -165,7 +164,7 @@ def test_results_that_cannot_be_written(
     # Two ways to the same end: both for those that change something, one or the other for the rest.
     for number, stream in enumerate((CLOSED, FULL) if changes else ((CLOSED, FULL)[at % 2],)):
         (tmp_path / str(number)).mkdir()
-        case = Case(name, templates, tmp_path / str(number), warm)
+        case = Case(COMMAND_LINES[name], templates, tmp_path / str(number), warm)
         before = digest(case.app)
         ended = warm(*case.argv, stdout=stream)
         changed = digest(case.app) != before
@@ -189,7 +188,7 @@ def test_messages_that_cannot_be_written(
     choices: tuple[dict[str, Any], ...] = ({"stderr": CLOSED, "stdin": CLOSED}, {"stderr": FULL})
     for number, streams in enumerate(choices):
         (tmp_path / str(number)).mkdir()
-        case = Case(name, templates, tmp_path / str(number), warm)
+        case = Case(COMMAND_LINES[name], templates, tmp_path / str(number), warm)
         before = digest(case.app)
         ended = warm(*case.argv, **streams)
         assert ended.status == normal.status, f"{streams}: {ended.report}"
@@ -204,7 +203,7 @@ def test_ascii(
     name: str, warm: Warm, templates: dict[str, Path], usual: dict[str, tuple[Ended, bool]], tmp_path: Path
 ) -> None:
     normal, changes = usual[name]
-    case = Case(name, templates, tmp_path, warm)
+    case = Case(COMMAND_LINES[name], templates, tmp_path, warm)
     before = digest(case.app)
     ended = warm(*case.argv, encoding="ascii")
     assert ended.status == normal.status, ended.report
@@ -263,7 +262,7 @@ def test_a_process_with_no_streams_at_all(warm: Warm, templates: dict[str, Path]
     assert result.returncode == 6
     # What it was asked to write elsewhere is whole: only the table could not be shown.
     assert (tmp_path / "out" / "_manifest.json").exists()
-    changed = Case("undo", templates, tmp_path, warm)
+    changed = Case(COMMAND_LINES["undo"], templates, tmp_path, warm)
     result = _shell('kstate undo "$1" <&- >&- 2>&-', changed.app)
     assert result.returncode == 0
     assert (changed.app / ".lock").read_bytes() == b""
@@ -279,7 +278,7 @@ def test_a_reader_that_has_gone(templates: dict[str, Path]) -> None:
 
 
 def test_messages_without_a_reader_stop_no_run(warm: Warm, templates: dict[str, Path], tmp_path: Path) -> None:
-    case = Case("migrate", templates, tmp_path, warm)
+    case = Case(COMMAND_LINES["migrate"], templates, tmp_path, warm)
     before = digest(case.app)
     result = _shell('{ kstate migrate "$1" --to 4.2 2>&3 >/dev/null; echo $?; } 3> >(true)', case.app)
     assert result.stdout.strip() == "0"
@@ -314,10 +313,10 @@ def test_results_that_are_lost_after_the_commit(
     COMMAND_LINES.setdefault("wipe json", (*COMMAND_LINES["wipe"], "-o", "json"))
     for folder in ("once", "again"):
         (tmp_path / folder).mkdir()
-    writes = _strace(Case(name, templates, tmp_path / "once", warm), tmp_path / "trace", "trace=write")[1].count(
-        "write("
-    )
-    case = Case(name, templates, tmp_path / "again", warm)
+    writes = _strace(Case(COMMAND_LINES[name], templates, tmp_path / "once", warm), tmp_path / "trace", "trace=write")[
+        1
+    ].count("write(")
+    case = Case(COMMAND_LINES[name], templates, tmp_path / "again", warm)
     before = digest(case.app)
     result, _ = _strace(case, tmp_path / "trace", f"inject=write:error=ENOSPC:when={writes}+")
     command = name.split(maxsplit=1)[0]

@@ -9,7 +9,7 @@ import typer
 
 from kstate_cli.cli.ending import warnings_code
 from kstate_cli.cli.options.shared import App, LockIsShared, OutputFormat, Quiet, Wait, age
-from kstate_cli.cli.output import Format, output_of, say
+from kstate_cli.cli.output import Format, output_of, say, waiting
 from kstate_cli.errors import EXIT_OK, RunFailed
 from kstate_cli.texts import size_text
 
@@ -62,48 +62,51 @@ def clean(
     request = CleanRequest(path, age("--older-than", older_than), frozenset(run or ()))
     # Where there is no lock nobody holds it, and it is not made for nothing.
     nobody_holds = not os.path.lexists(path / LOCK)
-    # Without the lock: a dry run, or nothing to do, needs none.
-    runs = read_runs(path)
-    if dry_run or not runs or (nobody_holds and not choose(request).runs):
-        choice = choose(request, locked=nobody_holds)
-        report.choice(choice)
-        for candidate in choice.runs:
-            report.run(candidate.name, pinned_bytes(candidate), deleted=False)
-        # A plan that was interrupted before its run began leaves a draft.
-        if not dry_run and not runs and runs_folder(path).parent.is_dir():
-            with kstate_lock(path, wait):
-                remove_drafts(path)
-                remove_empty_folders(path)
-        report.end()
-        return EXIT_OK
-    stays: list[str] = []
+    with waiting("reading runs and their backups", quiet=quiet) as activity:
+        # Without the lock: a dry run, or nothing to do, needs none.
+        runs = read_runs(path)
+        if dry_run or not runs or (nobody_holds and not choose(request).runs):
+            choice = choose(request, locked=nobody_holds)
+            report.choice(choice)
+            for candidate in choice.runs:
+                report.run(candidate.name, pinned_bytes(candidate), deleted=False)
+            # A plan that was interrupted before its run began leaves a draft.
+            if not dry_run and not runs and runs_folder(path).parent.is_dir():
+                with kstate_lock(path, wait):
+                    remove_drafts(path)
+                    remove_empty_folders(path)
+            report.end()
+            return EXIT_OK
+        stays: list[str] = []
 
-    def elsewhere(run: Run) -> bool:
-        try:
-            return remove_from_area(run) is not None
-        except RunFailed as error:
-            # Without --run nobody has said that this very run may go.
-            if run.name not in request.names:
-                raise
-            # Whoever names a run knows what it is about; nothing else could ever delete it.
-            # A warning and exit code 1: something is left that only the user can remove.
-            stays.append(run.name)
-            say(
-                f"warning: {error.headline}. Inspect it, and remove it yourself: after kstate deletes run "
-                f"{run.name}, no file refers to it"
-            )
-            return False
+        def elsewhere(run: Run) -> bool:
+            try:
+                return remove_from_area(run) is not None
+            except RunFailed as error:
+                # Without --run nobody has said that this very run may go.
+                if run.name not in request.names:
+                    raise
+                # Whoever names a run knows what it is about; nothing else could ever delete it.
+                # A warning and exit code 1: something is left that only the user can remove.
+                stays.append(run.name)
+                say(
+                    f"warning: {error.headline}. Inspect it, and remove it yourself: after kstate deletes run "
+                    f"{run.name}, no file refers to it"
+                )
+                return False
 
-    # Nothing is exchanged, so a mount point is no obstacle.
-    check_location(path, lock_is_shared=lock_is_shared, exchanges=False)
-    with kstate_lock(path, wait):
-        # Only under the lock a run that has not ended is one that was interrupted.
-        choice = choose(request)
-        report.choice(choice)
-        for name, freed in clean_runs(request, choice, elsewhere):
-            report.run(name, freed, deleted=True)
-        remove_drafts(path)
-        remove_empty_folders(path)
+        # Nothing is exchanged, so a mount point is no obstacle.
+        check_location(path, lock_is_shared=lock_is_shared, exchanges=False)
+        activity.call("waiting for the lock")
+        with kstate_lock(path, wait):
+            # Only under the lock a run that has not ended is one that was interrupted.
+            activity.call("deleting backups")
+            choice = choose(request)
+            report.choice(choice)
+            for name, freed in clean_runs(request, choice, elsewhere):
+                report.run(name, freed, deleted=True)
+            remove_drafts(path)
+            remove_empty_folders(path)
     report.end()
     return warnings_code(stays)
 

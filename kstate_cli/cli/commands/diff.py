@@ -22,7 +22,7 @@ from kstate_cli.cli.options.shared import (
     draft_of,
     workers_option,
 )
-from kstate_cli.cli.output import Format, output_of, table
+from kstate_cli.cli.output import Format, output_of, table, waiting
 from kstate_cli.errors import ConditionNotMet
 from kstate_cli.host import STORES_STAY
 from kstate_cli.texts import command
@@ -87,8 +87,10 @@ def diff(
         workers=at_once(workers),
     )
     results: Output[DiffLine] = output_of(output, request.a, quiet=quiet)
-    report = DiffReport(limit, results)
-    compared = diff_applications(request, report)
+    # Between the lines about rows, which the report prints now and then.
+    with waiting("comparing rows", quiet=quiet) as activity:
+        report = DiffReport(limit, results, activity)
+        compared = diff_applications(request, report)
     results.show(_lines(compared, request.b), partial(_show, compared, quiet=quiet))
     report.remarks(compared)
     # Before an error that the messages below may become.

@@ -21,7 +21,7 @@ from kstate_cli.cli.options.shared import (
     Quiet,
     draft_of,
 )
-from kstate_cli.cli.output import Format, output_of, say
+from kstate_cli.cli.output import Format, output_of, say, waiting
 from kstate_cli.errors import EXIT_OK, ConditionNotMet, UsageError
 from kstate_cli.texts import command, some
 
@@ -99,7 +99,8 @@ def fleet(
     # The second reading would find an empty stream, and a host without tasks.
     if listing.count(STREAM) > 1:
         raise UsageError("- occurs twice, but standard input can be read only once", hint="pass it once")
-    reports = read_listings(listing)
+    with waiting("reading listings", quiet=quiet or _is_typed(listing, STREAM)):
+        reports = read_listings(listing)
     names = list(dict.fromkeys(report.app_id for report in reports if report.app_id is not None))
     application = ""
     if len(names) == 1:
@@ -107,21 +108,28 @@ def fleet(
         application = names[0]
     with Metrics(metrics_file, "fleet", None, application=application) as metrics:
         draft = draft_of(spec)
-        facts, group = _read_logs(reports, application, offsets, bootstrap_server, kafka_settings)
-        all_of_it = Fleet(reports, facts, group, draft, standby_replicas)
-        # Everything is read by now, so that all findings are of one state.
-        findings = judge(all_of_it)
-        if html is not None:
-            from kstate_cli.cli.views.fleet_page import write_page
+        with waiting("reading logs and the members of the group", quiet=quiet) as activity:
+            facts, group = _read_logs(reports, application, offsets, bootstrap_server, kafka_settings)
+            activity.call("comparing hosts")
+            all_of_it = Fleet(reports, facts, group, draft, standby_replicas)
+            # Everything is read by now, so that all findings are of one state.
+            findings = judge(all_of_it)
+            if html is not None:
+                from kstate_cli.cli.views.fleet_page import write_page
 
-            # Before the results: a page that cannot be written ends the command.
-            write_page(html, all_of_it, findings)
+                # Before the results: a page that cannot be written ends the command.
+                write_page(html, all_of_it, findings)
         results: Output[FleetLine] = output_of(output, None, quiet=quiet)
         results.show(fleet_lines(all_of_it, findings), lambda: _show(all_of_it, findings, by, quiet=quiet))
         metrics.findings = Counter((finding.code.name, finding.level.value) for finding in findings)
         if not findings:
             return metrics.finish(EXIT_OK)
         return metrics.finish(report_no(ConditionNotMet(_verdict(findings))))
+
+
+def _is_typed(listing: Sequence[str], stream: str) -> bool:
+    """Return whether a listing comes from the keyboard: a line of progress would be drawn into the typed text."""
+    return stream in listing and sys.stdin is not None and sys.stdin.isatty()
 
 
 def _read_logs(

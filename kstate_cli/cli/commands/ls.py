@@ -145,7 +145,7 @@ def ls(
         _show(application, listing.rows, by_size=sort is Order.size, quiet=quiet)
         say_missing_stores(listing.lacked, quiet=quiet)
 
-    results.show(_lines(listing, is_whole=not unlisted), show)
+    results.show(_lines(listing, is_whole=not unlisted, quiet=quiet), show)
     # After the results: on a terminal, what is printed last is what is read.
     has_warnings = _say_remarks(application, quiet=quiet, doubt=listing.doubt)
     if unlisted:
@@ -192,9 +192,10 @@ def _print_spec(path: Path, sources: SpecSources, *, quiet: bool) -> int:
     from kstate_cli.statedir.scan import read_application
 
     # A specification lists what exists: an unreadable task would be missing from it, and so ends the command.
-    # No rows are counted for a specification: it states what stores are, not what they hold.
-    application = read_application(path, count_bytes=0, unlisted=None)
-    to_do = print_spec(application, sources, quiet=quiet)
+    with waiting("reading stores, the dump and the broker", quiet=quiet):
+        # No rows are counted for a specification: it states what stores are, not what they hold.
+        application = read_application(path, count_bytes=0, unlisted=None)
+        to_do = print_spec(application, sources, quiet=quiet)
     condition = ""
     if to_do:
         condition = "; after it is stopped, fewer values are missing"
@@ -203,7 +204,7 @@ def _print_spec(path: Path, sources: SpecSources, *, quiet: bool) -> int:
     return warnings_code(to_do or has_warnings)
 
 
-def _lines(listing: _Listing, *, is_whole: bool) -> Iterator[LsLine]:
+def _lines(listing: _Listing, *, is_whole: bool, quiet: bool) -> Iterator[LsLine]:
     """Yield rows and problems; a summary only if every task was read.
 
     Without a summary no reader mistakes the lines for a complete listing, and a task out of sight for a missing one.
@@ -217,7 +218,8 @@ def _lines(listing: _Listing, *, is_whole: bool) -> Iterator[LsLine]:
     yield from rows
     yield from listing.lacked
     # A backup whose stores are missing here is a problem too: the directory has lost rows.
-    yield from problem_lines((*application.all_problems(), *map(as_problem, backups_of_missing(application.path))))
+    backups = backups_of_missing(application.path, quiet=quiet)
+    yield from problem_lines((*application.all_problems(), *map(as_problem, backups)))
     if is_whole:
         yield {
             "type": "summary",
@@ -241,7 +243,7 @@ def _say_remarks(
     """Print on standard error what a reader of the rows must know. Return whether one of them is a warning."""
     from kstate_cli.cli.views.stores import backups_of_missing, say_backups, say_incomplete_stores
 
-    emptied = backups_of_missing(application.path)
+    emptied = backups_of_missing(application.path, quiet=quiet)
     if application.running:
         flushed = f"this is the state of its last flush{flush_condition}"
         say(f"the application is running (pid {application.pid}): {flushed}", quiet=quiet)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kstate_cli.cli.options.shared import OutputFormat, Quiet
-from kstate_cli.cli.output import Format, output_of
+from kstate_cli.cli.output import Format, output_of, waiting
 from kstate_cli.errors import EXIT_OK
 
 if TYPE_CHECKING:
@@ -38,8 +38,9 @@ def ls_snapshots(
     from kstate_cli.texts import command, plural
 
     place = repository_of(repository)
-    require_repository(place)
-    listed = list_generations(place)
+    with waiting("reading the list of files", quiet=quiet):
+        require_repository(place)
+        listed = list_generations(place)
     if generation is not None:
         name = generation_named([row.name for row in listed], generation)
         listed = [row for row in listed if row.name == name]

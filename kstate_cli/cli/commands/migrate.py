@@ -33,7 +33,7 @@ from kstate_cli.cli.options.shared import (
     at_once,
     workers_option,
 )
-from kstate_cli.cli.output import Format, output_of, say
+from kstate_cli.cli.output import Format, output_of, say, waiting
 from kstate_cli.cli.shell_completion import releases
 from kstate_cli.errors import UsageError
 from kstate_cli.texts import command
@@ -221,7 +221,8 @@ def _finish(
     warning = None
     if result is not None:
         # The new directory, read again: what the plan predicted is not what counts.
-        warning = warning_of_next_start(plan.app, check_request)
+        with waiting("predicting the start", quiet=results.quiet):
+            warning = warning_of_next_start(plan.app, check_request)
     if warning is not None:
         results.show([{"type": "warning", "message": warning}], lambda: say(f"warning: {warning}"))
     nothing = f"{plan.app} already has the form of {plan.target}"

@@ -11,7 +11,7 @@ from typing import Any
 from kstate_cli.cli.ending import warnings_code
 from kstate_cli.cli.options.query import StoreRequest
 from kstate_cli.cli.options.shared import bound_of
-from kstate_cli.cli.output import say
+from kstate_cli.cli.output import Activity, say, waiting
 from kstate_cli.cli.subject import set_app
 from kstate_cli.cli.views.query import Row, View, view_of
 from kstate_cli.errors import InUse
@@ -70,15 +70,18 @@ def answer(
         state_query = state_query.require_active()
     if options.explain:
         state_query = state_query.enable_execution_info()
-    with OfflineStreams(
-        request.app,
-        serdes={request.store: request.serdes},
-        spec=_spec(request),
-        topology=options.topology,
-        assume_active=options.assume_active,
-        include_expired=options.include_expired,
-        last_flush=options.last_flush,
-    ) as streams:
+    with (
+        waiting("reading the store", quiet=options.quiet) as activity,
+        OfflineStreams(
+            request.app,
+            serdes={request.store: request.serdes},
+            spec=_spec(request),
+            topology=options.topology,
+            assume_active=options.assume_active,
+            include_expired=options.include_expired,
+            last_flush=options.last_flush,
+        ) as streams,
+    ):
         # The argument may be the state.dir; errors must name the directory that was read.
         set_app(streams.path)
         answers = streams.query(state_query)
@@ -98,16 +101,24 @@ def answer(
                     doubts = not running
         # Made last: CSV prints its first row at once, and an error before that must not follow it.
         view = view_of(request, columns, streams.path)
-        _Answer(request, view, row, streams).print_all(answers, collated=collated)
+        _Answer(request, view, row, streams, activity).print_all(answers, collated=collated)
         return warnings_code(doubts)
 
 
 class _Answer:
-    def __init__(self, request: StoreRequest, view: View, row: Callable[[Any], Row], streams: OfflineStreams) -> None:
+    def __init__(
+        self,
+        request: StoreRequest,
+        view: View,
+        row: Callable[[Any], Row],
+        streams: OfflineStreams,
+        activity: Activity,
+    ) -> None:
         self._request = request
         self._view = view
         self._row = row
         self._streams = streams
+        self._activity = activity
         self._limit = request.options.limit or view.rows_by_default
         self._more = False
         self._failed: dict[int | None, FailureReason] = {}
@@ -204,6 +215,7 @@ class _Answer:
             remaining = self._limit - self._view.count
         try:
             for answer in islice(rows, remaining):
+                self._activity.make_way()
                 if isinstance(answer, _Tagged):
                     self._view.row(answer.partition, self._row(answer.row))
                 else:

@@ -121,6 +121,7 @@ def restore(
                 show_round(outcome, results)
                 count(outcome)
                 metrics.round_done(code_of(outcome, warnings_ok=report.warnings_ok))
+                progress.rest()
 
             if cases.follow is not None:
                 # Ends with a signal only, as an exception.

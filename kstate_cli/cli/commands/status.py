@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kstate_cli.cli.options.shared import App, OutputFormat
-from kstate_cli.cli.output import Format, output_of
+from kstate_cli.cli.output import Format, output_of, waiting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,18 +29,21 @@ def status(app: App, output: OutputFormat = Format.table) -> int:
 
     path = find_application_or_runs(app)
     results: Output[StatusLine] = output_of(output, path)
-    # One reading of /proc/locks for both answers.
-    table = read_lock_table()
-    is_locked, pid = table.is_locked(path / LOCK), table.holder(path / LOCK)
-    runs = read_runs(path)
-    rows = [_row(run, is_locked=is_locked) for run in runs]
-    # None: it never was one.
-    standby = standby_use(path)
+    # Every file of every backup is asked for its size.
+    with waiting("reading runs and their backups"):
+        # One reading of /proc/locks for both answers.
+        table = read_lock_table()
+        is_locked, pid = table.is_locked(path / LOCK), table.holder(path / LOCK)
+        runs = read_runs(path)
+        rows = [_row(run, is_locked=is_locked) for run in runs]
+        # None: it never was one.
+        standby = standby_use(path)
 
     def show() -> None:
         copies = Copies()
         if runs:
-            copies = Copies(tuple(lost_copies(path, runs)), only_copy(path, runs))
+            with waiting("comparing the directory with its backups"):
+                copies = Copies(tuple(lost_copies(path, runs)), only_copy(path, runs))
         seconds = {run.name: run.seconds for run in runs}
         show_runs(path, rows, seconds, copies, lock=(is_locked, pid), standby=standby)
 

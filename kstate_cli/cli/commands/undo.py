@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kstate_cli.cli.options.shared import App, LockIsShared, OutputFormat, Quiet, Reason, Wait
-from kstate_cli.cli.output import Format, output_of
+from kstate_cli.cli.output import Format, output_of, waiting
 
 if TYPE_CHECKING:
     from kstate_cli.cli.lines.changes import UndoLine
@@ -54,13 +54,16 @@ def undo(
         results.lines([{"type": "summary", "run": run, "executed": run is not None, "message": message}])
         return 0
 
+    with waiting("reading runs", quiet=quiet):
+        runs = read_runs(path)
     # Without a run there is nothing to lock, and no .kstate is created.
-    if not read_runs(path):
+    if not runs:
         results.say("nothing to undo")
         return end(None, "nothing to undo")
     # A mount point cannot be exchanged, and a lock of another host cannot be seen.
     check_location(path, lock_is_shared=lock_is_shared)
-    with application_lock(path, wait):
+    with waiting("waiting for the lock", quiet=quiet) as activity, application_lock(path, wait):
+        activity.call("settling interrupted runs")
         # An interrupted run is finished or removed first: the newest run is certain only then.
         recovered = recover(path, results.say)
         back = [
@@ -71,6 +74,8 @@ def undo(
         if back:
             # What was to be taken back never switched, or is back already: an earlier run is not what was meant.
             return end(back[-1].run, back[-1].text)
+        # The backup is compared with its list, and with --times-lost every block of it is read.
+        activity.call("checking the backup")
         run, message = undo_run(path, UndoOptions(discard_newer, times_lost, lock_is_shared), reason=reason)
     results.say(message)
     if run is None:

@@ -89,7 +89,7 @@ def verify(
         results.show(_lines(report, subset, seconds), partial(_show, report, quiet=quiet))
         sys.stdout.flush()
         _remarks(report, subset, quiet=quiet)
-        emptied = backups_of_missing(request.app)
+        emptied = backups_of_missing(request.app, quiet=quiet)
         # Stores that only a backup of kstate has: verify cannot report them, because they are not here.
         say_backups(emptied, quiet=quiet)
         _raise_verdict(codes, report)

@@ -15,7 +15,7 @@ from kstate_cli import clock
 from kstate_cli.cli.columns import Column, Fold
 from kstate_cli.cli.ending import warnings_code
 from kstate_cli.cli.options.shared import OutputFormat, Quiet, part_of
-from kstate_cli.cli.output import Format, output_of, say, table
+from kstate_cli.cli.output import Format, output_of, say, table, waiting
 from kstate_cli.cli.views.plan import ByteProgress
 from kstate_cli.clock import utc_text
 from kstate_cli.errors import ConditionNotMet, Refused, note
@@ -59,8 +59,9 @@ def verify_dump(
 
     number, parts = part_of("--subset", subset, "for example 1/7")
     began = time.monotonic()
-    # By the manifest: a file that is missing has to be reported, and only the manifest names it.
-    dump_files = files_of_dump(dump)
+    with waiting("reading the manifest", quiet=quiet):
+        # By the manifest: a file that is missing has to be reported, and only the manifest names it.
+        dump_files = files_of_dump(dump)
     # The part follows from the name of the file, so that it stays while the dump grows.
     files = [file for file in dump_files.files if file.part(parts) == number]
     reading = _PartReading(dump, (number, parts), files, recorded=not no_record)

@@ -41,9 +41,9 @@ def verify_snapshots(
 
     part = part_of("--subset", subset, "for example 1/7")
     place = repository_of(repository)
-    require_repository(place)
     began = time.monotonic()
     with ByteProgress("verifying", quiet=quiet) as progress:
+        require_repository(place)
         result = verify(place, part, workers=at_once(workers), begin=progress.begin, progress=progress.add)
     summary: VerifySnapshotsSummaryLine = {
         "type": "summary",

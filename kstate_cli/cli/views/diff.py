@@ -26,7 +26,7 @@ from kstate_cli.texts import plural
 
 if TYPE_CHECKING:
     from kstate_cli.cli.lines.rows import DiffDifferenceLine, DiffLine
-    from kstate_cli.cli.output import Output
+    from kstate_cli.cli.output import Activity, Output
 
 _SECONDS = 10.0
 _MAX_LISTED = 80
@@ -36,9 +36,10 @@ _MARKS = {RowIn.ONLY_A: "only in A", RowIn.ONLY_B: "only in B", RowIn.BOTH: "dif
 class DiffReport(DiffWatcher):
     """Print each difference as soon as it is read, at most ``limit`` per store, and messages on standard error."""
 
-    def __init__(self, limit: int, results: Output[DiffLine]) -> None:
+    def __init__(self, limit: int, results: Output[DiffLine], activity: Activity) -> None:
         self._limit = limit
         self._results = results
+        self._activity = activity
         self._quiet = results.quiet
         self._shown: Counter[tuple[str, str]] = Counter()
         self._said = time.monotonic()
@@ -50,6 +51,7 @@ class DiffReport(DiffWatcher):
         if self._shown[of_store] >= self._limit:
             return
         self._shown[of_store] += 1
+        self._activity.make_way()
         # By the kind of the store: a window is part of the key in RocksDB.
         key = key_fields(row.kind, row.key)
 

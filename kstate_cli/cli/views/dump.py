@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from kstate_cli.cli.output import progress_bar, safe, say
+from kstate_cli.cli.output import progress_bar, safe, say, waiting
 from kstate_cli.dump_writer.plan import DumpWatcher
 from kstate_cli.dump_writer.task import SILENT_SECONDS
 from kstate_cli.signals import start
@@ -37,15 +38,20 @@ class DumpProgress(DumpWatcher):
         """Whether the wait was reported."""
         self._bar: Progress | None = None
         self._task: TaskID | None = None
+        self._planning = ExitStack()
 
     def __enter__(self) -> DumpProgress:
+        # Ends with the plan of the first round. Later rounds of --follow begin after a wait, which is no work.
+        self._planning.enter_context(waiting("reading the dump, and asking the broker for its logs", quiet=self._quiet))
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stop()
+        self._planning.close()
 
     def planned(self, plans: Sequence[PartitionPlan], grown: Grown | None) -> None:
         """Take the plan of a round."""
+        self._planning.close()
         records = sum(plan.records for plan in plans)
         after = "a new dump"
         if grown is not None:

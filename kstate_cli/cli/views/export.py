@@ -20,10 +20,11 @@ class ExportProgress(ExportWatcher):
         self._meter = Meter("exporting", quiet=quiet)
 
     def __enter__(self) -> ExportProgress:
+        self._meter.prepare("reading stores")
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._meter.stop()
+        self._meter.close()
 
     def begin(self, rows: int, parts: int, engine: str) -> None:
         """Start with an estimate of the rows."""

@@ -11,12 +11,13 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 from kstate_cli.cli import standard
 from kstate_cli.cli.columns import Column, Fold
-from kstate_cli.cli.output import message_lines, print_line, progress_bar, safe, say, table
+from kstate_cli.cli.output import Activity, message_lines, print_line, progress_bar, safe, say, table, waiting
 from kstate_cli.clock import Pace, PaceMeter, duration_text, pace_text
 from kstate_cli.signals import start
 from kstate_cli.texts import command, plural, size_text
@@ -252,7 +253,10 @@ class NowAndThen:
 
 
 class Meter:
-    """Show amount, rate and time left of long work. ``stop`` removes the bar."""
+    """Show amount, rate and time left of long work. ``stop`` removes the bar.
+
+    Before and after the bar a terminal shows the current phase once it takes long: from ``prepare`` to ``close``.
+    """
 
     def __init__(self, text: str, *, quiet: bool, now: Callable[[], float] = time.monotonic) -> None:
         self._text, self._quiet, self._now = text, quiet, now
@@ -262,6 +266,22 @@ class Meter:
         self._lines = NowAndThen(0.0)
         self._bar: Progress | None = None
         self._task: TaskID | None = None
+        self._phases = ExitStack()
+        self._activity: Activity | None = None
+
+    def prepare(self, text: str) -> None:
+        """Show ``text`` until the bar begins, if that takes long. The caller must ``close`` the meter."""
+        self._activity = self._phases.enter_context(waiting(text, quiet=self._quiet))
+
+    def close(self) -> None:
+        """Stop, and show no phase any more."""
+        self.stop()
+        self._phases.close()
+
+    def phase(self, text: str) -> None:
+        """Name the current phase; an empty text: nothing is under way."""
+        if self._activity is not None:
+            self._activity.call(text)
 
     @property
     def on_a_terminal(self) -> bool:
@@ -305,6 +325,7 @@ class Meter:
     def call(self, text: str) -> None:
         """Rename the current work."""
         self._text = text
+        self.phase(text)
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, description=text)
 
@@ -339,10 +360,12 @@ class ByteProgress:
         self._count = 0
 
     def __enter__(self) -> ByteProgress:
+        # Its caller lists files before their sizes are known.
+        self._meter.prepare("reading the list of files")
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._meter.stop()
+        self._meter.close()
 
     def begin(self, total: int) -> None:
         """Start with the bytes of all parts."""
@@ -364,6 +387,7 @@ class RunProgress:
         "store": "rewriting",
         "verify": "verifying",
         "switch": "switching",
+        "purge": "deleting",
     }
 
     def __init__(self, *, quiet: bool) -> None:
@@ -373,10 +397,11 @@ class RunProgress:
         self._meter = Meter("staging", quiet=quiet)
 
     def __enter__(self) -> RunProgress:
+        self._meter.prepare("preparing")
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._meter.stop()
+        self._meter.close()
 
     def expect(self, plan: Plan) -> None:
         """Take the plan of the run."""
@@ -386,7 +411,7 @@ class RunProgress:
         """Take the phase, its place, and the bytes since the last call, from the engine."""
         # A run of fsyncs, which belongs to the phase before it.
         if phase == "sync":
-            return  # part of what is said before it
+            return
         if phase != self._phase:
             # Phases follow each other, and each is named once.
             self._phase = phase

@@ -195,10 +195,15 @@ class RestoreProgress(RestoreWatcher):
         self._pace: PaceMeter | None = None
 
     def __enter__(self) -> RestoreProgress:
+        self._meter.prepare("preparing")
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._meter.stop()
+        self._meter.close()
+
+    def rest(self) -> None:
+        """Show nothing until the next phase: with ``--follow`` the command waits for its next round."""
+        self._meter.phase("")
 
     def expect(self, plan: RestorePlan) -> None:
         """Take the plan; the run follows."""
@@ -212,6 +217,8 @@ class RestoreProgress(RestoreWatcher):
 
     def phase(self, name: str, path: str, size: int) -> None:
         """Start a phase."""
+        # Before the comparison: a round of --follow may begin with the phase in which the last one ended.
+        self._meter.phase(_NAMES.get(name, name))
         if self._quiet or name == self._phase:
             return
         # The engine reports a phase for every store: it is printed once.

@@ -12,7 +12,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
-from kstate_cli.cli.output import say
+from kstate_cli.cli.output import say, waiting
 from kstate_cli.cli.standard import as_data
 from kstate_cli.clock import duration_text
 from kstate_cli.formats.store_kinds import short_name
@@ -253,12 +253,14 @@ def problem_lines(problems: Iterable[Problem]) -> Iterator[ProblemLine]:
         }
 
 
-def backups_of_missing(app: Path) -> list[LostCopy]:
+def backups_of_missing(app: Path, *, quiet: bool) -> list[LostCopy]:
     """Return the backups of stores that APP no longer has. Raise Refused if they cannot be read."""
     from kstate_cli.change.folder import read_runs
     from kstate_cli.change.lost import lost_copies
 
-    return list(lost_copies(app, read_runs(app)))
+    # Every entry of both directories is listed.
+    with waiting("comparing the directory with its backups", quiet=quiet):
+        return list(lost_copies(app, read_runs(app)))
 
 
 def say_backups(copies: Sequence[LostCopy], *, quiet: bool) -> None:

@@ -18,10 +18,11 @@ class VerifyProgress(VerifyWatcher):
         self._meter = Meter("verifying", quiet=quiet)
 
     def __enter__(self) -> VerifyProgress:
+        self._meter.prepare("reading stores")
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._meter.stop()
+        self._meter.close()
 
     def begin(self, total: int) -> None:
         """Start with a number of bytes to read."""

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import io
+import os
+import pty
 import sys
 import time
 
 import pytest
 
-from kstate_cli.cli.output import waiting
+from kstate_cli.cli.output import say, waiting
+from kstate_cli.cli.standard import take_over
+from tests.terminal import shown_on
 
 
 class Terminal(io.StringIO):
@@ -39,3 +43,36 @@ def test_elsewhere_is_no_line(case: str, monkeypatch: pytest.MonkeyPatch) -> Non
     with waiting("reading stores", quiet=case == "quiet", seconds=seconds):
         time.sleep(0.02)
     assert not screen.getvalue()
+
+
+def test_what_is_printed_takes_the_place_of_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a real terminal, whose streams are those of a command: a result never ends up behind a line of progress."""
+    main, side = pty.openpty()
+    streams, kept = (sys.stdout, sys.stderr), (os.dup(1), os.dup(2))
+    monkeypatch.setenv("TERM", "xterm")
+    try:
+        os.dup2(side, 1)
+        os.dup2(side, 2)
+        sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
+        take_over()
+        with waiting("reading stores", seconds=0.01):
+            for write, text in ((print, "a result"), (say, "a message")):
+                _read_until(main, "reading stores")
+                write(text)
+                assert f"\r\x1b[K{text}\r\n" in _read_until(main, f"{text}\r\n")
+            _read_until(main, "reading stores")
+    finally:
+        sys.stdout, sys.stderr = streams
+        for number, descriptor in enumerate(kept, 1):
+            os.dup2(descriptor, number)
+            os.close(descriptor)
+        os.close(side)
+    assert shown_on(main).endswith(b"\r\x1b[K")
+
+
+def _read_until(main: int, text: str) -> str:
+    """What the terminal shows from now on, up to `text`."""
+    shown = ""
+    while text not in shown:
+        shown += os.read(main, 1 << 16).decode()
+    return shown
