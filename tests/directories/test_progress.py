@@ -130,9 +130,9 @@ def test_progress_is_ready_before_the_first_file(name: str, case: Callable[[str]
         check=False,
     )
     assert report.exists(), run.stderr
-    told = json.loads(report.read_text())
-    assert told["code"] in (0, 1, 3), told
-    early = {path for _, path in told["before"]}
+    report_of_run = json.loads(report.read_text())
+    assert report_of_run["code"] in (0, 1, 3), report_of_run
+    early = {path for _, path in report_of_run["before"]}
     assert {
         path for path in early if not any(path == root or _BEFORE.fullmatch(path, len(root)) for root in sources)
     } == set()

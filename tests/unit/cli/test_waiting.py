@@ -72,7 +72,7 @@ def test_what_is_printed_takes_the_place_of_the_line(monkeypatch: pytest.MonkeyP
 
 def _read_until(main: int, text: str) -> str:
     """What the terminal shows from now on, up to `text`."""
-    shown = ""
-    while text not in shown:
-        shown += os.read(main, 1 << 16).decode()
-    return shown
+    screen_text = ""
+    while text not in screen_text:
+        screen_text += os.read(main, 1 << 16).decode()
+    return screen_text
