@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,9 +11,15 @@ import typer.main
 from kstate_cli.cli.app import app
 
 
+@functools.cache
+def program() -> Any:
+    """Return the click command of `kstate`; a tenth of a second for every parser, so that a process builds them once."""
+    return typer.main.get_command(app)
+
+
 def commands() -> Iterator[tuple[str, Any]]:
     """`query key` and its click command, and so on; no groups."""
-    yield from _below(typer.main.get_command(app), "")
+    yield from _below(program(), "")
 
 
 def _below(command: Any, path: str) -> Iterator[tuple[str, Any]]:
@@ -25,6 +32,6 @@ def _below(command: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 def groups() -> Iterator[tuple[str, Any]]:
     """`query` and its click group, and so on: what has subcommands."""
-    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+    for name, command in program().commands.items():
         if hasattr(command, "commands"):
             yield name, command

@@ -7,11 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-import typer.main
 
 import kstate_cli.cli.commands
-from kstate_cli.cli.app import app
 from kstate_cli.cli.registry import COMMANDS
+from tests.command_line import program
 
 
 def test_every_module_of_a_command_is_listed() -> None:
@@ -20,7 +19,7 @@ def test_every_module_of_a_command_is_listed() -> None:
 
 
 def test_every_command_has_help_of_its_own_and_a_line_in_the_list() -> None:
-    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    commands = program().commands
     assert list(commands) == list(COMMANDS)
     for name, entry in COMMANDS.items():
         assert commands[name].name == name
@@ -52,11 +51,30 @@ EXPLAINING = {"fleet_page"}
 """The page has the explanations of codes, which import their owners."""
 
 
+_IMPORT_EACH = """
+import importlib, os, sys
+import rich.console, rich.table, typer  # once for all: only modules of kstate count
+for view in sys.argv[1:]:
+    if os.fork() == 0:
+        importlib.import_module(f"kstate_cli.cli.views.{view}")
+        print(view, *sys.modules, flush=True)
+        os._exit(0)
+    assert os.wait()[1] == 0, view
+"""
+
+
+@pytest.fixture(scope="module")
+def loaded_modules() -> dict[str, list[str]]:
+    """Import each view in a process of its own, and return what that process has loaded then."""
+    process = subprocess.run([sys.executable, "-c", _IMPORT_EACH, *VIEWS], capture_output=True, text=True, check=True)
+    return {line.split()[0]: line.split()[1:] for line in process.stdout.splitlines()}
+
+
 @pytest.mark.parametrize("view", [view for view in VIEWS if view not in EXPLAINING])
-def test_a_view_imports_no_other_command(view: str) -> None:
+def test_a_view_imports_no_other_command(view: str, loaded_modules: dict[str, list[str]]) -> None:
     """Every command would wait for the imports of the others: those of dump and export took migrate an eighth longer."""
-    code = f"import sys, kstate_cli.cli.views.{view}; print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    loaded = loaded_modules[view]
+    assert f"kstate_cli.cli.views.{view}" in loaded
     others = {name.split(".")[1] for name in loaded if name.startswith("kstate_cli.")} & OF_SINGLE_COMMANDS
     assert others <= {OWN.get(view, view)}
 

@@ -14,16 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import typer.main
-
 import kstate_cli
-from kstate_cli.cli.app import app
 from kstate_cli.cli.registry import COMMANDS
 from tests import syntax
+from tests.command_line import program
 
 ROOT = Path(kstate_cli.__file__).parent
 TESTS = ROOT.parent / "tests"
-_CLI: Any = typer.main.get_command(app)
+_CLI: Any = program()
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 OF_OTHERS = {"--format": "tar", "--force-reinstall": "pip", "--help": "every command", "--version": "kstate itself",
              "--verbose": "kstate itself"}  # fmt: skip

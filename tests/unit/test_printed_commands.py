@@ -15,17 +15,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer.main
 
 import kstate_cli
 from kstate_cli.check.codes import CODES
-from kstate_cli.cli.app import app
 from kstate_cli.cli.registry import COMMANDS, other_words
 from kstate_cli.texts import filled
 from tests import syntax
+from tests.command_line import program
 
 ROOT = Path(kstate_cli.__file__).parent
-_CLI: Any = typer.main.get_command(app)
+_CLI: Any = program()
 _MENTION = re.compile(
     r"\bkstate (query [a-z][a-z-]*|[a-z][a-z-]*)((?: (?:--?[a-z][a-z-]*|[A-Z]{2,}|[0-9][0-9a-z.]*|\x00))*)"
 )

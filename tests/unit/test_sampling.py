@@ -49,7 +49,7 @@ def test_the_others_are_counted_as_deselected(tmp_path: Path, environment: dict[
     process = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", tmp_path, tmp_path / path],
         cwd=ROOT,
-        env={"PATH": "", "PYTHONPATH": str(ROOT), **environment},
+        env={"PATH": "", "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **environment},
         capture_output=True,
         text=True,
         check=False,

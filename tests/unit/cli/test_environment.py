@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import typer.main
 
-from kstate_cli.cli.app import app
 from kstate_cli.cli.environment import FLAGS, SETTINGS, name_of, options_of, unread, variable_of
 from kstate_cli.cli.registry import MAY_BE_EMPTY, shown_name
 from kstate_cli.errors import UsageError
+from tests.command_line import program
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "environment.md"
 DECISIONS = {
@@ -43,7 +43,7 @@ def _commands(command: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield from _commands(inner, f"{path} {name}".strip())
 
 
-ROOT = typer.main.get_command(app)
+ROOT = program()
 ALL = dict(_commands(ROOT))
 
 
@@ -132,7 +132,7 @@ def test_the_table_of_the_documentation() -> None:
 
 def _folded(paths: list[str]) -> Iterator[str]:
     """All the subcommands of a command as one."""
-    for group, command in ROOT.commands.items():  # type: ignore[attr-defined]
+    for group, command in ROOT.commands.items():
         inner = [f"{group} {name}" for name in getattr(command, "commands", {})]
         if inner and set(inner) <= set(paths):
             yield f"each `{group}`"

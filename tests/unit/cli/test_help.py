@@ -12,9 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer.main
 
-from kstate_cli.cli.app import app
 from kstate_cli.cli.help_examples import EXAMPLES
 from kstate_cli.cli.help_panels import DELETES
 from kstate_cli.cli.options.query import time_of
@@ -22,7 +20,7 @@ from kstate_cli.cli.options.shared import age, bound_of
 from kstate_cli.cli.registry import COMMANDS
 from kstate_cli.releases import release
 from kstate_cli.rows.serdes import serde_for
-from tests.command_line import commands
+from tests.command_line import commands, program
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -89,7 +87,7 @@ def test_a_list_that_cannot_be_written_is_lost_output() -> None:
 
 # --- every command ----------------------------------------------------------------------------------------------------
 
-_CLI: Any = typer.main.get_command(app)
+_CLI: Any = program()
 WIDTH = 80
 LONGEST = 82
 """Lines of the longest help: two screens of 80 x 41, of which the options of restore are most."""

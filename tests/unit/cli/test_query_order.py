@@ -6,13 +6,13 @@ import shlex
 from typing import Any
 
 import pytest
-import typer.main
 
-from kstate_cli.cli.app import app
 from kstate_cli.cli.ending import exit_code_of
 from kstate_cli.errors import UsageError
+from tests.command_line import program
 
-_QUERY: Any = typer.main.get_command(app).commands["query"]  # type: ignore[attr-defined]
+_CLI: Any = program()
+_QUERY: Any = _CLI.commands["query"]
 MORE = {
     "key": ["k"],
     "range": ["--from", "a b", "-o", "json"],
@@ -29,7 +29,7 @@ MORE = {
 
 def _refused(*words: str) -> UsageError:
     with pytest.raises(UsageError) as caught:
-        app(["query", *words], standalone_mode=False, prog_name="kstate")
+        _CLI(["query", *words], standalone_mode=False, prog_name="kstate")
     assert exit_code_of(caught.value) == 2
     return caught.value
 
@@ -59,4 +59,4 @@ def test_what_is_said_where_words_are_missing() -> None:
     hint = _refused("/data/app", "key").hint
     assert hint is not None and hint.endswith("kstate query key --help")
     with pytest.raises(Exception, match="No such command '/data/app'"):
-        app(["query", "/data/app", "count"], standalone_mode=False, prog_name="kstate")
+        _CLI(["query", "/data/app", "count"], standalone_mode=False, prog_name="kstate")

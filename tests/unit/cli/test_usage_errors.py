@@ -7,16 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer.main
 
-from kstate_cli.cli.app import app
 from kstate_cli.cli.ending import exit_code_of, report_errors
 from kstate_cli.cli.registry import COMMANDS
 from kstate_cli.errors import KstateError
+from tests.command_line import program
 
 HOSTILE = "x\x1b[2J\r\nkstate: done\u2028\u202e\udcff\x07"
-# Built once: `app(line)` builds every parser again for every line.
-_CLI: Any = typer.main.get_command(app)
+_CLI: Any = program()
 
 
 def _paths() -> list[tuple[str, ...]]:

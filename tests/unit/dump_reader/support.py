@@ -48,6 +48,7 @@ def all_tables(
         return list(again())
 
 
+@functools.cache  # tables never change, and random bytes of each row take longer than the tests that read them
 def rows(
     topic: str = A, partition: int = 0, count: int = 100, *, start: int = 0, step: int = 1, seed: int = 1
 ) -> pa.Table:
@@ -66,6 +67,7 @@ def rows(
     }, schema=SCHEMA)  # fmt: skip
 
 
+@functools.cache
 def several() -> pa.Table:
     """Two topics with two partitions each, one compacted."""
     return pa.concat_tables([rows(A, 0, 200), rows(A, 1, 150, start=40), rows(B, 0, 90, step=3), rows(B, 1, 1)])
