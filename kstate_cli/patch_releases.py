@@ -43,7 +43,7 @@ SHARED_STORE_BUILDER: Final = PatchDifference(
     "processors whose suppliers return one StoreBuilder are in separate sub-topologies, each with a "
     "copy of the store, and all copies write one changelog",
     "they are in one sub-topology with one store: numbers of tasks change, and Streams restores every moved store",
-    "tests/interop/test_patch_releases.py::test_one_store_builder_of_two_suppliers",
+    "tests/interop/test_patch_releases.py::test_store_builder_shared_by_two_suppliers",
     decides_start=True,
 )
 NEWEST_SEGMENT: Final = PatchDifference(

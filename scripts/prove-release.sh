@@ -19,7 +19,7 @@ if [ $# -ge 1 ]; then
     python -c 'import sys; from kstate_cli.releases import release; release(sys.argv[1])' "${proving[0]}"
     # Every kind restored, the table of "check", queries, and what a kill leaves: with this release in the place of those usual.
     tests+=(
-        tests/interop/test_restore_kinds.py tests/interop/test_check.py::test_the_prediction_is_what_streams_does
+        tests/interop/test_restore_kinds.py tests/interop/test_check.py::test_kafka_streams_confirms_the_prediction
         tests/interop/test_query.py::test_answers_are_those_of_the_release
         tests/interop/test_query.py::test_histories_are_those_of_a_restored_store
         tests/interop/test_killed.py::test_exactly_once tests/interop/test_killed.py::test_at_least_once

@@ -3,7 +3,7 @@
 Streams makes a task for each partition of the largest source topic (``PartitionGrouper``). It ends at the start if an
 existing changelog has another number of partitions (``InternalTopicManager``). For a table that is restored from its
 source topic Streams compares nothing: tasks beyond its partitions are never restored, and the application never runs
-(``tests/interop/test_rehome_broker.py::test_what_streams_makes_of_topics_of_two_sizes``).
+(``tests/interop/test_rehome_broker.py::test_topics_with_two_partition_counts``).
 """
 
 from __future__ import annotations

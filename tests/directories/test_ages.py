@@ -202,7 +202,7 @@ def test_old_data_never_looks_young(behind: Path, tmp_path: Path, disguise: Any)
     assert decided(behind, late, target=target) == "rebuilt"
 
 
-def test_what_kstate_wrote_down_of_a_store(behind: Path, tmp_path: Path) -> None:
+def test_recorded_age_of_a_store_decides(behind: Path, tmp_path: Path) -> None:
     real = data_ms(behind)
     files = sst_age(store_of(behind)).identity
     week_old = Age(STORE, {KEY: 25}, real - 7 * 24 * HOUR)

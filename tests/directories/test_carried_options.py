@@ -44,7 +44,7 @@ def course(app: Path, *more: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("more", [(), (LOCK_IS_SHARED,)], ids=["without", "with"])
-def test_every_line_has_what_the_next_command_needs(tmp_path: Path, more: tuple[str, ...]) -> None:
+def test_every_printed_command_repeats_the_options_that_it_needs(tmp_path: Path, more: tuple[str, ...]) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path)
     messages = course(app, *more)
     lines = {name: LINE.findall(text) for name, text in messages.items()}

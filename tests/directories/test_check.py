@@ -114,13 +114,13 @@ def test_a_release_that_cannot_open_it_and_the_command_that_mends_it(demo: Path)
     assert not codes(check(demo, "4.2", status=0))
 
 
-def test_people_are_told_how_to_learn_more_of_the_worst_finding(demo: Path) -> None:
+def test_last_line_explains_the_most_severe_finding(demo: Path) -> None:
     (demo / "0_0" / ".checkpoint.tmp").touch()  # which is expected, and found first
     lines = kstate("check", demo, "--for", "4.2", status=3).out.splitlines()
     assert lines[-1].strip() == "kstate explain offsets-in-column-family"
 
 
-def test_stores_with_the_same_cause_are_one_entry_and_all_lists_each(demo: Path) -> None:
+def test_stores_of_the_same_cause_share_an_entry_unless_all_is_passed(demo: Path) -> None:
     predictions = of(check(demo, "4.2", status=3), "prediction")
     grouped = kstate("check", demo, "--for", "4.2", status=3).out
     output = kstate("check", demo, "--for", "4.2", "--all", status=3).out
@@ -132,7 +132,7 @@ def test_stores_with_the_same_cause_are_one_entry_and_all_lists_each(demo: Path)
         assert re.search(rf"^{row['task']} +{re.escape(row['store'])} ", output, re.MULTILINE)
 
 
-def test_a_report_ends_with_what_to_do(demo: Path) -> None:
+def test_report_ends_with_the_commands_to_run(demo: Path) -> None:
     """The command of each finding, as it can be pasted, and none where all is well."""
     result = check(demo, "4.2", status=3)
     end = kstate("check", demo, "--for", "4.2", status=3).out.split("\nwhat to do:\n")[1]
@@ -153,7 +153,7 @@ def test_every_line_has_its_members(demo: Path) -> None:
     assert result.summary["as_of"] == "closed"
 
 
-def test_nothing_is_said_of_records_without_a_log(demo: Path) -> None:
+def test_records_to_restore_need_a_log(demo: Path) -> None:
     result = check(demo, "4.3", status=0)
     assert {row["records"] for row in of(result, "prediction")} == {None}
 
@@ -273,7 +273,7 @@ def test_a_store_past_a_dump_is_not_blamed(demo: Path) -> None:
         assert report.clean is not live
 
 
-def test_what_was_kept_too_long(demo: Path) -> None:
+def test_finding_about_a_backup_that_was_kept_too_long(demo: Path) -> None:
     kstate("migrate", demo, "--to", "4.2")
     assert "kept-too-long" not in codes(check(demo, "4.2", status=0))
     (journal,) = (demo.parent / ".kstate").rglob("journal.jsonl")

@@ -49,7 +49,7 @@ def test_closed_it_is_foretold(tmp_path: Path) -> None:
     assert {"status-open", "global-status-open"} <= {row.get("code") for row in rows}
 
 
-def test_what_is_wrong_whatever_comes_is_a_finding(tmp_path: Path) -> None:
+def test_fault_that_no_shutdown_fixes_is_a_finding(tmp_path: Path) -> None:
     app = unpack("4.3.1-kinds-eos", tmp_path)
     (app / "0_0" / "window-count" / "window-count.backup").mkdir()
     (app / "0_1" / "kv-plain.position").write_text("0\n1\nx 0\n")

@@ -51,7 +51,7 @@ def text_of(app: Path, into: Path) -> Path:
 
 @pytest.mark.sample(8)
 @pytest.mark.parametrize("name", names())
-def test_where_everything_is_at_home_nothing_else_is_said(name: str, tmp_path: Path) -> None:
+def test_topology_of_the_directory_changes_no_prediction(name: str, tmp_path: Path) -> None:
     """With the text of the topology that wrote it each release makes of a directory what it makes of it without one."""
     app = unpack(name, tmp_path)
     same = text_of(app, tmp_path / "same.txt")
@@ -67,7 +67,7 @@ def test_where_everything_is_at_home_nothing_else_is_said(name: str, tmp_path: P
 
 
 @pytest.mark.parametrize(("name", "release"), [(LEGACY, "4.2"), (FAMILY, "4.3"), (NAMES, "3.9")])
-def test_what_it_prints_for_pasting_mends_it(name: str, release: str, tmp_path: Path) -> None:
+def test_printed_command_fixes_the_directory(name: str, release: str, tmp_path: Path) -> None:
     world = World(name, tmp_path)
     healthy = Counter((row["store"], row["outcome"]) for row in rows_said(world.app, "--for", release)[0])
     words = ("check", world.app, "--for", release, "--topology", world.new, "--from", world.old)
@@ -115,7 +115,7 @@ def test_a_store_without_a_changelog_would_begin_empty(tmp_path: Path) -> None:
     assert ("kv-nolog", "opens-without-rows") in empty
 
 
-def test_what_is_new_costs_its_task_everything_or_nothing(tmp_path: Path) -> None:
+def test_new_store_has_both_predictions_unless_its_kind_is_specified(tmp_path: Path) -> None:
     """A text does not say whether a store is in memory: without a word of anybody's both are foretold."""
     world = World(FAMILY, tmp_path)
     entry = {number: [*stores] for number, stores in world.parts[""].items()}
@@ -202,7 +202,7 @@ def test_a_text_that_is_none(command: str, part: str, tmp_path: Path) -> None:
         assert result.status == 2 and str(path) in result.err.replace("\n", ""), result.report
 
 
-def test_a_text_of_another_application_and_one_that_does_not_fit(
+def test_refuses_a_topology_of_another_application_or_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = World(LEGACY, tmp_path)
@@ -255,7 +255,7 @@ def test_old_and_new_home_side_by_side(name: str, tmp_path: Path) -> None:
     assert not [row for row in plain.rows if "home" in row or row["type"] == "lacked"]
 
 
-def test_a_store_that_is_gone_one_that_is_new_and_a_copy(tmp_path: Path) -> None:
+def test_removed_store_new_store_and_copy_of_a_store(tmp_path: Path) -> None:
     world = World(FAMILY, tmp_path)
     entry = {number: [*stores] for number, stores in world.parts[""].items()}
     entry[0].remove("count")

@@ -33,7 +33,7 @@ def logged(log: Path, *words: object, status: int | None = None) -> str:
     return log.read_text(encoding="utf-8")
 
 
-def test_it_names_what_was_read_and_the_rule_that_decided(app: Path, log: Path) -> None:
+def test_log_names_the_files_read_and_the_rule_that_decided(app: Path, log: Path) -> None:
     text = logged(log, "check", app, "--for", "3.9", status=3)
     assert "arguments: check" in text and f"read {app}" in text and "exit code 3" in text
     assert "rule _databases (RocksDBStore.openRocksDB" in text and "fails by sst-too-new" in text

@@ -184,6 +184,6 @@ def test_close(name: str, facts: list[str], text: str | None) -> None:
     assert close_to(name, facts) == text
 
 
-def test_nothing_is_meant_by_what_is_known() -> None:
+def test_existing_names_get_no_suggestion() -> None:
     assert did_you_mean(["count", "elsewhere"], {"count", "counts"}) == ""
     assert did_you_mean(["cuont", "conut"], {"count"}) == "did you mean count? "

@@ -163,7 +163,7 @@ def test_segments_that_begin_elsewhere_hold_the_same_rows(tmp_path: Path) -> Non
     assert summary["only_in_b"] == summary["different"] == 0
 
 
-def test_a_store_or_task_on_one_side_only(tmp_path: Path) -> None:
+def test_store_or_task_on_a_single_side(tmp_path: Path) -> None:
     a, b = _pair("4.3.1-kinds-eos", tmp_path)
     shutil.rmtree(b / "0_1" / "rocksdb" / "reduce")
     shutil.rmtree(b / "6_1")
@@ -180,7 +180,7 @@ def test_a_store_or_task_on_one_side_only(tmp_path: Path) -> None:
     assert "neither directory has store nothing" in kstate("diff", a, b, "--store", "nothing", status=2).err
 
 
-def test_what_cannot_be_read_is_never_equal(tmp_path: Path) -> None:
+def test_unreadable_stores_are_never_equal(tmp_path: Path) -> None:
     a, b = _pair("4.3.1-kinds-eos", tmp_path)
     sst = max((b / "0_1/rocksdb/kv-plain").glob("*.sst"), key=lambda path: path.stat().st_size)
     data = bytearray(sst.read_bytes())
@@ -202,7 +202,7 @@ def test_what_cannot_be_read_is_never_equal(tmp_path: Path) -> None:
     assert len(summary["messages"]) == 2
 
 
-def test_a_name_that_is_nowhere_is_refused_beside_one_that_is_known(tmp_path: Path) -> None:
+def test_refuses_a_missing_name_beside_an_existing_name(tmp_path: Path) -> None:
     a, b = _pair("4.3.1-demo-eos", tmp_path)
     kstate("diff", a, b, "--store", "visits", "--task", "0_0")
     assert (
@@ -222,7 +222,7 @@ def test_a_value_that_is_none_names_its_side(tmp_path: Path) -> None:
     assert "cannot be read: A: 0_0/count, row " in _diff(b, a, *only, status=6)[0].err
 
 
-def test_positions_are_shown_and_count_only_when_asked(tmp_path: Path) -> None:
+def test_positions_count_only_with_the_option(tmp_path: Path) -> None:
     a, b = _pair("3.9.2-kinds-eos", tmp_path)
     path = b / "0_0" / "kv-plain.position"
     if not path.exists():
@@ -259,7 +259,7 @@ def test_a_store_of_another_topology_says_nothing_of_a_kind(tmp_path: Path) -> N
     }
 
 
-def test_the_rows_of_a_store_that_only_one_has_are_counted(tmp_path: Path) -> None:
+def test_rows_of_a_store_on_a_single_side_are_counted(tmp_path: Path) -> None:
     a, b = _pair("4.3.1-kinds-eos", tmp_path)
     both = {
         (row["task"], row["store"]): row for row in kstate_here("diff", a, b, "-o", "json").rows if "verdict" in row
@@ -279,7 +279,7 @@ def test_the_rows_of_a_store_that_only_one_has_are_counted(tmp_path: Path) -> No
         assert summary[f"only_in_{side}"] == sum(row[f"rows_{side}"] for row in lone.values())
 
 
-def test_a_store_that_only_one_has_and_that_cannot_be_read(tmp_path: Path) -> None:
+def test_unreadable_store_on_a_single_side(tmp_path: Path) -> None:
     a, b = _pair("4.3.1-kinds-eos", tmp_path)
     shutil.rmtree(b / "0_0" / "rocksdb" / "count")
     (sst, *_) = sorted((a / "0_0" / "rocksdb" / "count").glob("*.sst"))
@@ -290,7 +290,7 @@ def test_a_store_that_only_one_has_and_that_cannot_be_read(tmp_path: Path) -> No
     assert sst.name in row["message"]
 
 
-def test_what_is_no_store_by_its_name_is_there_all_the_same(tmp_path: Path) -> None:
+def test_illegal_store_name_among_databases_is_unread(tmp_path: Path) -> None:
     """Its place is written in quotes, and whoever names it does not."""
     a, b = _pair("4.3.1-demo-eos", tmp_path)
     (a / "0_0/rocksdb/we ird").mkdir()
@@ -298,7 +298,7 @@ def test_what_is_no_store_by_its_name_is_there_all_the_same(tmp_path: Path) -> N
     assert "cannot be read: A: 0_0/rocksdb/'we ird': is not a legal store name" in result.err
 
 
-def test_what_is_no_store_by_its_name_lies_in_its_task(tmp_path: Path) -> None:
+def test_illegal_store_name_in_a_task_is_unread(tmp_path: Path) -> None:
     a, b = _pair("4.3.1-demo-eos", tmp_path)
     (a / "0_0/we ird").mkdir()
     for text in ((), ("--task", "0_0")):

@@ -121,7 +121,7 @@ def under_way(app: Path) -> dict[str, Path]:
     return {"0_1/visits/visits.1704069000000": segment, "0_0/rocksdb/latest-order": sst}
 
 
-def test_what_it_is_making_is_told_and_is_no_warning(app: Path) -> None:
+def test_store_under_construction_is_no_warning(app: Path) -> None:
     """Exit code 0, whenever it is asked: nothing is wrong."""
     outputs = under_way(app)
     with locked(app, "application") as pid:
@@ -161,7 +161,7 @@ def test_while_its_files_change(app: Path) -> None:
         ("4.2.1-kinds-eos-killed-second", "4.3"),
     ],
 )
-def test_what_closing_writes_is_not_missed(tmp_path: Path, name: str, target: str) -> None:
+def test_files_that_a_shutdown_writes_are_not_required_while_running(tmp_path: Path, name: str, target: str) -> None:
     """The same directories without a process are refused: nothing says that they were closed."""
     app = unpack(name, tmp_path)
     (app / ".lock").touch()

@@ -103,7 +103,7 @@ def test_a_copy_without_times_that_is_damaged_is_refused(app: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize("way", [(), ("--times-lost",)], ids=["as it was", "without times"])
-def test_no_file_of_what_is_put_back_may_have_other_contents(tmp_path: Path, way: tuple[str, ...]) -> None:
+def test_undo_refuses_a_backup_with_a_changed_bit(tmp_path: Path, way: tuple[str, ...]) -> None:
     """One bit of every file, its size and its time as they were: a number in .checkpoint has no checksum but kstate's."""
     app = fresh(UP, tmp_path / "w" / "state")
     (app / "kafka-streams-process-metadata").write_text('{"processId":"x","version":1}')
@@ -128,7 +128,7 @@ def test_no_file_of_what_is_put_back_may_have_other_contents(tmp_path: Path, way
     kstate("undo", app, *way)
 
 
-def test_what_is_missing_is_named_before_what_has_another_time(app: Path, tmp_path: Path) -> None:
+def test_missing_files_are_named_before_files_with_another_time(app: Path, tmp_path: Path) -> None:
     migrate(app)
     copy = copied(app, tmp_path / "copy", "cp -r")
     (run,) = read_runs(copy)
@@ -159,9 +159,7 @@ def test_an_application_that_has_run_since_has_lost_no_times(app: Path) -> None:
 @pytest.mark.parametrize(
     "arguments", [(), ("--times-lost",), ("--discard-newer",), ("--lock-is-shared",)], ids=" ".join
 )
-def test_each_printed_undo_asks_for_what_was_asked_before(
-    app: Path, tmp_path: Path, arguments: tuple[str, ...]
-) -> None:
+def test_each_printed_undo_repeats_the_earlier_options(app: Path, tmp_path: Path, arguments: tuple[str, ...]) -> None:
     """Where several things are wrong: who pastes what is printed comes to the end, and is not sent round in circles."""
     before = content(app)
     migrate(app)
@@ -267,7 +265,7 @@ def test_clean_leaves_the_copy_of_a_directory_that_somebody_has_emptied(app: Pat
 
 
 @pytest.mark.parametrize("undone", [False, True], ids=["kept", "undone"])
-def test_status_says_of_a_lost_directory_what_clean_says(app: Path, undone: bool) -> None:
+def test_status_and_clean_agree_about_a_lost_directory(app: Path, undone: bool) -> None:
     migrate(app)
     if undone:
         kstate("undo", app)
@@ -291,7 +289,7 @@ def no_sst(app: Path) -> None:
 
 
 @pytest.mark.parametrize("loss", [only_global, no_sst])
-def test_clean_leaves_the_copy_of_what_is_nearly_all_lost(tmp_path: Path, loss: Callable[[Path], None]) -> None:
+def test_clean_keeps_the_backup_of_a_nearly_lost_directory(tmp_path: Path, loss: Callable[[Path], None]) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path / "state")
     migrate(app)
     loss(app)
@@ -314,7 +312,7 @@ def test_an_emptied_directory_is_not_migrated_back(app: Path) -> None:
     assert f"kstate undo {app} --discard-newer" in messages
 
 
-def test_what_may_not_be_listed_is_not_to_be_moved_away(app: Path) -> None:
+def test_hint_never_moves_a_folder_without_list_permission(app: Path) -> None:
     """Copied by root, or the wrong user: a task as any other."""
     (app / "0_0").chmod(0)
     try:
@@ -389,7 +387,7 @@ def emptied(app: Path) -> None:
 
 @pytest.mark.parametrize("loss", [shutil.rmtree, emptied], ids=["lost", "emptied"])
 @pytest.mark.parametrize("state", ["staged", "before-switch"])
-def test_no_command_sweeps_the_last_links_to_what_is_lost(
+def test_no_command_deletes_the_last_links_to_lost_files(
     tmp_path: Path, state: str, loss: Callable[[Path], None]
 ) -> None:
     app = made(state, tmp_path)
@@ -408,7 +406,9 @@ def test_no_command_sweeps_the_last_links_to_what_is_lost(
 
 @pytest.mark.parametrize("cut", ["before-switch", "staged"])
 @pytest.mark.parametrize("again", ["there", "lost"])
-def test_a_restoration_of_what_was_lost_is_swept_and_goes_on(tmp_path: Path, cut: str, again: str) -> None:
+def test_interrupted_restoration_of_a_lost_directory_is_swept_and_repeated(
+    tmp_path: Path, cut: str, again: str
+) -> None:
     """Its tree was made from the dump: nothing of it is anybody's only copy."""
     app = tmp_path / "state" / "orders"
     app.parent.mkdir()
@@ -459,7 +459,7 @@ def test_clean_does_not_call_a_run_that_goes_on_interrupted(app: Path) -> None:
     assert f"kstate keeps run {run.name}: it was interrupted" in kstate("clean", app).err
 
 
-def test_clean_says_what_settles_a_switch_and_what_that_does(tmp_path: Path) -> None:
+def test_clean_names_the_command_that_settles_a_switch(tmp_path: Path) -> None:
     """Whoever wants to keep what a run has made must not be sent to undo."""
     app = made("after-switch", tmp_path)
     messages = kstate("clean", app).err
@@ -470,7 +470,7 @@ def test_clean_says_what_settles_a_switch_and_what_that_does(tmp_path: Path) -> 
     assert content(app) == new
 
 
-def test_clean_says_what_finishes_an_undo(tmp_path: Path) -> None:
+def test_clean_names_the_command_that_finishes_an_undo(tmp_path: Path) -> None:
     app = made("after-undo", tmp_path)
     assert f"at its undo. To finish the undo, run kstate undo {app}" in kstate("clean", app).err
     assert "finished" in kstate("undo", app).err
@@ -479,7 +479,7 @@ def test_clean_says_what_finishes_an_undo(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "command", [("clean",), ("wipe", "--store", "kv-timestamped", "--purge", "--yes")], ids=lambda words: words[0]
 )
-def test_a_signal_amid_a_deletion_says_what_is_half_done(
+def test_signal_during_a_deletion_reports_the_partial_deletion(
     app: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
 ) -> None:
     """A new journal name says that no undo is left; so must the command that has given it, and how it goes on."""
@@ -523,7 +523,7 @@ def without_privileges(*command: object) -> Done:
     "name",
     ["ages.json", "0001-migrate/journal.jsonl", "0001-migrate/kept.json", "0001-migrate/tree", "0001-migrate", "."],
 )
-def test_what_may_not_be_read_is_refused_as_that(app: Path, name: str) -> None:
+def test_missing_read_permission_is_never_reported_as_damage(app: Path, name: str) -> None:
     """Not as damaged: nobody is told to move away what another user can read."""
     migrate(app)
     add_ages(app, [Age("0_0/s", {}, 1_700_000_000_000)])
@@ -550,7 +550,7 @@ def test_what_may_not_be_read_is_refused_as_that(app: Path, name: str) -> None:
     assert tree_hash(app.parent).keys() == before.keys()
 
 
-def test_what_was_taken_over_is_told_when_the_command_fails(tmp_path: Path) -> None:
+def test_failed_command_reports_the_interrupted_run_that_was_settled(tmp_path: Path) -> None:
     app = made("staged", tmp_path)
     failed = kstate("wipe", app, "--store", "no-such-store", status=None)
     assert failed.status in (2, 4), failed.err
@@ -564,7 +564,7 @@ def _docstrings(tree: ast.Module) -> set[int]:
     return {id(node.value) for node in syntax.nodes(tree) if isinstance(node, ast.Expr)}
 
 
-def test_one_module_says_that_nothing_has_changed() -> None:
+def test_a_single_module_states_that_nothing_has_changed() -> None:
     """What fails or is interrupted after the exchange does not know of it."""
     messages = {
         name
@@ -589,12 +589,12 @@ def _users(name: str) -> set[str]:
     }
 
 
-def test_one_module_exchanges_directories() -> None:
+def test_a_single_module_exchanges_directories() -> None:
     assert _users("exchange") == {"change/commit.py"}
     assert _users("note_commit") == {"change/commit.py", "change/course.py"}, "--purge notes that no backup was kept"
 
 
-def test_clean_and_purge_alone_delete_what_runs_keep() -> None:
+def test_clean_and_purge_alone_delete_backups() -> None:
     assert _users("remove_run") == {"change/clean.py", "change/course.py"}
     assert _users("remove_tree") == set(), "it deletes any tree: what calls it proves first whose"
 

@@ -484,7 +484,7 @@ MESSAGES = {
 it. Whoever adds one has a test that holds it to its word: see `hold_to_its_word`."""
 
 
-def test_where_it_is_said_that_nothing_has_changed() -> None:
+def test_modules_that_state_that_nothing_has_changed() -> None:
     package = Path(kstate_cli.__file__).parent
     results = {}
     for path in sorted(package.rglob("*.py")):

@@ -339,7 +339,7 @@ def test_a_missing_segment_file_is_not_passed_over(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_beside_a_running_application_only_when_asked(tmp_path: Path) -> None:
+def test_running_application_needs_the_option(tmp_path: Path) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path)
     hold = f"import fcntl,time;f=open({str(app / '.lock')!r},'r+b');fcntl.lockf(f,fcntl.LOCK_EX);print(1,flush=True);time.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", hold], stdout=subprocess.PIPE) as process:
@@ -357,7 +357,7 @@ def test_beside_a_running_application_only_when_asked(tmp_path: Path) -> None:
             process.kill()
 
 
-def test_no_serde_reads_what_is_streams_own(tmp_path: Path) -> None:
+def test_refuses_a_serde_for_values_of_kafka_streams(tmp_path: Path) -> None:
     app = unpack("4.3.1-kinds-eos", tmp_path)
     out = tmp_path / "out"
     refusal = kstate("export", app, "grace-join-Buffer", "--out", out, "--value-serde", "string", status=4)
@@ -459,7 +459,7 @@ def test_killed_it_is_taken_up_by_the_same_export_only(tmp_path: Path, big: Path
     assert len(_read(out)) == 2 * ROWS
 
 
-def test_two_exports_do_not_meet_in_one_folder(tmp_path: Path, big: Path) -> None:
+def test_refuses_the_folder_of_another_running_export(tmp_path: Path, big: Path) -> None:
     out = tmp_path / "out"
     with _begun(big, out) as process:
         assert "another export" in kstate("export", big, "count", "--out", out, status=5).err
@@ -505,7 +505,7 @@ def test_ranges_are_even_and_hold_every_key() -> None:
     assert split(tables, 10_000) == [(None, None)]
 
 
-def test_a_store_that_is_out_of_sight_in_one_task_is_refused(tmp_path: Path) -> None:
+def test_refuses_a_store_that_is_a_link_in_a_task(tmp_path: Path) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path)
     hidden = app / "0_1" / "rocksdb" / "latest-order"
     hidden.rename(tmp_path / "elsewhere")

@@ -68,7 +68,7 @@ def test_three_real_hosts(hosts: dict[str, Path], tmp_path: Path) -> None:
     assert 'code="task-missing",command="fleet",level="error"} 1.0' in metrics
 
 
-def test_one_host_that_has_all_is_well(tmp_path: Path) -> None:
+def test_a_single_host_with_all_tasks_is_healthy(tmp_path: Path) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path / "web-1")
     result = kstate("fleet", listed(app))
     assert "1 host, 2 of 2 tasks" in result.out and result.err == ""

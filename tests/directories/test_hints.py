@@ -41,7 +41,7 @@ def _restore(warm: Warm, lost: Path, dump: object, spec: object = SPEC) -> tuple
     return ended.status, ended.err
 
 
-def test_what_is_to_be_added_to_kstate_toml(tmp_path: Path, warm: Warm) -> None:
+def test_printed_lines_for_kstate_toml_are_accepted(tmp_path: Path, warm: Warm) -> None:
     """It is TOML as it stands, and says what becomes of a store in memory."""
     spec = tmp_path / "kstate.toml"
     before, _, _ = SPEC.read_text(encoding="utf-8").partition("[stores.visits]")
@@ -117,7 +117,7 @@ def test_a_topic_that_is_not_in_the_dump(tmp_path: Path, warm: Warm) -> None:
 
 @pytest.mark.skipif(os.geteuid() == 0 and not shutil.which("setpriv"), reason="root may read everything")
 @pytest.mark.parametrize("pattern", ["_manifest-*2.json", "topic=*/partition=1/*.parquet"])
-def test_what_may_not_be_read_of_a_dump_is_not_to_be_moved(tmp_path: Path, pattern: str) -> None:
+def test_hint_never_moves_a_dump_file_without_read_permission(tmp_path: Path, pattern: str) -> None:
     """It says nothing of what is in a file that this user may not read it: no older manifest is to count for that."""
     dump = GrowingDump(tmp_path / "dump")
     for number in (1, 2):

@@ -258,7 +258,7 @@ def test_a_store_in_both_of_its_places(line: str, tmp_path: Path, warm: Warm) ->
     assert kstate(warm, line, app, "visits").status == before.status
 
 
-def test_ls_and_what_is_not_as_streams_leaves_it(tmp_path: Path, warm: Warm) -> None:
+def test_ls_of_a_store_without_current(tmp_path: Path, warm: Warm) -> None:
     """The printed `check` names the store, and with its file put back `ls` succeeds."""
     app = unpack("4.3.1-demo-eos", tmp_path / "state")
     current = app / "0_0" / "rocksdb" / "latest-order" / "CURRENT"

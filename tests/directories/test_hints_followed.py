@@ -280,7 +280,7 @@ def _needed(warm: Warm, app: Path, small: Path) -> int:
     return most
 
 
-def test_what_is_no_standby(dump: GrowingDump, warm: Warm) -> None:
+def test_hint_about_a_directory_that_is_no_standby(dump: GrowingDump, warm: Warm) -> None:
     """It is moved away, or caught up once; nothing of it is lost either way."""
     assert warm(*grown(dump)).status in (0, 1)
     refusal = warm(*grown(dump, "--standby"))
@@ -353,7 +353,7 @@ def _migrated(app: Path, warm: Warm) -> Path:
 
 
 @pytest.mark.parametrize("way", ["put back", "given up"])
-def test_a_kept_directory_that_is_not_what_it_was(way: str, app: Path, warm: Warm) -> None:
+def test_hint_about_a_changed_backup(way: str, app: Path, warm: Warm) -> None:
     tree = _migrated(app, warm)
     file = max(tree.rglob("CURRENT"))
     file.rename(app.parent / "aside")
@@ -479,7 +479,7 @@ def test_a_directory_that_cannot_be_rehomed_as_it_is(app: Path, tmp_path: Path, 
     assert warm(*words).status in (0, 1)
 
 
-def test_a_position_that_is_not_known(app: Path, tmp_path: Path, warm: Warm) -> None:
+def test_hint_about_a_position_without_current(app: Path, tmp_path: Path, warm: Warm) -> None:
     current = app / "0_0" / "rocksdb" / "latest-order" / "CURRENT"
     current.rename(tmp_path / "CURRENT")
     refusal = warm("inspect-position", app)

@@ -169,7 +169,7 @@ def test_an_application_that_died_amid_it_is_migrated_without_that_task(app: Pat
     }
 
 
-def test_rows_that_nobody_can_read_are_told_of(tmp_path: Path) -> None:
+def test_warns_of_rows_in_a_partially_created_database(tmp_path: Path) -> None:
     """A store without changelog whose database is half made: what is kept has the only copy."""
     app = unpack("4.2.1-kinds-eos", tmp_path)
     (app / "0_0" / "rocksdb" / "kv-nolog" / "CURRENT").unlink()
@@ -182,7 +182,7 @@ def test_rows_that_nobody_can_read_are_told_of(tmp_path: Path) -> None:
     assert "partially created databases" not in result.err
 
 
-def test_a_task_that_is_whole_is_migrated_by_what_the_other_one_tells(tmp_path: Path) -> None:
+def test_complete_task_is_migrated_by_the_kind_in_another_task(tmp_path: Path) -> None:
     """How 4.3 keeps a wiped store is told by that of another task, half made or not."""
     app = unpack("4.2.1-kinds-eos", tmp_path)
     kstate_here("wipe", app, "--task", "0_1", "--store", "kv-timestamped")
@@ -202,7 +202,7 @@ def test_under_at_least_once_nothing_else_is_left_out(tmp_path: Path) -> None:
     assert [path for action, path in steps if action == "leave out"] == ["0_0"]
 
 
-def test_one_that_is_damaged_too_is_left_out_by_nobody(app: Path) -> None:
+def test_damaged_partial_database_is_never_skipped(app: Path) -> None:
     """Nothing says that a kill has done that."""
     segment, healthy = places(app)
     no_options(segment, healthy)
@@ -222,7 +222,7 @@ def test_verify_meets_it_between_its_first_look_and_its_reading(app: Path, state
     assert verify_database(DatabaseJob(segment, Place((segment.name,)), kind, LATER, 0)).findings != ()
 
 
-def test_what_goes_while_it_is_read_is_gone(app: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_removed_while_reading_count_as_missing(app: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A start of 4.2 under exactly-once removes .checkpoint, the cleaner whole tasks: between two calls of ours."""
     from kstate_cli.statedir import scan
 

@@ -122,7 +122,7 @@ def test_nothing_is_guessed_about_stores_without_rows(name: str, read: Read) -> 
     assert 'kind = "timestamped-key-value"' in refusal.value.advice
 
 
-def test_topology_adds_what_is_in_memory(read: Read) -> None:
+def test_topology_adds_stores_in_memory(read: Read) -> None:
     app = read("4.3.1-kinds-eos")
     text = read_topology(TOPOLOGIES / "4.3.1-kinds.txt")
     # The texts were made with the prefix "in"; the directory's topics have the application's.

@@ -76,7 +76,7 @@ def test_a_run_that_is_left(tmp_path: Path) -> None:
         (("query", "range", "APP", "latest-order"), 5, "in-use"),
     ],
 )
-def test_what_cannot_be_done_now(tmp_path: Path, words: tuple[str, ...], status: int, code: str) -> None:
+def test_error_code_of_a_locked_application(tmp_path: Path, words: tuple[str, ...], status: int, code: str) -> None:
     app = unpack(GOLDEN, tmp_path)
     kstate("migrate", app, "--to", "4.2", "--warnings-ok")
     with locked(app, "application"):
@@ -86,7 +86,7 @@ def test_what_cannot_be_done_now(tmp_path: Path, words: tuple[str, ...], status:
     assert result.error["hint"] in result.err
 
 
-def test_problems_are_told_wherever_they_lie(tmp_path: Path) -> None:
+def test_problems_of_every_place_are_listed(tmp_path: Path) -> None:
     app = unpack(GOLDEN, tmp_path)
     (app / "0_0" / ".checkpoint").write_text("nonsense")
     (app / "0_1" / "rocksdb" / "latest-order" / "CURRENT").unlink()
@@ -184,7 +184,7 @@ def test_every_line_is_printed_by_a_test(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "words", [("inspect-position", "STATE", "--task", "9_9"), ("verify", "STATE", "--task", "9_9"), ("wipe", "STATE", "--task", "9_9"), ("query", "range", "STATE", "none")]
 )  # fmt: skip
-def test_an_error_names_the_application_that_was_found(tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_error_names_the_application_in_the_state_dir(tmp_path: Path, words: tuple[str, ...]) -> None:
     """Whoever names a state.dir with one application is told of that application, from the first error on."""
     app = unpack(GOLDEN, tmp_path / "state")
     result = kstate(*(app.parent if word == "STATE" else word for word in words), "-o", "json", status=2)

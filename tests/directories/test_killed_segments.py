@@ -70,7 +70,7 @@ def equals_the_truth(folder: Path) -> bool:
     return bool(row["verdict"] == "equal" and row["rows_a"] == row["rows_b"] == ROWS)
 
 
-def test_the_offset_of_one_segment_does_not_count_for_all(folder: Path) -> None:
+def test_offset_of_a_single_segment_does_not_count_for_all(folder: Path) -> None:
     assert stated(folder / "killed" / APP) == OFFSET_UNKNOWN
     assert not equals_the_truth(folder)
 

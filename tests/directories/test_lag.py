@@ -74,9 +74,7 @@ def test_people_get_a_line_for_each_store_and_each_log(app: Path) -> None:
     ("start", "end", "unknown"),
     [(0, 28, None), (28, 28, None), (29, 40, "below-log-start"), (0, 27, "above-log-end"), (0, 40, None)],
 )
-def test_what_is_unknown_is_named_and_never_0(
-    app: Path, start: int, end: int, unknown: str | None, tmp_path: Path
-) -> None:
+def test_unknown_lag_is_named_and_never_0(app: Path, start: int, end: int, unknown: str | None, tmp_path: Path) -> None:
     """``latest-order`` of 0_0 states offset 27: 28 is read next. Of no other log the file says anything."""
     offsets = tmp_path / "offsets.json"
     offsets.write_text(json.dumps({"orders-latest-order-changelog": {"0": {"start": start, "end": end}}}))
@@ -111,7 +109,7 @@ def test_without_a_log_there_is_no_lag(app: Path) -> None:
     kstate("lag", app, "--dump", DUMP)
 
 
-def test_metrics_have_each_known_lag(app: Path, tmp_path: Path) -> None:
+def test_metrics_have_each_lag_that_was_measured(app: Path, tmp_path: Path) -> None:
     file = tmp_path / "kstate.prom"
     rows = of(kstate("lag", app, "--dump", DUMP, "--metrics-file", file, "-o", "json").rows, "log")
     text = file.read_text()

@@ -77,7 +77,7 @@ def test_missing_and_damaged_files(tmp_path: Path) -> None:
     assert kstate_here("ls-dump", dump, "-o", "json", status=3).summary["ok"] is False
 
 
-def test_what_is_no_dump(tmp_path: Path) -> None:
+def test_refuses_a_folder_without_a_dump(tmp_path: Path) -> None:
     kstate_here("dump", "ls", tmp_path / "nowhere", status=2)
     (tmp_path / "_manifest.json").write_text("{}", encoding="utf-8")
     kstate_here("dump", "ls", tmp_path, status=4)

@@ -170,7 +170,7 @@ def test_the_lag_of_a_standby_that_is_behind(host: Host) -> None:
     assert not host.metric("kstate_lag_records"), "no broker was asked: absent, and not 0"
 
 
-def test_what_is_printed_is_what_runs(host: Host) -> None:
+def test_printed_steps_are_the_steps_that_run(host: Host) -> None:
     """Each line of --dry-run, given to a shell, and then what a call runs: the same words."""
     planned = kstate("maintain", "--config", host.config(), "--dry-run").out.splitlines()
     messages = [row["words"] for row in host.call("--dry-run").rows if row["type"] == "maintained"]
@@ -182,7 +182,7 @@ def test_what_is_printed_is_what_runs(host: Host) -> None:
         kstate(*words, status=None)
 
 
-def test_what_is_under_way_is_said(
+def test_progress_of_a_step_is_reported(
     host: Host, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Which step it is at, and now and then that it goes on, whatever the first dump takes; nothing with --quiet."""
@@ -245,7 +245,7 @@ def test_the_exit_code_is_that_of_the_worst(host: Host) -> None:
     assert tree_hash(host.standby) == before
 
 
-def test_what_was_not_done_is_worse_than_what_was_found(host: Host) -> None:
+def test_step_that_did_not_run_outranks_a_finding(host: Host) -> None:
     """A typing error keeps a step from being done, with 2: that is not outdone by the 3 of a check that has looked."""
     host.call()
     _flip(next((host.standby / "0_0" / "rocksdb" / "bulk").glob("*.sst")), 20)
@@ -401,7 +401,7 @@ def test_a_step_is_due_again_a_tenth_early(host: Host) -> None:
     assert host.metric("kstate_step_exit_code", step="check") == [0], "what is not due is still told"
 
 
-def test_what_is_no_longer_asked_for_is_not_late(host: Host) -> None:
+def test_removed_step_is_never_late(host: Host) -> None:
     host.call()
     host.steps = "[maintain.restore]\n"
     host.call()
@@ -411,7 +411,7 @@ def test_what_is_no_longer_asked_for_is_not_late(host: Host) -> None:
 # --- metrics ----------------------------------------------------------------------------------------------------------
 
 
-def test_headroom_is_what_a_dump_holds_itself_to(host: Host) -> None:
+def test_headroom_agrees_with_the_plan_of_a_dump(host: Host) -> None:
     """At that moment the next reading is an increment still, and a moment later a full: by the plan of a dump itself."""
     host.call()
     grown = newest(str(host.dump.path))
@@ -430,7 +430,7 @@ def test_headroom_is_what_a_dump_holds_itself_to(host: Host) -> None:
     assert host.metric("kstate_dump_read_timestamp_seconds")[0] <= clock.now_seconds()
 
 
-def test_every_metric_is_one_that_is_documented(host: Host) -> None:
+def test_every_metric_is_documented(host: Host) -> None:
     host.call()
     for name, labels in host.metrics():
         assert tuple(sorted(METRICS[name][1])) == tuple(key for key, _ in labels)
@@ -449,7 +449,7 @@ def test_a_dump_that_cannot_be_read_is_no_number(host: Host) -> None:
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 
-def test_what_is_missing_is_told_before_anything_is_done(host: Host) -> None:
+def test_missing_settings_are_refused_before_the_first_step(host: Host) -> None:
     host.steps = ""
     assert "has no steps for maintain" in host.call(status=2).error["message"]
     host.steps = "[maintain.dump]\n"
@@ -503,7 +503,7 @@ def test_a_memory_that_is_no_file(host: Host, kind: str) -> None:
     assert path.lstat().st_mode == mode and not host.standby.exists()
 
 
-def test_what_it_writes_it_reads(host: Host) -> None:
+def test_memory_file_is_read_back(host: Host) -> None:
     host.call()
     path = host.folder / "memory.json"
     assert path.stat().st_mode & 0o777 == 0o600

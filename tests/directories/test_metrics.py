@@ -24,7 +24,7 @@ def read(path: Path, command: str = "migrate") -> dict[str, float]:
     return results
 
 
-def test_what_a_migration_tells(tmp_path: Path) -> None:
+def test_metrics_of_a_migration(tmp_path: Path) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path)
     file = tmp_path / "kstate.prom"
     began = time.time()
@@ -70,7 +70,7 @@ def test_metrics_that_cannot_be_written_are_a_warning(tmp_path: Path, capsys: py
     assert "warning: kstate could not write the metrics" in capsys.readouterr().err
 
 
-def test_what_a_wipe_tells(tmp_path: Path) -> None:
+def test_metrics_of_a_wipe(tmp_path: Path) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path)
     file = tmp_path / "kstate.prom"
     kstate("wipe", app, "--store", "nowhere", "--metrics-file", file, status=2)
@@ -134,7 +134,7 @@ def test_a_file_that_a_power_failure_has_left(tmp_path: Path, content: str) -> N
     assert read(file, "verify")["kstate_last_run_exit_code"] == 0
 
 
-def test_what_it_wrote_it_takes_for_its_own(tmp_path: Path) -> None:
+def test_metrics_file_of_another_command_is_replaced(tmp_path: Path) -> None:
     """Whatever command has written it, and whatever that had to say: the next one writes over it."""
     app = unpack("4.3.1-demo-eos", tmp_path)
     file = tmp_path / "kstate.prom"

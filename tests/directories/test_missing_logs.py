@@ -64,5 +64,5 @@ def test_a_topic_or_a_partition_that_the_broker_does_not_have(app: Application) 
     assert named(facts_of(app, set(every))) == {store for stores in every.values() for store in stores}
 
 
-def test_a_file_may_leave_out_what_its_writer_did_not_care_for(app: Application) -> None:
+def test_file_may_omit_topics(app: Application) -> None:
     assert named(facts_of(app, set(keys(app)), live=False)) == set()

@@ -93,7 +93,7 @@ def test_without_its_row_it_is_refused_by_name(tmp_path: Path) -> None:
         chains_with(f"{NEXT}.0", everything=False)
 
 
-def test_what_it_opens(kstate: Sources, tmp_path: Path) -> None:
+def test_stores_open_in_the_new_release(kstate: Sources, tmp_path: Path) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path)
     stores = [row for row in kstate("ls", app, "-o", "json").rows if "opens_in" in row]
     assert stores
@@ -126,7 +126,7 @@ def test_it_is_restored_for(kstate: Sources, tmp_path: Path) -> None:
     assert steps(result)
 
 
-def test_what_proves_it_is_its_chains(kstate: Sources) -> None:
+def test_proof_runs_every_chain_of_the_new_release(kstate: Sources) -> None:
     """scripts/prove-release.sh runs them: into it and out of it, there and back."""
     code = (
         "from tests.interop.proving import chains_with\n"
@@ -197,7 +197,7 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> tuple[Sources, Sources, S
 
 
 @pytest.mark.parametrize("case", CONTENT)
-def test_what_is_written_for_a_release_does_not_change_with_the_row(
+def test_new_row_changes_no_bytes_for_other_releases(
     three: tuple[Sources, Sources, Sources], tmp_path: Path, case: str
 ) -> None:
     run, without, having = (written(entry, *CONTENT[case], tmp_path / entry.folder.name) for entry in three)
@@ -239,9 +239,7 @@ def plans(kstate: Sources, lines: list[list[str]]) -> dict[str, list[Any]]:
     return document
 
 
-def test_what_is_said_of_every_older_release_does_not_change_either(
-    three: tuple[Sources, Sources, Sources], tmp_path: Path
-) -> None:
+def test_new_row_changes_no_output_for_older_releases(three: tuple[Sources, Sources, Sources], tmp_path: Path) -> None:
     """Plans, notes, refusals, findings and what ``ls`` shows, to the letter."""
     apps = [
         unpack(name, tmp_path / name)

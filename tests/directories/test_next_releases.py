@@ -206,7 +206,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("left")
 
 
-def test_what_every_command_says(folder: Path) -> None:
+def test_output_of_every_command_is_documented(folder: Path) -> None:
     """Nothing is changed by asking, either."""
     messages = []
     for case in CASES:
@@ -223,7 +223,7 @@ def test_what_every_command_says(folder: Path) -> None:
     assert content[1] == target, "KSTATE_WRITE_DOCS=1 writes it anew"
 
 
-def test_the_line_that_a_refusal_prints_is_the_one_that_does_it(tmp_path: Path) -> None:
+def test_command_printed_by_a_refusal_succeeds(tmp_path: Path) -> None:
     """With all that was said before it; where nothing is to do, nothing is asked for: an init container goes on."""
     app = unpack("4.2.1-sparse-eos", tmp_path)
     before = tree_hash(app)
@@ -266,7 +266,9 @@ def test_restored_for_a_release_that_nobody_has_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("edit", [as_left, turned_on, turned_off])
-def test_what_they_leave_goes_down_as_what_was_closed_does(tmp_path: Path, edit: Callable[[Path], None]) -> None:
+def test_open_transactional_stores_migrate_down_like_closed_stores(
+    tmp_path: Path, edit: Callable[[Path], None]
+) -> None:
     """To the bytes of every file that is no database's, and 4.2 opens all of it."""
     apps = [unpack(DEMO, tmp_path / name) for name in ("closed", "left")]
     edit(apps[1])
@@ -280,7 +282,7 @@ def test_what_they_leave_goes_down_as_what_was_closed_does(tmp_path: Path, edit:
     assert closed == remainder and len(closed) > 3
 
 
-def test_who_may_have_left_it_is_said(tmp_path: Path) -> None:
+def test_undo_names_the_release_that_may_have_written_the_directory(tmp_path: Path) -> None:
     """With the option 4.3 is none of them: the way back names 4.4."""
     app = unpack(DEMO, tmp_path)
     kstate_here("migrate", app, "--to", "4.2", "--quiet", "--warnings-ok", TRANSACTIONAL_STORES)
@@ -289,7 +291,7 @@ def test_who_may_have_left_it_is_said(tmp_path: Path) -> None:
     assert f"migrate {app} --to 4.4" in result.err and UNPROVEN not in result.err
 
 
-def test_what_is_printed_to_be_run_next_has_the_option(tmp_path: Path) -> None:
+def test_printed_next_command_has_the_option(tmp_path: Path) -> None:
     app = unpack("4.2.1-sparse-eos", tmp_path)
     lines = []
     for store in ((), (TRANSACTIONAL_STORES,)):
@@ -300,7 +302,7 @@ def test_what_is_printed_to_be_run_next_has_the_option(tmp_path: Path) -> None:
     assert TRANSACTIONAL_STORES in result.err
 
 
-def test_what_proves_a_release_may_write_for_it(tmp_path: Path) -> None:
+def test_proving_script_may_write_for_an_unproven_release(tmp_path: Path) -> None:
     """scripts/prove-release.sh: its migrations and restorations are told so."""
     app = unpack("4.2.1-sparse-eos", tmp_path)
     assert migrate(app, "4.4.0", "--warnings-ok", "--dry-run").status == 0

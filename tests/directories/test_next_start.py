@@ -43,7 +43,7 @@ def never_committed(app: Path, task: str) -> None:
         create_store(path, layout_of("timestamped-key-value", release("4.3")))
 
 
-def test_a_task_that_never_committed_is_told_of(tmp_path: Path) -> None:
+def test_warns_of_a_task_that_never_committed(tmp_path: Path) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path)
     never_committed(app, "0_0")
     for options in (("--dry-run",), ()):
@@ -52,14 +52,14 @@ def test_a_task_that_never_committed_is_told_of(tmp_path: Path) -> None:
     assert outcomes(app, "4.2")["0_0/latest-order"] == "task-wiped"
 
 
-def test_what_goes_with_a_task_that_is_left_out_is_named(tmp_path: Path) -> None:
+def test_names_stores_lost_with_a_wiped_task(tmp_path: Path) -> None:
     app = unpack("4.3.1-kinds-eos-killed-open", tmp_path)
     result = kstate("migrate", app, "--to", "4.2", "--wipe-unclean", "--dry-run", status=1)
     assert "no offset shows whether" in result.err and "kv-nolog" in result.err
     assert f"kstate export {app} " in result.err
 
 
-def test_what_is_not_known_is_not_said_as_a_fact(tmp_path: Path) -> None:
+def test_uncertain_loss_is_predicted_as_possible(tmp_path: Path) -> None:
     app = unpack("4.3.1-kinds-eos-killed-open", tmp_path)
     results = outcomes(app, "4.3")
     assert results["0_0/grace-join-Buffer"] == "may-be-lost"

@@ -327,7 +327,7 @@ def _partition(streams: OfflineStreams, store: str, query: Query[Any], partition
 # --- failures ---------------------------------------------------------------------------------------------------------
 
 
-def test_what_cannot_be_answered_says_why(tmp_path: Path) -> None:
+def test_failure_states_its_reason(tmp_path: Path) -> None:
     app = unpack("4.3.1-kinds-eos", tmp_path)
     request = in_store("count").with_query(KeyQuery(b"k0000"))
     spec = Spec(None, (StoreSpec(name="count", kind="timestamped-key-value", partitions=2),))
@@ -403,7 +403,7 @@ def test_a_damaged_block_is_a_failure_and_never_a_short_answer(tmp_path: Path, s
         assert _partition(streams, store, RawScanQuery(), 0).is_success
 
 
-def test_a_store_that_is_open_elsewhere_is_asked_for_its_last_flush_only_on_demand(tmp_path: Path) -> None:
+def test_open_store_is_read_at_its_last_flush_only_on_demand(tmp_path: Path) -> None:
     from .test_verify import _running
 
     app = unpack("4.3.1-demo-eos", tmp_path)
@@ -522,7 +522,7 @@ def test_partitions_are_collated_in_key_order_and_closed_together(tmp_path: Path
             collate([_partition(streams, "count", up, 0).result, _partition(streams, "count", down, 1).result])
 
 
-def test_one_answer_of_many_partitions(tmp_path: Path) -> None:
+def test_key_query_has_the_result_of_a_single_partition(tmp_path: Path) -> None:
     app = unpack("4.3.1-kinds-eos", tmp_path)
     with OfflineStreams(app) as streams:
         keys = {p: [k for k, _ in a.result] for p, a in streams.query(
@@ -597,7 +597,7 @@ def test_a_dropped_iterator_leaves_no_database_open(tmp_path: Path) -> None:
         assert [database.users for database in databases.values()] == [0]
 
 
-def test_segments_of_one_partition_and_of_several_are_collated(tmp_path: Path) -> None:
+def test_segments_of_all_partitions_are_collated(tmp_path: Path) -> None:
     app = unpack("4.3.1-kinds-eos", tmp_path)
     for segment in sorted((app / "0_0" / "window-count").iterdir())[1:]:
         shutil.rmtree(segment)
@@ -659,7 +659,7 @@ def test_a_task_that_is_left_over_is_not_taken_for_the_other(tmp_path: Path) -> 
         ("session-count", WindowRangeQuery.with_key(b"k0000")),
     ],
 )
-def test_segments_of_two_intervals_are_not_asked_by_time(tmp_path: Path, store: str, query: Query[Any]) -> None:
+def test_segments_of_two_intervals_refuse_time_queries(tmp_path: Path, store: str, query: Query[Any]) -> None:
     """After a change of the retention old segments overlap new ones, and Streams reads some of them only."""
     app = unpack("4.3.1-kinds-eos", tmp_path)
     first = min((app / "0_1" / store).iterdir())

@@ -539,7 +539,7 @@ def test_a_key_is_no_word_of_the_system(tmp_path: Path) -> None:
     assert "see which files are damaged" in result.err and "leave the stores unchanged" not in result.err
 
 
-def test_damage_in_one_partition(tmp_path: Path) -> None:
+def test_damage_in_a_partition_fails_that_partition_alone(tmp_path: Path) -> None:
     results = unpack(KINDS, tmp_path)
     sst = max((results / "0_0/rocksdb/count").glob("*.sst"), key=lambda path: path.stat().st_size)
     _flip(sst, 10)
@@ -664,7 +664,7 @@ def test_a_manifest_that_is_cut_off_is_never_an_empty_store(tmp_path: Path) -> N
     assert (summary["unread"], summary["equal"]) == (1, False)
 
 
-def test_ssts_that_no_manifest_names_are_told(tmp_path: Path) -> None:
+def test_warns_of_ssts_that_no_manifest_names(tmp_path: Path) -> None:
     path = unpack(KINDS, tmp_path)
     store = path / "0_0/rocksdb/count"
     (store / "000099.sst").write_bytes(max(store.glob("*.sst")).read_bytes())

@@ -34,7 +34,7 @@ class Reader:
 
 
 @pytest.mark.parametrize("name", names())
-def test_only_from_what_the_log_has(name: str, tmp_path: Path) -> None:
+def test_logs_are_read_from_their_start_offset(name: str, tmp_path: Path) -> None:
     app = read_application(unpack(name, tmp_path))
     reader = Reader()
     # Short: what is no offset is near enough to its end.

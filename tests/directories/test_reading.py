@@ -41,7 +41,7 @@ def test_keys_are_counted(tmp_path: Path) -> None:
         assert all(row["rows_exact"] for row in rows if row["store"] == store)
 
 
-def test_what_takes_the_room_stands_last(tmp_path: Path) -> None:
+def test_largest_store_is_listed_last(tmp_path: Path) -> None:
     """Above the line that says how much it is altogether; the same stores, for programs too."""
     app = unpack("4.3.1-kinds-eos", tmp_path)
     by_task, by_size = (kstate("ls", app, "-o", "json", *words).rows for words in ((), ("--sort", "size")))
@@ -87,7 +87,7 @@ def test_a_number_of_keys_is_true_or_marked(tmp_path: Path, name: str, monkeypat
 
 @pytest.mark.sample(6)
 @pytest.mark.parametrize("name", WITH_POSITIONS)
-def test_positions_are_those_that_streams_told(tmp_path: Path, name: str) -> None:
+def test_positions_agree_with_kafka_streams(tmp_path: Path, name: str) -> None:
     rows = kstate("inspect-position", unpack(name, tmp_path), "-o", "json").rows
     stores = expected(name)["stores"]
     compared = 0
@@ -196,7 +196,7 @@ def test_a_read_only_mount_is_enough(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
-def test_the_working_directory_is_never_the_one_for_temporary_files(tmp_path: Path) -> None:
+def test_temporary_files_are_never_in_the_working_directory(tmp_path: Path) -> None:
     """Where all others are full Python's own choice is the working directory: the very one that is looked at."""
     home = Path("/dev/shm") / f"kstate-test-{os.getpid()}"
     app = unpack("4.3.1-demo-eos", home)

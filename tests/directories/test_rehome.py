@@ -210,7 +210,7 @@ def test_a_new_store_is_from_the_beginning_on(tmp_path: Path) -> None:
             assert (world.app / "2_0" / "rocksdb" / "new-kv").is_dir()
 
 
-def test_what_the_new_topology_has_not_is_moved_out_and_named(tmp_path: Path) -> None:
+def test_stores_missing_in_the_new_topology_are_moved_out(tmp_path: Path) -> None:
     world = World(FAMILY, tmp_path)
     first = world.parts[""]
     first[0].remove("kv-nolog")
@@ -226,7 +226,7 @@ def test_what_the_new_topology_has_not_is_moved_out_and_named(tmp_path: Path) ->
     assert not [key for key in rows(world.app) if key.endswith(("/count", "/kv-nolog"))]
 
 
-def test_what_does_not_fit_is_refused_by_name(tmp_path: Path) -> None:
+def test_refuses_a_topology_that_does_not_fit(tmp_path: Path) -> None:
     world = World(LEGACY, tmp_path)
     other = tmp_path / "other.txt"
     other.write_text(text({0: ("something",), 1: ("else",)}))
@@ -267,7 +267,7 @@ def test_a_started_copy_gives_way_to_that_of_before(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("texts", [True, False])
-def test_what_a_failed_start_has_built_leaves(texts: bool, tmp_path: Path) -> None:
+def test_empty_stores_of_a_failed_start_are_removed(texts: bool, tmp_path: Path) -> None:
     """Empty stores without an offset, in tasks that have no such store; the new one gets its -4 where it is."""
     world = World(FAMILY, tmp_path)
     clean, entry = rows(world.app), world.parts[""]
@@ -312,7 +312,7 @@ def _in_memory(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["4.2.1-kinds-eos-killed-first", "4.3.1-kinds-eos-killed-open"])
-def test_what_was_not_left_clean_is_vouched_for_or_left_out(name: str, tmp_path: Path) -> None:
+def test_unclean_tasks_need_an_option(name: str, tmp_path: Path) -> None:
     world = World(name, tmp_path)
     world.refused(why=WhyRefused.UNCLEAN)
     kstate(*world.words, "--guarantee", "at_least_once", "--warnings-ok", "--dry-run")
@@ -371,6 +371,6 @@ def test_numbers_alone(tmp_path: Path) -> None:
     "words",
     [(), ("--map", "1=2", "--topology", "x"), ("--map", "1"), ("--from", "x", "--map", "1=2"), ("--topology", "none")],
 )
-def test_what_does_not_go_together(words: tuple[str, ...], tmp_path: Path) -> None:
+def test_refuses_contradicting_options(words: tuple[str, ...], tmp_path: Path) -> None:
     app = unpack(FAMILY, tmp_path)
     assert kstate("rehome", app, *words, status=2).err

@@ -72,7 +72,7 @@ def built(result: Done) -> list[str]:
 
 
 @pytest.mark.parametrize("release", ["4.2", "4.3"])
-def test_one_host_completes_and_the_other_lets_go(tmp_path: Path, release: str) -> None:
+def test_a_host_completes_the_task_that_the_other_host_releases(tmp_path: Path, release: str) -> None:
     world = World(tmp_path, release)
     for app in (world.first, world.second):
         assert WhyRefused.HALF_A_TASK in world.refused(app, dump=Path())
@@ -145,7 +145,7 @@ def offsets(app: Path) -> dict[str, object]:
     return {f"{row['task']}/{row['store']}": (row["kind"], row["changelog"], row["status"]) for row in rows}
 
 
-def test_a_dump_that_does_not_do_is_refused_and_one_that_is_older_is_told(tmp_path: Path) -> None:
+def test_refuses_an_insufficient_dump_and_warns_of_an_old_dump(tmp_path: Path) -> None:
     world = World(tmp_path, "4.3")
     lacks = tiny_dump.make(tmp_path / "lacks", (KV, WINDOW)).folder / "dump"
     assert f"the dump has no {tiny_dump.TOPICS[VERSIONED]}, partition 0" in world.refused(world.first, dump=lacks)
@@ -167,7 +167,7 @@ def test_a_dump_that_does_not_do_is_refused_and_one_that_is_older_is_told(tmp_pa
     assert offsets(world.first)[f"0_0/{WINDOW}"] != offsets(world.whole)[f"0_0/{WINDOW}"]
 
 
-def test_another_release_than_the_one_that_runs_here(tmp_path: Path) -> None:
+def test_refuses_a_release_that_cannot_open_the_directory(tmp_path: Path) -> None:
     """`--for` names the one that runs here; or the printed command migrates the directory first."""
     world = World(tmp_path, "4.3")
     world.release = "4.2"
@@ -181,7 +181,7 @@ def test_another_release_than_the_one_that_runs_here(tmp_path: Path) -> None:
     assert world.rehome(world.first, "--dry-run").summary["steps"] > 0
 
 
-def test_what_must_be_known_on_every_host(tmp_path: Path) -> None:
+def test_refuses_a_store_without_a_kind_on_every_host(tmp_path: Path) -> None:
     """A store that is in memory is no half, so that its kind decides who completes, also where it leaves."""
     world = World(tmp_path, "4.3")
     none = tmp_path / "none.toml"
@@ -202,7 +202,7 @@ def test_what_must_be_known_on_every_host(tmp_path: Path) -> None:
     assert built(result) == [f"0_0/{WINDOW}"] and f"no changelog has {VERSIONED}" in result.out
 
 
-def test_what_does_not_go_together(tmp_path: Path) -> None:
+def test_refuses_contradicting_options(tmp_path: Path) -> None:
     world = World(tmp_path, "4.2")
     dump = ("--from-changelog", world.dump.folder / "dump")
     new, old = ("--topology", world.new), ("--from", world.old)

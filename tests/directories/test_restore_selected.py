@@ -55,7 +55,7 @@ def _words(tmp_path: Path, dump: Path, *options: str) -> tuple[object, ...]:
 
 @pytest.mark.parametrize("options", UNSELECTED, ids=" ".join)
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_what_is_not_selected_is_not_in_the_way(
+def test_damage_outside_the_selection_is_a_note(
     tmp_path: Path, dump: Path, damage: Callable[[Path], None], options: tuple[str, ...]
 ) -> None:
     damage(dump / FILE)
@@ -67,7 +67,7 @@ def test_what_is_not_selected_is_not_in_the_way(
 
 @pytest.mark.parametrize("options", SELECTED, ids=" ".join)
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_what_is_selected_is_refused_with_its_file(
+def test_refuses_damage_in_the_selection_with_its_file(
     tmp_path: Path, dump: Path, damage: Callable[[Path], None], options: tuple[str, ...]
 ) -> None:
     damage(dump / FILE)

@@ -91,7 +91,7 @@ def test_a_parent_that_may_not_be_written(command: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a directory to somebody else")
-def test_what_belongs_to_somebody_else(tmp_path: Path) -> None:
+def test_refuses_a_directory_of_another_user(tmp_path: Path) -> None:
     app = tmp_path / "orders"
     app.mkdir(mode=0o700)
     os.chown(app, 12345, 12346)

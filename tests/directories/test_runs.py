@@ -37,7 +37,7 @@ def migrate(app: Path, to: str = "4.2", **options: int) -> Done:
     return kstate("migrate", app, "--to", to, "--quiet", **options)
 
 
-def test_what_is_not_kstates_is_never_touched(app: Path, tmp_path: Path) -> None:
+def test_foreign_files_are_never_touched(app: Path, tmp_path: Path) -> None:
     migrate(app)
     own = app.parent / ".kstate" / app.name
     victim = tmp_path / "victim"
@@ -80,7 +80,7 @@ def test_runs_are_ordered_by_number(app: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["sst", "task", "size", "time", "more", "link"])
-def test_undo_proves_what_it_puts_back(app: Path, damage: str) -> None:
+def test_undo_verifies_the_backup(app: Path, damage: str) -> None:
     migrate(app)
     (run,) = read_runs(app)
     sst = next(run.tree.rglob("*.sst"))
@@ -127,7 +127,7 @@ def test_a_copied_state_directory_can_be_undone(app: Path, tmp_path: Path) -> No
     assert tree_hash(copy / app.name).keys() == before
 
 
-def test_what_an_older_kstate_kept_is_undone(tmp_path: Path) -> None:
+def test_undo_restores_a_backup_of_an_older_kstate(tmp_path: Path) -> None:
     subprocess.run(["tar", "-xJf", OLDER, "-C", tmp_path], check=True)  # tarfile rounds times
     (app,) = (path for path in (tmp_path / "state").iterdir() if path.name != ".kstate")
     assert [row["state"] for row in kstate("status", app, "-o", "json").rows] == ["kept", "kept"]
@@ -193,7 +193,7 @@ def test_a_clean_that_fails_midway_says_so_and_goes_on_later(app: Path, command:
     assert not (app.parent / ".kstate").exists()
 
 
-def test_clean_leaves_what_was_interrupted_and_what_is_precious(app: Path) -> None:
+def test_clean_keeps_interrupted_and_precious_runs(app: Path) -> None:
     migrate(app)
     (run,) = read_runs(app)
     run.write("precious", why="the log has lost what it holds")
@@ -235,7 +235,7 @@ def acl(path: Path) -> dict[str, bytes]:
     return {name: os.getxattr(path, name) for name in os.listxattr(path) if "posix_acl" in name}
 
 
-def test_the_new_tree_has_exactly_the_access_of_the_old_one(app: Path) -> None:
+def test_new_tree_has_the_permissions_of_the_old_tree(app: Path) -> None:
     """A default ACL on state.dir opens what is made below it; an ACL on CURRENT must outlive RocksDB's rewriting it."""
     setfacl = shutil.which("setfacl")
     if setfacl is None:
@@ -283,7 +283,7 @@ def test_a_wipe_does_not_make_an_unclean_task_look_clean(tmp_path: Path) -> None
     assert all(f"{name}/" in again for name in tasks), (messages, again, unclean)
 
 
-def test_a_store_that_was_wiped_in_one_task_keeps_its_minus_four_on_the_way_to_4_3(tmp_path: Path) -> None:
+def test_wiped_store_keeps_its_minus_four_on_the_way_to_4_3(tmp_path: Path) -> None:
     """4.3 reads .checkpoint_<store> of custom stores only; without -4 in the store exactly-once wipes the whole task."""
     app = unpack("4.2.1-kinds-eos", tmp_path)
     before = {(row["task"], row["store"]): row for row in kstate("ls", app, "-o", "json").rows}
@@ -315,7 +315,7 @@ def test_a_store_that_was_wiped_everywhere_on_the_way_to_4_3(tmp_path: Path) -> 
     assert "kv-timestamped was wiped" in kstate("migrate", app, "--to", "4.3", "--quiet", status=1).err
 
 
-def test_what_a_run_left_in_its_staging_area_is_shown_and_removed(app: Path, tmp_path: Path) -> None:
+def test_remains_in_a_staging_area_are_listed_and_removed(app: Path, tmp_path: Path) -> None:
     area = tmp_path / "area"
     (area / "of-another-host").mkdir(parents=True)
     (area / "of-another-host" / "a.sst").write_bytes(b"theirs")
@@ -336,7 +336,7 @@ def test_what_a_run_left_in_its_staging_area_is_shown_and_removed(app: Path, tmp
     assert not (app.parent / ".kstate").exists()
 
 
-def test_what_cannot_be_looked_at_keeps_a_run_until_it_is_named(app: Path, tmp_path: Path) -> None:
+def test_unreachable_staging_area_keeps_its_run_until_the_run_is_named(app: Path, tmp_path: Path) -> None:
     """The credentials of its URI are nowhere any more: whoever names the run has looked there, or need not."""
     run = create_run(app, "restore --for 4.3")
     area = tmp_path / "gone" / "area"
@@ -404,7 +404,7 @@ def test_who_waits_for_a_lock_gets_that_of_the_directory_that_is_there_then(app:
 
 
 @pytest.mark.parametrize("command", ["migrate", "undo", "wipe"])
-def test_the_lock_is_one_inode_before_and_after_an_exchange(app: Path, command: str) -> None:
+def test_lock_has_the_same_inode_before_and_after_an_exchange(app: Path, command: str) -> None:
     if command == "undo":
         migrate(app)
         (run,) = read_runs(app)
@@ -503,7 +503,7 @@ def test_applications_of_two_owners_share_a_state_directory(app: Path) -> None:
     assert (app.parent / ".kstate" / "other").stat().st_uid == 1002
 
 
-def test_what_undo_has_put_aside_is_taken_by_mv_where_the_application_is_lost(app: Path) -> None:
+def test_lost_application_is_recovered_by_mv_after_an_undo(app: Path) -> None:
     """Undo looks at what is kept only: it would say that there is nothing to undo."""
     migrate(app)
     (run,) = read_runs(app)
@@ -520,7 +520,7 @@ def test_what_undo_has_put_aside_is_taken_by_mv_where_the_application_is_lost(ap
     assert not (app.parent / ".kstate").exists()
 
 
-def test_what_is_kept_is_preferred_to_what_undo_has_put_aside(app: Path) -> None:
+def test_backup_is_preferred_to_the_tree_of_an_undone_run(app: Path) -> None:
     migrate(app)
     migrate(app, "4.3")
     kstate("undo", app)
@@ -543,7 +543,7 @@ def test_a_run_that_is_named_is_deleted_however_young(app: Path) -> None:
     assert not (app.parent / ".kstate").exists()
 
 
-def test_every_run_that_stays_is_told(app: Path) -> None:
+def test_clean_names_every_run_that_stays(app: Path) -> None:
     migrate(app)
     migrate(app, "4.3")
     runs = read_runs(app)
@@ -557,7 +557,7 @@ def test_every_run_that_stays_is_told(app: Path) -> None:
 
 @pytest.mark.parametrize("memory", ["tree/0_0/rocksdb/kv-timestamped/CURRENT", "journal.jsonl"])
 @pytest.mark.parametrize("state", ["staged", "kept"])
-def test_only_what_is_whole_is_as_it_was(tmp_path: Path, state: str, memory: str) -> None:
+def test_complete_tree_alone_is_reported_as_unchanged(tmp_path: Path, state: str, memory: str) -> None:
     app = make(next(entry for entry in STATES if entry.state == state), tmp_path)
     (run,) = read_runs(app)
     before = len(content(run.path))

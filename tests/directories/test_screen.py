@@ -43,7 +43,7 @@ def on_a_terminal(*arguments: object, rows: int, columns: int, **variables: str)
     return content.decode().replace("\r\n", "\n")
 
 
-def test_ls_in_a_pipe_is_one_store_a_line_with_its_whole_name(app: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ls_in_a_pipe_prints_a_store_per_line_with_its_whole_name(app: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = kstate("ls", app, "-o", "json").rows
     for columns in ("80", "20", "400"):
         monkeypatch.setenv("COLUMNS", columns)
@@ -73,7 +73,7 @@ def test_signs_are_explained_where_they_are(app: Path) -> None:
     assert kstate("ls", app, "-q").err == ""
 
 
-def test_what_a_query_says_has_no_words_of_python(app: Path) -> None:
+def test_query_messages_have_no_words_of_python(app: Path) -> None:
     """Failures and offsets: in words for people, as Streams says it for programs."""
     topic = "golden-431-kinds-eos-in-events"
     for requests, text in (

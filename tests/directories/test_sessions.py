@@ -34,7 +34,7 @@ def opened_with_headers(task: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["4.2.1-kinds-alos", "4.3.1-kinds-alos"])
-def test_before_the_store_is_one_with_headers(tmp_path: Path, name: str) -> None:
+def test_session_store_before_its_change_to_headers(tmp_path: Path, name: str) -> None:
     app = unpack(name, tmp_path)
     before = tree_hash(tmp_path)
     assert levels(app, "4.3", status=0) == {"0_0": "expected", "0_1": "expected"}
@@ -49,7 +49,7 @@ def test_before_the_store_is_one_with_headers(tmp_path: Path, name: str) -> None
         assert "dsl.store.format=HEADERS" in result.out + result.err
 
 
-def test_once_the_store_is_one_with_headers(tmp_path: Path) -> None:
+def test_session_store_after_its_change_to_headers(tmp_path: Path) -> None:
     app = unpack("4.3.1-kinds-alos", tmp_path)
     opened_with_headers(app / "0_0")
     before = tree_hash(tmp_path)

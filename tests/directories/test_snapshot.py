@@ -285,7 +285,7 @@ def test_every_damage_is_named_and_restores_nothing_wrong(app: Path, place: Plac
     assert cases and _files(app) == expected
 
 
-def test_an_older_snapshot_in_place_of_a_damaged_one_is_a_warning(app: Path, tmp_path: Path) -> None:
+def test_warns_of_an_older_snapshot_in_place_of_a_damaged_snapshot(app: Path, tmp_path: Path) -> None:
     repository = tmp_path / "repository"
     first = kstate("snapshot", app, "--out", repository, "-o", "json").summary["snapshot"]
     second = kstate("snapshot", app, "--out", repository, "--host", "b", "-o", "json").summary["snapshot"]

@@ -60,7 +60,7 @@ def test_a_store_whose_database_is_missing_is_not_captured(app: Path, tmp_path: 
 
 
 @pytest.mark.parametrize("words", [("--store", "count"), ("--host", "another")])
-def test_what_is_no_newer_copy_displaces_no_snapshot(words: tuple[str, ...], app: Path, tmp_path: Path) -> None:
+def test_partial_or_abandoned_copy_displaces_no_snapshot(words: tuple[str, ...], app: Path, tmp_path: Path) -> None:
     """A part of a task, and the directory that another host has left over."""
     repository = tmp_path / "repository"
     whole = snapshot(app, repository)["snapshot"]
@@ -137,7 +137,7 @@ def test_a_part_of_a_missing_task(app: Path, tmp_path: Path) -> None:
     assert "the next start may wipe the task" in refusal.err and not lost.exists()
 
 
-def test_a_task_of_which_only_the_folder_exists_gets_the_lines_of_a_missing_one(app: Path, tmp_path: Path) -> None:
+def test_empty_task_folder_gets_the_lines_of_a_missing_task(app: Path, tmp_path: Path) -> None:
     repository, lost, emptied = tmp_path / "repository", tmp_path / "a" / app.name, tmp_path / "b" / app.name
     lost.parent.mkdir()
     snapshot(app, repository)

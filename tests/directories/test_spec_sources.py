@@ -76,7 +76,7 @@ def left_open(result: Done) -> set[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("name", ["4.3.1-kinds-eos", "4.2.1-kinds-eos", "3.9.2-kinds-eos"])
-def test_what_is_left_is_what_cannot_be_known(tmp_path: Path, name: str) -> None:
+def test_only_unknowable_settings_stay_open(tmp_path: Path, name: str) -> None:
     app = unpack(name, tmp_path)
     spec = expected(app, name)
     sources = ("--topology", described(app, name, tmp_path / "t"), "--from-changelog", a_dump(tmp_path / "dump", spec))
@@ -108,7 +108,7 @@ def test_what_is_left_is_what_cannot_be_known(tmp_path: Path, name: str) -> None
         ("versioned", "min_compaction_lag_ms", DAY_MS + 3 * 60_000, "..."),
     ],
 )
-def test_an_edited_topic_is_asked_about(tmp_path: Path, store: str, setting: str, value: int, answer: str) -> None:
+def test_edited_topic_is_an_open_question(tmp_path: Path, store: str, setting: str, value: int, answer: str) -> None:
     name = "4.3.1-kinds-eos"
     app = unpack(name, tmp_path)
     dump = a_dump(tmp_path / "dump", expected(app, name), {store: {setting: value}})
@@ -133,7 +133,7 @@ def test_an_old_manifest_is_read_and_says_nothing_of_retentions(tmp_path: Path) 
     assert "of no store here" in result.err and f"{app.name}-kv-memory-changelog" in result.err
 
 
-def test_what_goes_with_what(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_option_needs_spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path)
     for option in ("--from-changelog", "--bootstrap-server", "--kafka-settings"):
         result = kstate("ls", app, option, "x", status=2)

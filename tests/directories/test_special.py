@@ -211,7 +211,7 @@ def test_an_option_may_name_a_fifo_that_somebody_writes_to(tmp_path: Path) -> No
     assert result.returncode == 0, result.stderr
 
 
-def test_an_option_never_names_what_has_no_end_or_no_bytes(tmp_path: Path) -> None:
+def test_refuses_options_that_name_sockets_or_endless_devices(tmp_path: Path) -> None:
     app = unpack(GOLDEN, tmp_path)
     _socket(tmp_path / "socket")
     with pytest.raises(NotReadableError, match="is a socket"):

@@ -76,7 +76,7 @@ def test_every_command_with_a_specification_is_here_or_in_restore() -> None:
     assert taking == {"check", "diff", "dump", "export", "fleet", "query", "rehome", "restore"}
 
 
-def test_a_task_asks_for_what_is_known_of_its_own_stores_only(tmp_path: Path) -> None:
+def test_task_needs_the_settings_of_its_own_stores_only(tmp_path: Path) -> None:
     """`customers` is a global store, of which the bytes do not tell whether a processor fills it."""
     app = unpack("4.3.1-demo-eos", tmp_path)
     dump = Path(__file__).resolve().parents[2] / "examples" / "dump"

@@ -47,7 +47,7 @@ def line(words: tuple[object, ...], state: Path) -> list[object]:
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_a_reader_names_each_application_and_what_to_type(name: str, state: Path) -> None:
+def test_reader_names_each_application_and_the_command_to_type(name: str, state: Path) -> None:
     """Each command that is printed is one that answers; nothing is read, and nothing changes, before."""
     alone = kstate(*line(READERS[name], state))
     shutil.rmtree(state.parent / "out", ignore_errors=True)
@@ -65,7 +65,7 @@ def test_a_reader_names_each_application_and_what_to_type(name: str, state: Path
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_change_names_them_and_is_not_one_paste_away(name: str, state: Path) -> None:
+def test_change_names_the_applications_without_a_command_to_paste(name: str, state: Path) -> None:
     shutil.copytree(state / "orders", state / "second")
     before = tree_hash(state)
     refused = kstate(*line(CHANGES[name], state), status=2)

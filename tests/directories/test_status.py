@@ -98,7 +98,7 @@ def test_the_command_of_a_run_that_was_cut_short_is_printed(
     assert printed == ([] if again is None else [["kstate", *filled(again)]]) and "un its command again" in text
 
 
-def test_what_died_is_interrupted_before_and_after_it_is_swept(app: Path) -> None:
+def test_dead_run_is_interrupted_before_and_after_its_sweep(app: Path) -> None:
     run = create_run(app, "migrate --to 4.2")
     text = status_text(app)
     assert " interrupted " in end_of(text, run.name) and "its process has ended" in text
@@ -109,7 +109,7 @@ def test_what_died_is_interrupted_before_and_after_it_is_swept(app: Path) -> Non
     assert (row["state"], row["cut_short"], row["signal"]) == ("failed", True, None)
 
 
-def test_a_failure_says_why_and_what_next(app: Path) -> None:
+def test_failed_run_states_its_cause_and_the_next_command(app: Path) -> None:
     run = create_run(app, "migrate --to 4.2")
     run.write("failed", why="no room on \x1b[31mthe disk")
     text = status_text(app)
@@ -127,7 +127,7 @@ def test_a_run_that_goes_on(app: Path) -> None:
     assert "under way: staging" in end_of(text, run.name) and not offered(text)[:-1]
 
 
-def test_what_is_printed_to_be_run_does_it(app: Path) -> None:
+def test_printed_commands_succeed(app: Path) -> None:
     kstate("migrate", app, "--to", "4.2")
     text = status_text(app)
     assert re.search(r"0001-migrate  migrate --to 4\.2  done +20\d\d-\d\d-\d\d \d\d:\d\dZ +\d+ s +\d", text), text
@@ -149,7 +149,7 @@ def test_only_the_newest_that_is_kept_is_offered(app: Path) -> None:
     assert "to undo 0002-wipe (wipe --store visits):" in text and "undo 0001-migrate" not in text
 
 
-def test_one_list_of_states() -> None:
+def test_states_of_runs_have_a_single_list() -> None:
     assert tuple(state_texts.RUN_STATES) and set(state_texts.RUN_STATES) == set(RUN_STATES)
     assert set(schema("members")["$defs"]["state"]["enum"]) == set(RUN_STATES)
     assert {state.value for state in RunState} < set(RUN_STATES)

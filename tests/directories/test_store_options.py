@@ -146,7 +146,7 @@ def test_a_store_that_is_more_than_its_directory_is_refused_by_the_option(name: 
     assert tree_hash(app) == before
 
 
-def test_what_only_this_rocksdb_refuses_is_unknown(tmp_path: Path) -> None:
+def test_comparator_refused_by_this_rocksdb_alone_is_unknown(tmp_path: Path) -> None:
     """A comparator that OPTIONS does not name: another RocksDB opens the store."""
     app = unpack("4.3.1-demo-eos", tmp_path)
     store_options.rename_comparator(app / STORE)

@@ -48,7 +48,7 @@ def test_down_nothing_up_and_back(tmp_path: Path, outputs: Any) -> None:
     assert data_rows(app) == rows
 
 
-def test_it_is_what_the_name_says(tmp_path: Path) -> None:
+def test_jar_plans_like_the_release_that_it_contains(tmp_path: Path) -> None:
     """The same plan, and the same words of check and restore, as with the release named."""
     app = unpack("4.3.1-demo-eos", tmp_path)
     path = written(tmp_path / "kafka-streams-3.9.1.jar", jar("3.9.1"))

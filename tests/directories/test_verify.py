@@ -49,7 +49,7 @@ def _sst(app: Path) -> Path:
 
 @pytest.mark.sample(6)
 @pytest.mark.parametrize("name", names())
-def test_what_streams_left_is_good_and_stays_as_it_is(tmp_path: Path, name: str) -> None:
+def test_directory_of_kafka_streams_is_healthy_and_unchanged(tmp_path: Path, name: str) -> None:
     app = unpack(name, tmp_path)
     before = tree_hash(tmp_path)
     summary, rows = _verify(app, "--each-sst")
@@ -330,7 +330,7 @@ def _running(code: str) -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
-def test_a_locked_application_is_read_and_said_to_be_locked(tmp_path: Path) -> None:
+def test_locked_application_is_reported_as_running(tmp_path: Path) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path)
     hold = f"import fcntl,time;f=open({str(app / '.lock')!r},'r+b');fcntl.lockf(f,fcntl.LOCK_EX);print(1,flush=True);time.sleep(60)"
     with _running(hold) as process:
@@ -409,7 +409,7 @@ def test_ended_by_a_signal_it_leaves_nothing(tmp_path: Path) -> None:
     assert ended
 
 
-def test_the_way_out_promises_no_changelog_to_a_store_without_one(tmp_path: Path) -> None:
+def test_hint_promises_no_changelog_to_a_store_without_changelog(tmp_path: Path) -> None:
     app = unpack("3.9.2-kinds-eos", tmp_path)
     (sst,) = (app / "0_0" / "rocksdb" / "kv-nolog").glob("*.sst")
     _flip(sst, 10)

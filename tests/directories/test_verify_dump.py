@@ -197,7 +197,7 @@ def test_a_part_that_never_fits_its_time_is_read_in_a_bounded_number_of_calls(tm
     assert json.loads((dump.path / "_verified.json").read_text())["verified"]["1"]["files"] == files
 
 
-def test_a_dry_run_states_what_it_has_not_read(warm: Warm, tmp_path: Path) -> None:
+def test_dry_run_states_that_rows_were_not_read(warm: Warm, tmp_path: Path) -> None:
     """With `--no-verify-dump` the plan does not know of rot in the rows."""
     words = (
         "restore", tmp_path / "state" / "orders", "--from-changelog", EXAMPLES / "dump", "--spec", EXAMPLES / "dump.toml",

@@ -30,7 +30,7 @@ def stores(app: Path) -> dict[str, dict[str, object]]:
 @pytest.mark.sample(4)
 @pytest.mark.parametrize("name", [LEGACY, FAMILY])
 @pytest.mark.parametrize("store", ["kv-timestamped", "window-count", "grace-join-Buffer", "versioned"])
-def test_one_store_leaves_with_its_offset_and_position(golden: Golden, name: str, store: str) -> None:
+def test_wiped_store_leaves_with_its_offset_and_position(golden: Golden, name: str, store: str) -> None:
     app = golden(name)
     before, rows = meaning(app), stores(app)
     kstate("wipe", app, "--store", store)
@@ -56,7 +56,7 @@ def test_one_store_leaves_with_its_offset_and_position(golden: Golden, name: str
     assert meaning(app) == before
 
 
-def test_a_global_store_is_never_said_to_be_lost(golden: Golden) -> None:
+def test_global_store_is_never_reported_as_lost(golden: Golden) -> None:
     """It has a topic that it is read from, also where a kill has left it without an offset: the way out is no warning."""
     app = golden("4.3.1-kinds-eos-killed-open")
     rows = stores(app)["global/global-table"]

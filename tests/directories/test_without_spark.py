@@ -134,7 +134,7 @@ def test_every_command_does_without(bare: Bare) -> None:
 
 
 @pytest.mark.parametrize("name", SAYS_WHY)
-def test_what_takes_spark_says_so(bare: Bare, name: str) -> None:
+def test_command_that_needs_spark_states_the_requirement(bare: Bare, name: str) -> None:
     result = bare(*SAYS_WHY[name])
     assert result.returncode in (2, 4), result.stderr
     assert "Traceback" not in result.stderr

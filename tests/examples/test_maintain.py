@@ -84,7 +84,7 @@ def test_the_tutorial_is_typed_as_it_stands(tmp_path: Path) -> None:
     assert process.stdout == "" and "dump ended with exit code" in process.stderr, "cron mails what is here"
 
 
-def test_every_place_of_the_file_is_one_that_the_unit_and_the_job_may_write() -> None:
+def test_unit_and_job_may_write_to_every_place_of_the_file() -> None:
     unit = (EXAMPLES / "systemd" / "kstate-maintain.service").read_text()
     writable = re.search(r"^ReadWritePaths=(.*)$", unit, flags=re.MULTILINE)
     assert writable is not None
@@ -132,7 +132,7 @@ def _names(expression: str) -> set[str]:
     return set(re.findall(r"\b(?:kstate|node)_[a-z_]+\b", re.sub(r'"[^"]*"', "", expression)))
 
 
-def test_every_metric_is_one_that_is_written() -> None:
+def test_every_metric_of_alerts_and_dashboard_is_written() -> None:
     """In alerts, in their tests, and on the dashboard; with labels that it has."""
     for expression in [*EXPRESSIONS, *re.findall(r"series: '(.*?)'", (MONITORING / "alerts_test.yaml").read_text())]:
         names = _names(expression)
@@ -157,7 +157,7 @@ def test_every_metric_of_maintain_is_shown() -> None:
     }
 
 
-def test_every_alert_has_a_case_that_fires_and_one_that_does_not() -> None:
+def test_every_alert_has_a_case_that_fires_and_a_case_that_stays_silent() -> None:
     cases: dict[str, set[bool]] = {}
     for test in yaml.safe_load((MONITORING / "alerts_test.yaml").read_text())["tests"]:
         for case in test["alert_rule_test"]:

@@ -27,7 +27,7 @@ NOT_RUN = {
 TEXT = README.read_text(encoding="utf-8")
 
 
-def test_commands_print_what_readme_says() -> None:
+def test_readme_shows_the_output_of_its_commands() -> None:
     """But for times and sizes (VARIES). KSTATE_WRITE_DOCS=1 writes what they print now."""
     if os.environ.get("KSTATE_WRITE_DOCS"):
         README.write_text(renewed(README.read_text(encoding="utf-8")), encoding="utf-8")
@@ -83,7 +83,7 @@ def test_no_path_is_the_default_of_an_application() -> None:
         (" 0_0/visits 36 22 0:43 0.0", " 0_0/visits 36 22 0:44 0.0"),
     ],
 )
-def test_what_is_different_is_seen(before: str, after: str) -> None:
+def test_comparison_sees_differences(before: str, after: str) -> None:
     assert steady(before) != steady(after)
 
 
@@ -99,7 +99,7 @@ def test_what_is_different_is_seen(before: str, after: str) -> None:
         ),
     ],
 )
-def test_what_varies_is_not(before: str, after: str) -> None:
+def test_comparison_ignores_times_and_sizes(before: str, after: str) -> None:
     assert steady(before) == steady(after)
 
 

@@ -17,9 +17,7 @@ from .trees import meaning
 
 @pytest.mark.parametrize("error", ["EXDEV", "EINVAL", "EBUSY"])
 @pytest.mark.parametrize("command", ["migrate", "undo", "undo of what is lost"])
-def test_what_cannot_be_exchanged_is_refused_with_the_reason(
-    kstate: Kstate, tmp_path: Path, command: str, error: str
-) -> None:
+def test_refuses_a_failed_exchange_with_its_reason(kstate: Kstate, tmp_path: Path, command: str, error: str) -> None:
     app = fresh(DOWN, tmp_path / "state") if command == "migrate" else migrated(DOWN, kstate, tmp_path / "state")
     if command == "undo of what is lost":
         shutil.rmtree(app)

@@ -60,7 +60,7 @@ def test_a_clean_of_a_full_file_system_that_is_killed_goes_on(kstate: Kstate, tm
     assert meaning(app) == before
 
 
-def test_what_undo_cannot_prove_is_announced_or_not_deleted(kstate: Kstate, tmp_path: Path) -> None:
+def test_unproven_backup_is_announced_or_kept(kstate: Kstate, tmp_path: Path) -> None:
     """An older kstate kept no digest of the tree."""
     subprocess.run(["tar", "-xJf", OLDER, "-C", tmp_path], check=True)
     (app,) = (path for path in (tmp_path / "state").iterdir() if path.name != ".kstate")

@@ -15,7 +15,7 @@ from .restorations import RESTORED_IN_PARTS
 
 
 @pytest.mark.parametrize("case", RESTORED_IN_PARTS, ids=lambda case: case.name)
-def test_what_undo_puts_aside_of_a_restoration_is_cleaned(kstate: Kstate, tmp_path: Path, case: Case) -> None:
+def test_clean_removes_an_undone_restoration(kstate: Kstate, tmp_path: Path, case: Case) -> None:
     """Also where the directory is as empty again as it was found: nobody has lost that."""
     app = case.make(kstate, tmp_path / "state")
     for command in (case.command, ("undo",), ("clean",)):
@@ -43,7 +43,7 @@ def test_an_application_that_is_made_anew_and_cannot_be_locked_is_not_left(kstat
 
 
 @pytest.mark.parametrize("call", ["fsync", "rename"])
-def test_what_a_killed_record_of_ages_leaves_is_cleaned(kstate: Kstate, tmp_path: Path, call: str) -> None:
+def test_clean_removes_the_temporary_file_of_a_killed_record_of_ages(kstate: Kstate, tmp_path: Path, call: str) -> None:
     """The second record, after the switch: no later command would make another one."""
     case = RESTORED_IN_PARTS[0]
     app = case.make(kstate, tmp_path / "state")

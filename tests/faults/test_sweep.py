@@ -59,7 +59,7 @@ def test_the_trace_shows_every_call(sweep_of: SweepOf, case: Case) -> None:
     assert set(traced_from_the_start(sweep.fresh(), case.command).steps) == set(steps)
 
 
-def test_what_is_announced_was_synced(sweep_of: SweepOf) -> None:
+def test_files_are_synced_before_their_announcement(sweep_of: SweepOf) -> None:
     """After the last change of the new directory its file system, then each list, then the announcement, then the exchange."""
     steps = [
         f"{step.call} {step.path.partition('/0001-migrate')[2]}".strip()

@@ -58,7 +58,7 @@ def lines(result: Done, normal: Normal) -> list[str]:
 
 @pytest.mark.sample(9)
 @pytest.mark.parametrize("name", names())
-def test_what_is_said(name: str, tmp_path: Path) -> None:
+def test_output_is_frozen(name: str, tmp_path: Path) -> None:
     with reading_once():
         directory = Directory(name, tmp_path)
         untouched = tree_hash(directory.state)
@@ -81,7 +81,7 @@ def test_nothing_else_is_kept() -> None:
     assert backup == {f"{name}{suffix}" for name in names() for suffix in (".xz", ".jsonl")}
 
 
-def test_a_directory_that_is_read_once_is_as_one_that_is_read_each_time(tmp_path: Path) -> None:
+def test_directory_read_once_has_the_output_of_repeated_reads(tmp_path: Path) -> None:
     """Of every command that reads it in a way of its own."""
     name = "4.2.1-kinds-eos-killed-second"
     directory = Directory(name, tmp_path)

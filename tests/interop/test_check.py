@@ -61,7 +61,7 @@ def prepared(case: Case, release: str, base: Callable[[Kind], Base], folder: Pat
 
 @pytest.mark.sample(6)
 @pytest.mark.parametrize(("case", "release"), PAIRS, ids=lambda value: value if isinstance(value, str) else value.name)
-def test_the_prediction_is_what_streams_does(
+def test_kafka_streams_confirms_the_prediction(
     harness: Harness, tmp_path: Path, base: Callable[[Kind], Base], case: Case, release: str
 ) -> None:
     directory = prepared(case, release, base, tmp_path)

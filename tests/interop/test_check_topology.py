@@ -81,7 +81,7 @@ def both_sides(predicted: Predicted, text: str, fates: Mapping[tuple[str, str], 
 
 @pytest.mark.sample(6)
 @pytest.mark.parametrize(("case", "release"), PAIRS, ids=lambda value: value if isinstance(value, str) else value.name)
-def test_the_prediction_is_what_the_new_topology_does(
+def test_new_topology_confirms_the_prediction(
     harness: Harness, tmp_path: Path, base: Callable[[Kind], Base], case: Change, release: str
 ) -> None:
     outputs = base(Kind(release, case.guarantee, PARTS + case.before, case.killed, named=case.named))

@@ -51,7 +51,7 @@ def jvm() -> Iterator[Any]:
         gateway.shutdown()
 
 
-def test_what_the_broker_says(harness: Harness, dumper: ModuleType, jvm: Any) -> None:
+def test_settings_and_offsets_come_from_the_broker(harness: Harness, dumper: ModuleType, jvm: Any) -> None:
     app = application("demo", "alos")
     harness.produce(RELEASE, app, BATCH)
     topic = f"{app.input}-events"

@@ -38,7 +38,7 @@ def printed(messages: str, **arguments: str) -> list[str]:
     return [arguments.get(word, word) for word in shlex.split(line)]
 
 
-def test_what_is_dumped_and_from_where(harness: Harness, topic: Topic, tmp_path: Path) -> None:
+def test_hints_about_topics_and_bootstrap_servers(harness: Harness, topic: Topic, tmp_path: Path) -> None:
     topic.produce(10)
     out = ("--out", tmp_path / "dump", "--engine", "local", *QUICK)
     refusal = kstate("dump", "--bootstrap-server", harness.bootstrap, *out)

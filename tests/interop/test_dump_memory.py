@@ -44,7 +44,7 @@ def test_large_records(harness: Harness, tmp_path: Path) -> None:
 
 
 @pytest.mark.in_full("tests/interop/test_dump_memory.py::test_large_records")
-def test_it_does_not_grow_with_what_is_read(harness: Harness, tmp_path: Path) -> None:
+def test_memory_does_not_grow_with_the_records_read(harness: Harness, tmp_path: Path) -> None:
     topic, records = Topic(harness.bootstrap), 1_600_000
     topic.produce(records, value=b"v" * 200)
     half, whole = (peak(harness, topic, tmp_path / str(part), records // part) for part in (2, 1))

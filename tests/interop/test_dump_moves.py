@@ -163,7 +163,7 @@ def whole(out: Path) -> None:
 # --- who else writes --------------------------------------------------------------------------------------------------
 
 
-def test_of_two_writers_one_wins_and_the_other_leaves_nothing(harness: Harness, tmp_path: Path) -> None:
+def test_first_of_two_writers_wins_and_the_second_leaves_no_file(harness: Harness, tmp_path: Path) -> None:
     topic, out = Topic(harness.bootstrap), tmp_path / "dump"
     topic.produce(40_000)
     with running(argv(harness, out, topic, "--max-rate", "300K")) as slow:

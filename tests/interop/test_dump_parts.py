@@ -73,7 +73,7 @@ def test_each_call_continues(harness: Harness, tmp_path: Path) -> None:
     assert len(newest(out).fulls) == PARTITIONS, "no partition was read twice"
 
 
-def test_a_time_limit_shorter_than_one_range(harness: Harness, tmp_path: Path) -> None:
+def test_time_limit_shorter_than_a_range(harness: Harness, tmp_path: Path) -> None:
     """One partition, one range: each call keeps what it has read by then, and a bounded number of calls reads all."""
     topic = Topic(harness.bootstrap, cleanup_policy="compact")
     topic.produce(6 * RECORDS, keys=6 * RECORDS)

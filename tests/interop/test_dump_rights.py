@@ -67,7 +67,7 @@ def grant(admin: AdminClient, kind: ResourceType, name: str, operation: AclOpera
         future.result()
 
 
-def test_what_must_be_granted_and_nothing_else(broker: Broker, tmp_path: Path) -> None:
+def test_documented_permissions_are_necessary_and_sufficient(broker: Broker, tmp_path: Path) -> None:
     own = client_settings(settings(tmp_path, "admin", "admin"))
     admin = AdminClient({**own, "bootstrap.servers": broker.bootstrap})
     for future in admin.create_topics([NewTopic(TOPIC, 1, 1)]).values():

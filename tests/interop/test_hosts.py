@@ -48,7 +48,7 @@ def started(harness: Harness, app: App, states: list[Path], apart: float) -> dic
 
 @pytest.mark.in_full("tests/restore/test_hosts.py::test_they_end_together")
 @pytest.mark.parametrize("guarantee", ["eos", "alos"])
-def test_what_a_start_makes_of_two_shares(tmp_path: Path, guarantee: str) -> None:
+def test_start_on_two_restored_shares(tmp_path: Path, guarantee: str) -> None:
     """Together, as the barrier lets them go: nothing is restored. Nine seconds apart: what lay ready on the later host is."""
     with Harness(tmp_path / "harness", "group.initial.rebalance.delay.ms=3000") as harness:
         two_shares(harness, tmp_path, guarantee)

@@ -240,7 +240,7 @@ def test_followed_under_load(harness: Harness, tmp_path: Path, guarantee: Guaran
     lost_and_started(harness, app, tmp_path, topics, restored_to)
 
 
-@pytest.mark.in_full("tests/interop/test_dump_parts.py::test_a_time_limit_shorter_than_one_range")
+@pytest.mark.in_full("tests/interop/test_dump_parts.py::test_time_limit_shorter_than_a_range")
 def test_a_first_full_dump_that_takes_longer_than_its_limit(harness: Harness, tmp_path: Path) -> None:
     """Every call that got to reading keeps what it has read, and a bounded number of calls reads all, once."""
     topic = Topic(harness.bootstrap, cleanup_policy="compact")

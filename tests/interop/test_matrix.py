@@ -176,7 +176,7 @@ def test_migrated_directory_serves_the_same(
                f"{GLOBAL_TABLE}: {source} leaves no offset, KAFKA-18168" if count else ""))  # fmt: skip
 
 
-def test_what_kstate_calls_proven_is_run_here() -> None:
+def test_every_proven_pair_runs_here() -> None:
     assert hops(proofs()) == PROVEN
 
 
@@ -190,7 +190,7 @@ def test_a_row_is_noted_once_and_read_again(tmp_path: Path, monkeypatch: pytest.
     assert proofs(tmp_path / "record") == [Proof(*cases[0], 0, 31, "2026-01-01")]
 
 
-def test_what_a_release_was_proven_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_record_of_a_proven_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What passed is kept, and counted in the table; what failed is told, what was skipped counts for nothing."""
     results, backup = tmp_path / "results.xml", tmp_path / "proven.jsonl"
     case = '<testcase classname="tests.interop.{}" name="{}" time="{}">{}</testcase>'

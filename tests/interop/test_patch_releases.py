@@ -59,7 +59,7 @@ def copied(folder: Path, name: str) -> Path:
 
 @pytest.mark.parametrize(("old", "new"), PAIRS)
 @pytest.mark.parametrize("topology", ["shared-written", "shared-read"])
-def test_one_store_builder_of_two_suppliers(
+def test_store_builder_shared_by_two_suppliers(
     harness: Harness, tmp_path: Path, topology: str, old: str, new: str
 ) -> None:
     app = replace(application(topology, "eos"), topology=topology)

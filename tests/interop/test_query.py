@@ -546,7 +546,7 @@ def _version_times(app: Path, name: str) -> list[int]:
     ("release", "topology"),
     [("4.3.1", "headers"), ("4.3.1", "kinds"), ("3.9.2", "kinds")] if ALL else [("4.3.1", "headers")],
 )
-def test_global_and_headers_stores_hold_what_their_iterators_show(
+def test_global_and_headers_stores_have_the_rows_of_their_iterators(
     harness: Harness, tmp_path: Path, release: str, topology: str
 ) -> None:
     app = application(topology, "eos")

@@ -42,7 +42,7 @@ def ran(harness: Harness, folder: Path, version: str, guarantee: str) -> App:
 
 
 @pytest.mark.parametrize(("version", "guarantee"), CASES)
-def test_another_topology_goes_on_with_what_is_there(
+def test_another_topology_resumes_from_the_rehomed_stores(
     harness: Harness, tmp_path: Path, version: str, guarantee: str
 ) -> None:
     app = ran(harness, tmp_path, version, guarantee)
@@ -101,7 +101,7 @@ def test_another_topology_goes_on_with_what_is_there(
     harness.delete(version, app)
 
 
-@pytest.mark.in_full("tests/interop/test_rehome.py::test_another_topology_goes_on_with_what_is_there")
+@pytest.mark.in_full("tests/interop/test_rehome.py::test_another_topology_resumes_from_the_rehomed_stores")
 @pytest.mark.parametrize(("version", "guarantee"), [*itertools.product(["4.2.1", "3.9.2"], ["eos", "alos"])])
 def test_after_a_start_that_was_killed(harness: Harness, tmp_path: Path, version: str, guarantee: str) -> None:
     """What the killed start has opened under exactly-once is restored, and nothing else is; at-least-once keeps all."""

@@ -147,7 +147,7 @@ def transaction(harness: Harness, *, commit: bool) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("version", [release for release in RELEASES if release >= "4.2"])
-def test_a_group_that_cannot_be_described_is_said(harness: Harness, tmp_path: Path, version: str) -> None:
+def test_warns_of_a_group_that_cannot_be_described(harness: Harness, tmp_path: Path, version: str) -> None:
     """The protocol of KIP-1071 (4.2), which the client does not know: whether somebody runs is not known then."""
     run = Run(read=False, conf={"group.protocol": "streams"})
     app = application("merge-a", "eos")
@@ -166,7 +166,7 @@ def test_a_group_that_cannot_be_described_is_said(harness: Harness, tmp_path: Pa
 
 @pytest.mark.parametrize(("case", "streams"), [*SIZES.items()] if ALL else ALWAYS_SIZES)
 @pytest.mark.parametrize("version", RELEASES)
-def test_what_streams_makes_of_topics_of_two_sizes(
+def test_topics_with_two_partition_counts(
     harness: Harness, tmp_path: Path, version: str, case: tuple[str, str], streams: str
 ) -> None:
     """Refused where Streams ends, or never runs; a join that would not find its records is a warning."""

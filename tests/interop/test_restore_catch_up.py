@@ -51,7 +51,7 @@ def records_after(lines: Path, last: dict[tuple[str, int], int | None]) -> Count
 
 
 @pytest.mark.parametrize(("release", "guarantee"), CASES)
-def test_catching_up_gives_what_one_restore_gives(
+def test_catching_up_equals_a_single_restoration(
     harness: Harness, tmp_path: Path, release: str, guarantee: str
 ) -> None:
     app = application("kinds", guarantee)

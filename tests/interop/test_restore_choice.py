@@ -118,7 +118,7 @@ def test_a_lost_task(harness: Harness, tmp_path: Path, made: Made) -> None:
     assert not wiped(reply), reply.report()
 
 
-def test_one_store_is_rebuilt_beside_healthy_ones(tmp_path: Path, made: Made) -> None:
+def test_selected_store_is_rebuilt_beside_healthy_stores(tmp_path: Path, made: Made) -> None:
     directory = made.copy(tmp_path / "state")
     before = content(directory)
     result = restore(directory, made.dump, RELEASE, made.spec, "--store", "visits", "--rebuild")

@@ -273,7 +273,7 @@ def test_a_task_store_below_the_log_start_is_rebuilt(harness: Harness, tmp_path:
     assert not [str(difference) for difference in dumps.differences(reference, served, ignore=others)]
 
 
-def test_the_broker_says_what_its_logs_are(harness: Harness, made: Made) -> None:
+def test_broker_reports_the_bounds_of_its_logs(harness: Harness, made: Made) -> None:
     events = f"{made.app.input}-events"
     topics = {topic for topic, _ in made.logs} | {events}
     facts = ask_broker(harness.bootstrap, {}, group=made.app.name, topics=[*topics, "no-topic-of-this-name"])

@@ -53,11 +53,9 @@ def filled_in(text: str) -> str:
 CASES = [("4.3.1", "eos"), ("4.3.1", "alos"), ("4.2.1", "eos"), ("3.9.2", "eos")]
 
 
-@pytest.mark.in_full("tests/directories/test_spec_sources.py::test_what_is_left_is_what_cannot_be_known")
+@pytest.mark.in_full("tests/directories/test_spec_sources.py::test_only_unknowable_settings_stay_open")
 @pytest.mark.parametrize(("release", "guarantee"), CASES)
-def test_nothing_is_left_but_what_cannot_be_known(
-    harness: Harness, tmp_path: Path, release: str, guarantee: str
-) -> None:
+def test_only_unknowable_settings_stay_open(harness: Harness, tmp_path: Path, release: str, guarantee: str) -> None:
     """The file that is printed is the truth, a restore takes it, and what a check foretells is what Streams restores."""
     app, state = application("kinds", guarantee), tmp_path / "state"
     harness.produce(release, app, BATCH)

@@ -68,7 +68,7 @@ def _sentences() -> list[str]:
 
 
 @pytest.mark.parametrize("release", STARTED)
-def test_each_sentence_is_printed_by_the_releases_that_are_said(release: str) -> None:
+def test_each_sentence_is_printed_by_its_releases(release: str) -> None:
     texts, library = _printed(release)
     new = releases.release(release).offsets_home is releases.OffsetsHome.COLUMN_FAMILY
     sentences = _sentences()

@@ -198,7 +198,7 @@ def test_killed_with_small_buffers(harness: Harness, tmp_path: Path, target: str
     harness.delete(target, app)
 
 
-@pytest.mark.in_full("tests/kills/test_kill_facts.py::test_the_prediction_is_what_streams_does")
+@pytest.mark.in_full("tests/kills/test_kill_facts.py::test_kafka_streams_confirms_the_prediction")
 @pytest.mark.parametrize(("stores", "records"), [("count", 4_000), ("count+reduce+window-count", 1_000)])
 def test_stores_with_status_open(harness: Harness, tmp_path: Path, stores: str, records: int) -> None:
     """

@@ -47,7 +47,7 @@ GARBLED = {"grace-join-Buffer"}
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize(("release", "guarantee"), CASES)
-def test_only_what_was_wiped_is_restored(harness: Harness, tmp_path: Path, release: str, guarantee: str) -> None:
+def test_only_wiped_stores_are_restored(harness: Harness, tmp_path: Path, release: str, guarantee: str) -> None:
     app = application("kinds", guarantee)
     harness.produce(release, app, BATCH)
     good(harness.run(release, app, tmp_path / "state", Run(read=False)))
@@ -79,7 +79,7 @@ def test_only_what_was_wiped_is_restored(harness: Harness, tmp_path: Path, relea
     harness.delete(release, app)
 
 
-@pytest.mark.in_full("tests/interop/test_wipe.py::test_only_what_was_wiped_is_restored")
+@pytest.mark.in_full("tests/interop/test_wipe.py::test_only_wiped_stores_are_restored")
 def test_a_store_that_was_wiped_and_restored_by_4_3_goes_back(harness: Harness, tmp_path: Path) -> None:
     """Migrated without a directory it has a `.checkpoint_<store>`, which 4.3 neither reads nor deletes."""
     old, new = "4.2.1", "4.3.1"

@@ -27,7 +27,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Fact]]:
 
 
 @pytest.mark.parametrize("case", CHOICE, ids=lambda case: case.name)
-def test_the_prediction_is_what_streams_does(results: list[Fact], case: Case) -> None:
+def test_kafka_streams_confirms_the_prediction(results: list[Fact], case: Case) -> None:
     own = [fact for fact in results if fact.case == case.name]
     assert {fact.transactional for fact in own} == {False, True}
     assert not [str(fact) for fact in own if not fact.agrees]

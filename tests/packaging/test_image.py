@@ -28,7 +28,7 @@ def _stages() -> dict[str, list[str]]:
     return stages
 
 
-def test_what_is_run_is_a_step_and_nothing_else() -> None:
+def test_dockerfile_runs_only_steps_of_the_script() -> None:
     """So that what was tried without an engine is what an engine does."""
     runs = [line for line in LINES if line.startswith("RUN ")]
     steps = [re.fullmatch(r"RUN sh /image-steps\.sh ((build|run|warm) (slim|java)).*", line) for line in runs]
@@ -47,7 +47,7 @@ def test_stages() -> None:
         assert not [line for line in last if line.startswith("COPY") and "wheel" in line]
 
 
-def test_an_engine_is_given_what_is_copied_and_no_more() -> None:
+def test_build_context_has_only_the_files_that_are_copied() -> None:
     first, *permissions = [
         line for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines() if line and line[0] != "#"
     ]
@@ -59,7 +59,7 @@ def test_an_engine_is_given_what_is_copied_and_no_more() -> None:
     assert len(copied) == len(permissions)
 
 
-def test_the_documented_line_makes_what_is_copied(tmp_path: Path) -> None:
+def test_documented_command_builds_the_copied_wheel(tmp_path: Path) -> None:
     """README, the page and the Dockerfile say the same of the wheel; it is run as it stands, without the registry."""
     pages = ("README.md", "docs/how-to/container.md", "Dockerfile")
     lines = [re.findall(r"pip wheel [^&#\n]*", (ROOT / name).read_text(encoding="utf-8")) for name in pages]
@@ -72,7 +72,7 @@ def test_the_documented_line_makes_what_is_copied(tmp_path: Path) -> None:
     assert len([*tmp_path.glob(copied)]) == 1
 
 
-def test_a_plain_root_is_lent_what_an_engine_lends() -> None:
+def test_plain_root_gets_the_mounts_of_a_container_engine() -> None:
     """Before a step runs in it: without /proc no Java is installed, without /etc/hosts Spark finds no localhost."""
     script = (ROOT / "scripts" / "image-root.sh").read_text(encoding="utf-8")
     lent = script[script.index("lend() {") : script.index("inside() {")]
@@ -83,6 +83,6 @@ def test_a_plain_root_is_lent_what_an_engine_lends() -> None:
 
 
 @pytest.mark.parametrize("words", [["build"], ["run", "fat"], ["build", "slim; id", "x"]])
-def test_what_is_no_step(words: list[str]) -> None:
+def test_refuses_an_unknown_step(words: list[str]) -> None:
     process = subprocess.run(["sh", str(STEPS), *words], capture_output=True, text=True, check=False)
     assert process.returncode != 0 and process.stdout == ""

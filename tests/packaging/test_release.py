@@ -81,7 +81,7 @@ WRONG = {
 }
 
 
-def test_what_is_no_release(repository: Path) -> None:
+def test_refuses_a_repository_that_cannot_be_released(repository: Path) -> None:
     good = _git(repository, "rev-parse", "HEAD").strip()
     for wrong, text in WRONG.items():
         wrong(repository)
@@ -98,7 +98,7 @@ def test_what_is_no_release(repository: Path) -> None:
 @pytest.mark.parametrize(
     "words", [(), ("1",), ("v0.1.0",), ("0.1.0", "--push"), ("0.1.0", "--dry-run", "x"), ("$(id)",)]
 )
-def test_what_is_no_version(words: tuple[str, ...], repository: Path) -> None:
+def test_refuses_an_invalid_version(words: tuple[str, ...], repository: Path) -> None:
     release = _release(repository, *words)
     assert release.returncode == 2 and "which release?" in release.stderr
 

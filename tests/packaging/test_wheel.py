@@ -56,7 +56,7 @@ def _documents() -> set[str]:
     }
 
 
-def test_what_is_in_the_wheel(built: Built) -> None:
+def test_files_of_the_wheel(built: Built) -> None:
     stem = f"kstate-{__version__}"
     with zipfile.ZipFile(built.wheel) as wheel:
         names = {name for name in wheel.namelist() if not name.endswith("/")}
@@ -84,7 +84,7 @@ def test_what_is_in_the_wheel(built: Built) -> None:
         assert contents[name] == source.read_bytes(), name
 
 
-def test_what_the_wheel_says_of_itself(built: Built) -> None:
+def test_metadata_of_the_wheel(built: Built) -> None:
     stem = f"kstate-{__version__}.dist-info"
     with zipfile.ZipFile(built.wheel) as wheel:
         metadata = email.message_from_bytes(wheel.read(f"{stem}/METADATA"))
@@ -106,7 +106,7 @@ def test_what_the_wheel_says_of_itself(built: Built) -> None:
     assert built.wheel.name == f"kstate-{__version__}-py3-none-any.whl"
 
 
-def test_what_is_in_the_sdist(built: Built) -> None:
+def test_files_of_the_sdist(built: Built) -> None:
     """What the wheel is built from, and no test: golden directories are many times as large as all else."""
     with tarfile.open(built.sdist) as sdist:
         names = {getmember.name.partition("/")[2] for getmember in sdist.getmembers() if getmember.isfile()}

@@ -194,7 +194,7 @@ for _ in range(20):
     assert run(script) == ""
 
 
-def test_what_is_held_comes_afterwards() -> None:
+def test_held_signal_is_raised_afterwards() -> None:
     script = """
 said = []
 armed.append(True)

@@ -61,7 +61,7 @@ def hold(database: Path) -> subprocess.Popen[str]:
     return process
 
 
-def test_of_a_killed_process_it_is_removed_and_of_a_living_one_not(
+def test_folder_of_a_killed_process_is_removed_and_of_a_living_process_kept(
     database: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     killed = hold(database)
@@ -83,7 +83,7 @@ def test_of_a_killed_process_it_is_removed_and_of_a_living_one_not(
     assert list(temporary.iterdir()) == []
 
 
-def test_only_what_is_proven_to_be_ours_and_dead(database: Path, temporary: Path) -> None:
+def test_only_folders_of_dead_kstate_processes_are_removed(database: Path, temporary: Path) -> None:
     process = hold(database)
     (outputs,) = temporary.iterdir()
     process.kill()
@@ -225,7 +225,7 @@ class Watcher:
 @pytest.mark.parametrize(
     "subject", [argument for argument in get_args(leftovers.Purpose) if argument not in ("shadow", "verify")]
 )
-def test_what_each_of_them_leaves_is_removed(subject: str, database: Path, temporary: Path) -> None:
+def test_remains_of_every_purpose_are_removed(subject: str, database: Path, temporary: Path) -> None:
     command = [sys.executable, "-c", f"{BEFORE}\n{MADE_BY[subject]}\nhold()"]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None

@@ -44,7 +44,7 @@ def _run(*words: str, folder: Path, **environment: str) -> subprocess.CompletedP
 
 
 @pytest.mark.parametrize("words", [("--version", "--verbose"), ("--verbose", "--version")])
-def test_what_a_bug_report_needs(words: tuple[str, ...], tmp_path: Path) -> None:
+def test_verbose_version_has_the_facts_of_a_bug_report(words: tuple[str, ...], tmp_path: Path) -> None:
     run = _run(*words, folder=tmp_path)
     assert (run.returncode, run.stderr) == (0, ""), "nothing that is slow was imported"
     first, *more = run.stdout.splitlines()
@@ -63,7 +63,7 @@ def test_without_java(tmp_path: Path) -> None:
     assert "Java: not found: JAVA_HOME is /no\\x1bwhere, which has no bin/java\n" in run.stdout
 
 
-def test_what_cannot_be_told_keeps_nothing_else_from_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_failing_fact_hides_no_other_fact(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Each of them fails by itself: a file system without room, a package that is not there."""
 
     def broken() -> str:

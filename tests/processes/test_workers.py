@@ -61,7 +61,7 @@ def test_many_jobs_run_in_processes_and_few_do_not() -> None:
     assert os.getpid() not in {pid for _, pid in [*many, *again]}
 
 
-def test_one_worker_is_this_process() -> None:
+def test_a_single_worker_is_this_process() -> None:
     with Workers(1) as workers:
         assert {pid for _, pid in workers.map(double, range(MANY))} == {os.getpid()}
 
@@ -123,7 +123,7 @@ def test_an_error_of_rocksdb_in_a_worker_is_not_called_want_of_memory(capsys: py
     assert "--workers" not in capsys.readouterr().err
 
 
-def test_what_is_printed_does_not_get_between_the_answers() -> None:
+def test_printed_text_does_not_disturb_the_results() -> None:
     with Workers(2) as workers:
         assert list(workers.map(noisy, range(MANY))) == list(range(MANY))
 

@@ -47,7 +47,7 @@ def restore(app: Path, dump: Path, *options: object) -> None:
     good(ended(subprocess.Popen(command, env=environment(), stdout=pipe, stderr=pipe, text=True)))
 
 
-def test_what_a_run_writes_down(tmp_path: Path) -> None:
+def test_restoration_records_ages(tmp_path: Path) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path)
     database = app / "0_0" / "rocksdb" / "latest-order"
     with Shadow(database) as shadow:

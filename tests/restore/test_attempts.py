@@ -150,7 +150,7 @@ def test_a_signal_while_restoring(dump: Path, tmp_path: Path, number: signal.Sig
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_what_an_interrupted_run_has_finished_is_used(
+def test_finished_slices_of_an_interrupted_run_are_used(
     dump: Path, expected: dict[str, str], tmp_path: Path, number: signal.Signals
 ) -> None:
     app = tmp_path / support.APP
@@ -177,9 +177,7 @@ def test_what_an_interrupted_run_has_finished_is_used(
     assert support.left_behind(app) == []
 
 
-def test_a_changed_dump_is_not_taken_for_what_was_finished(
-    dump: Path, expected: dict[str, str], tmp_path: Path
-) -> None:
+def test_finished_slices_of_a_changed_dump_are_not_used(dump: Path, expected: dict[str, str], tmp_path: Path) -> None:
     app, mine = tmp_path / support.APP, tmp_path / "dump"
     shutil.copytree(dump, mine)
     in_its_own_process(app, mine, signal.SIGTERM)
@@ -199,7 +197,7 @@ def no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_java")
-def test_the_command_itself_makes_what_spark_makes(dump: Path, expected: dict[str, str], tmp_path: Path) -> None:
+def test_engines_give_the_same_result(dump: Path, expected: dict[str, str], tmp_path: Path) -> None:
     app = tmp_path / support.APP
     result = support.good(support.restore(app, dump, *IN_PROCESS))
     assert support.digest(app) == expected
@@ -212,7 +210,7 @@ def test_the_command_itself_makes_what_spark_makes(dump: Path, expected: dict[st
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_in_its_own_process_keeps_what_is_finished(
+def test_signal_in_the_local_engine_keeps_finished_slices(
     dump: Path, expected: dict[str, str], tmp_path: Path, number: signal.Signals
 ) -> None:
     app = tmp_path / support.APP
@@ -302,7 +300,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield running
 
 
-@pytest.mark.in_full("tests/restore/test_attempts.py::test_two_hosts_with_one_staging")
+@pytest.mark.in_full("tests/restore/test_attempts.py::test_two_hosts_share_a_staging_folder")
 def test_a_standalone_cluster(dump: Path, expected: dict[str, str], tmp_path: Path, cluster: Cluster) -> None:
     app, staging = tmp_path / support.APP, tmp_path / "staging"
     staging.mkdir()
@@ -312,7 +310,7 @@ def test_a_standalone_cluster(dump: Path, expected: dict[str, str], tmp_path: Pa
     assert support.left_behind(app) == []
 
 
-def test_two_hosts_with_one_staging(dump: Path, expected: dict[str, str], tmp_path: Path) -> None:
+def test_two_hosts_share_a_staging_folder(dump: Path, expected: dict[str, str], tmp_path: Path) -> None:
     """The same application on both, and the first run of each; one ends while the other goes on, which is killed then."""
     staging = tmp_path / "staging"
     apps = [tmp_path / host / support.APP for host in ("one", "two")]

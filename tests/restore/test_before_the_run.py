@@ -81,7 +81,7 @@ def test_too_little_memory(app: Path, small: Path, dry: tuple[str, ...], master:
 
 
 @DRY
-def test_memory_for_fewer_tasks_than_are_asked_for(app: Path, small: Path, dry: tuple[str, ...]) -> None:
+def test_refuses_memory_for_too_few_concurrent_tasks(app: Path, small: Path, dry: tuple[str, ...]) -> None:
     status, text = restore(app, small, *dry, "--memory", "950M", "--master", "local[2,4]")
     assert (status, "for 2 concurrent tasks" in text) == (2, True), text
     nothing_began(app)

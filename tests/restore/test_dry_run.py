@@ -124,7 +124,7 @@ def test_bits_that_flipped(world: World, part: int) -> None:
     assert refusal or world.options, "a digest tells"
 
 
-def test_what_is_cut_off_or_missing(world: World) -> None:
+def test_dry_run_agrees_about_truncated_and_missing_files(world: World) -> None:
     chance = random.Random(3)
     for file in chance.sample(world.files, 2):
         whole = file.read_bytes()
@@ -225,7 +225,7 @@ def test_a_specification_of_another_kind(kind: str, store: str, tmp_path: Path, 
     world.agrees()
 
 
-def test_it_reads_what_the_restoration_reads(tmp_path: Path, warm: Warm) -> None:
+def test_dry_run_reads_the_files_that_the_restoration_reads(tmp_path: Path, warm: Warm) -> None:
     """Rot in a file that a standby has read already concerns neither; explicitly asked for, every file counts."""
     world = growing(tmp_path, warm)
     state = tmp_path / "standby"

@@ -43,7 +43,7 @@ def test_a_file_that_is_damaged(dump: Path, tmp_path: Path) -> None:
     assert support.left_behind(app) == []
 
 
-def test_whatever_fails_is_told_with_its_slice() -> None:
+def test_every_failure_names_its_slice() -> None:
     piece = Slice("a-topic", 0, 0, (), 0, 1, 2, 100, True)
     job = SliceJob(0, "0_0", "a-store", "no-such-kind", "4.3", piece, "/nowhere", "/dev/null/staging", 1 << 20)
     with pytest.raises(OSError, match="/dev/null/staging"):
@@ -101,7 +101,7 @@ def test_the_plan_and_the_summary_state_the_engine(
         ((*LOCAL, "--conf", "a=b"), "--conf configures Spark, but --engine local does not use it"),
     ],
 )
-def test_what_contradicts_itself(dump: Path, tmp_path: Path, options: tuple[str, ...], text: str) -> None:
+def test_refuses_contradicting_options(dump: Path, tmp_path: Path, options: tuple[str, ...], text: str) -> None:
     result = support.restore(tmp_path / support.APP, dump, *options)
     assert (result.status, text in result.stderr) == (2, True), result.stderr
 
@@ -137,7 +137,7 @@ def lost(pid: int) -> bool:
         return True
 
 
-def test_several_processes_give_what_one_gives(large: Path, tmp_path: Path) -> None:
+def test_several_processes_give_the_result_of_a_single_process(large: Path, tmp_path: Path) -> None:
     apps = [tmp_path / folder / support.APP for folder in ("one", "two", "little")]
     for app, options in zip(apps, (("--workers", "1"), ("--workers", "2"), ("--memory", "220M")), strict=True):
         app.parent.mkdir()

@@ -73,7 +73,7 @@ def hosts(made: Hosts, tmp_path: Path) -> Hosts:
     return Hosts(tmp_path, made.dump)
 
 
-def test_what_one_host_lost(hosts: Hosts) -> None:
+def test_restores_the_tasks_of_a_lost_host(hosts: Hosts) -> None:
     before = hosts.fleet("before.json", "web-1", "web-2")
     hosts.empty("web-2")
     now = hosts.fleet("now.json", "web-1")
@@ -84,7 +84,7 @@ def test_what_one_host_lost(hosts: Hosts) -> None:
     assert hosts.tasks("web-3") == ["0_1"]
 
 
-def test_what_two_hosts_lost_is_restored_once(hosts: Hosts) -> None:
+def test_tasks_of_two_lost_hosts_are_restored_once(hosts: Hosts) -> None:
     before = hosts.fleet("before.json", "web-1", "web-2")
     for host in ("web-1", "web-2"):
         hosts.empty(host)
@@ -163,7 +163,7 @@ def test_a_file_that_does_not_tell(hosts: Hosts, name: str) -> None:
         (("--barrier", "FOLDER", "--hosts", "3", "--host", "../x"), "is not a valid host name"),
     ],
 )
-def test_what_does_not_go_together(hosts: Hosts, options: tuple[str, ...], messages: str) -> None:
+def test_refuses_contradicting_options(hosts: Hosts, options: tuple[str, ...], messages: str) -> None:
     now = hosts.fleet("now.json", "web-1")
     words = [option.replace("NOW", str(now)).replace("FOLDER", str(hosts.folder)) for option in options]
     restore = hosts.restore("web-3", *words)
@@ -193,7 +193,7 @@ def test_they_end_together(dump: Path, tmp_path: Path) -> None:
     assert (hosts.tasks("a"), hosts.tasks("b")) == (["0_0"], ["0_1"])
 
 
-def test_one_that_does_not_come(dump: Path, tmp_path: Path) -> None:
+def test_absent_host_ends_the_barrier_with_a_warning(dump: Path, tmp_path: Path) -> None:
     hosts = Hosts(tmp_path, dump)
     restore = hosts.restore("a", "--share", "1/2", "--barrier", tmp_path, "--barrier-timeout", "1")
     assert (restore.status, restore.of("summary")[0]["barrier"]) == (1, "not-all-came")

@@ -110,7 +110,7 @@ def test_on_spark(both: Both) -> None:
     assert digest(both.folder / "bucket" / APP) == digest(both.folder / "folder" / APP)
 
 
-def test_what_is_named_is_there_and_is_what_was_written(both: Both) -> None:
+def test_refuses_changed_and_missing_objects(both: Both) -> None:
     path = next(key for key in both.objects.keys("backup/bulk/") if key.endswith(".parquet"))
     content = both.objects.content(f"backup/bulk/{path}")
     both.objects.put(f"backup/bulk/{path}", content[:60] + bytes([content[60] ^ 1]) + content[61:])
@@ -128,7 +128,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_a_store_does_not_give(both: Both, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writer_and_reader_report_denied_requests(both: Both, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is said by the writer and by the reader, and what is secret is in neither's words."""
     faults, endpoint, out, writes, reads, words = CASES[case]
     both.objects.behave(*faults)
@@ -263,7 +263,7 @@ def test_followed(both: Both) -> None:
     assert digest(both.folder / "bucket" / APP) == digest(both.folder / "folder" / APP)
 
 
-def test_a_place_that_is_not_listed_is_no_empty_one(both: Both) -> None:
+def test_denied_listing_is_no_empty_dump(both: Both) -> None:
     """Nor a dump without a manifest, all of whose files count."""
     both.objects.behave(Fault("^GET .*list-type", 403, "AccessDenied", times=1))
     with pytest.raises(DumpError, match="kstate cannot list the dump"):

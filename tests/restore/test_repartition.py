@@ -65,7 +65,7 @@ def test_shuffled(spark: Any, layout: dict[str, Any], tmp_path: Path) -> None:
         assert after.rows == len(target[key])
 
 
-def test_there_is_one_shuffle(spark: Any, tmp_path: Path) -> None:
+def test_plan_has_a_single_shuffle(spark: Any, tmp_path: Path) -> None:
     dump = opened(write(tmp_path / "a", several(), shuffle=7, rows_per_file=30))
     plan = module._ordered(spark, dump, list(dump.partitions.values()))._jdf.queryExecution().executedPlan().toString()
     assert plan.count("Exchange") == 1
@@ -164,7 +164,7 @@ def test_headers_that_some_files_lack(spark: Any, tmp_path: Path) -> None:
 @pytest.mark.sample(4)
 @pytest.mark.parametrize("kind", ["INT96", "TIMESTAMP_MICROS", "TIMESTAMP_MILLIS"])
 @pytest.mark.parametrize("folders", [[], ["topic", "partition"], ["topic"]])
-def test_what_spark_writes(spark: Any, kind: str, folders: list[str], tmp_path: Path) -> None:
+def test_reads_dumps_written_by_spark(spark: Any, kind: str, folders: list[str], tmp_path: Path) -> None:
     """As a user's dump job does: Spark's Kafka source, with headers, to Parquet."""
     table = several()
     pq.write_table(table, tmp_path / "source.parquet")
@@ -179,7 +179,7 @@ def test_what_spark_writes(spark: Any, kind: str, folders: list[str], tmp_path: 
     assert content(dump, columns=WITH_HEADERS) == expected(table, WITH_HEADERS)
 
 
-def test_the_hint_about_a_file_sink_copies_what_counts(spark: Any, tmp_path: Path) -> None:
+def test_hint_about_a_file_sink_copies_the_committed_files(spark: Any, tmp_path: Path) -> None:
     """Spark's file sink names committed files in its log; a batch that failed leaves others beside them."""
     table = several()
     (tmp_path / "source").mkdir()

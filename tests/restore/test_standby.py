@@ -103,7 +103,7 @@ def pair(tmp_path: Path) -> Pair:
     return outputs
 
 
-def test_what_comes_next_is_said_of_a_standby(pair: Pair) -> None:
+def test_next_command_for_a_standby(pair: Pair) -> None:
     """Nobody is told to start an application on it, or to undo it: either would end the standby."""
     result = kstate(*pair.argv("--standby"))
     assert "next: run the same command again after the next dump" in result.report
@@ -140,7 +140,7 @@ def test_files_that_nobody_needs_are_not_read(pair: Pair) -> None:
     assert pair.round().summary["records"] == 80
 
 
-def test_what_is_new_and_damaged_is_refused_and_the_last_good_round_stays(pair: Pair) -> None:
+def test_refuses_damaged_increments_and_keeps_the_last_good_round(pair: Pair) -> None:
     pair.round()
     before = digest(pair.app)
     old = set(pair.dump.path.rglob("*.parquet"))
@@ -176,7 +176,7 @@ def _success(metrics: Path) -> str:
     return line
 
 
-def test_an_empty_full_dump_does_not_replace_one_that_has_rows(pair: Pair) -> None:
+def test_empty_full_dump_does_not_replace_a_full_dump_with_rows(pair: Pair) -> None:
     """A lost host is not restored as empty because the last full dump found an empty changelog."""
     pair.round()
     rows = digest(pair.app)
@@ -234,7 +234,7 @@ def an_sst_is_gone(app: Path) -> None:
 
 
 @pytest.mark.parametrize("touch", [used, by_hand, an_sst_is_gone])
-def test_one_that_was_used_since_is_not_followed(pair: Pair, touch: object) -> None:
+def test_refuses_a_standby_that_was_started(pair: Pair, touch: object) -> None:
     pair.round()
     pair.more()
     touch(pair.app)  # type: ignore[operator]
@@ -247,7 +247,7 @@ def test_one_that_was_used_since_is_not_followed(pair: Pair, touch: object) -> N
     assert pair.use() == "used"
 
 
-def test_one_that_kstate_changed_is_not_followed(pair: Pair) -> None:
+def test_refuses_a_standby_that_kstate_changed(pair: Pair) -> None:
     """Until that is taken back: then it is what it was."""
     pair.round()
     kstate("migrate", pair.app, "--to", "4.2")
@@ -283,7 +283,7 @@ def test_a_directory_that_is_no_standby_is_not_followed(pair: Pair) -> None:
     assert pair.use() is None
 
 
-def test_it_stays_one_when_what_its_rounds_kept_is_cleaned(pair: Pair) -> None:
+def test_standby_outlives_the_cleaning_of_its_backups(pair: Pair) -> None:
     pair.round()
     pair.more()
     pair.round()
@@ -315,7 +315,7 @@ def test_it_is_there_for_a_dry_run_and_changes_nothing(pair: Pair) -> None:
     assert read_standby(pair.app) == mark and pair.runs() == ["0001-restore"]
 
 
-def test_a_gap_is_rebuilt_from_what_the_log_has_now(pair: Pair) -> None:
+def test_gap_is_rebuilt_from_the_current_log(pair: Pair) -> None:
     """KIP-406: the offset of the store lies before the log, so it is made anew of the new full."""
     pair.round()
     for key in KEYS:
@@ -412,12 +412,12 @@ def test_a_dump_that_does_not_grow_is_not_followed(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("option", ["--dry-run", "--rebuild", "--after-error"])
-def test_what_is_asked_for_once(pair: Pair, option: str) -> None:
+def test_refuses_single_use_options_with_follow(pair: Pair, option: str) -> None:
     assert option in kstate(*pair.argv("--follow", "1", option), status=2).err
 
 
 @pytest.mark.parametrize("option", ["--dry-run", "--rebuild", "--after-error"])
-def test_what_is_asked_for_once_and_then_followed(pair: Pair, option: str) -> None:
+def test_single_use_options_before_follow(pair: Pair, option: str) -> None:
     """As the hint says: once with `--standby`, then `--follow` takes what comes after it."""
     refusal = kstate(*pair.argv("--follow", "1", option), status=2)
     assert f"{option} with --standby first, then --follow" in refusal.err

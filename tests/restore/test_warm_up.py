@@ -169,7 +169,7 @@ def test_a_restoration_is_the_same_and_says_the_same(
     assert support.digest(app) == expected
 
 
-def test_a_garbled_one_is_not_taken(copied: Path, dump: Path, tmp_path: Path) -> None:
+def test_damaged_archive_is_not_used(copied: Path, dump: Path, tmp_path: Path) -> None:
     """The JVM itself would map it, and die: it looks at the beginning alone."""
     archive = _archive(copied)
     archive.chmod(0o600)
@@ -180,7 +180,7 @@ def test_a_garbled_one_is_not_taken(copied: Path, dump: Path, tmp_path: Path) ->
     assert "jsa" not in text
 
 
-def test_one_by_which_no_jvm_comes_up_is_no_obstacle(cache: Path) -> None:
+def test_note_whose_command_fails_is_no_obstacle(cache: Path) -> None:
     """A note that is whole, and whose command is of no use: Spark starts as always."""
     (note,) = (cache / "kstate" / "spark").glob("*.json")
     document = json.loads(note.read_text())
@@ -274,7 +274,7 @@ def test_a_cluster_starts_as_always_and_with_it(
     assert "SharedArchiveFile" not in commands
 
 
-def test_the_launcher_is_asked_where_it_has_a_say(cache: Path) -> None:
+def test_settings_of_the_jvm_use_the_launcher(cache: Path) -> None:
     """Settings that change its command are of another key: they are Spark's own to turn into one."""
     for name, value in (("spark.driver.memory", "600m"), ("spark.driver.extraClassPath", "/none.jar")):
         settings = SparkSettings(conf={name: value})

@@ -47,7 +47,7 @@ def test_a_slice_imports_nothing_more(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["no_such_module", "os.path.nothing"])
-def test_one_that_is_not_there_is_told_by_the_task_that_needs_it(name: str) -> None:
+def test_missing_module_fails_the_task_that_needs_it(name: str) -> None:
     """What starts the workers passes over it."""
     code = f"import sys; from kstate_cli.spark import daemon; daemon.import_modules(['{name}', 'decimal'])"
     command = [sys.executable, "-c", f"{code}; print('decimal' in sys.modules)"]

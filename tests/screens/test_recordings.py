@@ -28,7 +28,7 @@ _SVG = "{http://www.w3.org/2000/svg}"
 
 
 @pytest.mark.parametrize("name", RECORDINGS)
-def test_it_is_what_the_commands_print_now(name: str) -> None:
+def test_recording_is_the_current_output(name: str) -> None:
     """But for times and sizes, as in README. KSTATE_WRITE_DOCS=1 records it anew where it is not."""
     file = kept_file(name)
     now = record(RECORDINGS[name])
@@ -39,7 +39,7 @@ def test_it_is_what_the_commands_print_now(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", RECORDINGS)
-def test_the_picture_is_made_of_what_is_kept(name: str) -> None:
+def test_picture_is_drawn_from_the_recording(name: str) -> None:
     text = draw(RECORDINGS[name], kept_file(name).read_text(encoding="utf-8"))
     if os.environ.get("KSTATE_WRITE_DOCS"):
         picture_file(name).write_text(text, encoding="utf-8")

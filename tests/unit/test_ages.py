@@ -29,7 +29,7 @@ def app(tmp_path: Path) -> Path:
     return tmp_path / "app"
 
 
-def test_what_is_written_is_read(app: Path) -> None:
+def test_written_ages_are_read_back(app: Path) -> None:
     assert read_ages(app) == ()
     nothing = Age("__t__/0_1/w", {}, None)
     add_ages(app, [BOUND, nothing])
@@ -38,7 +38,7 @@ def test_what_is_written_is_read(app: Path) -> None:
     assert os.listdir(ages_path(app).parent) == ["ages.json"]
 
 
-def test_what_a_dead_process_left_goes(app: Path) -> None:
+def test_temporary_file_of_a_dead_process_is_replaced(app: Path) -> None:
     add_ages(app, [BOUND])
     ages_path(app).with_name("ages.json.tmp").write_text("half")
     assert read_ages(app) == (BOUND,)
@@ -118,7 +118,7 @@ def test_every_member_that_is_gone_or_mistyped_is_refused(app: Path) -> None:
                 read_ages(app)
 
 
-def test_what_a_newer_kstate_wrote_is_refused(app: Path) -> None:
+def test_refuses_ages_of_a_newer_kstate(app: Path) -> None:
     add_ages(app, [BOUND])
     ages_path(app).write_text(json.dumps({"schema_version": 2, "anything": []}))
     with pytest.raises(Refused, match="newer kstate"):

@@ -10,7 +10,7 @@ import pytest
 from kstate_cli import host
 
 
-def test_processors_of_which_a_process_may_use_one() -> None:
+def test_counts_the_processors_that_the_process_may_use() -> None:
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(before)})
     try:

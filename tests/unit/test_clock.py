@@ -8,7 +8,7 @@ from unittest.mock import patch
 from kstate_cli import clock
 
 
-def test_all_three_follow_one() -> None:
+def test_all_functions_follow_the_same_clock() -> None:
     then = datetime(2026, 11, 21, 16, 0, 0, 123_000, tzinfo=timezone.utc)
     with patch.object(clock, "now", lambda: then):
         assert clock.now_seconds() == then.timestamp()

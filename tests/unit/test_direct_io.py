@@ -53,7 +53,7 @@ def test_whoever_drops_it_gives_back_its_room(tmp_path: Path) -> None:
     assert deleted_files() == before
 
 
-def test_a_file_that_has_lost_something_is_told(tmp_path: Path) -> None:
+def test_truncated_file_is_reported(tmp_path: Path) -> None:
     waiting = WaitingFile(str(tmp_path / "waiting"), SCHEMA)
     batch = pa.array([1], pa.int32()), pa.array([b"v" * (3 << 20)], pa.binary())
     where = waiting.append(*batch)

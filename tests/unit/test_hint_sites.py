@@ -110,7 +110,7 @@ CARRIED_OUT = {
         "--last-flush",
     ): "directories/test_query_cmd.py::test_beside_a_running_application",
     ("rehome/planner.py", "--wipe-unclean, which skips these stores"): (
-        "directories/test_rehome.py::test_what_was_not_left_clean_is_vouched_for_or_left_out"
+        "directories/test_rehome.py::test_unclean_tasks_need_an_option"
     ),
     ("rehome/mapping.py", "pass the text of the topology that ran before"): (
         "directories/test_rehome.py::test_a_started_copy_gives_way_to_that_of_before"
@@ -126,11 +126,11 @@ CARRIED_OUT = {
     (
         "restore/planning/obstacles.py",
         "_table_lines",
-    ): "directories/test_hints.py::test_what_is_to_be_added_to_kstate_toml",
+    ): "directories/test_hints.py::test_printed_lines_for_kstate_toml_are_accepted",
     (
         "restore/planning/obstacles.py",
         "for example",
-    ): "directories/test_hints.py::test_what_is_to_be_added_to_kstate_toml",
+    ): "directories/test_hints.py::test_printed_lines_for_kstate_toml_are_accepted",
     ("statedir/find.py", "mkdir"): "directories/test_hints.py::test_a_state_dir_that_is_not_there_yet",
     ("restore/running/pipeline.py", "pass --spec kstate.toml"): (
         "directories/test_hints.py::test_a_directory_that_is_lost_and_no_specification"
@@ -140,7 +140,10 @@ CARRIED_OUT = {
         "--last-flush",
     ): "directories/test_hints_followed.py::test_while_the_application_is_running",
     ("change/lockfile.py", "command('clean', plan.app)"): "directories/test_hints_followed.py::test_no_room",
-    ("change/standby.py", "without --standby"): "directories/test_hints_followed.py::test_what_is_no_standby",
+    (
+        "change/standby.py",
+        "without --standby",
+    ): "directories/test_hints_followed.py::test_hint_about_a_directory_that_is_no_standby",
     ("offsets/ages.py", "command('restore'"): "directories/test_hints_followed.py::test_ages_that_cannot_be_read",
     (
         "cli/commands/diff.py",
@@ -153,7 +156,7 @@ CARRIED_OUT = {
     (
         "change/undo.py",
         "restore the missing files",
-    ): "directories/test_hints_followed.py::test_a_kept_directory_that_is_not_what_it_was",
+    ): "directories/test_hints_followed.py::test_hint_about_a_changed_backup",
     ("change/undo.py", "to abandon the run"): "directories/test_hints_followed.py::test_a_kept_directory_that_is_gone",
     (
         "change/undo.py",
@@ -190,7 +193,7 @@ CARRIED_OUT = {
     (
         "cli/views/stores.py",
         "to predict the next start",
-    ): "directories/test_hints_followed.py::test_a_position_that_is_not_known",
+    ): "directories/test_hints_followed.py::test_hint_about_a_position_without_current",
     (
         "specification/draft.py",
         "each line belongs below its table",
@@ -213,11 +216,11 @@ CARRIED_OUT = {
     (
         "rehome/mapping.py",
         "complete it from a dump",
-    ): "directories/test_rehome_completion.py::test_one_host_completes_and_the_other_lets_go",
+    ): "directories/test_rehome_completion.py::test_a_host_completes_the_task_that_the_other_host_releases",
     (
         "rehome/task_changes.py",
         "on the hosts that have them",
-    ): "directories/test_rehome_completion.py::test_what_must_be_known_on_every_host",
+    ): "directories/test_rehome_completion.py::test_refuses_a_store_without_a_kind_on_every_host",
     (
         "rehome/live.py",
         "--wait 60",
@@ -230,15 +233,18 @@ CARRIED_OUT = {
         "change/lockfile.py",
         "or pass --copy",
     ): "directories/test_hints_about_rights.py::test_a_file_of_another_user",
-    ("cli/commands/dump.py", "--app ID, --spec FILE"): "interop/test_dump_hints.py::test_what_is_dumped_and_from_where",
+    (
+        "cli/commands/dump.py",
+        "--app ID, --spec FILE",
+    ): "interop/test_dump_hints.py::test_hints_about_topics_and_bootstrap_servers",
     (
         "broker/client.py",
         "check the address",
-    ): "interop/test_dump_hints.py::test_what_is_dumped_and_from_where",
+    ): "interop/test_dump_hints.py::test_hints_about_topics_and_bootstrap_servers",
     (
         "broker/settings.py",
         "correct --kafka-settings",
-    ): "interop/test_dump_hints.py::test_what_is_dumped_and_from_where",
+    ): "interop/test_dump_hints.py::test_hints_about_topics_and_bootstrap_servers",
     ("dump_writer/writing.py", "copy it again"): "interop/test_dump_hints.py::test_a_file_of_a_dump_that_is_lost",
     ("dump_reader/errors.py", "'--out', *out"): "interop/test_dump_hints.py::test_rot_and_a_dump_that_does_not_grow",
     (
@@ -247,14 +253,14 @@ CARRIED_OUT = {
     ): "interop/test_dump_hints.py::test_rot_and_a_dump_that_does_not_grow",
     ("parallel.py", "pass fewer --workers"): "restore/test_engines.py::test_a_process_that_is_killed",
     ("rehome/snapshot.py", "pass the release that runs here"): (
-        "directories/test_rehome_completion.py::test_another_release_than_the_one_that_runs_here"
+        "directories/test_rehome_completion.py::test_refuses_a_release_that_cannot_open_the_directory"
     ),
     ("spark/context.py", "check --master and --conf"): (
         "directories/test_hints_followed.py::test_spark_that_does_not_start"
     ),
     ("change/undo.py", "Fix the cause, then"): "directories/test_hints_followed.py::test_an_undo_without_room",
     ("restore/staging_area.py", "remove it yourself"): (
-        "directories/test_runs.py::test_what_cannot_be_looked_at_keeps_a_run_until_it_is_named"
+        "directories/test_runs.py::test_unreachable_staging_area_keeps_its_run_until_the_run_is_named"
     ),
     ("restore/running/steps.py", "rebuild them completely with --rebuild"): (
         "restore/test_distant_bases.py::test_a_versioned_store_on_a_cluster"
@@ -293,14 +299,14 @@ CARRIED_OUT = {
         "directories/test_without_spark.py::test_java_without_pyspark"
     ),
     ("cli/commands/restore.py", "with --standby first, then --follow"): (
-        "restore/test_standby.py::test_what_is_asked_for_once_and_then_followed"
+        "restore/test_standby.py::test_single_use_options_before_follow"
     ),
     ("change/earlier_runs.py", "--after-error"): ("faults/test_hints.py::test_a_restoration_that_ended_in_an_error"),
     ("change/earlier_runs.py", "command('status', app)"): (
         "faults/test_hints.py::test_a_restoration_that_ended_in_an_error"
     ),
     ("cli/commands/ls.py", "command('check', application.path"): (
-        "directories/test_hints_about_stores.py::test_ls_and_what_is_not_as_streams_leaves_it"
+        "directories/test_hints_about_stores.py::test_ls_of_a_store_without_current"
     ),
     ("migrate/snapshot.py", "command('check', app.path"): (
         "directories/test_hints_about_stores.py::test_a_directory_that_cannot_be_migrated"

@@ -20,7 +20,7 @@ from kstate_cli.statedir.scan import read_application
 from tests.golden import unpack
 
 
-def test_a_store_does_not_inherit_what_is_wrong_with_one_of_a_longer_name(tmp_path: Path) -> None:
+def test_store_does_not_inherit_problems_of_a_store_with_a_longer_name(tmp_path: Path) -> None:
     app = unpack("4.2.1-sparse-eos", tmp_path)
     store = app / "0_1/rocksdb/kv-written"
     shutil.copytree(store, store.with_name("kv-written2"))

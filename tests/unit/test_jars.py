@@ -109,7 +109,7 @@ def test_several(tmp_path: Path) -> None:
         release_in(tmp_path / "e")
 
 
-def test_two_entries_of_one_name_both_count(tmp_path: Path) -> None:
+def test_two_entries_of_the_same_name_both_count(tmp_path: Path) -> None:
     outputs = io.BytesIO()
     with warnings.catch_warnings(), zipfile.ZipFile(outputs, "w") as zipped:
         warnings.simplefilter("ignore")
@@ -175,7 +175,7 @@ def test_a_folder_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
             release_in(tmp_path / name)
 
 
-def test_any_byte_changed_is_an_answer_or_an_error_that_is_told(tmp_path: Path) -> None:
+def test_any_changed_byte_gives_a_release_or_an_error(tmp_path: Path) -> None:
     """Never a traceback; an answer only where the version itself is still that of a release."""
     chance = random.Random(16)
     for whole in (jar("4.2.1"), fat_jar("4.2.1")):

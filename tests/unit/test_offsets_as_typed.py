@@ -51,14 +51,14 @@ def _joined_by_a_dash(node: ast.JoinedStr) -> bool:
 
 
 @given(st.from_regex(r"[a-zA-Z0-9._-]{1,60}", fullmatch=True), st.integers(0, 2**31 - 1), st.integers(0, 2**62))
-def test_what_is_shown_can_be_typed(topic: str, partition: int, offset: int) -> None:
+def test_printed_offsets_can_be_typed(topic: str, partition: int, offset: int) -> None:
     text = offsets_text({TopicPartition(topic, partition): offset})
     assert text == f"{topic}:{partition}={offset}"
     assert [text] == typed_offsets(bound_of([text]).position.as_map())
 
 
 @pytest.mark.parametrize("path", PRINTED, ids=lambda path: str(path.relative_to(ROOT)))
-def test_what_is_printed(path: Path) -> None:
+def test_printed_files_spell_offsets_as_typed(path: Path) -> None:
     lines = path.read_text(encoding="utf-8").splitlines()
     assert not [f"line {number}: {line}" for number, line in enumerate(lines, 1) if KAFKA_SPELLING.search(line)]
 

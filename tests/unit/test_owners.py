@@ -150,7 +150,7 @@ FILES = {"CHECKPOINT", "position_file", "store_checkpoint"}
 STEPS = {"WriteFile", "RemoveFile"}
 
 
-def test_one_module_says_how_a_release_keeps_offsets() -> None:
+def test_a_single_module_decides_how_a_release_keeps_offsets() -> None:
     """No planner makes a record, an empty database that carries one, or a file of offsets by itself."""
     names = []
     for module, tree in syntax.modules():

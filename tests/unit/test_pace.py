@@ -42,7 +42,7 @@ def test_an_even_rate(rate: int, seconds: int, already: int) -> None:
 
 
 @given(st.integers(2, 1000))
-def test_what_gets_slower_is_seen(times: int) -> None:
+def test_pace_follows_a_slowdown(times: int) -> None:
     meter = PaceMeter(10**12, 0.0)
     fast, now = 1000 * times, 0.0
     for _ in range(60):
@@ -77,6 +77,6 @@ def test_durations(seconds: float, text: str) -> None:
     assert duration_text(seconds) == text
 
 
-def test_as_it_is_told() -> None:
+def test_text_of_the_pace() -> None:
     assert pace_text(Pace(5, 10, 2.0, 2.5), "5 of 10 rows", "2 rows") == "5 of 10 rows (50 %), 2 rows/s, 3 s left"
     assert pace_text(Pace(0, 10, None, None), "0 of 10 rows", None) == "0 of 10 rows (0 %)"

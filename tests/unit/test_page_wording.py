@@ -111,6 +111,6 @@ def test_a_cell_and_an_item_are_sentences() -> None:
     assert [*sentences(text)] == [*expected, "a", "b", "c", "d", "- x", "- y"]
 
 
-def test_what_the_code_writes_into_a_page_is_not_read() -> None:
+def test_generated_parts_of_a_page_are_skipped() -> None:
     text = "<!-- table x, from the code: y -->\n\n| anew |\n\n<!-- end of table -->\n"
     assert not [*faults(text)]

@@ -141,7 +141,7 @@ def test_releases_need_no_note(version: str) -> None:
 
 
 @pytest.mark.parametrize("version", ["4.2.0-SNAPSHOT", "4.3.0-rc1", "4.3.0-RC2", "4.1-SNAPSHOT", "4.2.0-beta1"])
-def test_what_was_built_before_the_release_is_refused(version: str) -> None:
+def test_refuses_versions_built_before_the_release(version: str) -> None:
     with pytest.raises(UsageError, match="was built before") as refusal:
         release(version, "--to")
     assert str(refusal.value.hint).endswith(f"--to {version[:3]}")

@@ -68,7 +68,7 @@ _WRITTEN_OUT = {
     "texts.py": "the owner of commands",
     **dict.fromkeys(
         ["check/findings.py", *(f"check/codes/{path.name}" for path in (ROOT / "check" / "codes").glob("*.py"))],
-        "templates, which filled() completes; see test_what_check_says_to_do",
+        "templates, which filled() completes; see test_hints_of_check_are_valid_commands",
     ),
     "kstate": "the name of the program and of its package",
     "kstate export": "what Spark's web pages call the job",
@@ -231,7 +231,7 @@ def test_commands_that_are_put_together() -> None:
 
 
 @pytest.mark.parametrize("code", CODES.values(), ids=CODES.keys())
-def test_what_check_says_to_do(code: Any) -> None:
+def test_hints_of_check_are_valid_commands(code: Any) -> None:
     hint = filled(
         code.hint, {"APP": "/data/my app", "RELEASE": "4.2", "STARTED": "4.2", "TASK": "0_0", "STORE": "count"}
     )

@@ -26,7 +26,7 @@ LASTING = {("temporary.py", "_swept"), ("deadline.py", "_reports"), ("deadline.p
 """By process id, and folder; set by `main`: true for as long as the process lives."""
 
 
-def test_what_is_remembered_is_known_here() -> None:
+def test_module_state_is_listed() -> None:
     """Containers that are empty when their module is imported are there to be filled."""
     names = {
         (name, target.id)

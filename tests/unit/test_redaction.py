@@ -49,7 +49,7 @@ def container(scheme: str, user: str) -> str:
 @pytest.mark.parametrize("secret", ["", ":Q7z"])
 @pytest.mark.parametrize("path", ["a/b", "a@b/c", "a:b@c", "@", "a/@"])
 @pytest.mark.parametrize("authority", ["s3://{}bucket", "abfss://{}me.dfs.core.windows.net"])
-def test_what_is_kept_leads_there_again_or_is_known_not_to(authority: str, path: str, secret: str) -> None:
+def test_kept_uri_leads_to_the_same_place_or_reports_that_it_does_not(authority: str, path: str, secret: str) -> None:
     """As pyarrow finds it, which the runs of a restoration are written and removed with."""
     who = "me@" if authority.startswith("abfss") or secret else ""
     uri = f"{authority.format(who.replace('@', secret + '@'))}/{path}?region=eu-west-1"
@@ -88,7 +88,7 @@ def test_whatever_a_password_holds(scheme: str, user: str, secret: str, host: st
 
 
 @given(schemes, hosts, paths)
-def test_what_holds_none_stays_what_it_is(scheme: str, host: str, path: str) -> None:
+def test_uri_without_secrets_stays_unchanged(scheme: str, host: str, path: str) -> None:
     if scheme in BUCKETS:
         host = host.partition(":")[0]  # a bucket has no port: what looks like one is a password
     uri = f"{scheme}://{host}/{path}"
@@ -106,7 +106,7 @@ def test_any_text_at_all(text: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["sasl.password", "fs.s3a.secret.key", "fs.azure.account.key.me.net", "api_key"])
-def test_an_argument_that_says_what_it_is(name: str) -> None:
+def test_secret_arguments_are_redacted(name: str) -> None:
     assert redacted([f"{name}=Q7z=Q7z Q7z"]) == [f"{name}=***"]
 
 

@@ -27,7 +27,7 @@ from tests.reference_pages import FOLDER, Undocumented, documented, endings, pag
 INDEX = FOLDER / "index.md"
 
 
-def test_the_reference_is_what_the_code_declares() -> None:
+def test_reference_agrees_with_the_code() -> None:
     """KSTATE_WRITE_DOCS=1 writes it."""
     if os.environ.get("KSTATE_WRITE_DOCS"):
         reference_pages.write()
@@ -46,7 +46,7 @@ def test_the_reference_is_what_the_code_declares() -> None:
 
 
 @pytest.mark.parametrize("name", marked_tables.TABLES)
-def test_the_tables_of_a_page_are_what_the_code_declares(name: str) -> None:
+def test_tables_of_a_page_agree_with_the_code(name: str) -> None:
     """KSTATE_WRITE_DOCS=1 writes them."""
     path, tables = marked_tables.DOCS / name, marked_tables.TABLES[name]
     if os.environ.get("KSTATE_WRITE_DOCS"):
@@ -118,7 +118,7 @@ MADE_UP: dict[str, tuple[Callable[[str], str], str]] = {
 
 
 @pytest.mark.parametrize("part", MADE_UP)
-def test_what_is_made_up_is_missed(part: str) -> None:
+def test_new_declarations_change_the_page(part: str) -> None:
     """One thing more in the code, and the page that is committed is not the one that the code gives."""
     page, name = MADE_UP[part]
     text = page("What it does.")
@@ -127,7 +127,7 @@ def test_what_is_made_up_is_missed(part: str) -> None:
 
 
 @pytest.mark.parametrize("part", sorted({*MADE_UP} - {"release"}))
-def test_what_says_nothing_of_itself_is_refused(part: str) -> None:
+def test_refuses_undocumented_declarations(part: str) -> None:
     with pytest.raises(Undocumented):
         MADE_UP[part][0]("")
 

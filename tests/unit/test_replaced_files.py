@@ -24,7 +24,7 @@ while True:
 """
 
 
-def test_two_writers_one_of_them_killed(tmp_path: Path) -> None:
+def test_killed_writer_beside_another_writer(tmp_path: Path) -> None:
     page = tmp_path / "page"
     replace_text(page, "0" * 100_000, mode=0o600)
     writers = [
@@ -59,7 +59,7 @@ def test_a_link_where_the_new_file_goes_is_not_followed(tmp_path: Path) -> None:
     assert not page.exists()
 
 
-def test_the_umask_narrows_what_is_made(tmp_path: Path) -> None:
+def test_umask_narrows_the_mode(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
         replace_text(tmp_path / "page", "text", mode=0o666)

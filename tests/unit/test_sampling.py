@@ -69,7 +69,7 @@ def in_full() -> Iterator[tuple[str, str]]:
                         yield f"{path.relative_to(ROOT)}::{node.name}", beside
 
 
-def test_what_is_left_out_has_another_that_is_not() -> None:
+def test_skipped_tests_name_a_test_that_runs() -> None:
     pairs = dict(in_full())
     assert pairs
     for test, beside in pairs.items():

@@ -72,7 +72,7 @@ def _wrong(path: Path) -> Iterator[str]:
             yield f"{where}:{node.lineno}: a bar in other units"  # type: ignore[attr-defined]
 
 
-def test_one_system_of_units() -> None:
+def test_sizes_use_a_single_system_of_units() -> None:
     modules = sorted(ROOT.rglob("*.py"))
     assert len(modules) > 200
     assert not [wrong for path in modules for wrong in _wrong(path)]
@@ -92,7 +92,7 @@ def test_the_sweep_sees(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert len(list(_wrong(tmp_path / "made.py"))) == 1
 
 
-def test_what_sizes_look_like() -> None:
+def test_text_of_sizes() -> None:
     sizes = {0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1024**2 - 1: "1.0 MiB", 371_100_000: "353.9 MiB"}
     assert {size: size_text(size) for size in sizes} == sizes
     assert size_text(3 * 1024**3) == "3.0 GiB" and size_text(5000 * 1024**5) == "5,000.0 PiB"

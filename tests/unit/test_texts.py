@@ -62,7 +62,7 @@ def test_values_are_filled_in_at_once() -> None:
     )
 
 
-def test_what_is_printable_is_one_line_and_acts_on_nothing() -> None:
+def test_printable_text_is_a_single_line_without_control_characters() -> None:
     for text in HOSTILE:
         assert printable(text).isprintable()
     assert printable("a\nb\x1b") == "a\\nb\\x1b"
@@ -97,7 +97,7 @@ def _errors() -> set[str]:
 
 
 @pytest.mark.parametrize("path", sorted(_SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(_SOURCE)))
-def test_an_error_is_one_line_and_details(path: Path) -> None:
+def test_error_messages_are_a_single_line(path: Path) -> None:
     """A line break in a message is escaped with all that a name from outside may hold: further lines are details."""
     errors = _errors()
     for node in syntax.nodes(path):
@@ -132,7 +132,7 @@ _SAYS_IT = {
 """Where the message itself says what to do next."""
 
 
-def test_whoever_refuses_says_what_to_do_next() -> None:
+def test_refusals_have_hints() -> None:
     missing = []
     for path in _SOURCE.rglob("*.py"):
         if str(path.relative_to(_SOURCE)) in _SAYS_IT:

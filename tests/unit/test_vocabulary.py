@@ -68,6 +68,8 @@ DIALECT = frozenset(
     | {"shown", "taken", "told", "wanted", "what"}
 )
 """Participles and pronouns: they say what happened to a value, or nothing. A name says what the value is."""
+DIALECT_IN_TESTS = frozenset({"asked", "found", "known", "one", "said", "told", "what"})
+"""The words of the dialect that no part of the name of a test is."""
 NOT_YET: dict[str, int] = {}
 """Names of the dialect in packages that still have some. A number may only fall."""
 SORTED_RUNS = re.compile(r"\bsorted[- _]runs?\b", re.IGNORECASE)
@@ -89,12 +91,12 @@ def bound_names(tree: ast.AST) -> Iterator[tuple[str, int]]:
                 yield name, node.lineno
 
 
-def test_modules_are_called_after_what_they_hold() -> None:
+def test_modules_have_specific_names() -> None:
     modules = [path.relative_to(SOURCE) for path in SOURCE.rglob("*") if path.suffix == ".py" or path.is_dir()]
     assert not [str(path) for path in modules if path.stem in VAGUE_MODULES]
 
 
-def test_no_two_classes_have_one_name() -> None:
+def test_no_two_classes_share_a_name() -> None:
     """Nor one that is private: ``Draft`` here and ``_Draft`` there are read as the same."""
     defined = defaultdict(list)
     for where, tree in syntax.modules():
@@ -119,8 +121,19 @@ def test_names_are_nouns_of_the_field() -> None:
     assert {package: len(places) for package, places in banned.items() if package in NOT_YET} == NOT_YET
 
 
+def test_names_of_tests_state_the_subject_and_the_result() -> None:
+    """`test_refuses_…`: a name with a pronoun or a participle of the dialect does not say what is tested."""
+    names = [
+        f"{path.relative_to(ROOT)}:{node.lineno}: {node.name}"
+        for path in sorted((ROOT / "tests").rglob("test_*.py"))
+        for node in syntax.nodes(path)
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+        if DIALECT_IN_TESTS & {*node.name.split("_")}
+    ]
+    assert not names, "\n".join(names)
+
+
 def test_names_in_tests_are_nouns_of_the_field() -> None:
-    """But for the names of tests, which are sentences."""
     banned = [
         f"{path.relative_to(ROOT)}:{line}: {name}"
         for path in sorted((ROOT / "tests").rglob("*.py"))

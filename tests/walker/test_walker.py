@@ -36,7 +36,7 @@ def commands() -> Iterator[Commands]:
 
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_directory_is_what_the_model_says(commands: Commands, tmp_path: Path, seed: int) -> None:
+def test_directory_agrees_with_the_model(commands: Commands, tmp_path: Path, seed: int) -> None:
     entry = generate(seed)
     result = walk(entry, commands, tmp_path / "walk")
     if result.wrong:
@@ -52,14 +52,14 @@ def test_a_walk_that_went_wrong(commands: Commands, tmp_path: Path, text: str) -
     assert not result.wrong, "\n  ".join([*result.report, str(result.wrong)])
 
 
-def test_a_walk_is_what_its_text_says() -> None:
+def test_walk_is_parsed_from_its_text() -> None:
     walk = generate(7)
     assert parse(str(walk)) == walk
     assert 10 <= len(walk.steps) <= 40
 
 
 @pytest.mark.parametrize("where", ["app", "kept", "gone", "strange"])
-def test_the_walker_sees_what_is_lost(commands: Commands, tmp_path: Path, where: str) -> None:
+def test_walker_sees_losses(commands: Commands, tmp_path: Path, where: str) -> None:
     """A walker that sees nothing would never fail."""
     world = begin("4.3.1-kinds-eos", commands, tmp_path)
     world.migrate("4.2")
@@ -92,7 +92,7 @@ def test_the_walker_sees_rows_that_a_migration_loses(commands: Commands, tmp_pat
         rows[key] = value  # other walks of this process begin with the same content
 
 
-def test_the_shortest_walk_is_found(commands: Commands, tmp_path: Path) -> None:
+def test_shrinking_gives_the_shortest_walk(commands: Commands, tmp_path: Path) -> None:
     steps = tuple(
         Step(name, 1) for name in ("the_log", "time_passes", "the_log", "impossible", "the_log", "time_passes")
     )

@@ -58,7 +58,7 @@ class Host(threading.Thread):
         return self.end
 
 
-def test_round_after_round_in_one_folder(tmp_path: Path) -> None:
+def test_consecutive_rounds_share_a_folder(tmp_path: Path) -> None:
     """What earlier rounds left stays there; hosts come in any order, at any time."""
     chance = random.Random(5)
     for number in range(40):
@@ -69,7 +69,7 @@ def test_round_after_round_in_one_folder(tmp_path: Path) -> None:
     assert len(os.listdir(tmp_path)) == 4
 
 
-def test_nobody_goes_on_with_what_an_earlier_round_left(tmp_path: Path) -> None:
+def test_files_of_an_earlier_round_release_no_host(tmp_path: Path) -> None:
     for _ in range(2):
         for host in [Host(tmp_path, name, 3) for name in ("a", "b", "c")]:
             host.ended()
@@ -79,7 +79,7 @@ def test_nobody_goes_on_with_what_an_earlier_round_left(tmp_path: Path) -> None:
         assert Waiting(("a", "b"), ("c",), 0, ()) in host.report
 
 
-def test_one_that_comes_late_is_told_who_did_not_wait(tmp_path: Path) -> None:
+def test_late_host_learns_which_hosts_stopped_waiting(tmp_path: Path) -> None:
     assert not Host(tmp_path, "a", 2, timeout=0.1).ended().all_here
     end = Host(tmp_path, "b", 2, timeout=0.1).ended()
     assert (end.missing, end.stopped, end.here) == (("a",), ("a",), ("b",))
@@ -90,7 +90,7 @@ def test_names_that_nobody_knows_are_counted(tmp_path: Path) -> None:
     assert (host.ended().missing, host.ended().unknown) == ((), 2)
 
 
-def test_names_that_are_known_beforehand(tmp_path: Path) -> None:
+def test_expected_names_are_reported_as_missing(tmp_path: Path) -> None:
     waitings: list[Waiting] = []
     names = ("1-of-2", "2-of-2")
     end = wait_for_all(MeetingPlace(str(tmp_path)), "2-of-2", 2, names=names, timeout=0.1, on_change=waitings.append)
@@ -98,7 +98,7 @@ def test_names_that_are_known_beforehand(tmp_path: Path) -> None:
     assert waitings == [end]
 
 
-def test_two_of_one_name(tmp_path: Path) -> None:
+def test_refuses_the_second_host_of_a_name(tmp_path: Path) -> None:
     """One of the two is refused, whichever finds the other's word in its file; the other one waits on."""
     for _ in range(20):
         twins = [Host(tmp_path, "a", 3), Host(tmp_path, "a", 3)]
@@ -125,7 +125,7 @@ def test_names_that_cannot_be_files(tmp_path: Path, name: str) -> None:
     assert os.listdir(tmp_path) == []
 
 
-def test_what_is_no_word_is_passed_over(tmp_path: Path) -> None:
+def test_other_files_in_the_folder_are_ignored(tmp_path: Path) -> None:
     """Beside a dump there is much; a link, a FIFO, a folder and nonsense are nobody."""
     (tmp_path / "barrier-link.json").symlink_to("/etc/passwd")
     os.mkfifo(tmp_path / "barrier-fifo.json")

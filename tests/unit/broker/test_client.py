@@ -34,7 +34,7 @@ def without_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "_connect", lambda admin, errors: None)
 
 
-def test_a_client_that_nobody_answers_has_ended_when_that_is_told() -> None:
+def test_client_without_an_answer_has_no_thread_after_the_error() -> None:
     with pytest.raises(RunFailed, match="does not answer") as raised, client.admin_client(CLOSED_PORT, {}):
         pass
     assert raised.value.__traceback__ is not None, "which holds whatever was there"

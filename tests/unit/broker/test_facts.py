@@ -15,7 +15,7 @@ from kstate_cli.formats.topic_partition import TopicPartition, canonical_topic_i
 
 
 @pytest.mark.parametrize("bits", [(-1, -1), (-5, -77), (0, 1), (0x0123456789ABCDEF, -2)])
-def test_an_id_has_one_spelling(bits: tuple[int, int], tmp_path: Path) -> None:
+def test_topic_ids_have_a_single_spelling(bits: tuple[int, int], tmp_path: Path) -> None:
     """Kafka's client in Java prints base64 for URLs, librdkafka the other one."""
     import confluent_kafka
 
@@ -31,7 +31,7 @@ def test_an_id_has_one_spelling(bits: tuple[int, int], tmp_path: Path) -> None:
     assert parse(json.dumps(manifest).encode()).partitions[0].topic_id == java
 
 
-def test_what_a_file_says(tmp_path: Path) -> None:
+def test_reads_every_member_of_the_file(tmp_path: Path) -> None:
     file = tmp_path / "offsets.json"
     facts = {
         "start": 3,
@@ -76,7 +76,7 @@ def test_what_a_file_says(tmp_path: Path) -> None:
         '{"t": {"0": {"start": 0, "end": 1, "committed": "7"}}}', '{"t": {"0": {"start": 0, "end": 1}}',
     ],
 )  # fmt: skip
-def test_what_is_no_such_file(content: str, tmp_path: Path) -> None:
+def test_refuses_malformed_files(content: str, tmp_path: Path) -> None:
     file = tmp_path / "offsets.json"
     file.write_text(content, encoding="utf-8")
     with pytest.raises(UsageError, match="as log offsets") as refusal:

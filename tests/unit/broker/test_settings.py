@@ -62,7 +62,7 @@ def test_stores_of_certificates() -> None:
         ("interceptor.classes", SECRET),
     ],
 )
-def test_what_has_no_counterpart_is_refused_by_name(name: str, value: str) -> None:
+def test_refuses_a_setting_without_counterpart_by_name(name: str, value: str) -> None:
     with pytest.raises(UsageError) as refusal:
         translated({name: value}, "client.properties")
     assert name in str(refusal.value)
@@ -86,7 +86,7 @@ def test_a_setting_of_a_login_is_refused_by_its_name(login: str, name: str) -> N
 
 
 @pytest.mark.parametrize("settings", [{"no.such.setting": SECRET}, {"security.protocol": SECRET}])
-def test_what_neither_knows_is_refused_by_name(settings: dict[str, str]) -> None:
+def test_refuses_an_unknown_setting_by_name(settings: dict[str, str]) -> None:
     with pytest.raises((KafkaException, ValueError)) as raised:
         AdminClient({**settings, "log_level": 0})
     error = refused_by_client(raised.value)

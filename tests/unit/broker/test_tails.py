@@ -29,7 +29,7 @@ def test_little_is_read_and_the_shortest_first(logs: list[tuple[set[int], int]])
             assert spans[key] == max(near)
 
 
-def test_what_was_read_tells_of_what_came_after_its_beginning() -> None:
+def test_tail_counts_records_from_its_first_offset() -> None:
     """Offsets 5, 7 and 8 are records; 6 is a marker, or was compacted away, and so may be what follows."""
     tail = Tail((5, 7, 8), 5, (50, None, 80))
     assert [tail.records(first, 12) for first in (4, 5, 6, 7, 8, 9, 12)] == [None, 3, 2, 2, 1, 0, 0]

@@ -90,7 +90,7 @@ def test_the_newest_that_can_tell() -> None:
 
 
 @given(st.floats(0, 1e8))
-def test_no_more_digits_than_are_known(seconds: float) -> None:
+def test_estimate_has_at_most_two_digits(seconds: float) -> None:
     rounded = Expected(seconds, None).rounded
     assert rounded >= seconds and rounded >= 10
     assert rounded <= max(10, seconds * 1.1 + 1)

@@ -45,7 +45,7 @@ def write(run: Run, event: str) -> None:
 @pytest.mark.parametrize("error", [OSError(errno.EIO, "Input/output error"), Interrupted(15)], ids=["EIO", "signal"])
 @pytest.mark.parametrize("failing", EVENTS)
 @pytest.mark.parametrize("call", ["fsync", "write"])
-def test_what_could_not_be_announced_cannot_be_read(
+def test_failed_announcement_leaves_no_readable_line(
     app: Path, monkeypatch: pytest.MonkeyPatch, failing: str, call: str, error: Exception
 ) -> None:
     run = create_run(app, "migrate --to 4.2")
@@ -93,7 +93,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("state", WAYS, ids=lambda state: state.value)
-def test_no_line_follows_one_that_it_cannot_follow(app: Path, state: RunState) -> None:
+def test_refuses_a_line_out_of_order(app: Path, state: RunState) -> None:
     for event in sorted({"created", "cleaning", *(event for events in FOLLOWS.values() for event in events)}):
         run = create_run(app, "migrate --to 4.2")
         members = {**run.events[0], "why": "", "kept": "0" * 64, "made": "0" * 64}

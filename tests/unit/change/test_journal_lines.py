@@ -57,12 +57,12 @@ def test_nothing_is_written_that_would_not_be_read(row: dict[str, Any], message:
 
 
 @pytest.mark.parametrize("line", [b"", b"[]", b"{", b"null", b'{"schema_version": true}', b'{"schema_version": 0}'])
-def test_what_is_no_line(line: bytes) -> None:
+def test_refuses_malformed_lines(line: bytes) -> None:
     with pytest.raises(JournalError):
         decode_line(line, 0)
 
 
-def test_a_newer_kstate_is_told_from_damage() -> None:
+def test_newer_schema_is_no_damage() -> None:
     with pytest.raises(JournalError, match="a newer kstate wrote it"):
         decode_line(b'{"schema_version": 3, "event": "note", "at": "%s"}' % AT.encode(), 0)
 

@@ -116,7 +116,7 @@ def test_stores_in_two_subtopologies() -> None:
     assert stores_in_two(snapshot(healthy())) == Doubles()
 
 
-def test_stores_of_one_builder() -> None:
+def test_stores_of_a_shared_builder() -> None:
     """Each sub-topology has a store of its own beside the shared one: no copy, and no directory to move away."""
     tasks = [task(store("count", database(), task="0_0"), store("shared", database(), task="0_0"), name="0_0")]
     tasks += [task(store("second", database(), task="1_0"), store("shared", database(), task="1_0"), name="1_0")]
@@ -142,7 +142,7 @@ def test_stores_of_one_builder() -> None:
         (task_place("0_0") / "x", ProblemCode.LINK, [MALFORMED_CHECKPOINT], [NOT_UNDERSTOOD]),
     ],
 )
-def test_what_no_rule_has_looked_at(
+def test_problems_that_no_rule_judges(
     place: Place, code: ProblemCode, findings: list[FindingCode], codes: list[FindingCode]
 ) -> None:
     problem = Problem(code, place, "is odd", "a rule")
@@ -197,7 +197,7 @@ def test_nothing_that_a_rule_is_given_can_be_written_into() -> None:
 @pytest.mark.parametrize("to", ["3.9", "4.2"])
 @pytest.mark.parametrize("exactly_once", [True, False])
 @pytest.mark.parametrize("with_global", [True, False])
-def test_what_a_failed_start_deletes(to: str, exactly_once: bool, with_global: bool) -> None:
+def test_tasks_deleted_by_a_failed_start(to: str, exactly_once: bool, with_global: bool) -> None:
     """Exactly-once, and no global store that ends the start before there is a task."""
     unlogged = store("nolog", database("nolog", offsets=record(None)), task="0_1")
     tasks = [task(store("count", database(offsets=record(5)))), task(unlogged, name="0_1")]

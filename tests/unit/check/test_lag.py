@@ -35,7 +35,7 @@ def behind(
     return lags(app(offset), (logs,), exactly_once=exactly_once).get(("0_0", "plain"))
 
 
-def test_it_is_what_lies_between_the_offset_and_the_end() -> None:
+def test_lag_is_the_distance_from_the_offset_to_the_end() -> None:
     assert behind({PLAIN: LogFacts(0, 10)}) == Lag(Records(5, exact=False), None)
     assert behind({PLAIN: LogFacts(0, 5)}) == Lag(Records(0, exact=True), 0.0)
     # Where nobody says that transactions are used, the last entry may well be a record.
@@ -52,7 +52,7 @@ def test_nobody_knows_it(facts: Mapping[TopicPartition, LogFacts], offset: int) 
     assert behind(facts, offset) is None
 
 
-def test_what_was_read_is_exact_and_has_an_age(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tail_makes_the_lag_exact_with_an_age(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clock, "now_ms", lambda: 9_000)
     facts = {PLAIN: LogFacts(0, 10)}
     assert behind(facts, tail=Tail((3, 5, 8), 3, (1, 2_500, 8_000))) == Lag(Records(2, exact=True), 6.5)
@@ -69,7 +69,7 @@ def test_a_global_store_has_all_partitions_of_its_topic() -> None:
     assert ("global", "g") not in lags(app(4), (FactLogs({GLOBAL[0]: LogFacts(0, 10)}),))
 
 
-def test_only_what_is_asked_about_is_read() -> None:
+def test_reads_only_the_requested_logs() -> None:
     questions = []
 
     def read(
@@ -105,6 +105,6 @@ OPENS = prediction(Outcome.OPENS, 0)
         ([OPENS, prediction(Outcome.UNKNOWN, None)], None),
     ],
 )
-def test_what_a_start_restores(predictions: list[Prediction], records: Records | None) -> None:
+def test_records_restored_until_running(predictions: list[Prediction], records: Records | None) -> None:
     """Nothing is left out of the sum: where it is not known of one store it is not known."""
     assert until_running(predictions) == records

@@ -66,7 +66,7 @@ def test_source_topics_have_no_markers_at_their_end() -> None:
         (b"0\nx\n", "For input string: "),
     ],
 )
-def test_what_java_says_of_a_malformed_file(data: bytes, text: str) -> None:
+def test_message_of_java_about_a_malformed_file(data: bytes, text: str) -> None:
     with pytest.raises(MalformedBytesError) as error:
         checkpoint.parse(data)
     assert java_text(error.value) == text

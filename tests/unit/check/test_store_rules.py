@@ -192,7 +192,7 @@ def _facts(draft: StoreCheckDraft) -> dict[str, Any]:
     return {name: value for name, value in results.items() if value}
 
 
-def test_what_is_made_anew_is_told_at_the_end() -> None:
+def test_recreated_store_is_the_last_finding() -> None:
     view = good()
     verdict = RULES["_recreated"].judge(view, of_store(view, recreated=True))
     assert ([finding.code for finding in verdict.findings], verdict.empty) == ([DOES_NOT_OPEN], DOES_NOT_OPEN)

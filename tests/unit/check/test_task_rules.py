@@ -461,7 +461,7 @@ def test_a_global_store_without_a_status(to: str, transactional: bool, number: i
     assert codes.count(STATUS_MISSING) == number
 
 
-def test_what_writes_for_a_release_that_nobody_has_run_is_told_so() -> None:
+def test_hint_for_an_unproven_release_has_the_option() -> None:
     for to, more in (("4.3", ""), ("4.5", " --unproven")):
         view = snapshot(task(store("count", database(offsets=record(50, status=OPEN)))), to=to)
         (match_,) = [finding for finding in judge_task(view, view.app.tasks[0]).findings if finding.code == STATUS_OPEN]

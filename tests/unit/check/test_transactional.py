@@ -67,7 +67,7 @@ def test_a_status_of_1(alone: bool) -> None:
 @pytest.mark.parametrize(
     ("first", "second", "fails"), [(0, OPEN, True), (None, OPEN, True), (OPEN, OPEN, False), (OPEN, None, False)]
 )
-def test_an_open_segment_after_another_one(first: int | None, second: int | None, fails: bool) -> None:
+def test_open_segment_after_another_segment(first: int | None, second: int | None, fails: bool) -> None:
     """The start opens segments in order, throws at the open one, and keeps those before it open: its own second try fails."""
     segments = [
         database("w", offsets=record(5, "w", status=first), start=0),

@@ -70,7 +70,7 @@ STORES = ("count", "other")
 
 @pytest.mark.parametrize("exactly_once", [True, False])
 @pytest.mark.parametrize("names", list(product(FAULTS, repeat=2)), ids="-".join)
-def test_what_one_fault_does_to_the_other_store(names: tuple[str, str], exactly_once: bool) -> None:
+def test_fault_of_a_store_affects_the_other_store(names: tuple[str, str], exactly_once: bool) -> None:
     faults = [FAULTS[name] for name in names]
     logs: list[Log] = [log(changelog(name), *fault.log) for name, fault in zip(STORES, faults, strict=True)]
     lines = {

@@ -14,7 +14,7 @@ from kstate_cli.texts import filled
 STORES = [Prediction("0_0", f"s{number}", Outcome.OPENS) for number in range(44)]
 
 
-def test_what_happens_is_said_in_one_sentence() -> None:
+def test_verdict_is_a_single_sentence() -> None:
     wiped = [Prediction("0_1", name, Outcome.WIPED) for name in "ab"]
     assert verdict([*wiped, *STORES]) == "44 stores open, task 0_1 is wiped and restores everything"
     assert verdict([Prediction("0_0", "a", Outcome.FAILS), *STORES[:1]]) == "the start fails at 0_0/a, 1 store opens"
@@ -55,7 +55,7 @@ def test_every_outcome_has_words(outcome: Outcome, or_else: Outcome | None) -> N
 
 
 @pytest.mark.parametrize("code", CODES.values(), ids=lambda code: code.name)
-def test_the_command_of_a_hint_is_found_whatever_the_directory_is_called(code: Any) -> None:
+def test_command_of_a_hint_is_recognized_for_any_directory(code: Any) -> None:
     hint = filled(code.hint, {"APP": "/a: kstate ls b", "TASK": "0_1", "STORE": "x"})
     match = _COMMAND.fullmatch(hint)
     assert (match is None) == ("kstate " not in code.hint)
@@ -70,5 +70,5 @@ def test_the_command_of_a_hint_is_found_whatever_the_directory_is_called(code: A
         ("Invalid version: ", "Invalid version:…"),
     ],
 )
-def test_a_part_of_a_message_is_marked_as_one(message: str, output: str) -> None:
+def test_part_of_a_message_is_marked(message: str, output: str) -> None:
     assert _part_of(message) == output

@@ -49,7 +49,7 @@ def test_two_hundred_stores_fit_80_columns() -> None:
     assert all(name in line for name, line in zip(names, laid.lines[2:], strict=True))
 
 
-def test_what_is_spared_first_and_what_becomes_a_line_below() -> None:
+def test_narrow_tables_drop_columns_before_they_fold_rows() -> None:
     row = [["0_1"], ["a" * 30], ["kv+ts"], ["27.2 KiB"], ["6"]]
     assert lay_out(STORES, [row], width=60, rule="-").left_out == ()
     assert lay_out(STORES, [row], width=54, rule="-").left_out == ("SST",)

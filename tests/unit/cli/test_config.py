@@ -99,7 +99,7 @@ def test_command_line_then_environment_then_file(tmp_path: Path, monkeypatch: py
     assert str(_parsed("check", "/typed", *words)["app"]) == "/typed"
 
 
-def test_what_a_variable_names_says_settings_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_named_by_the_variable_gives_settings_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing that a command touches, and nothing that is done, comes from where nobody sees it."""
     monkeypatch.setenv(
         VARIABLE, _file(tmp_path, '[defaults]\ndirectory = "here"\nrelease = "4.3"\nbootstrap_server = "f:1"\n')
@@ -139,7 +139,7 @@ def test_a_variable_that_names_nothing(tmp_path: Path, monkeypatch: pytest.Monke
         _parsed("check", "/typed", "--for", "4.2")
 
 
-def test_what_is_typed_takes_the_place_of_what_would_contradict_it(tmp_path: Path) -> None:
+def test_typed_options_replace_contradicting_settings(tmp_path: Path) -> None:
     stores = '[stores.s]\nkind = "key-value"\nsubtopology = 0\npartitions = 1\n'
     file = _file(
         tmp_path, f'application = "a"\n[defaults]\ndump = "d"\nbootstrap_server = "b:1"\nkafka_settings = "k"\n{stores}'

@@ -29,9 +29,7 @@ def test_records_bytes_rate_lag_and_time_left(
     ]
 
 
-def test_a_broker_that_gives_nothing_is_told(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_warns_of_a_broker_without_records(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Once, soon, and how long it is waited for; again where it stops again; not once all is there."""
     now = [100.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])

@@ -91,7 +91,7 @@ def test_every_error_of_the_tree_is_here() -> None:
     assert ours - {KstateError} == {type(error) for error, _, _ in ERRORS if isinstance(error, KstateError)}
 
 
-def test_an_undo_is_told_as_one(capsys: pytest.CaptureFixture[str]) -> None:
+def test_failure_after_an_undo_reports_the_undo(capsys: pytest.CaptureFixture[str]) -> None:
     note_commit("0007-migrate", Path("/data/app"), undone=True)
     report_errors(LOST)
     messages = capsys.readouterr().err
@@ -123,7 +123,7 @@ def test_an_error_of_the_system_names_its_whole_path(
     assert _printed(OSError("no number"), capsys) == "kstate: no number"
 
 
-def test_a_name_in_an_open_directory_is_not_one_of_the_working_directory(
+def test_name_below_a_descriptor_gets_no_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As `shutil.rmtree` has them: a made-up path would send somebody to the wrong file."""
@@ -148,7 +148,7 @@ def test_a_defect_can_be_looked_at(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert exit_code_of(ValueError("odd")) == 6
 
 
-def test_where_to_look_is_told_with_the_directory(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unexpected_error_names_the_status_command_of_the_directory(capsys: pytest.CaptureFixture[str]) -> None:
     """An error of the system or a defect may come from anywhere; what the command was about is known all the same."""
     for line in (["status", "/nowhere/my app"], ["query", "key", "/nowhere/my app", "count", "a"]):
         with pytest.raises(UsageError):
@@ -183,7 +183,7 @@ def test_a_signal_after_the_command_has_ended(number: signal.Signals, arguments:
     assert "Interrupted" not in process.stderr
 
 
-def test_a_signal_is_told_by_its_name() -> None:
+def test_message_names_the_signal() -> None:
     messages = [str(Interrupted(number)) for number in (*ENDING, 99)]
     assert messages == [
         "interrupted by SIGINT", "interrupted by SIGTERM", "interrupted by SIGHUP", "interrupted by signal 99"
@@ -240,7 +240,7 @@ def test_the_end_of_a_command_needs_nothing() -> None:
         (ImportError("libarrow.so: failed to map segment from shared object"), "memory"),
     ],
 )
-def test_a_shortage_comes_before_what_it_led_to(
+def test_shortage_outranks_the_error_that_it_caused(
     shortage: Exception, hint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Whatever a reader has made of it, a shortage of this host is exit code 6 with a hint about the resource."""

@@ -144,7 +144,7 @@ def _folded(paths: list[str]) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("path", [path for path in ALL if path and " " not in path])
-def test_each_setting_is_read_and_everything_else_is_told(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_are_read_and_other_variables_reported(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("KSTATE_")]:
         monkeypatch.delenv(name)
     command = ALL[path]
@@ -182,7 +182,7 @@ def test_each_setting_is_read_and_everything_else_is_told(path: str, monkeypatch
     assert unread(command, path) == []
 
 
-def test_a_misspelt_variable_is_told_and_the_one_that_is_meant(tmp_path: Path) -> None:
+def test_warns_of_a_misspelt_variable_with_the_right_name(tmp_path: Path) -> None:
     """Of a command that fails for want of what the variable was to say, too; and whatever is quiet."""
     wrong = {
         "KSTATE_EXPORT_WORKER": "1",

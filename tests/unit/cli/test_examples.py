@@ -46,7 +46,7 @@ def test_everything_that_is_in_the_repository(tmp_path: Path) -> None:
         assert os.access(tmp_path / "new" / name, os.X_OK) is os.access(ROOT / EXAMPLES / name, os.X_OK), name
 
 
-def test_what_it_says_to_try_is_about_what_it_wrote(tmp_path: Path) -> None:
+def test_printed_command_restores_the_written_examples(tmp_path: Path) -> None:
     result = kstate_here("examples", "--out", tmp_path / "new examples")
     (line,) = (line for line in result.err.splitlines() if "kstate restore" in line)
     assert str(tmp_path / "orders") in line
@@ -90,7 +90,7 @@ def test_nothing_is_overwritten_that_came_meanwhile(kind: str, tmp_path: Path, m
     assert sorted(_in(tmp_path)) == (["out/mine"] if kind == "directory" else ["out"])
 
 
-def test_what_fails_midway_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failure_midway_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usual = examples.example_files
 
     def broken() -> Any:

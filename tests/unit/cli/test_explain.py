@@ -165,13 +165,13 @@ def kstate_cli_commands() -> frozenset[str]:
     return frozenset(COMMANDS)
 
 
-def test_findings_say_what_check_says() -> None:
+def test_findings_are_explained_by_the_catalogue_of_check() -> None:
     for name, code in CODES.items():
         (explanation,) = find(f"finding:{name}")
         assert (explanation.level, explanation.rule, explanation.do[0]) == (code.level.value, code.rule, code.hint)
 
 
-def test_what_streams_prints_is_what_check_foretells() -> None:
+def test_explanations_contain_the_predicted_messages() -> None:
     """Of every prediction that is kept of every directory: what it says Streams prints, its explanation says too."""
     names: dict[str, set[str]] = {}
     for file in sorted(GOLDEN.glob("*.jsonl")):
@@ -199,7 +199,7 @@ def test_every_sentence_of_streams_is_of_some_code() -> None:
     assert not [part for part in parts if part.strip() not in text]
 
 
-def test_no_module_but_the_owner_spells_what_streams_prints() -> None:
+def test_only_the_owner_spells_messages_of_kafka_streams() -> None:
     """Or the two would differ one day: check, and the explanations, name the constants."""
     texts = [value for name, value in vars(streams_log).items() if name.isupper() and isinstance(value, (str, tuple))]
     parts = {
@@ -223,7 +223,7 @@ def test_no_module_but_the_owner_spells_what_streams_prints() -> None:
 # --- how it is asked --------------------------------------------------------------------------------------------------
 
 
-def test_a_code_is_found_in_any_case_and_with_its_group() -> None:
+def test_codes_match_in_any_case_and_with_their_group() -> None:
     for explanation in ALL:
         assert find(explanation.full_name) == find(explanation.full_name.upper()) == (explanation,)
         assert explanation in find(explanation.code.swapcase())
@@ -231,7 +231,7 @@ def test_a_code_is_found_in_any_case_and_with_its_group() -> None:
     assert find("exit:status-open") == find("") == find("nonsense") == ()
 
 
-def test_what_may_be_meant() -> None:
+def test_similar_codes_are_suggested() -> None:
     assert similar_codes("status-opne")[0] == "status-open"
     assert similar_codes("restring")[0] == "RESTORING"
     assert similar_codes("exit:33")[0] == "exit:3"
@@ -245,7 +245,7 @@ def test_a_code_that_there_is_not_is_a_usage_error() -> None:
     assert "kstate explain" in (caught.value.hint or "")
 
 
-def test_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_output_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     assert explain.explain(["GLOBAL-status-open"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "finding:global-status-open (error)"

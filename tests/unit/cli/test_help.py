@@ -182,7 +182,7 @@ def _deletes(path: str, context: Any, words: list[str]) -> bool:
     return any((path, word) in DELETING for word in words)
 
 
-def test_what_deletes_is_marked() -> None:
+def test_deleting_options_are_marked() -> None:
     marked = {
         (path, max(parameter.opts, key=len))
         for path, command in commands()

@@ -53,7 +53,7 @@ VALUES = st.recursive(
 
 
 @given(kind=st.text(), app=st.none() | st.text(), members=st.dictionaries(st.text(min_size=1), VALUES))
-def test_a_line_is_what_the_whole_object_would_be(kind: str, app: str | None, members: dict[str, Any]) -> None:
+def test_line_equals_the_encoded_object(kind: str, app: str | None, members: dict[str, Any]) -> None:
     """Put together from parts, for the rows of queries: not a byte is other than of the object as a whole."""
     members = {name: member for name, member in members.items() if name not in json_lines.HEAD}
     out = _Stream()
@@ -177,7 +177,7 @@ def test_a_failure_is_a_line(error: BaseException, code: str, capsys: pytest.Cap
         assert (line["where"], line["details"]) == (error.where, list(error.details))
 
 
-def test_what_was_changed_is_said_to_programs_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_error_reports_the_committed_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     emitter.begin(["migrate", "-o", "json"])
     subject.set_app(tmp_path)
     note_commit("0001-migrate", tmp_path)
@@ -281,7 +281,7 @@ def test_nothing_is_defined_that_no_line_has() -> None:
             assert {id(schema) for schema in json_lines.schema(name)["$defs"].values()} <= identities, name
 
 
-def test_a_line_that_is_not_as_the_schema_says_is_found() -> None:
+def test_schema_check_rejects_wrong_lines() -> None:
     """Or no test that runs a command would."""
     good = {
         "schema_version": emitter.SCHEMA_VERSION,

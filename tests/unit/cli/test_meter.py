@@ -89,7 +89,7 @@ def test_restore(stderr: io.StringIO, clock: list[float], *, resumed: bool, rate
             assert "resuming run 0001-restore: 33 % of its records are sorted already" in lines_of(stderr)
 
 
-def test_a_warning_is_told_whatever_is_shown(stderr: io.StringIO, clock: list[float]) -> None:
+def test_warning_is_printed_even_when_quiet(stderr: io.StringIO, clock: list[float]) -> None:
     with redirect_stderr(stderr):
         for quiet in (False, True):
             with RestoreProgress(TableOutput(None, quiet=quiet)) as progress:
@@ -122,7 +122,7 @@ def test_migrate(stderr: io.StringIO, clock: list[float], sst_format: int | None
         assert text in lines_of(stderr) and "verifying" in lines_of(stderr)
 
 
-def test_a_slow_thing_is_told_calmly(clock: list[float]) -> None:
+def test_slow_work_prints_few_lines(clock: list[float]) -> None:
     stream = io.StringIO()
     with redirect_stderr(stream):
         meter = Meter("verifying", quiet=False, now=lambda: clock[0])

@@ -18,7 +18,7 @@ def test_ages(text: str, seconds: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "7", "d", "-7d", "7 d", "7D", "1.5h", "7dd", "1234567d", "7d\n"])
-def test_what_is_no_age(text: str) -> None:
+def test_refuses_a_malformed_age(text: str) -> None:
     with pytest.raises(UsageError, match="--older-than") as refusal:
         age("--older-than", text)
     assert "7d" in str(refusal.value.hint)
@@ -30,7 +30,7 @@ def test_parts() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "1", "0/3", "4/3", "1/0", "-1/3", "1/3/5", "a/b", " 1/3", "1/3\n"])
-def test_what_is_no_part(text: str) -> None:
+def test_refuses_a_malformed_part(text: str) -> None:
     with pytest.raises(UsageError, match="--subset") as refusal:
         part_of("--subset", text, "for example 1/7")
     assert refusal.value.hint == "for example 1/7"
@@ -45,6 +45,6 @@ def test_bounds() -> None:
 @pytest.mark.parametrize(
     "text", ["", "events", "events:0", "events=5", ":0=5", "events:x=5", "events:0=-1", "events:0=5 ", "events:٣=1"]
 )
-def test_what_is_no_bound(text: str) -> None:
+def test_refuses_a_malformed_bound(text: str) -> None:
     with pytest.raises(UsageError, match="--at"):
         bound_of([text])

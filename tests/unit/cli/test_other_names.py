@@ -77,7 +77,7 @@ def test_the_help_shows_the_name_of_the_command() -> None:
 
 
 @pytest.mark.parametrize("path", ALL)
-def test_what_an_unknown_name_means(path: str) -> None:
+def test_suggestion_belongs_to_the_command(path: str) -> None:
     """It is always an option, or an argument, of this very command."""
     parameters = ALL[path].params
     options = {name for parameter in parameters if parameter.param_type_name == "option" for name in parameter.opts}
@@ -105,7 +105,7 @@ def test_what_an_unknown_name_means(path: str) -> None:
         (("fleet", "--stores", "x"), "--spec"),
     ],
 )
-def test_the_error_names_what_the_command_calls_it(words: tuple[str, ...], name: str, tmp_path: Path) -> None:
+def test_error_suggests_the_name_of_this_command(words: tuple[str, ...], name: str, tmp_path: Path) -> None:
     result = kstate_here(*words, status=2)
     option = next(word for word in words if word.startswith("--"))
     assert f"No such option: {option}" in result.err

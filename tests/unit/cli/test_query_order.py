@@ -55,7 +55,7 @@ def test_the_order_of_before(path: str, name: str) -> None:
         assert (str(values["app"]), values["store"]) == (str(values["app"].__class__(argument)), store)
 
 
-def test_what_is_said_where_words_are_missing() -> None:
+def test_hint_for_missing_arguments_names_the_help() -> None:
     hint = _refused("/data/app", "key").hint
     assert hint is not None and hint.endswith("kstate query key --help")
     with pytest.raises(Exception, match="No such command '/data/app'"):

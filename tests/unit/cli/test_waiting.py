@@ -22,7 +22,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_terminal_shows_what_takes_long_and_then_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terminal_shows_slow_work_and_clears_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = Terminal()
     monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setenv("TERM", "xterm")
@@ -45,7 +45,7 @@ def test_elsewhere_is_no_line(case: str, monkeypatch: pytest.MonkeyPatch) -> Non
     assert not screen.getvalue()
 
 
-def test_what_is_printed_takes_the_place_of_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_printed_text_replaces_the_progress_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a real terminal, whose streams are those of a command: a result never ends up behind a line of progress."""
     main, side = pty.openpty()
     streams, kept = (sys.stdout, sys.stderr), (os.dup(1), os.dup(2))

@@ -25,23 +25,23 @@ def store_diff(**more: object) -> StoreDiff:
 
 
 @pytest.mark.parametrize("flaw", ["only_a", "only_b", "different"])
-def test_one_row_makes_a_difference(flaw: str) -> None:
+def test_a_single_row_makes_a_difference(flaw: str) -> None:
     assert store_diff().equal and task_diff(store_diff()).equal
     differing = task_diff(store_diff(), store_diff(**{flaw: 1}))
     assert not differing.equal and differing.differing == 1
 
 
-def test_what_could_not_be_read_is_never_equal_and_no_difference() -> None:
+def test_unread_stores_are_neither_equal_nor_different() -> None:
     for diff in (task_diff(store_diff(unreadable="is damaged")), task_diff(store_diff(), unreadable=["0_1 is a link"])):
         assert not diff.equal and diff.unread == 1 and diff.differing == 0
 
 
-def test_a_store_or_a_task_that_only_one_has() -> None:
+def test_store_or_task_on_a_single_side_differs() -> None:
     assert task_diff(store_diff(where="a")).differing == 1
     assert task_diff(tasks=[("0_1", "b")]).differing == 1
 
 
-def test_offsets_count_only_where_that_is_asked_for() -> None:
+def test_offsets_count_only_with_the_option() -> None:
     other = store_diff(offsets={"changelog": (1, 2)})
     assert task_diff(other).equal
     assert task_diff(other, positions=True).differing == 1
@@ -62,7 +62,7 @@ def test_kinds_that_can_be_held_against_each_other(kinds: tuple[str, str], compa
     assert StoreDiff("0_0", "count", kinds=kinds).equal == comparable
 
 
-def test_a_doubt_is_one_only_where_nothing_runs() -> None:
+def test_remark_prevents_equality_only_while_nothing_runs() -> None:
     assert not task_diff(store_diff(), remarks=("an SST that no MANIFEST names",)).equal
     assert task_diff(store_diff(), remarks=("an SST that no MANIFEST names",), as_of="last-flush").equal
 

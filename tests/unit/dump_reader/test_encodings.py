@@ -98,7 +98,7 @@ def every_writer() -> list[Writer]:
 
 
 @pytest.mark.parametrize("writer", every_writer(), ids=str)
-def test_each_encoding_alone_and_beside_the_usual_one(
+def test_each_encoding_alone_and_beside_the_usual_encoding(
     plain: dict[TopicPartition, list[Any]], writer: Writer, tmp_path: Path
 ) -> None:
     assert read(written(tmp_path / "alone", [writer], 50, 0)) == plain
@@ -106,7 +106,7 @@ def test_each_encoding_alone_and_beside_the_usual_one(
         assert read(written(tmp_path / str(number), mix, 30, 2)) == plain
 
 
-def test_digests_of_records_are_those_of_one_writer(tmp_path: Path) -> None:
+def test_digests_of_records_do_not_depend_on_the_writer(tmp_path: Path) -> None:
     key = TopicPartition(A, 0)
     digests = set()
     for number, writer in enumerate(every_writer()):

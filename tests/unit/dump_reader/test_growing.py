@@ -129,7 +129,7 @@ WRONG: dict[str, Callable[[Any], None]] = {
 
 
 @pytest.mark.parametrize("change", WRONG.values(), ids=WRONG)
-def test_what_is_none(change: Callable[[Any], None]) -> None:
+def test_refuses_malformed_manifests(change: Callable[[Any], None]) -> None:
     content = copy.deepcopy(CANONICAL)
     change(content)
     with pytest.raises(DumpError, match="kstate cannot read the manifest"):
@@ -137,7 +137,7 @@ def test_what_is_none(change: Callable[[Any], None]) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"[]", b'{"format": 3', b"\xff", b"[" * 100_000])
-def test_what_is_no_manifest_at_all(data: bytes) -> None:
+def test_refuses_bytes_that_are_no_manifest(data: bytes) -> None:
     with pytest.raises(DumpError, match="kstate cannot read the manifest"):
         parse(data, NAME, NAME)
 
@@ -183,7 +183,7 @@ def offsets_in(part: PartitionDump, uri: str, after: int = -1) -> list[int]:
     return offsets
 
 
-def test_only_the_newest_manifest_and_what_it_needs(tmp_path: Path) -> None:
+def test_reads_only_the_newest_manifest_and_its_files(tmp_path: Path) -> None:
     first, two = written(tmp_path, "one", range(10)), written(tmp_path, "two", range(10, 30))
     commit(tmp_path, 1, (first,), 10)
     older = read_dump(str(tmp_path), complete=False, committed_only=False).partitions[KEY]
@@ -204,7 +204,7 @@ def test_only_the_newest_manifest_and_what_it_needs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["gone", "shorter", "a link", "another manifest"])
-def test_a_dump_that_is_not_what_it_says(tmp_path: Path, damage: str) -> None:
+def test_refuses_files_that_contradict_the_manifest(tmp_path: Path, damage: str) -> None:
     dump = tmp_path / "dump"
     first = written(dump, "one", range(10))
     commit(dump, 1, (first,), 10)
@@ -223,7 +223,7 @@ def test_a_dump_that_is_not_what_it_says(tmp_path: Path, damage: str) -> None:
 
 
 @pytest.mark.parametrize("damage", ["a link", "a link to nothing", "a folder", "a FIFO"])
-def test_what_only_has_the_name_of_a_manifest(tmp_path: Path, damage: str) -> None:
+def test_refuses_links_and_folders_named_like_a_manifest(tmp_path: Path, damage: str) -> None:
     """Left out, an older one would count; followed, one of another dump."""
     dump, other = tmp_path / "dump", tmp_path / "other"
     first = written(dump, "one", range(10))
@@ -249,7 +249,7 @@ def test_what_only_has_the_name_of_a_manifest(tmp_path: Path, damage: str) -> No
 
 @pytest.mark.parametrize("generation", [2, MOST_GENERATION])
 @pytest.mark.parametrize("data", [b"", b"{}", b'{"format": 3', None])
-def test_a_manifest_that_cannot_be_read_says_what_to_do(tmp_path: Path, generation: int, data: bytes | None) -> None:
+def test_hint_about_an_unreadable_manifest(tmp_path: Path, generation: int, data: bytes | None) -> None:
     """An older one never counts by itself. The last generation there can be is none: what came after would not count."""
     commit(tmp_path, 1, (written(tmp_path, "one", range(10)),), 10)
     if data is None:

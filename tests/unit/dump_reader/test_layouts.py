@@ -120,7 +120,7 @@ def test_int96_before_1970_and_far_away(tmp_path: Path) -> None:
     assert results == [-1 if value is None else value // 1_000 for value in values]
 
 
-def test_timestamps_without_a_zone_are_said(tmp_path: Path) -> None:
+def test_warns_of_timestamps_without_a_zone(tmp_path: Path) -> None:
     table = rows()
     naive = table.column("timestamp").cast(pa.timestamp("us"))
     pq.write_table(table.set_column(5, "timestamp", naive), tmp_path / "a.parquet")
@@ -129,7 +129,7 @@ def test_timestamps_without_a_zone_are_said(tmp_path: Path) -> None:
     assert content(dump) == expected(table)
 
 
-def test_what_is_no_part_of_the_dump(tmp_path: Path) -> None:
+def test_files_that_are_no_part_of_the_dump(tmp_path: Path) -> None:
     table = rows()
     write(tmp_path, table, manifest=False)
     for name in ("_SUCCESS", ".part.parquet.crc", "empty"):
@@ -155,7 +155,7 @@ def test_topic_with_an_underscore_in_front(tmp_path: Path) -> None:
     assert content(opened(write(tmp_path / "b", table, hive=True, manifest=False))) == expected(table)
 
 
-def test_one_file_a_uri_and_odd_names(tmp_path: Path) -> None:
+def test_reads_a_single_file_a_uri_and_odd_names(tmp_path: Path) -> None:
     table = rows()
     folder = tmp_path / "a b [1]{2}*"
     folder.mkdir()

@@ -68,7 +68,7 @@ def test_records_without_a_timestamp_are_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["headers", "timestampType"])
-def test_an_optional_column_of_type_null_is_a_missing_one(name: str, tmp_path: Path) -> None:
+def test_optional_column_of_type_null_counts_as_missing(name: str, tmp_path: Path) -> None:
     """A writer that derives types from values, and had none."""
     table = rows()
     missing = table.drop_columns([name])

@@ -76,7 +76,7 @@ def test_types_and_offset_is_always_there(tmp_path: Path) -> None:
         read_slice(part, ("nonsense",), LOCAL)
 
 
-def test_rows_in_disorder_within_one_row_group(tmp_path: Path) -> None:
+def test_rows_in_disorder_within_a_row_group(tmp_path: Path) -> None:
     """Footers cannot tell: the slice says that it is ordered, the reader finds out."""
     table = rows()
     part = whole(save(table.take(np.random.default_rng(1).permutation(100)), tmp_path / "a.parquet"))
@@ -90,7 +90,7 @@ def test_rows_in_disorder_within_one_row_group(tmp_path: Path) -> None:
 @pytest.mark.parametrize("batch", [8, 8_192])
 @pytest.mark.parametrize("until", [None, 50])
 @pytest.mark.parametrize("at", [3, 7, 9, 30, 60, 79, 98])
-def test_disorder_is_found_while_it_is_read(
+def test_disorder_is_detected_while_reading(
     at: int, until: int | None, batch: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """First it is no error, wherever it is; of what was seen in order once it is another file."""
@@ -124,7 +124,7 @@ def test_disorder_is_found_while_it_is_read(
     assert [tuple(row.values()) for row in pa.concat_tables(tables).to_pylist()] == expected_rows
 
 
-def test_what_was_seen_is_one_range(tmp_path: Path) -> None:
+def test_rising_offsets_are_a_single_range(tmp_path: Path) -> None:
     part = replace(whole(save(rows(), tmp_path / "a.parquet")), first=10, last=20)
     passage = Passage()
     assert not passage.is_rising(part)

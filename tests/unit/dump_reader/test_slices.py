@@ -120,7 +120,7 @@ def test_enough_memory_never_needs_a_shuffle(pieces: list[Piece], after: int | N
     assert len(cut) <= 1
 
 
-def test_neighbours_become_one_piece() -> None:
+def test_neighbours_become_a_single_piece() -> None:
     cut, _ = slices(
         partition(*(piece(10 * n, 10 * n + 9, number=n) for n in range(6))), after=None, until=None, max_bytes=300
     )
@@ -140,7 +140,7 @@ def test_a_whole_copy_with_other_bounds_is_cut() -> None:
     assert len(cut) < 20
 
 
-def test_a_shuffled_dump_needs_one() -> None:
+def test_shuffled_dump_needs_a_repartition() -> None:
     pieces = [piece(n, 1000 - n, number=n) for n in range(50)]
     assert slices(partition(*pieces), after=None, until=None, max_bytes=1_000) == ([], True)
     assert not slices(partition(*pieces), after=1000, until=None, max_bytes=1_000)[1]

@@ -98,7 +98,7 @@ def test_the_dump_is_a_folder_of_hive(folder: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["_delta_log", ".hoodie", "_spark_metadata"])
-def test_an_empty_log_is_one(name: str, tmp_path: Path) -> None:
+def test_empty_log_marks_a_table(name: str, tmp_path: Path) -> None:
     write(tmp_path, rows(), manifest=False)
     (tmp_path / A / name).mkdir()
     assert "only the log of the table" in refusal(tmp_path).message
@@ -182,7 +182,7 @@ def test_in_a_bucket(marker: str, objects: ObjectStore, tmp_path: Path) -> None:
         assert f"lake/dump/{A} is a table (" in caught.value.message and "only the log" in caught.value.message
 
 
-def test_what_may_not_be_listed_above_a_dump_in_a_bucket_is_unknown(objects: ObjectStore, tmp_path: Path) -> None:
+def test_denied_listing_above_a_dump_in_a_bucket_is_a_warning(objects: ObjectStore, tmp_path: Path) -> None:
     pq.write_table(rows(), tmp_path / "a.parquet")
     objects.put("lake/dump/a.parquet", (tmp_path / "a.parquet").read_bytes())
     objects.behave(Fault("lake/(_|[.])", 403, "AccessDenied"), Fault("lake%2F(_|[.])", 403, "AccessDenied"))

@@ -83,7 +83,7 @@ def test_without_a_digest_pages_are_decoded(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("parts", [1, 2, 7, 1000])
-def test_every_file_is_in_one_part_and_stays_there(parts: int, tmp_path: Path) -> None:
+def test_every_file_stays_in_its_part(parts: int, tmp_path: Path) -> None:
     folder = grown(tmp_path / "d")
     before = {file.relative: file.part(parts) for file in files_of_dump(str(folder)).files}
     assert all(1 <= part <= parts for part in before.values())

@@ -50,7 +50,7 @@ def paths(count: int, run: str = RUN) -> Sequence[str]:
 
 
 @pytest.mark.parametrize("prefix", ["", "dump", "a/dump/"])
-def test_what_may_lie_there(objects: ObjectStore, prefix: str) -> None:
+def test_refuses_foreign_objects_below_the_prefix(objects: ObjectStore, prefix: str) -> None:
     """Also in a bucket of its own, and where a console has made the folder. What lies beside it is nobody's business."""
     store, below = bucket(objects, prefix), f"{prefix.rstrip('/')}/".lstrip("/")
     assert store.read_newest() is None
@@ -87,7 +87,7 @@ def test_where_a_dump_can_be() -> None:
         assert "hunter2" not in str(refusal.value)
 
 
-def test_what_is_written_is_read_from_the_same_place(objects: ObjectStore) -> None:
+def test_written_dump_is_read_from_the_same_place(objects: ObjectStore) -> None:
     """By pyarrow, which has a client of its own: in a bucket of its own, below a prefix, and by Hadoop's name."""
     for place in (f"s3://{objects.bucket}", objects.uri("a=1/b.c_d-e/"), f"s3a://{objects.bucket}/other"):
         store = store_of(destination(place))
@@ -117,7 +117,7 @@ def test_a_manifest_never_takes_the_place_of_another(objects: ObjectStore, there
     assert not store.unanswered
 
 
-def test_of_many_writers_one_makes_a_generation(objects: ObjectStore) -> None:
+def test_only_the_first_of_many_writers_commits_a_generation(objects: ObjectStore) -> None:
     stores = [bucket(objects) for _ in range(8)]
     files = [written(store, path) for store, path in zip(stores, paths(8), strict=True)]
     ended: list[tuple[str, str]] = []
@@ -141,7 +141,7 @@ def test_of_many_writers_one_makes_a_generation(objects: ObjectStore) -> None:
     assert len(ended) == 8
 
 
-def test_an_answer_that_got_lost_is_asked_for_again(objects: ObjectStore) -> None:
+def test_lost_answer_is_resolved_by_another_request(objects: ObjectStore) -> None:
     """The store has made it, and says so only when it is asked whose it is."""
     store = bucket(objects)
     objects.behave(Fault(r"^PUT .*_manifest-", 500, carried_out=True, times=1))
@@ -158,7 +158,7 @@ def test_an_answer_that_got_lost_is_asked_for_again(objects: ObjectStore) -> Non
         store.commit(grown(3), RUN, [])
 
 
-def test_where_nobody_can_say_whether_it_counts_what_it_names_stays(objects: ObjectStore) -> None:
+def test_files_of_an_uncertain_manifest_stay(objects: ObjectStore) -> None:
     store = bucket(objects)
     objects.behave(Fault(r"^(PUT|HEAD) .*_manifest-", 500))
     with pytest.raises(RunHalfway, match=r"unknown whether generation 1"):
@@ -192,7 +192,7 @@ def test_a_store_without_conditions_is_refused_before_anything_is_read(objects: 
     assert objects.keys() == []
 
 
-def test_what_is_written_is_what_the_manifest_says(objects: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_written_objects_agree_with_the_manifest(objects: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """In one request, and in parts: nobody sees it before it is whole."""
     store, (small, large, failed) = bucket(objects), paths(3)
     grown_file = written(store, small)
@@ -239,7 +239,7 @@ def test_a_file_that_is_gone_is_not_named(objects: ObjectStore) -> None:
         store.content(path)
 
 
-def test_what_is_removed_is_old_and_ours_and_named_by_nobody(objects: ObjectStore) -> None:
+def test_removes_only_old_files_of_kstate_that_no_manifest_names(objects: ObjectStore) -> None:
     """By the clock of the store, whatever time it is here."""
     store, (listed_path, stray, expired, soon, _) = bucket(objects), paths(5)
     grown_file = written(store, listed_path)
@@ -297,7 +297,7 @@ def test_of_uploads_only_those_of_dead_runs(objects: ObjectStore) -> None:
     assert len(objects.uploads()) == 3 and f"a/dump/{stray}" not in objects.uploads()
 
 
-def test_of_a_run_only_what_is_its_own_and_not_named(objects: ObjectStore) -> None:
+def test_removes_only_unnamed_files_of_the_run(objects: ObjectStore) -> None:
     store, (mine, listed_path), (other,) = bucket(objects), paths(2), paths(1, OTHER)
     for path in (mine, listed_path, other):
         objects.put(f"a/dump/{path}")
@@ -315,9 +315,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_a_store_says_is_told_with_what_to_do(
-    objects: ObjectStore, case: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_error_of_the_object_store_has_a_hint(objects: ObjectStore, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kstate_cli.s3_objects._ATTEMPTS", 1)
     fault, kind, words = CASES[case]
     store = bucket(objects)
@@ -332,7 +330,9 @@ def test_what_a_store_says_is_told_with_what_to_do(
         assert words in error.value.message or call is calls[1]
 
 
-def test_what_is_not_there_or_not_said_is_told(objects: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reports_a_missing_bucket_and_missing_credentials(
+    objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def message(kind: type[KstateError]) -> str:
         with pytest.raises(kind) as refusal:
             store_of(objects.uri("dump")).read_newest()

@@ -29,7 +29,7 @@ def names(path: Path) -> list[str]:
     return sorted(os.listdir(path))
 
 
-def test_what_may_lie_there(tmp_path: Path) -> None:
+def test_refuses_foreign_files_in_the_folder(tmp_path: Path) -> None:
     out = str(tmp_path)
     assert FolderStore(out).read_newest() is None and FolderStore(str(tmp_path / "new")).read_newest() is None
     for name in ("lost+found", "topic=t"):
@@ -90,7 +90,7 @@ def test_nothing_is_written_where_restore_would_not_read_it(tmp_path: Path, plac
         assert not list(dump.glob("_manifest*"))
 
 
-def test_a_file_that_is_gone_is_told_before_anything_is_read(tmp_path: Path) -> None:
+def test_refuses_a_missing_file_before_reading(tmp_path: Path) -> None:
     """The hint names what loses nothing: a copy of the file, or another place. No full that is whole is to be dropped."""
     out, grown_file = str(tmp_path), written(tmp_path, "one", range(9))
     manifest = grown(1, files=(grown_file,))
@@ -116,7 +116,7 @@ def test_a_file_that_is_gone_is_not_named(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("_manifest*"))
 
 
-def test_what_is_removed_is_old_and_ours_and_named_by_nobody(tmp_path: Path) -> None:
+def test_removes_only_old_files_of_kstate_that_no_manifest_names(tmp_path: Path) -> None:
     grown_file = written(tmp_path, "one", range(9))
     here = (tmp_path / grown_file.path).parent
     stray, young, expired, soon = (path_of(KEY, 0, 9, 1, RUN, f"0000000{number}") for number in range(4))
@@ -153,7 +153,7 @@ def test_old_manifests_go_but_for_the_last_few(tmp_path: Path) -> None:
     assert names(tmp_path) == [name_of(number) for number in range(5, 13)]
 
 
-def test_of_a_run_only_what_is_its_own_and_not_named(tmp_path: Path) -> None:
+def test_removes_only_unnamed_files_of_the_run(tmp_path: Path) -> None:
     mine, listed_path, other = (path_of(KEY, 0, 9, 1, run, "00000000") for run in (RUN, "a" * 12, OTHER))
     (tmp_path / mine).parent.mkdir(parents=True)
     for path in (mine, listed_path, other):
@@ -164,7 +164,7 @@ def test_of_a_run_only_what_is_its_own_and_not_named(tmp_path: Path) -> None:
     assert [run_of(Path(path).name) for path in (mine, other)] == [RUN, OTHER]
 
 
-def test_what_it_makes_only_its_owner_reads(tmp_path: Path) -> None:
+def test_only_the_owner_reads_new_files(tmp_path: Path) -> None:
     out = tmp_path / "new" / "dump"
     FolderStore(str(out)).make(RUN)
     assert (out.stat().st_mode & 0o777, names(out)) == (0o700, [])

@@ -65,7 +65,7 @@ def outcome(dumped: ModelLog, log: ModelLog) -> Identity:
 
 
 @given(st.integers(0, 10**9), st.integers(1, 40), st.integers(0, 60), st.integers(0, 60))
-def test_the_same_log_is_never_another_one(seed: int, keys: int, before: int, after: int) -> None:
+def test_compaction_never_makes_another_log(seed: int, keys: int, before: int, after: int) -> None:
     """However it is compacted; and without deletes it is not comparable only if nothing of its tail is left."""
     chance = random.Random(seed)
     log = ModelLog()

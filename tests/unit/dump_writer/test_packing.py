@@ -45,7 +45,7 @@ def test_not_a_row_is_changed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["flipped", "gone"])
-def test_what_is_damaged_is_not_made_to_look_whole(tmp_path: Path, damage: str) -> None:
+def test_refuses_to_pack_damaged_files(tmp_path: Path, damage: str) -> None:
     full = full_of(tmp_path, TOGETHER)
     path = tmp_path / full.files[3].path
     if damage == "gone":

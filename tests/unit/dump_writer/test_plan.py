@@ -32,7 +32,7 @@ BEFORE = Full(KEY, 1, 0, 50, NOW, (Round(0, 50, NOW - HOUR, NOW),), (), "id", "c
 FACTS = LogFacts(0, 90, "id", None, "compact", 24 * HOUR, 3, 80)
 
 
-def test_what_is_new() -> None:
+def test_plan_of_new_offsets() -> None:
     grown = Grown(1, "read_committed", (BEFORE,))
     (plan,) = plan_round(grown, {KEY: FACTS}, NOW + HOUR, full=False)
     assert (plan.start, plan.end, plan.continues, plan.open_from, plan.must_read) == (50, 80, BEFORE, 80, True)
@@ -67,7 +67,7 @@ def test_what_is_new() -> None:
         ({}, -999 * HOUR, "by the clock of this host"),
     ],
 )
-def test_what_is_not_continued(facts: dict[str, Any], later: int, why: str | None) -> None:
+def test_reasons_for_a_new_full_dump(facts: dict[str, Any], later: int, why: str | None) -> None:
     reason = not_continued(BEFORE, replace(FACTS, **facts), NOW + later)
     assert reason is None if why is None else why in (reason or "")
 

@@ -55,7 +55,7 @@ CALLS = st.tuples(
 
 
 @given(st.lists(CALLS, min_size=2, max_size=6))
-def test_never_less_than_what_has_passed(calls: list[tuple[int, str, int, int | None]]) -> None:
+def test_clock_never_runs_behind_the_elapsed_time(calls: list[tuple[int, str, int, int | None]]) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
         host = HostClocks()
         host.patch(monkeypatch)
@@ -75,7 +75,7 @@ def test_never_less_than_what_has_passed(calls: list[tuple[int, str, int, int | 
             before_ms = grown.clock.time_ms if grown.clock is not None else now
 
 
-def test_a_host_that_was_ahead_during_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_host_whose_clock_was_ahead_during_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
     """45 s ahead, with tombstones that live 20 s: a minute later the wall clock says that 15 s have passed."""
     host = HostClocks(wrong_ms=45 * SECOND)
     host.patch(monkeypatch)
@@ -151,7 +151,7 @@ FORGETS = LogFacts(0, 20, "id", None, "compact", 20 * SECOND, 1)
         (replace(FORGETS, policy=None), False, False),
     ],
 )
-def test_a_new_full_remembers_what_was_before_it(facts: LogFacts, unknown_time: bool, has_begun: bool) -> None:
+def test_new_full_dump_remembers_the_shortest_retention(facts: LogFacts, unknown_time: bool, has_begun: bool) -> None:
     """Of a store from an older full, the shortest retention since then counts; each full after it remembers as much."""
     before = full(START)
     later = START + 60 * SECOND

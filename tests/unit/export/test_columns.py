@@ -183,7 +183,7 @@ def _bits(column: Any) -> Any:
 
 
 @given(stores())
-def test_it_is_what_it_is_row_by_row(store: Any) -> None:
+def test_columns_equal_row_by_row_conversion(store: Any) -> None:
     _same(_outcome(*store), _row_by_row(*store))
 
 

@@ -66,7 +66,7 @@ def test_files_of_somebody_else_are_never_touched(tmp_path: Path, overwrite: boo
     assert names(tmp_path) == ["letter.txt"]
 
 
-def test_what_was_killed_is_taken_over_by_the_same_export_only(tmp_path: Path) -> None:
+def test_only_the_same_export_resumes_a_killed_export(tmp_path: Path) -> None:
     remainder = tmp_path / INCOMPLETE
     remainder.mkdir()
     (remainder / "export.json").write_text(json.dumps(OWNER))

@@ -28,7 +28,7 @@ def holds(span: Range, key: bytes) -> bool:
 
 
 @given(TABLES, st.integers(1, 6000), st.lists(KEY, max_size=10))
-def test_every_key_is_in_one_range(tables: list[Table], size: int, keys: list[bytes]) -> None:
+def test_every_key_is_in_a_single_range(tables: list[Table], size: int, keys: list[bytes]) -> None:
     ranges = split(tables, size)
     assert ranges[0][0] is None and ranges[-1][1] is None
     for key in [*keys, *(table.first for table in tables), *(table.last for table in tables)]:
@@ -36,7 +36,7 @@ def test_every_key_is_in_one_range(tables: list[Table], size: int, keys: list[by
     assert len(ranges) <= 1 + sum(table.size for table in tables) / size
 
 
-def test_ranges_are_of_the_size_that_was_asked_for() -> None:
+def test_ranges_have_the_requested_size() -> None:
     tables = [table(b"%03d" % n, b"%03d" % (n + 9), 100) for n in range(0, 100, 10)]
     assert split(tables, 1_000_000) == [(None, None)]
     assert len(split(tables, 250)) in (3, 4, 5)

@@ -41,7 +41,7 @@ def test_a_generator_of_copies_is_read_once_for_every_source() -> None:
     assert expected == {(None, 0): Partitions(6, CountSource.LOGS)}
 
 
-def test_a_store_in_memory_and_a_global_one_name_no_tasks() -> None:
+def test_stores_in_memory_and_global_stores_name_no_tasks() -> None:
     stores = (StoreDraft(name="a", kind=IN_MEMORY, subtopology=0, partitions=9),)
     assert expected_partitions([], None, spec(*stores)) == {}
 

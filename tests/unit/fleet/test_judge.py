@@ -52,7 +52,7 @@ def test_tasks_that_no_host_has(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_where_a_host_is_not_known_nothing_is_missing(tmp_path: Path) -> None:
+def test_unread_host_hides_missing_tasks(tmp_path: Path) -> None:
     messages = codes(fleet(tmp_path, listing("0_0", host="a"), listing("0_2", host="b"), "cut", standby_replicas=1))
     assert messages == [("host-unread", None), ("task-not-known", "0_1")]
 
@@ -103,7 +103,7 @@ def test_offsets_that_the_log_does_not_have(tmp_path: Path) -> None:
     assert codes(unknown) == [] and unknown.task_lag(unknown.reports[0].copies) is None
 
 
-def test_one_store_that_is_not_known_makes_its_task_not_known(tmp_path: Path) -> None:
+def test_unknown_store_makes_its_task_unknown(tmp_path: Path) -> None:
     """A green task with a store of which nothing is known would be the worst that a page can show."""
     facts, unlogged = store("0_0"), store("0_0", "scratch", changelog={})
     for other, lag, behind in (
@@ -121,7 +121,7 @@ def test_one_store_that_is_not_known_makes_its_task_not_known(tmp_path: Path) ->
     assert entry.task_behind(entry.tasks["0_0"]["h0"]) is None, "another copy has an offset"
 
 
-def test_what_is_not_the_same_everywhere(tmp_path: Path) -> None:
+def test_reports_applications_and_topics_that_differ(tmp_path: Path) -> None:
     first = listing("0_0", host="a")
     other = [{**store("0_1"), "app": "/data/sales"}]
     sales = text([*other, {**summary(other, "b"), "app": "/data/sales"}])
@@ -136,7 +136,7 @@ def test_what_is_not_the_same_everywhere(tmp_path: Path) -> None:
     assert codes(fleet(tmp_path, first, listing("0_1", host="b", opens_in=["4.2"]))) == [("releases-differ", None)]
 
 
-def test_what_one_release_leaves_by_itself_is_no_difference(tmp_path: Path) -> None:
+def test_variations_of_a_single_release_are_no_difference(tmp_path: Path) -> None:
     """SSTs that nothing has compacted since, a store without a segment yet, one without an offset."""
     no_segment = {"opens_in": ["3.9", "4.2"], "column_families": [], "bytes": 0, "segments": []}
     for well in ({"opens_in": ["4.2", "4.3"]}, no_segment, {"offsets_in": "none", "changelog": {}}):
@@ -144,7 +144,7 @@ def test_what_one_release_leaves_by_itself_is_no_difference(tmp_path: Path) -> N
         assert "releases-differ" not in [code for code, _ in messages], well
 
 
-def test_what_hosts_say_of_themselves(tmp_path: Path) -> None:
+def test_reports_unclean_copies_and_problems_of_hosts(tmp_path: Path) -> None:
     assert codes(fleet(tmp_path, listing("0_0", host="a", unclean=["status open"]))) == [("copy-unclean", "0_0")]
     problem = {"schema_version": 2, "type": "problem", "app": "/data/orders", "task": "0_0", "store": None, "code": "x",
                "path": "0_0", "message": "m", "rule": "r"}  # fmt: skip
@@ -157,7 +157,7 @@ def member(client: str, *partitions: int) -> GroupMember:
     )
 
 
-def test_members_are_known_by_the_process_id_of_their_directory(tmp_path: Path) -> None:
+def test_members_match_the_process_id_of_their_directory(tmp_path: Path) -> None:
     texts = (listing("0_0", host="a"), listing("0_0", "0_1", host="b", changelog={TOPIC: {"0": 60}}))
     thread = "StreamThread-1-consumer"
     group = StreamsGroup(

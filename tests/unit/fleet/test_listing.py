@@ -61,7 +61,7 @@ WRONG: dict[str, tuple[str | bytes, int | None]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_is_wrong_is_named_with_its_line(name: str, tmp_path: Path) -> None:
+def test_gaps_name_their_line(name: str, tmp_path: Path) -> None:
     text, line = WRONG[name]
     reports = read(tmp_path, text)
     assert not reports[0].whole and line in [gap.line for gap in reports[0].gaps], reports[0].gaps
@@ -111,7 +111,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 # --- whose it is ------------------------------------------------------------------------------------------------------
 
 
-def test_hosts_of_a_stream_are_told_apart_by_their_summaries_or_a_line(tmp_path: Path) -> None:
+def test_summaries_or_host_lines_separate_hosts_of_a_stream(tmp_path: Path) -> None:
     text = listing("0_0", host="a") + host_line("b") + listing("0_1", host="x") + listing("0_2", host="c")
     path = tmp_path / "all.json"
     path.write_text(text)

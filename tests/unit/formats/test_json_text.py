@@ -53,7 +53,7 @@ NOT_OFFSETS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", NOT_JSON)
-def test_what_is_not_json(name: str, tmp_path: Path) -> None:
+def test_refuses_text_that_is_no_json(name: str, tmp_path: Path) -> None:
     with pytest.raises(MalformedBytesError):
         parse_json(NOT_JSON[name])
     with pytest.raises(DumpError, match="kstate cannot read the manifest"):
@@ -62,7 +62,7 @@ def test_what_is_not_json(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", NOT_OFFSETS)
-def test_what_is_no_offsets(name: str, tmp_path: Path) -> None:
+def test_refuses_malformed_offsets(name: str, tmp_path: Path) -> None:
     content = NOT_OFFSETS[name]
     _refused(json.dumps(content).encode(), tmp_path)
     with pytest.raises(DumpError):

@@ -38,7 +38,7 @@ BUFFERED = values.BufferValue(1000, 1, "in", 0, (), None, None, b"v").to_bytes()
         ({DEFAULT, HEADERS}, HEADERS, (SUBSCRIPTION[0], b"\0" + SUBSCRIPTION[1]), "foreign-key-subscription"),
     ],
 )
-def test_one_database(families: set[str], family: str, row: Row, name: str) -> None:
+def test_infers_the_kind_of_a_single_database(families: set[str], family: str, row: Row, name: str) -> None:
     kind = infer_kind(frozenset(families), None, {family: [row]}, "s")
     assert (kind.name, kind.certain) == (name, True)
 

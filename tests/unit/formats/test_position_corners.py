@@ -10,7 +10,7 @@ from kstate_cli.formats.offsets import Position, PositionBound, is_permitted
 GOLDEN = bytes.fromhex("0000000001" + "00000002" + "696e" + "00000001" + "00000000" + "0000000000000027")
 
 
-def test_what_follows_the_last_component_is_ignored() -> None:
+def test_bytes_after_the_last_component_are_ignored() -> None:
     assert Position.from_bytes(GOLDEN + b"anything") == Position.from_bytes(GOLDEN)
 
 

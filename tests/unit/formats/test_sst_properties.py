@@ -56,7 +56,7 @@ def sst(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 @settings(max_examples=300, deadline=None)
 @given(at=st.integers(0, 10_000), byte=st.integers(0, 255), keep=st.integers(0, 10_000))
-def test_damaged_bytes_are_told_or_harmless(sst: bytes, at: int, byte: int, keep: int) -> None:
+def test_damaged_bytes_are_refused_or_harmless(sst: bytes, at: int, byte: int, keep: int) -> None:
     """Whatever is wrong: properties or MalformedBytesError, nothing else, and never a read beyond the file."""
     spoilt = bytearray(sst)
     spoilt[-1 - at % 1_500] = byte

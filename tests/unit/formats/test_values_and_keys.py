@@ -94,7 +94,7 @@ def test_malformed_headers(encoded: str) -> None:
 
 
 @given(HEADERS, I64, st.binary())
-def test_stripping_drops_what_was_added(headers: tuple[Header, ...], timestamp: int, value: bytes) -> None:
+def test_stripping_drops_the_added_headers(headers: tuple[Header, ...], timestamp: int, value: bytes) -> None:
     timestamped = values.TimestampedValue(timestamp, value).to_bytes()
     encoded = values.encode_headers(headers)
     assert values.decode_headers(encoded + timestamped) == (headers, len(encoded))

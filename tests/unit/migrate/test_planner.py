@@ -82,7 +82,7 @@ def test_out_of_the_column_family() -> None:
 
 
 @pytest.mark.parametrize("target", RELEASES, ids=str)
-def test_what_is_there_already_needs_nothing(target: Release) -> None:
+def test_layout_of_the_target_needs_no_step(target: Release) -> None:
     app = new() if target.offsets_home is OffsetsHome.COLUMN_FAMILY else old()
     assert plan(app, target.name).empty
 
@@ -97,7 +97,7 @@ def test_ssts_that_the_target_cannot_read_are_rewritten(to: str, rewritten: int 
 
 
 @pytest.mark.parametrize("offset", [3, OFFSET_UNKNOWN])
-def test_a_window_store_without_a_segment_gets_one_that_carries_its_offset(offset: int) -> None:
+def test_window_store_without_a_segment_gets_a_segment_for_its_offset(offset: int) -> None:
     empty = store("win", kind="window", segmented=True)
     result = plan(application(task(empty, lines={changelog("win"): offset})), "4.3")
     carrier, removed = result.steps
@@ -148,7 +148,7 @@ UNCLEAN = {
 
 
 @pytest.mark.parametrize("why", UNCLEAN)
-def test_what_was_not_left_clean_is_refused_left_out_or_vouched_for(why: str) -> None:
+def test_unclean_stores_need_an_option(why: str) -> None:
     app = UNCLEAN[why]
     to = "4.3" if why == "an SST younger than .checkpoint" else "4.2"
     if why == "rows without .checkpoint":
@@ -210,7 +210,7 @@ def test_of_places_that_disagree_the_lowest_offset_is_taken(segments: list[int],
     assert bool(offsets_.unclean) == (len(set(segments)) > 1)
 
 
-def test_headers_are_lost_only_when_that_is_said() -> None:
+def test_dropping_headers_needs_the_option() -> None:
     family = "keyValueWithTimestampAndHeaders"
     older = database(families=("default", family), offsets=record(41))
     app = application(task(store("count", older, kind="headers-key-value")))
@@ -301,7 +301,7 @@ def test_a_global_store_that_the_last_run_did_not_open_stays_out_of_checkpoint()
     assert any("lost: the last run did not open it" in warning for warning in result.warnings)
 
 
-def test_what_a_crash_has_left_leaves() -> None:
+def test_temporary_files_of_a_crash_are_removed() -> None:
     assert ("remove file", "0_0/.checkpoint.tmp") in steps(plan(old(leftovers=(".checkpoint.tmp", "notes")), "4.3"))
     assert not any("notes" in path for _, path in steps(plan(old(leftovers=("notes",)), "4.3")))
 
@@ -340,7 +340,7 @@ def test_a_family_that_no_such_store_has_is_refused_by_name(family: str, rows: i
         assert any(f"column family {family} does not occur in a store" in line for line in refusal.value.details)
 
 
-def test_a_later_kind_with_headers_leaves_it_known_that_4_3_has_headers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_later_kind_with_headers_keeps_the_headers_of_4_3(monkeypatch: pytest.MonkeyPatch) -> None:
     later = StoreKind(
         name="later",
         key=KeySchema.KEY,

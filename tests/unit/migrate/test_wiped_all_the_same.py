@@ -45,7 +45,7 @@ def directory(first: str, second: str, buffer: str | None) -> Application:
 
 @pytest.mark.parametrize("options", [MigrateOptions(), MigrateOptions(transactional=True)], ids=["plain", "vouched"])
 @pytest.mark.parametrize("to", ["4.3", "4.4"])
-def test_migrate_warns_of_what_check_predicts(to: str, options: MigrateOptions) -> None:
+def test_migrate_warns_of_the_losses_that_check_predicts(to: str, options: MigrateOptions) -> None:
     for first, second, buffer in product(COMMITTED, COMMITTED, (None, "with-offset")):
         if first == second == "never-flushed" and buffer is None:
             continue  # nothing shows a transactional run, and nothing can be lost

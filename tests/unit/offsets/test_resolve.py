@@ -45,7 +45,7 @@ def test_an_offset_of_another_partition_belongs_to_another_task() -> None:
     assert resolved.stores[0].offsets == {changelog("count"): 20}
 
 
-def test_an_in_memory_store_of_upgrade_from_is_no_absent_one() -> None:
+def test_in_memory_store_of_upgrade_from_is_not_absent() -> None:
     """Next to the column family, .checkpoint may list stores in memory: only an entry proves a custom store."""
     inside = database(offsets=OffsetsRecord({changelog("count"): 20}, Position.empty(), 0))
     app = application(task(store("count", inside), lines={changelog("memory"): 3, changelog("custom"): 4}))

@@ -115,11 +115,11 @@ def test_closing_gives_each_segment_an_offset() -> None:
     assert result.offsets == {TP: 199} and not result.silent and not result.uneven
 
 
-def test_a_store_of_one_database_has_no_silent_one() -> None:
+def test_store_of_a_single_database_has_no_silent_segment() -> None:
     assert all_silent(silent_by_key(store("count", database(offsets=record(None, status=None))))) == ()
 
 
-def test_the_position_is_what_all_segments_have_reached() -> None:
+def test_position_is_the_minimum_of_all_segments() -> None:
     def at(start: int, position: dict[str, dict[int, int]]) -> Database:
         outputs = segment(start, start, rows=3, status=None)
         assert outputs.offsets is not None
@@ -145,7 +145,7 @@ def test_a_position_holds_for_every_segment_or_for_none(second: tuple[int | None
     assert reached.as_map() == ({"events": {0: position}} if position else {})
 
 
-def test_one_clean_close_is_as_far_as_its_highest_position() -> None:
+def test_clean_close_has_the_highest_position_of_its_segments() -> None:
     """A segment that this run created may state none: the close wrote all of them."""
     windows = [
         database("w", offsets=record(100, "w", position=8), start=0),

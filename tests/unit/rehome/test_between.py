@@ -70,7 +70,7 @@ def counted(new: Described, number: int, counts: dict[str, int]) -> dict[str, in
     return source_counts(APP, new, part, counts)
 
 
-def test_a_repartition_topic_that_is_not_there_gets_as_many_as_what_writes_to_it() -> None:
+def test_missing_repartition_topic_has_the_partitions_of_its_writers() -> None:
     new = chain("x-repartition", sources="orders, visits")
     counts = {"orders": 2, "visits": 4}
     assert counted(new, 0, counts) == counts

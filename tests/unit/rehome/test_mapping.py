@@ -99,7 +99,7 @@ def test_back_again_everything_is_where_it_was(data: st.DataObject) -> None:
     }
 
 
-def test_without_the_old_text_what_is_nowhere_is_called_new() -> None:
+def test_missing_store_is_new_without_the_old_topology() -> None:
     rehoming = by_texts(contents({"0_0": ["a"]}), (), described({1: ("a", "b")}), None)
     assert [(entry.store, entry.existed, entry.has_database) for entry in rehoming.missing["1_0"]] == [
         ("b", False, False)
@@ -157,7 +157,7 @@ def test_a_copy_without_an_offset_gives_way() -> None:
     assert homes(by_texts(here, (), new, old)) == {"1_0/a": None, "2_0/a": "1_0", "2_0/b": "2_0"}
 
 
-def test_what_is_empty_counts_where_there_is_nothing_else() -> None:
+def test_empty_stores_count_only_without_other_copies() -> None:
     old, new = (
         described({2: ("a",), 3: ("b",)}, global_stores=["g"]),
         described({1: ("a",), 2: ("b",)}, global_stores=["g"]),
@@ -186,7 +186,7 @@ def test_half_a_task() -> None:
     ]
 
 
-def test_what_a_failed_start_has_built_is_nothing() -> None:
+def test_stores_of_a_failed_start_are_ignored() -> None:
     """4.3 builds all stores, global ones too, in the left-over directories, and then fails: empty, without an offset."""
     old = described({0: ("a",), 6: ("z",)}, global_stores=["g"])
     new = described({0: ("a", "new"), 4: ("z",)}, global_stores=["g"])
@@ -319,7 +319,7 @@ def test_numbers() -> None:
 
 
 @pytest.mark.parametrize("pair", ["6", "6=", "=4", "06=4", "6=4=5", "-6=4", "6=9999999999", "six=4", "6=４"])
-def test_what_is_no_change_of_numbers(pair: str) -> None:
+def test_refuses_malformed_pairs_of_numbers(pair: str) -> None:
     with pytest.raises(UsageError, match="not a change of sub-topology numbers"):
         read_pairs([pair])
 
@@ -370,7 +370,7 @@ def test_the_copy_of_the_only_writer_is_complete(writer: int, task: str, other: 
     assert not rehoming.partial
 
 
-def test_one_copy_alone_on_a_host_is_not_complete_either() -> None:
+def test_single_copy_on_a_host_is_partial() -> None:
     """The other may be on another host, or wiped: emptiness proves nothing."""
     here = {"1_0": ("second", "shared")}
     rehoming = by_texts(contents(here), (), described(ENTRY), described(APART), halves=True)

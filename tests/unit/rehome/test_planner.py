@@ -97,7 +97,7 @@ def test_an_unclean_store_is_refused_left_out_or_vouched_for() -> None:
     assert not leave_out(vouched, {"0_0", "1_0"})[0].left_out
 
 
-def test_a_store_without_its_offset_is_omitted_if_another_partition_has_one() -> None:
+def test_store_without_its_offset_is_omitted_if_another_partition_has_an_offset() -> None:
     here: Here = {"0_0": {"a": 7}, "1_0": {"b": None}}
     alone, changes = leave_out(layout(here), {"0_0", "1_0"})
     assert not alone.left_out

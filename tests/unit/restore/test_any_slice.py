@@ -234,7 +234,7 @@ def test_a_small_memory_makes_parts_and_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("overlap", [True, False])
-def test_many_sorted_files_become_one_database(tmp_path: Path, overlap: bool) -> None:
+def test_many_sorted_files_become_a_single_database(tmp_path: Path, overlap: bool) -> None:
     """Where they overlap they are merged; where they do not, they stay the very files that they were."""
     rng = random.Random(5)
     numbers = [rng.randrange(2_000) if overlap else n for n in range(6_000)]

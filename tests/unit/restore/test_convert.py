@@ -20,7 +20,7 @@ def test_order_of_any_keys(keys: set[bytes]) -> None:
 
 
 @given(st.binary(max_size=6), st.sets(st.binary(min_size=9, max_size=9), max_size=60), st.binary(max_size=3))
-def test_order_of_keys_of_one_length(prefix: bytes, middle: set[bytes], suffix: bytes) -> None:
+def test_order_of_keys_of_equal_length(prefix: bytes, middle: set[bytes], suffix: bytes) -> None:
     keys = [prefix + part + suffix for part in middle]
     array = pa.array(keys, pa.binary()).slice(len(keys) // 3)
     assert array.take(pa.array(convert.sort_order(array))).to_pylist() == sorted(keys[len(keys) // 3 :])

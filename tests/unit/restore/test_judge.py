@@ -67,7 +67,7 @@ def test_an_offset_below_the_start_is_invalid_and_no_other(offset: int) -> None:
 
 
 @pytest.mark.parametrize("offset", [START - 2, START - 1, END - 1, None, -4])
-def test_only_an_invalid_offset_is_refused_where_that_is_asked_for(offset: int | None) -> None:
+def test_refuses_only_invalid_offsets_with_the_option(offset: int | None) -> None:
     decision = decide(offset, wipe_invalid=False)
     assert decision is (Action.REFUSE if offset == START - 2 else decide(offset))
 
@@ -98,7 +98,7 @@ def test_beyond_the_end_that_the_broker_has_now_records_are_gone() -> None:
     assert decide(END, now, is_global=True) is Action.LEAVE
 
 
-def test_what_a_rebuild_replaces_is_precious_only_beyond_the_log() -> None:
+def test_replaced_store_is_precious_only_beyond_the_log() -> None:
     for offset in (START - 2, START - 1, END - 1, END, None, -4):
         verdict = judge(
             FULL, offset, is_global=False, has_rows=True, permissions=Permissions("asked for", by_user=True)
@@ -174,7 +174,7 @@ def aged(hours: float | None, log: Log = AGED, *, rows: bool = True, **permissio
     [(-5, Action.CATCH_UP), (0, Action.CATCH_UP), (22.9, Action.CATCH_UP), (23, Action.CATCH_UP),
      (23.1, Action.REBUILD), (24, Action.REBUILD), (1000, Action.REBUILD)],
 )  # fmt: skip
-def test_only_what_heard_of_every_delete_is_caught_up(hours: float, action: Action) -> None:
+def test_catches_up_only_within_the_retention_of_tombstones(hours: float, action: Action) -> None:
     """The margin is a tenth, and at most an hour."""
     verdict = aged(hours)
     assert (verdict.action, verdict.unsure, verdict.invalid) == (action, False, False)
@@ -198,7 +198,7 @@ def test_old_data_that_the_dump_cannot_rebuild() -> None:
 
 
 @pytest.mark.parametrize(("hours", "log"), [(None, AGED), (1, replace(AGED, reading=None))])
-def test_an_age_that_nobody_knows_is_said(hours: float | None, log: Log) -> None:
+def test_unknown_age_is_reported_as_unsure(hours: float | None, log: Log) -> None:
     verdict = aged(hours, log)
     assert (verdict.action, verdict.unsure) == (Action.CATCH_UP, True)
 
@@ -220,7 +220,7 @@ def test_a_reading_that_takes_too_long_is_no_base() -> None:
         (START, START - 1, None, Action.LEAVE),
     ],
 )
-def test_a_source_topic_counts_to_what_the_group_has_committed(
+def test_source_topic_counts_up_to_the_committed_offset(
     committed: int, until: int, last: int | None, action: Action
 ) -> None:
     log = log_of(PartitionDump("t", 0, (), START, END - 1, 1, START, END), committed)
@@ -228,7 +228,7 @@ def test_a_source_topic_counts_to_what_the_group_has_committed(
     assert decide(110, log) is action
 
 
-def test_what_the_broker_and_the_manifest_say_of_tombstones() -> None:
+def test_retention_of_tombstones_is_the_shorter_of_broker_and_manifest() -> None:
     """The shorter time, and compacted where one of them says so: either would have forgotten."""
     dump = PartitionDump("t", 0, (), START, END - 1, 1, START, END)
 

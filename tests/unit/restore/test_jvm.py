@@ -23,7 +23,7 @@ def deaf_session() -> subprocess.Popen[bytes]:
     return subprocess.Popen(["sleep", "60"], stdin=subprocess.PIPE, start_new_session=True)
 
 
-def test_what_cannot_be_killed_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_gives_up_a_process_that_cannot_be_killed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A process in the hands of a hung network share takes no signal; here it is the signal that does not leave."""
     process = deaf_session()
     try:
@@ -68,7 +68,7 @@ def test_it_ends_with_or_without_the_call_that_hears_it(
         process.wait()
 
 
-def test_who_may_still_write_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reports_processes_that_may_still_write(monkeypatch: pytest.MonkeyPatch) -> None:
     """Results that are whole are of no use while somebody may still write beside them; a signal stays a signal."""
     monkeypatch.setattr(context._Spark, "start", lambda self: None)
     monkeypatch.setattr(context._Spark, "stop", lambda self: (4711,))
@@ -79,7 +79,7 @@ def test_who_may_still_write_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("error", [Refused("a slice"), Interrupted(signal.SIGTERM), ValueError("a defect")])
-def test_who_may_still_write_is_told_beside_another_error(
+def test_reports_processes_that_may_still_write_beside_another_error(
     error: BaseException, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(context._Spark, "start", lambda self: None)

@@ -40,7 +40,7 @@ def test_windows_in_order_or_not(tmp_path: Path) -> None:
     keys.close()
 
 
-def test_closed_amid_what_is_read_ahead(tmp_path: Path) -> None:
+def test_closing_during_read_ahead(tmp_path: Path) -> None:
     before, open_before = threading.active_count(), deleted_files()
     keys = waiting(tmp_path / "waiting")
     bounds_of(keys, 0)

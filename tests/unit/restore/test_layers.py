@@ -81,7 +81,7 @@ def by_layer(result: SliceResult) -> dict[tuple[int | None, int], list[SortedFil
 
 @pytest.mark.parametrize("memory", [64 * MIB, 40_000], ids=["at-once", "in-parts"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_files_of_a_layer_rise_and_hold_what_one_would(tmp_path: Path, kind: str, memory: int) -> None:
+def test_files_of_a_layer_rise_and_have_the_rows_of_a_single_file(tmp_path: Path, kind: str, memory: int) -> None:
     whole = made(tmp_path, kind, "whole", 0, memory)
     parted = made(tmp_path, kind, "parted", 1, memory)
     single, several = by_layer(whole), by_layer(parted)
@@ -149,7 +149,7 @@ def test_a_database_keeps_the_files_of_few_layers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["key-value", "window", "time-ordered-window", "versioned", "grace-buffer"])
-def test_a_database_that_has_rows_gets_one_file_for_each_layer(tmp_path: Path, kind: str) -> None:
+def test_database_with_rows_gets_a_single_file_per_layer(tmp_path: Path, kind: str) -> None:
     """A new segment of the same store is a new database."""
     plain = made(tmp_path, kind, "plain", 1)
     segments = sorted({file.segment for file in plain.files}, key=str)

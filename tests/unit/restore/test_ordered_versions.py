@@ -58,7 +58,7 @@ def replayed(records: Sequence[Record], retention: int, interval: int) -> dict[b
 
 
 @given(RISING | ANY, st.integers(0, 40), st.integers(1, 15))
-def test_what_is_in_order_has_the_rows_of_the_replay(records: list[Record], retention: int, interval: int) -> None:
+def test_ordered_versions_have_the_rows_of_the_replay(records: list[Record], retention: int, interval: int) -> None:
     mask, _ = accepted_mask(np.array([time for *_, time in records], dtype=np.int64), retention)
     records = [record for record, is_live in zip(records, mask.tolist(), strict=True) if is_live]
     rows, leftover = in_columns(records, retention, interval)
@@ -66,7 +66,7 @@ def test_what_is_in_order_has_the_rows_of_the_replay(records: list[Record], rete
     assert rows == {key: row for key, row in whole.items() if KEYS.index(key[8:]) not in leftover}
 
 
-def test_only_what_needs_it_is_left() -> None:
+def test_only_irregular_keys_are_replayed() -> None:
     """Else nothing would be won: rising times, a gap, and an end are columns."""
     plain: list[Record] = [(0, b"v", 1), (0, None, 5), (0, b"", 9), (1, b"w", 3), (2, b"x", 1), (2, None, 2)]
     assert in_columns(plain, 100, 10)[1] == set()

@@ -95,7 +95,7 @@ def test_an_unclean_task_is_refused_rebuilt_or_vouched_for() -> None:
     assert not work.rebuild
 
 
-def test_what_has_no_changelog_leaves_an_unclean_task() -> None:
+def test_store_without_changelog_leaves_an_unclean_task() -> None:
     existing_tasks = existing(49, unclean=True)
     entry = store("scratch", database("scratch"))
     both = replace(

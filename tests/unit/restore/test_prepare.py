@@ -92,7 +92,7 @@ def test_files_become_layers_oldest_slice_first(tmp_path: Path) -> None:
     assert (report.rows, report.deleted) == (168, 24)
 
 
-def test_databases_that_are_caught_up_are_known_to_their_slices(tmp_path: Path) -> None:
+def test_slices_name_the_databases_that_are_caught_up(tmp_path: Path) -> None:
     app, to, folder = tmp_path / support.APP, release("4.3"), tmp_path / "dump"
     make_dump(folder, support.TOPIC, records=100, keys=30, value_bytes=10, partitions=2)
     support.good(support.restore(app, folder, "--engine", "local"))

@@ -48,7 +48,7 @@ def test_headers_of_every_size(size: int) -> None:
         assert decode_headers(data) == (tuple(Header(key, value) for key, value in headers or ()), len(data))
 
 
-def test_a_null_value_stays_one() -> None:
+def test_null_value_stays_null() -> None:
     headers = column([[("h", b"v")], None, [("h", None)]])
     values = pa.array([None, b"", b"v"], pa.binary())
     times = np.array([1, -1, 2], dtype=np.int64)

@@ -199,7 +199,7 @@ def test_a_sorted_file_is_read_before_it_is_taken_in(tmp_path: Path) -> None:
         flip(Path(file.path), at)
 
 
-def test_what_outlives_its_driver_makes_no_folder_again(tmp_path: Path) -> None:
+def test_task_of_a_dead_driver_recreates_no_folder(tmp_path: Path) -> None:
     """A task whose driver was killed goes on for a while; the next run has removed the folder meanwhile."""
     dump = write_dump(tmp_path / "dump", [(b"key", b"value")])
     runs = tmp_path / "app" / "runs"

@@ -53,9 +53,7 @@ def test_two_hosts_have_two_folders(tmp_path: Path) -> None:
     assert (left.run, left.place, left.files, left.why) == (runs[1].name, str(folders[1]), 2, None)
 
 
-def test_what_is_removed_does_not_stay_because_that_could_not_be_written_down(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_journal_does_not_prevent_the_removal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = a_run(tmp_path)
     folder = Path(make_area(str(tmp_path / "staging"), "app", run))
 
@@ -71,7 +69,7 @@ def test_what_is_removed_does_not_stay_because_that_could_not_be_written_down(
     assert remove_from_area(run) is None
 
 
-def test_what_a_killed_run_left_is_removed_once(tmp_path: Path) -> None:
+def test_remains_of_a_killed_run_are_removed_once(tmp_path: Path) -> None:
     run = a_run(tmp_path)
     folder = Path(make_area(str(tmp_path / "staging"), "app", run))
     (folder / "0_0.sst").write_bytes(b"x" * 1000)
@@ -280,7 +278,7 @@ def test_a_mount_that_does_not_answer_keeps_nobody(
         pass  # who waits for it goes on, and ends
 
 
-def test_who_looks_elsewhere_tells_what_is_there(tmp_path: Path) -> None:
+def test_remote_listing_reports_the_contents(tmp_path: Path) -> None:
     """By a URI of this host: the same process, the same answers."""
     folder = Path(make_area(str(tmp_path / "staging"), "app", a_run(tmp_path)))
     (folder / "a.sst").write_bytes(b"x" * 10)
@@ -294,7 +292,7 @@ def test_who_looks_elsewhere_tells_what_is_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("recorded", [True, False])
-def test_what_is_not_mounted_is_not_nothing(tmp_path: Path, recorded: bool) -> None:
+def test_unmounted_area_is_not_empty(tmp_path: Path, recorded: bool) -> None:
     """The folder lies on a file system that is not mounted now: it will be there again, and nobody would know of it."""
     run = a_run(tmp_path)
     area = tmp_path / "mount" / "staging"

@@ -64,7 +64,7 @@ def test_values_of_any_order(
     assert not [*tmp_path.iterdir()]
 
 
-def test_what_is_held_while_more_is_written(tmp_path: Path) -> None:
+def test_memory_while_more_rows_are_written(tmp_path: Path) -> None:
     """What comes, as one and in order; what came before it, and what that becomes as it is written."""
     together, rows, batch, memory = 4 << 20, 1 << 19, 16_384, 1 << 20
     ordered = in_order(tmp_path, rows, width=4_096, memory=memory, most=1 << 20, together=together)
@@ -86,7 +86,7 @@ def test_what_is_held_while_more_is_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [None, 0, 8, 100])
-def test_what_is_put_in_order_together(tmp_path: Path, size: int | None) -> None:
+def test_memory_of_rows_that_are_sorted_together(tmp_path: Path, size: int | None) -> None:
     """Rows take memory too: those without a value, or a small one, are no more because of that."""
     together, rows, batch = 8 << 20, 1 << 20, 32_768
     ordered = in_order(tmp_path, rows, width=4_096, memory=1 << 30, most=1 << 20, together=together)
@@ -107,7 +107,7 @@ def test_what_is_put_in_order_together(tmp_path: Path, size: int | None) -> None
     assert max(peak, most) < 3 * together
 
 
-def test_what_is_still_written_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_waits_for_pending_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     append = WaitingFile.append
 
     def slowly(file: WaitingFile, *columns: pa.Array) -> tuple[int, int]:
@@ -150,7 +150,7 @@ def uncollected() -> Iterator[None]:
 
 @pytest.mark.usefixtures("uncollected")
 @pytest.mark.parametrize("which", [0, 1, 5, -1, None], ids=["first", "second", "some", "last", "none"])
-def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: int | None) -> None:
+def test_full_disk_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: int | None) -> None:
     """What is written behind the back of the one who adds is his error all the same, at the latest before a row comes."""
     writes, fails = [0], [-1]
 

@@ -144,7 +144,7 @@ def test_loading_goes_on_where_the_rows_end(records: list[Record], cut: int, int
 
 
 @given(RECORDS, RETENTION, INTERVAL)
-def test_batches_of_one_are_the_default(records: list[Record], retention: int, interval: int) -> None:
+def test_batches_of_a_single_record_are_the_default(records: list[Record], retention: int, interval: int) -> None:
     records = accepted(records, retention)
     replay_ = VersionedReplay(retention, interval, max((t for _, _, t in records), default=-1))
     for (key, value, timestamp), end in zip(records, accumulate((t for _, _, t in records), max), strict=True):
@@ -232,7 +232,7 @@ def test_an_interrupted_move_is_mended() -> None:
     assert replay([(KEY, b"b", 12)], load=torn) == expected
 
 
-def test_what_is_loaded_and_expires_is_deleted() -> None:
+def test_loaded_rows_that_expire_are_deleted() -> None:
     rows = replay([(KEY, b"a", 1), (KEY, b"b", 12)])
     store = replayed([(KEY, None, 5000)], 1000, 10, rows)
     assert [VersionedKey.from_bytes(physical).segment for physical, _ in store.rows()] == [500]

@@ -98,7 +98,7 @@ OLD_ROWS = 800_000
         pytest.param(b"k", 5, id="another length"),
     ],
 )
-def test_what_is_held_while_keys_become_others(later: bytes, most: int) -> None:
+def test_memory_while_keys_are_renumbered(later: bytes, most: int) -> None:
     """In the bytes that what is known takes as numbers: never all keys at once, of a hundred bytes each."""
     table = np.full((OLD_ROWS, 100), 65, dtype=np.uint8)
     table[:, -8:] = np.arange(OLD_ROWS, dtype=">u8")[:, None].view(np.uint8).reshape(-1, 8)
@@ -137,7 +137,7 @@ def test_keys_take_a_quarter_more_than_their_memory_at_the_most(longer: int) -> 
     assert memory <= most <= memory * 1.25 + batch * (longer + 100)
 
 
-def test_merging_takes_no_more_than_what_waits() -> None:
+def test_merging_takes_no_more_memory_than_the_waiting_keys() -> None:
     """Seen from outside: the sort takes memory that nothing in Python is told of."""
     code = """
 import numpy as np
@@ -159,7 +159,7 @@ print(peak_bytes() - before, waiting, len(keys._distinct.word))
     assert more < waiting * NumberedKeys.growth * 1.25, (more, waiting)
 
 
-def test_what_is_told_in_parts_takes_less() -> None:
+def test_winners_in_parts_take_less_memory() -> None:
     """As a whole it has no room; part by part it has."""
     last = LastOfEachKey(1, 1 << 20, in_parts=True)
     for first in range(0, 40_000, 500):
@@ -194,7 +194,7 @@ def test_numbers_of_any_order(numbers: list[int], records: int) -> None:
     }  # fmt: skip
 
 
-def test_it_is_full_once_what_it_knows_takes_its_memory() -> None:
+def test_is_full_once_its_keys_take_its_memory() -> None:
     last = LastOfEachKey(1, 1 << 20)
     count = 0
     while not last.full:

@@ -99,7 +99,7 @@ def test_an_existing_directory_is_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("move", [False, True])
-def test_later_files_win_and_a_compaction_drops_what_is_deleted(tmp_path: Path, move: bool) -> None:
+def test_later_files_win_and_a_compaction_drops_deleted_rows(tmp_path: Path, move: bool) -> None:
     path = tmp_path / "store"
     create_store(path, layout_of("key-value", release("4.3")))
     files = [
@@ -146,7 +146,7 @@ def test_runs_of_a_release_before_4_0_have_format_5(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [release.name for release in RELEASES])
-def test_every_release_reads_what_is_written_for_it(tmp_path: Path, name: str) -> None:
+def test_every_release_reads_the_format_written_for_it(tmp_path: Path, name: str) -> None:
     """One that reads a later format than kstate's own RocksDB writes gets the latest of those."""
     version = release(name)
     layout = layout_of("timestamped-key-value", version)

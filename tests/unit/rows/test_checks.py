@@ -85,7 +85,7 @@ def _rule(kind: str, family: str) -> Any:
 
 
 @pytest.mark.parametrize(("kind", "family", "key", "value"), GOOD)
-def test_what_streams_writes_fits(kind: str, family: str, key: bytes, value: bytes) -> None:
+def test_rows_of_kafka_streams_fit(kind: str, family: str, key: bytes, value: bytes) -> None:
     rule = _rule(kind, family)
     rule.decode(key, value)
     assert rule.fits([key], [value]) or kind == "grace-buffer"

@@ -273,7 +273,7 @@ def test_errors_of_own_code_are_value_errors() -> None:
 
 
 @pytest.mark.usefixtures("mine")
-def test_what_own_code_renders_is_json() -> None:
+def test_custom_serde_renders_json() -> None:
     assert serde("my_serdes_under_test:strange").render("") == {"1": "NaN", "set": [2]}
 
 

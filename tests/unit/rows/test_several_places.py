@@ -10,7 +10,7 @@ from tests.unit.model import task
 
 
 @pytest.mark.parametrize("names", [("0_0",), ("0_0", "0_1"), ("__shop__/1_0", "__shop__/1_7"), ("global",), ()])
-def test_one_place(names: tuple[str, ...]) -> None:
+def test_accepts_a_single_place(names: tuple[str, ...]) -> None:
     refuse_several_places([task(name=name) for name in names], "count")
 
 

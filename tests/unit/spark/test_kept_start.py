@@ -40,7 +40,7 @@ def kept(tmp_path: Path) -> Path:
     return folder
 
 
-def test_what_is_whole_is_taken(kept: Path) -> None:
+def test_complete_note_is_used(kept: Path) -> None:
     start = kept_start.read(kept, KEY)
     assert start is not None
     argv = start.argv({"spark.app.name": "x y"})
@@ -118,7 +118,7 @@ def _key(**settings: str) -> str:
     return key_of(start_inputs(conf_of(SparkSettings(conf=settings), "kstate restore")))
 
 
-def test_start_inputs_and_what_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_settings_of_the_jvm_change_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
     usual = _key()
     assert usual == key_of(start_inputs(conf_of(SparkSettings(master="spark://far:7077"), "kstate dump")))
     assert usual == _key(**{"spark.executor.memory": "2g", "spark.speculation": "true", "spark.hadoop.fs.x": "y"})

@@ -45,7 +45,7 @@ def test_a_folder_that_others_may_write(place: Path, mode: int, up: int) -> None
     assert why_not_safe(place) == f"others may write to {folder} (mode {mode:04o})"
 
 
-def test_what_is_ours_in_a_folder_where_others_may_only_add(place: Path) -> None:
+def test_own_file_in_a_sticky_folder_is_safe(place: Path) -> None:
     place.parents[1].chmod(0o1777)
     assert why_not_safe(place) is None
     place.parents[1].chmod(0o700)
@@ -60,7 +60,7 @@ def test_of_somebody_else(place: Path, of: Callable[[Path], Path]) -> None:
     assert why_not_safe(place) == f"{of(place)} belongs to uid 4711"
 
 
-def test_what_is_no_file(place: Path) -> None:
+def test_refuses_special_files_and_links(place: Path) -> None:
     place.unlink()
     os.mkfifo(place, 0o600)
     assert why_not_safe(place) == f"{place} is a FIFO"

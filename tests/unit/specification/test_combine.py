@@ -74,7 +74,7 @@ def test_the_file_may_say_more_than_the_directory(app: Application) -> None:
     assert logged.store("nolog").changelog == "app-nolog-changelog" and logged.store("nolog").partitions == 2
 
 
-def test_naming_the_topic_that_is_found_keeps_it_a_source_topic(app: Application) -> None:
+def test_naming_the_inferred_topic_keeps_the_source_topic(app: Application) -> None:
     spec = resolve_spec(app, toml(f'{ANSWERS}[stores.table]\nchangelog = "users"'))
     assert spec.store("table").source_topic == "users"
 
@@ -124,7 +124,7 @@ def test_topology_against_the_others(app: Application) -> None:
     assert resolve_spec(None, alone, described(3, "new")).store("new").subtopology == 3
 
 
-def test_a_whole_spec_counts_for_what_it_states(app: Application) -> None:
+def test_complete_spec_overrides_only_its_settings(app: Application) -> None:
     spec = resolve_spec(app, toml(ANSWERS))
     assert {s.name: s for s in resolve_spec(app, spec).stores} == {s.name: s for s in spec.stores}
     # What was inferred gives way to what the directory says now; what is stated does not.

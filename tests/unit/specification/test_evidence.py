@@ -79,7 +79,7 @@ def questions_of(draft: StoreDraft) -> dict[str, tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("more", [0, 1])
-def test_what_fits_is_taken_to_the_millisecond(more: int) -> None:
+def test_fitting_retention_is_exact_to_the_millisecond(more: int) -> None:
     draft = drafted(SURE, evidence_of(win=kept(2 * HALF + more + DAY_MS)))
     assert (draft.retention_ms, draft.segment_interval_ms, questions_of(draft)) == (2 * HALF + more, HALF, {})
     assert draft.inferred["retention_ms"] == (
@@ -91,7 +91,7 @@ def test_what_fits_is_taken_to_the_millisecond(more: int) -> None:
 @pytest.mark.parametrize(
     "setting", [1, DAY_MS - 1, DAY_MS, DAY_MS + 1, DAY_MS + HALF, 2 * DAY_MS + 2 * HALF, 7 * DAY_MS, MAX_I64 - 1]
 )
-def test_what_contradicts_the_segments_is_asked(setting: int) -> None:
+def test_retention_that_contradicts_the_segments_is_an_open_question(setting: int) -> None:
     """The likeliest answer is that of the bytes; a setting is no answer that the bytes rule out."""
     draft = drafted(SURE, evidence_of(win=kept(setting)))
     assert draft.retention_ms is None and questions_of(draft) == {"retention_ms": (2 * HALF,)}
@@ -106,7 +106,7 @@ def test_a_setting_that_says_nothing_changes_nothing(setting: int | None) -> Non
     assert drafted(SURE, evidence_of(win=kept(setting))).retention_ms == 2 * HALF
 
 
-def test_sources_that_differ_are_asked_about() -> None:
+def test_differing_sources_are_an_open_question() -> None:
     draft = drafted(
         SURE, evidence_of(win=kept(2 * HALF + DAY_MS)), evidence_of("the dump", win=kept(2 * HALF + 1 + DAY_MS))
     )
@@ -229,7 +229,7 @@ def test_a_store_without_an_offset_and_without_a_topic_has_none() -> None:
         assert len(draft_of_directory(UNLOGGED, None, (source,))[1]) == 1
 
 
-def test_a_store_without_an_offset_and_with_a_topic_is_asked_about() -> None:
+def test_store_with_a_topic_and_without_an_offset_is_an_open_question() -> None:
     draft = drafted(UNLOGGED, evidence_of(nolog=TopicSettings(1)), of="nolog")
     assert questions_of(draft) == {"logged": (True, False)}
     unclean = application(task("0_0", store("plain", database())))
@@ -263,7 +263,7 @@ TOPOLOGY = parse_topology(
 )
 
 
-def test_what_has_a_topic_and_no_directory_beside_the_others_is_in_memory() -> None:
+def test_store_with_a_topic_and_no_directory_is_in_memory() -> None:
     draft = drafted(SURE, evidence_of(memory=TopicSettings(2, CONTENT)), topology=TOPOLOGY, of="memory")
     assert (draft.kind, draft.changelog, draft.partitions, questions_of(draft)) == (
         "in-memory",
@@ -275,7 +275,7 @@ def test_what_has_a_topic_and_no_directory_beside_the_others_is_in_memory() -> N
 
 
 @pytest.mark.parametrize("case", ["no topic", "new in the topology", "elsewhere", "a task lacks another store"])
-def test_anything_else_without_a_directory_is_asked_about(case: str) -> None:
+def test_any_other_store_without_a_directory_is_an_open_question(case: str) -> None:
     app, name, source = (
         SURE,
         "memory",

@@ -46,7 +46,7 @@ def test_source_topics_go_by_position() -> None:
     assert (draft(inference, "c").changelog, draft(inference, "c").source) == ("app-c-changelog", None)
 
 
-def test_a_source_topic_that_two_stores_may_own_is_asked_for() -> None:
+def test_source_topic_of_two_candidates_is_an_open_question() -> None:
     stores = [store("table", built_from="users"), store("nolog", built_from="users")]
     inference = infer(application(task("0_0", *stores, lines={"users-0": 1})))
     assert questions_of(inference, "table") == questions_of(inference, "nolog") == {"changelog"}
@@ -54,7 +54,7 @@ def test_a_source_topic_that_two_stores_may_own_is_asked_for() -> None:
     assert not StoreDraft(name="nolog", logged=False).over(draft(inference, "nolog")).filled("app").missing()
 
 
-def test_a_changelog_with_another_prefix_is_asked_for() -> None:
+def test_changelog_with_another_prefix_is_an_open_question() -> None:
     inference = infer(application(task("0_0", store("s"), lines={"other-s-changelog-0": 1})))
     assert questions_of(inference, "s") == {"changelog"}
     assert draft(inference, "s").questions["changelog"].answers == ("other-s-changelog",)
@@ -76,7 +76,7 @@ def test_offsets_in_the_store_are_its_own() -> None:
     assert (draft(inference, "s").changelog, draft(inference, "s").source) == ("users", "topic")
 
 
-def test_offsets_of_two_topics_are_asked_for() -> None:
+def test_offsets_of_two_topics_are_an_open_question() -> None:
     of_store = store("s", database(ROW, offsets={"users-0": 4, "app-s-changelog-0": 1}, status=0))
     inference = infer(application(task("0_0", of_store)))
     assert draft(inference, "s").questions["changelog"].answers == ("app-s-changelog", "users")

@@ -85,7 +85,7 @@ def test_the_true_interval_is_never_ruled_out(
     assert results.exact in (None, interval)
 
 
-def test_exactly_one_or_several() -> None:
+def test_a_single_interval_or_several() -> None:
     starts = (BASE, BASE + 600_000, BASE + 1_200_000)
     early = [database([window(start + 100_000)], start=start) for start in starts]
     interval = segment_interval("window", early, read=False)
@@ -114,7 +114,7 @@ def test_a_single_segment_tells_little() -> None:
         [database(start=-600_000)],
     ],
 )
-def test_what_fits_no_interval(databases: list[Database]) -> None:
+def test_segments_that_fit_no_interval(databases: list[Database]) -> None:
     interval = segment_interval("window", databases)
     assert interval.wrong and interval.exact is None and not interval.fits(600_000)
 

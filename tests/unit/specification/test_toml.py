@@ -126,14 +126,14 @@ def test_missing_lines_are_named(text: str, line: str) -> None:
         ("format = 1\n[stores.a]\nkind = 'window'\nindexed = true", ", but indexed", "time-ordered"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(text: str, message: str, hint: str) -> None:
+def test_refuses_senseless_settings(text: str, message: str, hint: str) -> None:
     with pytest.raises(UsageError, match=r"^the-file") as refusal:
         parse_draft(text, "the-file")
     assert message in refusal.value.message
     assert hint in (refusal.value.hint or "")
 
 
-def test_the_source_of_a_global_store_says_that_it_is_one() -> None:
+def test_source_makes_a_store_global() -> None:
     store = only('application = "a"\n[stores.s]\nkind = "key-value"\nsource = "processor"\nchangelog = "t"')
     assert store.is_global and store.changelog == "t"
 
@@ -199,7 +199,7 @@ def test_round_trip(spec: Spec) -> None:
     assert parse_draft(again) == parse_draft(text)
 
 
-def test_what_is_missing_is_a_comment_that_can_be_uncommented() -> None:
+def test_missing_settings_are_comments_to_uncomment() -> None:
     requests = StoreDraft(
         name="a.b",
         subtopology=1,

@@ -64,7 +64,7 @@ def test_empty_and_named() -> None:
     assert {(p.topology, p.number) for p in results.subtopologies} == {("orders", 0), ("visits", 0), ("visits", 1)}
 
 
-def test_what_the_tool_of_4_4_prints() -> None:
+def test_output_of_kafka_streams_groups_of_4_4() -> None:
     """``kafka-streams-groups.sh --describe --topology``: the same topology, whatever its order, prefixes and numbers."""
     described, printed = text("4.4.0-kinds"), text("4.4.0-kinds-groups")
     (last,) = [part for part in printed.subtopologies if part.is_global]

@@ -35,7 +35,7 @@ def make(root: Path, *names: str) -> Path:
 
 
 @pytest.mark.parametrize("mark", [".lock", PROCESS_FILE, "0_0/", "global/"])
-def test_what_only_an_application_has(tmp_path: Path, mark: str) -> None:
+def test_files_that_mark_an_application(tmp_path: Path, mark: str) -> None:
     app = make(tmp_path / "state" / "shop", mark)
     assert find_application(app) == app
     assert find_application(tmp_path / "state") == app, "a state.dir that holds one"
@@ -61,7 +61,9 @@ def test_an_application_that_is_called_like_a_task(tmp_path: Path) -> None:
         (("state/.kstate/shop/0001-wipe/tree/.lock",), "state/.kstate/shop/0001-wipe/tree", "or of a backup of kstate"),
     ],
 )
-def test_what_is_none(tmp_path: Path, names: tuple[str, ...], name: str, message: str) -> None:
+def test_refuses_directories_that_are_no_application(
+    tmp_path: Path, names: tuple[str, ...], name: str, message: str
+) -> None:
     make(tmp_path, *names)
     with pytest.raises(UsageError, match=message) as refusal:
         find_application(tmp_path / name)
@@ -83,7 +85,7 @@ def test_a_link_is_refused_and_its_end_named(tmp_path: Path) -> None:
     assert str(app) in refusal.value.advice
 
 
-def test_a_directory_that_is_lost_is_known_by_its_runs(tmp_path: Path) -> None:
+def test_lost_directory_is_recognized_by_its_runs(tmp_path: Path) -> None:
     with pytest.raises(UsageError):
         find_application_or_runs(tmp_path / "shop")
     make(tmp_path, ".kstate/shop/0001-restore/")
@@ -135,15 +137,15 @@ def test_the_start_that_a_segments_name_says(name: str, start: int | None) -> No
         (("0_0/a/a.0/CURRENT", "0_0/a/a.0/000001.sst"), CONTENTS),
     ],
 )
-def test_what_is_left_of_an_application(tmp_path: Path, names: tuple[str, ...], remains: tuple[str, ...]) -> None:
+def test_contents_of_an_incomplete_application(
+    tmp_path: Path, names: tuple[str, ...], remains: tuple[str, ...]
+) -> None:
     app = make(tmp_path / "shop", *names)
     assert contents(app) == frozenset(remains)
     assert holds_tasks(app) == bool(remains)
 
 
-def test_what_a_running_application_drops_meanwhile_is_not_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_folders_removed_while_listing_count_as_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each folder goes once it has been listed: those in it are looked for, and there is nothing."""
     app = make(tmp_path / "shop", "0_0/rocksdb/a/CURRENT", "0_0/b/b.0/CURRENT", "0_1/.checkpoint")
     walk = os.walk

@@ -32,7 +32,7 @@ def test_the_position_is_the_highest_of_all_places() -> None:
     assert store("count", database()).position.is_empty
 
 
-def test_a_position_that_cannot_be_read_is_not_known() -> None:
+def test_unreadable_position_is_unknown() -> None:
     state = store("count", database(), position=7)
     assert state.position_file is not None and state.position_is_readable and not state.remarks
     broken = replace(
@@ -42,7 +42,7 @@ def test_a_position_that_cannot_be_read_is_not_known() -> None:
     assert broken.remarks == ("0_0/count.position: is garbled: the Position of the store is unknown",)
 
 
-def test_rows_in_doubt_are_told_but_not_beside_a_running_application() -> None:
+def test_rows_in_doubt_are_reported_unless_the_application_runs() -> None:
     doubtful = store("count", database(problems=(DOUBT,)))
     app = application(task(doubtful))
     assert doubtful.in_doubt and app.doubtful == {COUNT}

@@ -40,7 +40,7 @@ from tests import syntax
         (("global", "rocksdb", "t"), "global", StoreRef("t", segmented=False)),
     ],
 )
-def test_what_a_place_is(names: tuple[str, ...], task: str | None, store: StoreRef | None) -> None:
+def test_task_and_store_of_a_place(names: tuple[str, ...], task: str | None, store: StoreRef | None) -> None:
     place = Place(names)
     assert (place.task, place.store, place.text) == (task, store, "/".join(names) or ".")
     assert place.hides_tasks == (bool(names) and (names[-1] in ("0_0", "global") or names[0] == "__a__"))
@@ -64,13 +64,13 @@ def test_how_names_are_written_that_streams_never_gives() -> None:
 
 
 @pytest.mark.parametrize("code", ProblemCode)
-def test_what_is_in_doubt_does_not_stop_a_change(code: ProblemCode) -> None:
+def test_doubtful_problems_are_not_fatal(code: ProblemCode) -> None:
     problem = Problem(code, task_place("0_0"), "is odd", "a rule")
     assert not (problem.doubt and problem.fatal)
     assert (problem.text, problem.reasoned) == ("0_0: is odd", "0_0: is odd (a rule)")
 
 
-def test_every_code_is_somebodys_and_says_what_it_is() -> None:
+def test_every_problem_code_is_used() -> None:
     """No code is left over, and none stands for whatever has no other."""
     codes = {
         node.attr

@@ -40,7 +40,7 @@ def test_a_good_database(tmp_path: Path) -> None:
     assert len(report.digest) == 32
 
 
-def test_what_ends_silently_is_noticed(tmp_path: Path) -> None:
+def test_silent_end_of_an_iteration_is_detected(tmp_path: Path) -> None:
     path = database(tmp_path / "db", rows(5000))
     flip(ssts(path)[0], ssts(path)[0].stat().st_size // 2)
     with WholeDatabase(path) as whole, pytest.raises(RocksError, match="checksum"):
@@ -116,7 +116,7 @@ def test_a_wrong_count_in_the_properties(tmp_path: Path, add: int) -> None:
     assert "count" in verify(path).findings[0].text
 
 
-def test_overlapping_ssts_are_counted_one_by_one_when_asked(tmp_path: Path) -> None:
+def test_overlapping_ssts_are_counted_each_with_the_option(tmp_path: Path) -> None:
     path = database(tmp_path / "db", rows(50), rows(50))
     change_property(ssts(path)[0], b"entries", 1)
     assert _codes(path) == []
@@ -277,7 +277,7 @@ def test_ssts_that_were_ingested_are_read_alone_too(tmp_path: Path) -> None:
     assert _codes(path) == [("corrupt", f"0_0/db/{ssts(path)[1].name}")]
 
 
-def test_a_long_key_fills_more_than_one_block_of_a_manifest(tmp_path: Path) -> None:
+def test_long_key_fills_several_blocks_of_a_manifest(tmp_path: Path) -> None:
     path = database(tmp_path / "db", {b"a" * 40_000: b"", b"b" * 90_000: b""}, {b"a": b""})
     assert verify(path, each=True).findings == ()
 

@@ -49,7 +49,7 @@ def begin(path: Path, text: bytes | None) -> None:
 
 
 @pytest.mark.parametrize("start", STARTS)
-def test_what_is_no_file_is_told_and_not_read(healthy: Path, tmp_path: Path, start: str) -> None:
+def test_special_files_are_reported_and_not_read(healthy: Path, tmp_path: Path, start: str) -> None:
     names = [next(healthy.glob(pattern)).name for pattern in ("*.sst", "MANIFEST-*", "OPTIONS-*")]
     for number, (name, kind) in enumerate(product(names, ("link", "directory", "FIFO"))):
         path = tmp_path / str(number)
@@ -63,7 +63,7 @@ def test_what_is_no_file_is_told_and_not_read(healthy: Path, tmp_path: Path, sta
 
 
 @pytest.mark.parametrize("start", STARTS)
-def test_what_ends_too_early_is_told_whatever_current_says(healthy: Path, tmp_path: Path, start: str) -> None:
+def test_truncated_files_are_reported_whatever_current_names(healthy: Path, tmp_path: Path, start: str) -> None:
     path = tmp_path / "db"
     shutil.copytree(healthy, path)
     begin(path, STARTS[start])

@@ -36,5 +36,5 @@ def test_messages(message: str, code: str, file: str) -> None:
     assert "may be corrupted" not in error.plain
 
 
-def test_what_kstate_finds_itself_is_no_message_of_rocksdb() -> None:
+def test_findings_of_kstate_are_no_messages_of_rocksdb() -> None:
     assert code_of(RocksError("/s/unknown: Permission denied: reading stopped before its end")).name == "corrupt"

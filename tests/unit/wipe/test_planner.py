@@ -135,7 +135,7 @@ def test_rows_without_an_offset_are_named() -> None:
         assert any("has rows, but no offset" in warning for warning in plan.warnings)
 
 
-def test_what_was_wiped_before_is_nothing_to_do() -> None:
+def test_wiped_store_needs_no_step() -> None:
     app = application(task(store("sum", database("sum", version=OLD)), lines={COUNT: OFFSET_UNKNOWN, SUM: 8}))
     assert wipe(app, "count").empty
 
