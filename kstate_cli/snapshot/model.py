@@ -24,7 +24,7 @@ from typing import Any, Final
 from kstate_cli import clock
 from kstate_cli.formats.binary import MAX_I32, MAX_I64, MIN_I64, MalformedBytesError, parse_json
 from kstate_cli.formats.offsets import OffsetsRecord, Position
-from kstate_cli.formats.store_kinds import OFFSETS_CF
+from kstate_cli.formats.store_kinds import OFFSETS_CF, row_families, store_kind
 from kstate_cli.formats.topic_partition import TaskId, TopicPartition, legal_store_name, legal_topic
 from kstate_cli.releases import OffsetsHome
 from kstate_cli.rocks.files import CURRENT
@@ -37,6 +37,8 @@ MOST_INLINE_BYTES: Final = 1 << 20
 """Larger files are objects. A MANIFEST has some KB; one of a store with many files may grow beyond."""
 _MOST_FILES: Final = 1_000_000
 """Files of one database. RocksDB itself fails long before."""
+_MOST_VALUES: Final = 12_000_000
+"""Values of one generation. Each becomes an object of Python: so many of them take some GiB, hostile ones far more."""
 _NAME: Final = re.compile(r"[0-9]{8}T[0-9]{6}\.[0-9]{3}Z-[0-9a-f]{16}")
 MOST_AHEAD_MS: Final = 3_600_000
 """A generation of a time further ahead was taken with a wrong clock: it would count as the newest for ever."""
@@ -313,6 +315,9 @@ def parse(name: str, data: bytes) -> Generation:
     """Return the generation of that name. Raise MalformedBytesError if the bytes are not its own, or not understood."""
     if name_of(name[: -_DIGITS - 1], data) != name:
         raise MalformedBytesError("its bytes are not those of its name: it is damaged, or another file")
+    # Counted in the bytes, before the parser makes an object of each value: 512 MiB of "[]," would fill the memory.
+    if sum(map(data.count, (b",", b"[", b"{"))) > _MOST_VALUES:
+        raise MalformedBytesError(f"it has more than {_MOST_VALUES:,} values")
     document = parse_json(data)
     members = _object(document, "the generation")
     version = members.get("format")
@@ -354,6 +359,9 @@ def _task(document: Any) -> StoredTask:
         raise ValueError(f"{name!r} is not the name of a task")
     stores = tuple(_store(store) for store in _list(members["stores"]))
     _refuse_twice([store.name for store in stores], "store")
+    home = OffsetsHome(_text(members["home"]))
+    for store in stores:
+        _refuse_contradiction(store, TaskId.parse(name), home)
     absent = {}
     for store, keys in _object(members["absent"], "absent").items():
         _require(legal_store_name(store), f"{store!r} is not the name of a store")
@@ -361,11 +369,39 @@ def _task(document: Any) -> StoredTask:
     return StoredTask(
         name,
         _number(members["mtime_ns"], 0, MAX_I64),
-        OffsetsHome(_text(members["home"])),
+        home,
         _flag(members["whole"]),
         stores,
         absent,
     )
+
+
+def _refuse_contradiction(store: StoredStore, task: TaskId, home: OffsetsHome) -> None:
+    """Raise ValueError if the parts of a store contradict each other: one of them would lose rows, or misread them."""
+    # An unknown kind counts as a contradiction too: ValueError.
+    kind = store_kind(store.kind)
+    _require(kind.key.segmented is store.segmented, f"{store.name}: segments do not fit the kind {kind.name}")
+    families = {family.name for family in kind.families}
+    for key in store.offsets:
+        fits = task.is_global or key.partition == task.partition
+        _require(fits, f"{store.name}: {key} is not a changelog of task {task.name}")
+    for database in store.databases:
+        rows = {family for family, files in database.families.items() if files and family in row_families()}
+        # A kind that bytes do not tell apart from another one has the families of several.
+        fits = not kind.is_exact or rows <= families
+        _require(fits, f"{store.name}: column families {sorted(rows - families)} do not fit the kind {kind.name}")
+        _require_offsets(store, database, home)
+
+
+def _require_offsets(store: StoredStore, database: StoredDatabase, home: OffsetsHome) -> None:
+    if database.offsets is None:
+        return
+    # Up to 4.2 a release cannot open a database with the column family.
+    _require(home is not OffsetsHome.FILES, f"{store.name}: offsets in a store whose release keeps them in files")
+    for key, offset in store.offsets.items():
+        lower = database.offsets.offsets.get(key, offset) < offset
+        # The next start reads on behind the offset of the store: rows that this database lacks would be missing.
+        _require(not lower, f"{store.name}: its offset {offset} of {key} is above that of one of its databases")
 
 
 def _store(document: Any) -> StoredStore:
@@ -479,7 +515,9 @@ def _record(document: Any) -> OffsetsRecord | None:
 def _offsets(rows: Any) -> dict[TopicPartition, int]:
     offsets = {}
     for topic, partition, offset in _list(rows):
-        offsets[_key(topic, partition)] = _number(offset, MIN_I64, MAX_I64)
+        key = _key(topic, partition)
+        _require(key not in offsets, f"two offsets of {key}")
+        offsets[key] = _number(offset, MIN_I64, MAX_I64)
     return offsets
 
 

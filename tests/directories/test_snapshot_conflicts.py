@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ import pytest
 
 from kstate_cli import clock
 from kstate_cli.snapshot.model import name_of, parse, render, utc_name
+from tests import golden
+from tests.faults.small import small
 from tests.golden import unpack
 
 from .support import kstate
@@ -161,3 +164,77 @@ def test_a_file_from_before_1970(app: Path, tmp_path: Path) -> None:
     os.utime(next((app / "0_0" / "rocksdb" / "count").glob("*.sst")), (-31_536_000, -31_536_000))
     snapshot(app, tmp_path / "repository")
     kstate("verify-snapshots", tmp_path / "repository")
+
+
+def _republished(repository: Path, change: Callable[[dict[str, Any]], object]) -> str:
+    """Replace the only generation by one with other content, whose name fits its bytes."""
+    (path,) = (repository / "generations").glob("*.json")
+    document = json.loads(path.read_bytes())
+    change(document)
+    data = json.dumps(document).encode()
+    name = name_of(utc_name(document["created_ms"]), data)
+    path.unlink()
+    (repository / "generations" / f"{name}.json").write_bytes(data)
+    return name
+
+
+def _store(document: dict[str, Any], name: str) -> dict[str, Any]:
+    return next(store for task in document["tasks"] for store in task["stores"] if store["store"] == name)
+
+
+def _lower(document: dict[str, Any]) -> None:
+    for row in _store(document, "kv-timestamped")["databases"][0]["offsets"]["offsets"]:
+        row[2] -= 1
+
+
+def _other_partition(document: dict[str, Any]) -> None:
+    _store(document, "kv-timestamped")["offsets"][0][1] += 1
+
+
+CONTRADICTIONS: dict[str, Callable[[dict[str, Any]], object]] = {
+    "an offset above that of its database": _lower,
+    "a changelog of another task": _other_partition,
+    "a segmented kind for one database": lambda document: _store(document, "kv-timestamped").update(kind="window"),
+    "a kind without the family of the rows": lambda document: _store(document, "kv-timestamped").update(
+        kind="versioned"
+    ),
+    "no kind": lambda document: _store(document, "kv-timestamped").update(kind="nonsense"),
+    "two offsets of one changelog": lambda document: _store(document, "kv-timestamped").update(
+        offsets=_store(document, "kv-timestamped")["offsets"] * 2
+    ),
+    "a release that cannot open the databases": lambda document: document["tasks"][0].update(home="files"),
+    "a path for a task": lambda document: document["tasks"][0].update(task="../0_0"),
+    "a path for a file": lambda document: _store(document, "kv-timestamped")["databases"][0]["files"][0].update(
+        name="../x.sst"
+    ),
+    "more bytes than there are": lambda document: _store(document, "kv-timestamped")["databases"][0]["files"][0].update(
+        size=1 << 62
+    ),
+    "more values than memory": lambda document: document.update(more=[[]] * 6_100_000),
+}
+
+
+@pytest.mark.parametrize("name", CONTRADICTIONS)
+def test_a_generation_that_contradicts_itself_is_named_and_not_restored(name: str, tmp_path: Path) -> None:
+    """Its name fits its bytes, so only its content shows that somebody, or another program, has made it."""
+    app = small("4.3.1-kinds-eos", tmp_path / "state", ("kv-timestamped", "window-count"))
+    repository, lost = tmp_path / "repository", tmp_path / "lost" / app.name
+    lost.parent.mkdir()
+    snapshot(app, repository)
+    generation = _republished(repository, lambda document: None)
+    kstate("verify-snapshots", repository)
+    generation = _republished(repository, CONTRADICTIONS[name])
+    verification = kstate("verify-snapshots", repository, status=3)
+    assert generation in verification.err
+    restored = kstate("restore", lost, "--from-snapshot", repository, OLD, status=4)
+    assert generation in restored.err and not lost.exists()
+
+
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("name", golden.names())
+def test_no_real_directory_looks_like_a_contradiction(name: str, tmp_path: Path) -> None:
+    app = unpack(name, tmp_path / "state")
+    captured = kstate("snapshot", app, "--out", tmp_path / "repository", status=None)
+    assert captured.status in (0, 1, 4) and "cannot read the snapshot" not in captured.err, captured.report
+    if captured.status != 4:
+        kstate("verify-snapshots", tmp_path / "repository")
