@@ -54,6 +54,11 @@ class Conduct:
     """It is so much later by its clock than it was when objects were written."""
     policy: dict[str, Any] | None = None
     """What is granted: all else is denied. None: everything is granted."""
+    policies: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """What is granted to the user of an access key, in place of ``policy``."""
+
+    def policy_of(self, access_key: str) -> dict[str, Any] | None:
+        return self.policies.get(access_key, self.policy)
 
 
 class ObjectStore:
@@ -93,9 +98,10 @@ class ObjectStore:
         heeds_conditions: bool = True,
         later_seconds: int = 0,
         policy: dict[str, Any] | None = None,
+        policies: dict[str, dict[str, Any]] | None = None,
     ) -> None:
         """From now on so; requests that were stalled go on. Nothing is counted yet."""
-        self._ask(asdict(Conduct(list(faults), heeds_conditions, later_seconds, policy)))
+        self._ask(asdict(Conduct(list(faults), heeds_conditions, later_seconds, policy, policies or {})))
 
     def requests(self) -> list[str]:
         """``METHOD /bucket/key?query`` of each that came since."""
@@ -213,7 +219,8 @@ class _Before:
         with self._changed:
             self._requests.append(request)
             conduct, fault = self.conduct, self._fault(request)
-            if conduct.policy is not None and not granted(conduct.policy, request):
+            policy = conduct.policy_of(_access_key(environ))
+            if policy is not None and not granted(policy, request):
                 fault = Fault("", 403, "AccessDenied")
             while fault is not None and fault.stalls and self.conduct is conduct:
                 self._changed.wait()
@@ -224,8 +231,8 @@ class _Before:
         if fault is not None and fault.status and not fault.carried_out:
             environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
             return _error(fault, start)
-        if conduct.policy is not None:
-            start = _hiding(conduct.policy, request, start)
+        if policy is not None:
+            start = _hiding(policy, request, start)
         answer = self._answered(environ, start if fault is None or not fault.status else _nowhere)
         if fault is not None and fault.status:
             for _ in answer:
@@ -257,6 +264,12 @@ class _Before:
             body = json.dumps(self._requests).encode()
         start("200 OK", [("Content-Type", "application/json"), ("Content-Length", str(len(body)))])
         return [body]
+
+
+def _access_key(environ: Mapping[str, Any]) -> str:
+    """The user who signed a request (AWS4-HMAC-SHA256 Credential=KEY/DATE/…); the signature is not checked."""
+    match = re.search(r"Credential=([^/,]+)/", environ.get("HTTP_AUTHORIZATION", ""))
+    return match[1] if match else ""
 
 
 def _hiding(policy: Mapping[str, Any], request: str, start: _Start) -> _Start:

@@ -165,24 +165,25 @@ def other_words(args: list[str]) -> list[str]:
     if args[:1] == ["verify"] and _has_option(args, "--snapshot"):
         words = [word.removeprefix("--snapshot=") for word in args[1:]]
         return ["verify-snapshots", *(word for word in words if word != "--snapshot")]
-    if args[:1] == ["ls"] and any(_is_repository(word) for word in args[1:]):
+    if args[:1] == ["ls"] and any(map(_is_repository, args, args[1:])):
         return ["ls-snapshots", *args[1:]]
     return args
 
 
 _IN_BUCKET: Final = re.compile(r"(?i)s3[an]?://")
+_FLAGS_OF_LS: Final = ("-q", "--quiet")
 
 
 def _has_option(args: list[str], option: str) -> bool:
     return any(word.partition("=")[0] == option for word in args)
 
 
-def _is_repository(word: str) -> bool:
+def _is_repository(before: str, word: str) -> bool:
     from kstate_cli.statedir.names import SNAPSHOTS_MARKER
 
-    # Application directories are never in a bucket, and a request that finds out takes a client of it.
+    # Application directories are never in a bucket, so no request is needed. Dumps are, as the value of an option.
     if _IN_BUCKET.match(word):
-        return True
+        return not before.startswith("-") or before in _FLAGS_OF_LS
     return not word.startswith("-") and os.path.isfile(os.path.join(word, SNAPSHOTS_MARKER))
 
 

@@ -15,9 +15,9 @@ import errno
 import hashlib
 import os
 import secrets
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any, BinaryIO, Final, cast
+from typing import Any, BinaryIO, Final, TypeVar, cast
 
 from kstate_cli.deadline import leave
 from kstate_cli.errors import KstateError, Refused, RunFailed, RunHalfway
@@ -40,6 +40,7 @@ from kstate_cli.snapshot.repository import (
 )
 from kstate_cli.statedir.names import SNAPSHOTS_MARKER as MARKER
 
+_T = TypeVar("_T")
 _PART_BYTES: Final = 16 << 20
 """A file up to so many bytes is one request. Each worker holds one part in memory."""
 _PARTS_OF_A_SIZE: Final = 1000
@@ -62,6 +63,7 @@ class BucketRepository(Repository):
         self._keeps_intent = False
         self._claimed_ms: int | None = None
         self._removals = 0
+        self._sizes: dict[str, int] = {}
 
     @property
     def where(self) -> str:
@@ -72,13 +74,13 @@ class BucketRepository(Repository):
 
     def exists(self) -> bool:
         """Return whether the prefix has the marker. Raise Refused for one with other objects, or another format."""
-        with suppress(FileNotFoundError):
-            # One request for a repository, which readers and writers both may send.
+        objects, folders = self._objects.root()
+        names = [entry.path for entry in objects]
+        if MARKER in names:
             self.check_marker()
             return True
         # A writer creates the marker first, so anything without it is foreign, or a copy that lost its marker.
-        objects, folders = self._objects.root()
-        self.refuse_foreign([*(entry.path for entry in objects), *folders])
+        self.refuse_foreign([*names, *folders])
         return False
 
     def create(self) -> None:
@@ -107,16 +109,19 @@ class BucketRepository(Repository):
             # A cleaner deletes the object of that name, whatever a writer does: the bytes get another one.
             name = f"{name}-{secrets.token_hex(4)}"
         path = object_path(name)
-        # One small request before each upload: hosts often have the same SSTs, which may be large.
-        present, is_new = self._objects.size_of(path), False
+        # Hosts often have the same SSTs, which may be large. The listing came after the intent of this writer, so no
+        # cleaner deletes an object of it that is not condemned.
+        present, is_new = self._sizes.get(name), False
         if present is None:
             source.seek(0)
             is_new = self._upload(source, path, sha256, size)
             present = size
             if not is_new:
-                present = self._objects.size_of(path)
+                present = self._listed(path)
         if present != size:
             raise DamagedError(path, f"is not the object of {size} bytes that belongs there")
+        # Two databases may have the same SST: the second one is not uploaded.
+        self._sizes[name] = size
         return PutObject(sha256, name, size, is_new)
 
     def _upload(self, source: BinaryIO, path: str, sha256: str, size: int) -> bool:
@@ -145,11 +150,18 @@ class BucketRepository(Repository):
             raise
         return True
 
+    def objects(self) -> dict[str, StoredEntry]:
+        """Return every object by its name."""
+        objects = super().objects()
+        self._sizes = {name: entry.size for name, entry in objects.items()}
+        return objects
+
     def open_object(self, name: str) -> BinaryIO:
         """Open an object for reading."""
-        reader = self._objects.open(object_path(name))
+        path = object_path(name)
+        reader = self._if_exists(path, lambda: self._objects.open(path))
         if reader is None:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), object_path(name))
+            raise _missing(path)
         return cast("BinaryIO", reader)
 
     def misplaced(self) -> list[tuple[str, str]]:
@@ -257,12 +269,26 @@ class BucketRepository(Repository):
         return files
 
     def _read(self, relative: str, *, most: int) -> bytes:
-        data = self._objects.read(relative, most)
+        data = self._if_exists(relative, lambda: self._objects.read(relative, most))
         if data is None:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), relative)
+            raise _missing(relative)
         if len(data) > most:
             raise DamagedError(relative, f"has more than the {most:,} bytes that kstate reads")
         return data
+
+    def _if_exists(self, path: str, request: Callable[[], _T | None]) -> _T | None:
+        """Return the answer to a request for an object; None if the object does not exist."""
+        try:
+            return request()
+        except Refused:
+            # S3 answers 403 for a missing object to a user who may list only this prefix: a listing tells them apart.
+            if self._listed(path) is not None:
+                raise
+            return None
+
+    def _listed(self, path: str) -> int | None:
+        """Return the size of an object by a listing; None if it does not exist."""
+        return next((entry.size for entry in self._objects.each_below(path) if entry.path == path), None)
 
     def _remove(self, relative: str) -> int:
         if self._claimed_ms is not None:
@@ -280,6 +306,10 @@ class BucketRepository(Repository):
                 where=self.where,
                 hint="the snapshots that stay are complete; a call in three days deletes the rest",
             )
+
+
+def _missing(path: str) -> FileNotFoundError:
+    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
 
 
 def _path_of(folder: str, name: str) -> str:

@@ -363,9 +363,9 @@ def _task(document: Any) -> StoredTask:
     for store in stores:
         _refuse_contradiction(store, TaskId.parse(name), home)
     absent = {}
-    for store, keys in _object(members["absent"], "absent").items():
-        _require(legal_store_name(store), f"{store!r} is not the name of a store")
-        absent[store] = tuple(_key(topic, partition) for topic, partition in _list(keys))
+    for store_name, keys in _object(members["absent"], "absent").items():
+        _require(legal_store_name(store_name), f"{store_name!r} is not the name of a store")
+        absent[store_name] = tuple(_key(topic, partition) for topic, partition in _list(keys))
     return StoredTask(
         name,
         _number(members["mtime_ns"], 0, MAX_I64),

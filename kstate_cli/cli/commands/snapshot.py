@@ -22,7 +22,7 @@ from kstate_cli.cli.options.shared import (
     workers_option,
 )
 from kstate_cli.cli.output import Format, output_of
-from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS
+from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, Refused, RunFailed, RunHalfway
 
 if TYPE_CHECKING:
     from kstate_cli.cli.lines.snapshots import SnapshotLine
@@ -95,7 +95,15 @@ def snapshot(
             report = capture(request, repository, dry_run=dry_run, progress=progress.add, begin=progress.begin)
         expiry = Expiry()
         if retention is not None and not dry_run:
-            expiry = expire(repository, retention, now_ms=clock.now_ms())
+            try:
+                expiry = expire(repository, retention, now_ms=clock.now_ms())
+            except (Refused, RunFailed) as error:
+                # The snapshot exists: neither "refused" nor "nothing changed" would be true.
+                raise RunHalfway(
+                    f"snapshot {report.generation} was taken, but expired ones were not deleted: {error.message}",
+                    where=repository.where,
+                    hint=error.hint,
+                ) from None
         metrics.warnings = len(report.skipped)
         show_capture(report, results, repository.where, request.host, expiry)
         code = EXIT_OK
