@@ -59,6 +59,8 @@ class EditJob:
     copy_ssts: bool
     release: Release
     """The release that will open the database: new databases and column families get its options."""
+    is_placed: bool = False
+    """An earlier step of the plan has placed the database: it is edited where it is, and APP has no original of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,8 @@ def _edit_existing(step: EditDatabase, job: EditJob) -> EditResult:
     about. The rewrite is last: it then writes only the SSTs that remain.
     """
     path = job.staged / step.path
-    copy_tree(job.app / step.path, path, copy_ssts=job.copy_ssts)
+    if not job.is_placed:
+        copy_tree(job.app / step.path, path, copy_ssts=job.copy_ssts)
     # A list, since the generator below counts into it while RocksDB consumes its rows.
     lost, converted = [0], 0
     with WritableStore(path, job.release) as store:

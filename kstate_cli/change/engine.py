@@ -23,7 +23,7 @@ import contextlib
 import logging
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -31,7 +31,7 @@ from typing import Any, Final
 from kstate_cli.change.access import ACL, attributes, keep_access, own_like
 from kstate_cli.change.commit import list_trees, switch
 from kstate_cli.change.earlier_runs import ROUGH_EVENT_MEMBER, rough_seconds
-from kstate_cli.change.edit import EditJob, copy_tree, edit, make_folder, make_parents
+from kstate_cli.change.edit import DatabaseStep, EditJob, copy_tree, edit, make_folder, make_parents
 from kstate_cli.change.folder import create_run, forget
 from kstate_cli.change.journal import SORTED_FILES, Run, cut_short
 from kstate_cli.change.marks import STAGED, put_mark
@@ -51,7 +51,7 @@ from kstate_cli.change.plan import (
 from kstate_cli.change.removal import remove_sorted_files, sweep
 from kstate_cli.change.standby import announce_standby
 from kstate_cli.change.system_calls import sync_directory, sync_file_system
-from kstate_cli.change.verify import verify_staged
+from kstate_cli.change.verify import verify_changed_later, verify_staged
 from kstate_cli.deadline import leave
 from kstate_cli.diagnosis import timed
 from kstate_cli.errors import Interrupted, KstateError, Refused, RunFailed, file_of, name_of_signal, naming
@@ -266,8 +266,9 @@ StoreProgress = Callable[[str, int], None]
 def stage(plan: Plan, staged: Path, workers: Workers, progress: StoreProgress, *, copy_ssts: bool) -> StagingCounts:
     """Clone the application directory and carry out the steps in the clone. Raise RocksError and OSError."""
     moves = [step for step in plan.steps if isinstance(step, MoveStore)]
-    # Edited databases are cloned by the worker that edits them, in parallel.
-    later = frozenset(plan.app / step.path for step in plan.steps if isinstance(step, EditDatabase))
+    # Edited databases are cloned by the worker that edits them, in parallel. One that the plan places has no original.
+    edited = {step.path for step in plan.steps if isinstance(step, EditDatabase)}
+    later = frozenset(plan.app / path for path in edited - plan.placed)
     # First the tree: moves and edits create their folders inside it.
     copy_tree(plan.app, staged, _omitted(plan, moves), later, copy_ssts=copy_ssts)
     for move in moves:
@@ -275,10 +276,13 @@ def stage(plan: Plan, staged: Path, workers: Workers, progress: StoreProgress, *
     counts = StagingCounts()
     # All databases before any small file: an offsets file is never older than the rows that it
     # describes.
-    for result in workers.map(edit, _jobs(plan, staged, copy_ssts=copy_ssts)):
-        counts.headers_dropped += result.headers_dropped
-        counts.rows_converted += result.rows_converted
-        progress(result.path, result.rewritten_bytes)
+    for jobs in _jobs(plan, staged, copy_ssts=copy_ssts):
+        for result in workers.map(edit, jobs):
+            counts.headers_dropped += result.headers_dropped
+            counts.rows_converted += result.rows_converted
+            progress(result.path, result.rewritten_bytes)
+        # Before the next wave changes the databases: afterwards they no longer have the files of their snapshot.
+        verify_changed_later(plan, [job.step for job in jobs], staged, workers, linked=not copy_ssts)
     for step in plan.steps:
         if isinstance(step, RemoveFile):
             # In the clone only. APP keeps the file, as the backup.
@@ -301,16 +305,35 @@ def _omitted(plan: Plan, moves: Sequence[MoveStore]) -> frozenset[Path]:
     return frozenset(omitted | {plan.app / path for move in moves for path in (move.source, move.path)})
 
 
-def _jobs(plan: Plan, staged: Path, *, copy_ssts: bool) -> list[EditJob]:
-    """Return the jobs about databases, the largest rewrite first: then the last job to finish is a small one."""
+def _jobs(plan: Plan, staged: Path, *, copy_ssts: bool) -> Iterator[list[EditJob]]:
+    """Yield the jobs about databases in waves: one database may be placed, then edited, then get more rows.
+
+    Within a wave the largest rewrite comes first: then the last job to finish is a small one.
+    """
     target = release(plan.target)
-    jobs = [
-        EditJob(step, plan.app, staged, copy_ssts, target)
-        for step in plan.steps
-        if isinstance(step, (EditDatabase, CreateDatabase, BuildDatabase, PlaceDatabase))
-    ]
-    jobs.sort(key=_rewritten_bytes, reverse=True)
-    return jobs
+    waves: tuple[tuple[type[DatabaseStep], ...], ...] = (
+        (PlaceDatabase,),
+        (EditDatabase, CreateDatabase),
+        (BuildDatabase,),
+    )
+    if not plan.placed and not _edited_and_built(plan):
+        # Nearly every plan: each database has one step, so no job needs to wait for another.
+        waves = ((EditDatabase, CreateDatabase, BuildDatabase),)
+    for kinds in waves:
+        jobs = [
+            EditJob(step, plan.app, staged, copy_ssts, target, is_placed=step.path in plan.placed)
+            for step in plan.steps
+            if isinstance(step, kinds)
+        ]
+        jobs.sort(key=_rewritten_bytes, reverse=True)
+        if jobs:
+            yield jobs
+
+
+def _edited_and_built(plan: Plan) -> bool:
+    """Return whether a database is edited or created by one step, and gets rows by another."""
+    built = {step.path for step in plan.steps if isinstance(step, BuildDatabase)}
+    return any(step.path in built for step in plan.steps if isinstance(step, (EditDatabase, CreateDatabase)))
 
 
 def _rewritten_bytes(job: EditJob) -> int:

@@ -259,6 +259,11 @@ class Plan:
     """The new mtime, in ns, of a task directory: the time of its oldest data. Other directories keep theirs."""
 
     @property
+    def placed(self) -> frozenset[str]:
+        """Return the paths of the databases that the plan places: later steps edit these copies, not ones of APP."""
+        return frozenset(step.path for step in self.steps if isinstance(step, PlaceDatabase))
+
+    @property
     def empty(self) -> bool:
         """Return whether there is nothing to do."""
         return not self.steps

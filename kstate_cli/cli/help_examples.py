@@ -219,6 +219,9 @@ EXAMPLES: Final = {
             "Restore half of the tasks to the first of two empty hosts",
             "restore-snapshot /data/app --from-snapshot /backup/app --share 1/2",
         ),
+        Example(
+            "Add the later records of a dump", "restore-snapshot /data/app --from-snapshot /r --from-changelog /dump"
+        ),
     ),
     "ls-snapshots": (
         Example("All snapshots", "ls-snapshots /backup/snapshots"),

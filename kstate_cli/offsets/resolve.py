@@ -45,8 +45,16 @@ def resolve(app: Application, *, transactional: bool = False) -> list[TaskOffset
     into each when it is closed.
     """
     # The names say which stores have anything in the task: only beside the column family that matters.
-    entries = {task.name: os.listdir(task.path) for task in app.tasks if task.has_offsets_family}
+    entries = {task.name: _entries(task) for task in app.tasks if task.has_offsets_family}
     return resolve_with(app, entries, transactional=transactional)
+
+
+def _entries(task: Task) -> list[str]:
+    try:
+        return os.listdir(task.path)
+    except FileNotFoundError:
+        # A task that exists as data only, as that of a snapshot before it is copied: all of it is in the model.
+        return [store.name for store in task.stores]
 
 
 def resolve_with(

@@ -27,7 +27,7 @@ from kstate_cli.logs import RETENTION_MS, DeleteCoverage, delete_coverage, set_b
 from kstate_cli.offsets.keeping import Keeping, keeps_offsets_inside
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
 from kstate_cli.offsets.resolve import resolve_to_plan
-from kstate_cli.releases import RELEASES, OffsetsHome, representative
+from kstate_cli.releases import RELEASES, OffsetsHome, Release, representative
 from kstate_cli.snapshot.model import NamedGeneration, StoredStore, StoredTask
 from kstate_cli.statedir.model import Application
 from kstate_cli.statedir.problems import store_place
@@ -54,6 +54,8 @@ class SnapshotOptions:
     """Existing stores are replaced, whatever their offsets."""
     accept_resurrected: bool = False
     """Rows whose deletes the log may have forgotten may come back."""
+    continued: frozenset[TopicPartition] = frozenset()
+    """The changelog partitions of a dump that continues the stores in the same run: its rules judge their age."""
 
     @property
     def command(self) -> str:
@@ -146,7 +148,7 @@ def plan_restore(
         resolved = {task.task.name: task for task in resolve_to_plan(existing)}
         _judge_directory(existing, outcomes)
     owners = {key: task.task.name for task in resolved.values() for store in task.stores for key in store.offsets}
-    home = next((named.task.home for named in layout.values()), OffsetsHome.COLUMN_FAMILY)
+    home = newest_home(generations)
     selected = _selected(layout, options)
     for name in selected:
         if layout[name].task.home is not home:
@@ -172,7 +174,7 @@ def plan_restore(
         )
     if outcomes.too_old:
         raise _too_old(app, outcomes.too_old, now_ms)
-    release = representative([release for release in RELEASES if release.offsets_home is home])
+    release = release_of(home)
     change = Plan(
         app,
         options.command,
@@ -184,6 +186,18 @@ def plan_restore(
         outcomes.task_times,
     )
     return SnapshotPlan(change, tuple(outcomes.stores), outcomes.unchanged)
+
+
+def newest_home(generations: Sequence[NamedGeneration]) -> OffsetsHome:
+    """Return where the release of the newest generation keeps offsets; that of a whole task counts first."""
+    tasks = [task for generation in generations for task in generation.content.tasks if task.stores]
+    ordered = sorted(tasks, key=lambda task: not task.is_whole)
+    return next((task.home for task in ordered), OffsetsHome.COLUMN_FAMILY)
+
+
+def release_of(home: OffsetsHome) -> Release:
+    """Return the release that a plan names for stores that keep offsets there."""
+    return representative([release for release in RELEASES if release.offsets_home is home])
 
 
 def _too_old(app: Path, stores: Mapping[str, int | None], now_ms: int) -> Refused:
@@ -346,7 +360,7 @@ def _plan_task(
                 "--rebuild replaces it by that of the snapshot"
             )
             continue
-        if not options.accept_resurrected and _may_lack_deletes(candidate.store, now_ms, task.name):
+        if _is_judged_here(candidate.store, options) and _may_lack_deletes(candidate.store, now_ms, task.name):
             outcomes.too_old[f"{task.name}/{store.name}"] = candidate.store.as_of_ms
         chosen.append(ChosenStore(task.name, candidate.store, candidate.generation, store.name in present))
     if not chosen:
@@ -395,6 +409,12 @@ def _why_stays(present: StoreOffsets | None, resolved: TaskOffsets | None, optio
 def _stands_in_the_way(present: StoreOffsets | None, options: SnapshotOptions) -> bool:
     """Return whether a store exists that neither stays nor may be replaced without ``--rebuild``."""
     return present is not None and bool(present.store.databases) and not options.rebuild
+
+
+def _is_judged_here(store: StoredStore, options: SnapshotOptions) -> bool:
+    """Return whether the age of a store counts: a dump has the deletes, and the user may accept that some lack."""
+    is_continued = bool(store.offsets) and options.continued.issuperset(store.offsets)
+    return not options.accept_resurrected and not is_continued
 
 
 def _may_lack_deletes(store: StoredStore, now_ms: int, task: str) -> bool:

@@ -45,6 +45,7 @@ from kstate_cli.snapshot.repository import (
     object_path,
     write_all,
 )
+from kstate_cli.statedir.model import Application
 from kstate_cli.texts import first_lines, printable
 
 _DAMAGED_HINT = "restore another generation (--generation), or from another copy of the repository"
@@ -62,6 +63,8 @@ class SnapshotRequest:
     generation: str | None = None
     """The name of a generation, or the beginning of one; None for all of them."""
     after_error: bool = False
+    further: Callable[[SnapshotPlan, Application | None], SnapshotPlan] | None = None
+    """Adds further changes to the plan, such as a migration: they are one run with the restoration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +88,18 @@ def restore_snapshot(
 
     def carry_out(plan: SnapshotPlan) -> RunResult:
         refuse_after_error(app, after_error=request.after_error)
-        _remove_earlier_files(app)
-        files = _Files(request.repository, plan, request.terms.run.workers, progress)
+        remove_earlier_files(app)
+        files = SnapshotFiles(request.repository, plan, request.terms.run.workers, progress)
         return execute(plan.change, request.terms.run, progress, prepare=files.prepare)
 
+    def planned_for(existing: Application | None) -> SnapshotPlan:
+        planned = plan_restore(app, existing, generations, request.options, now_ms=clock.now_ms(), damaged=damaged)
+        if request.further is None:
+            return planned
+        return request.further(planned, existing)
+
     course = Course(
-        plan=lambda existing: plan_restore(
-            app, existing, generations, request.options, now_ms=clock.now_ms(), damaged=damaged
-        ),
+        plan=planned_for,
         on_plan=on_plan,
         carry_out=carry_out,
         tell=tell,
@@ -147,7 +154,7 @@ def _no_generation(repository: Repository, application: str, damaged: Sequence[s
     )
 
 
-def _remove_earlier_files(app: Path) -> None:
+def remove_earlier_files(app: Path) -> None:
     """Remove the copies that interrupted restorations left: they come from a repository, and are never an only copy."""
     for run in read_runs(app):
         # Sorted files of a restoration from a dump stay: the next one of these resumes it.
@@ -156,12 +163,18 @@ def _remove_earlier_files(app: Path) -> None:
                 remove_sorted_files(run)
 
 
-class _Files:
-    """The files of a plan, as they are copied into the folder of a run."""
+class SnapshotFiles:
+    """The files of a plan, as they are copied into the folder of a run. A dump may add records to these copies."""
 
     def __init__(self, repository: Repository, plan: SnapshotPlan, workers: int, progress: Progress) -> None:
         self._repository, self._plan, self._workers, self._progress = repository, plan, workers, progress
         self._stopped = threading.Event()
+        self._folders: dict[str, Path] = {}
+
+    @property
+    def folders(self) -> Mapping[str, Path]:
+        """Return the folder of the copy of each store with one database, by the path of the store in APP."""
+        return self._folders
 
     def prepare(self, run: Run) -> tuple[Step, ...]:
         """Copy every file, and return the steps of the plan with those that place the databases.
@@ -170,7 +183,8 @@ class _Files:
         """
         run.write("snapshot", generations=sorted({chosen.generation for chosen in self._plan.stores}))
         folder = run.path / SORTED_FILES
-        folder.mkdir(mode=0o750)
+        # A restoration from a dump has created it: its sorted files are in it too.
+        folder.mkdir(mode=0o750, exist_ok=True)
         try:
             databases = list(self._databases(folder))
             self._copy_all(databases)
@@ -178,16 +192,19 @@ class _Files:
             shutil.rmtree(folder, ignore_errors=True)
             raise
         # Before the switch: without it old data would look as young as its new files, if their SSTs have no time.
-        add_ages(self._plan.change.app, [_age(chosen, run.name) for chosen in self._plan.stores])
+        add_ages(self._plan.change.app, [age_of_chosen(chosen, run.name) for chosen in self._plan.stores])
         return (*self._plan.change.steps, *(_step(place) for place in databases))
 
     def _databases(self, folder: Path) -> Iterator[_PlacedDatabase]:
         number = 0
         for chosen in self._plan.stores:
             for database in chosen.store.databases:
-                place = folder / str(number)
+                # A name that no sorted file has.
+                place = folder / f"snapshot-{number}"
                 place.mkdir(mode=0o755)
                 number += 1
+                if database.folder is None:
+                    self._folders[chosen.path] = place
                 yield _PlacedDatabase(chosen, database, place)
 
     def _copy_all(self, databases: Sequence[_PlacedDatabase]) -> None:
@@ -274,7 +291,8 @@ def _live(database: StoredDatabase) -> Mapping[str, tuple[tuple[str, int], ...]]
     return {family: tuple((name, sizes[name]) for name in names) for family, names in database.families.items()}
 
 
-def _age(chosen: ChosenStore, run: str) -> Age:
+def age_of_chosen(chosen: ChosenStore, run: str = "") -> Age:
+    """Return the age of the data of a store, as the snapshot states it."""
     logs = {
         key: LogMark(topic_id=chosen.store.topic_ids[key.topic])
         for key in chosen.store.offsets

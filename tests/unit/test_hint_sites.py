@@ -28,6 +28,12 @@ OF_OTHERS = {"--format": "tar", "--force-reinstall": "pip", "--help": "every com
 """Options of other programs, and those that no single command has."""
 
 CARRIED_OUT = {
+    ("cli/restore_combined.py", "restore without --for first"): (
+        "directories/test_snapshot_later.py::test_a_release_that_reads_older_files_is_migrated_to_afterwards"
+    ),
+    ("cli/commands/restore_snapshot.py", "pass --from-changelog DUMP"): (
+        "directories/test_snapshot_later.py::test_options_about_a_dump_need_one"
+    ),
     ("snapshot/planner.py", "--accept-resurrected"): "directories/test_snapshot.py::test_old_data_is_refused",
     ("cli/commands/ls_snapshots.py", "command('verify-snapshots'"): (
         "directories/test_snapshot.py::test_a_damaged_file_is_stored_again_once_it_is_out_of_the_way"

@@ -350,8 +350,9 @@ class CompletedRehoming:
     before: Callable[[], None]
     """Called before anything is staged."""
 
-    def plan(self, request: RestoreRequest, dump: Dump, application: Application) -> RestorePlan:
+    def plan(self, request: RestoreRequest, dump: Dump, application: Application | None) -> RestorePlan:
         """Return the plan of all moves and restorations. Raise Refused and UsageError."""
+        assert application is not None, "no terms let it be lost"
         from kstate_cli.rehome.planner import plan_rehome
         from kstate_cli.restore.planning.plan import RestorePlan
 
@@ -364,3 +365,6 @@ class CompletedRehoming:
     def last_word(self) -> None:
         """Call the function of the caller before anything is staged."""
         self.before()
+
+    def foundation(self) -> None:
+        """Return None: the stores are those of the directory."""

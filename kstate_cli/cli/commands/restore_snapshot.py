@@ -1,47 +1,179 @@
-"""``kstate restore-snapshot``, or ``kstate restore APP --from-snapshot REPO``: copy stores back from snapshots."""
+"""``kstate restore-snapshot``, or ``kstate restore APP --from-snapshot REPO``: copy stores back from snapshots.
+
+With a dump, the records since the snapshot are added in the same run. With a release, the stores are migrated too.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
-from kstate_cli.cli.help_panels import HOW, choices_text
-from kstate_cli.cli.options.restore import AcceptResurrected
+from kstate_cli.cli.help_panels import HOW, LOGS, choices_text
+from kstate_cli.cli.options.restore import AcceptResurrected, FleetOptions, Memory, OnInvalid, bytes_of
 from kstate_cli.cli.options.shared import (
+    AUTO,
     AfterError,
+    BootstrapServer,
     CopySsts,
     DryRun,
+    Engine,
+    Guarantee,
+    KafkaSettings,
     LockIsShared,
+    LogOffsets,
     MetricsFile,
     OutputFormat,
     Quiet,
     Reason,
     Stores,
     Tasks,
+    TransactionalStores,
+    Unproven,
     Verbose,
     Verify,
     Wait,
     WarningsOk,
     at_once,
-    part_of,
+    declared,
+    draft_of,
+    engine_of,
+    spark_settings,
     workers_option,
 )
 from kstate_cli.cli.output import Format, output_of
+from kstate_cli.cli.shell_completion import releases
+from kstate_cli.errors import UsageError
 from kstate_cli.texts import command
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
+    from kstate_cli.barrier import Waiting
+    from kstate_cli.change.course import Terms
     from kstate_cli.change.engine import RunResult
-    from kstate_cli.cli.lines.changes import PlanEnd, RestoreLeftLine
+    from kstate_cli.change.plan import Plan
+    from kstate_cli.cli.lines.changes import PlanEnd, RestoreProgressLine
     from kstate_cli.cli.lines.snapshots import RestoreSnapshotLine, RestoreSnapshotSummaryLine
+    from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.output import Output
-    from kstate_cli.snapshot.planner import SnapshotPlan
-    from kstate_cli.snapshot.restoring import SnapshotOutcome
+    from kstate_cli.cli.restore_combined import Migration
+    from kstate_cli.cli.views.plan import PlanView
+    from kstate_cli.releases import Release
+    from kstate_cli.restore.planning.plan import RestorePlan
+    from kstate_cli.restore.running.restoration import RestoreOutcome, RestoreRequest
+    from kstate_cli.snapshot.planner import ChosenStore, SnapshotPlan
+    from kstate_cli.snapshot.restoring import SnapshotRequest
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotSource:
+    """The snapshot, the records since then, the release, and the stores to restore."""
+
+    HELP_PANEL: ClassVar[str] = "Source and target"
+
+    from_snapshot: Annotated[
+        str, typer.Option("--from-snapshot", metavar="REPO", help="Folder or s3://BUCKET/PREFIX with snapshots.")
+    ]
+    generation: Annotated[
+        str | None,
+        typer.Option("--generation", metavar="NAME", help="Take all stores from this snapshot; default: the newest."),
+    ] = None
+    from_changelog: Annotated[
+        str | None,
+        typer.Option("--from-changelog", metavar="DUMP", help="Add the later records of this dump, in the same run."),
+    ] = None
+    release_name: Annotated[
+        str | None,
+        typer.Option(
+            "--for",
+            metavar="RELEASE",
+            help="The release that will start: migrate to it, in the same run.",
+            autocompletion=releases,
+        ),
+    ] = None
+    spec: Annotated[
+        Path | None,
+        typer.Option(
+            "--spec", metavar="FILE", help="kstate.toml, with --from-changelog: kinds and retentions.", readable=False
+        ),
+    ] = None
+    task: Tasks = None
+    store: Stores = None
+    dry_run: DryRun = False
+    fleet: FleetOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotLogs:
+    """Log bounds, which count with a dump."""
+
+    HELP_PANEL: ClassVar[str] = LOGS
+
+    offsets: LogOffsets = None
+    bootstrap_server: BootstrapServer = None
+    kafka_settings: KafkaSettings = None
+    guarantee: Annotated[
+        Guarantee,
+        typer.Option(
+            "--guarantee",
+            metavar="GUARANTEE",
+            show_default=False,
+            help="exactly_once_v2 (default), or at_least_once.",
+        ),
+    ] = Guarantee.exactly_once
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotCases:
+    """Permissions for special cases."""
+
+    HELP_PANEL: ClassVar[str] = "Special cases"
+
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Replace existing stores too.")] = False
+    accept_resurrected: AcceptResurrected = False
+    on_invalid_offset: Annotated[
+        OnInvalid,
+        typer.Option("--on-invalid-offset", metavar="ACTION", help="If an offset is outside its log: KIP-406."),
+    ] = OnInvalid.rebuild
+    transactional_stores: TransactionalStores = False
+    unproven: Unproven = False
+    after_error: AfterError = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotWork:
+    """Parallelism, verification and locks."""
+
+    HELP_PANEL: ClassVar[str] = HOW
+
+    engine: Engine = AUTO
+    memory: Memory = None
+    verify: Annotated[
+        Verify, typer.Option("--verify", metavar=choices_text(Verify), help="full reads all rows back first.")
+    ] = Verify.quick
+    workers: Annotated[int, workers_option("Files")] = 0
+    copy: CopySsts = False
+    wait: Wait = 0.0
+    lock_is_shared: LockIsShared = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotReport:
+    """Output, metrics, reason and exit code."""
+
+    output: OutputFormat = Format.table
+    verbose: Verbose = False
+    quiet: Quiet = False
+    warnings_ok: WarningsOk = False
+    metrics_file: MetricsFile = None
+    reason: Reason = None
+
+
+@declared
 def restore_snapshot(
     app: Annotated[
         Path,
@@ -49,119 +181,310 @@ def restore_snapshot(
             metavar="APP", help="state.dir/application.id. If it is lost, kstate creates it.", readable=False
         ),
     ],
-    from_snapshot: Annotated[
-        str, typer.Option("--from-snapshot", metavar="REPO", help="Folder or s3://BUCKET/PREFIX with snapshots.")
-    ],
-    generation: Annotated[
-        str | None,
-        typer.Option("--generation", metavar="NAME", help="Take all stores from this snapshot; default: the newest."),
-    ] = None,
-    task: Tasks = None,
-    store: Stores = None,
-    share: Annotated[
-        str | None, typer.Option("--share", metavar="I/N", help="Only this share of the tasks: 1/3, 2/3, 3/3.")
-    ] = None,
-    rebuild: Annotated[bool, typer.Option("--rebuild", help="Replace existing stores too.")] = False,
-    accept_resurrected: AcceptResurrected = False,
-    dry_run: DryRun = False,
-    after_error: AfterError = False,
-    verify: Annotated[
-        Verify,
-        typer.Option(
-            "--verify", metavar=choices_text(Verify), help="full reads all rows back first.", rich_help_panel=HOW
-        ),
-    ] = Verify.quick,
-    workers: Annotated[int, workers_option("Files")] = 0,
-    copy: CopySsts = False,
-    reason: Reason = None,
-    metrics_file: MetricsFile = None,
-    wait: Wait = 0.0,
-    lock_is_shared: LockIsShared = False,
-    warnings_ok: WarningsOk = False,
-    output: OutputFormat = Format.table,
-    verbose: Verbose = False,
-    quiet: Quiet = False,
+    source: SnapshotSource,
+    logs: SnapshotLogs,
+    cases: SnapshotCases,
+    work: SnapshotWork,
+    report: SnapshotReport,
 ) -> int:
     """Copy stores back from snapshots, at the speed of the disk. Undo it with `kstate undo`.
 
     Stop the application first. Existing stores stay. Each store comes from the newest snapshot that has it. Every byte
-    is compared with its SHA-256. Start the application with a release that keeps offsets as the snapshot does.
+    is compared with its SHA-256. With --from-changelog the dump adds the later records; with --for the stores are
+    migrated. Otherwise start a release that keeps offsets as the snapshot does.
     """
-    from kstate_cli.change.course import Terms
-    from kstate_cli.change.engine import RunOptions
+    from kstate_cli.cli.commands.restore import barrier_of, wait_at_barrier
     from kstate_cli.cli.metrics import Metrics
-    from kstate_cli.cli.views.plan import PlanView, RunProgress, exit_code, show_plan
-    from kstate_cli.snapshot.places import refuse_inside, repository_of
-    from kstate_cli.snapshot.planner import SnapshotOptions
-    from kstate_cli.snapshot.restoring import SnapshotRequest
-    from kstate_cli.snapshot.restoring import restore_snapshot as run_restore
+    from kstate_cli.cli.views.plan import PlanView, exit_code
+    from kstate_cli.snapshot.places import refuse_inside
     from kstate_cli.statedir.find import find_application_to_create
 
-    part = None
-    if share is not None:
-        part = part_of("--share", share, "pass, for example, for the second of three hosts: --share 2/3")
+    _refuse_without_dump(source, logs)
     path = find_application_to_create(app)
-    results: Output[RestoreSnapshotLine] = output_of(output, path, quiet=quiet)
-    repository = repository_of(from_snapshot)
-    refuse_inside(repository, path)
-    run = RunOptions(workers=at_once(workers), verify_full=verify is Verify.full, copy_ssts=copy, reason=reason)
-    request = SnapshotRequest(
-        Terms(path, run, wait=wait, lock_is_shared=lock_is_shared, dry_run=dry_run, may_be_lost=True),
-        repository,
-        SnapshotOptions(
-            frozenset(task or ()),
-            frozenset(store or ()),
-            share=part,
-            rebuild=rebuild,
-            accept_resurrected=accept_resurrected,
-        ),
-        generation,
-        after_error,
+    results: Output[RestoreSnapshotLine] = output_of(report.output, path, quiet=report.quiet)
+    # Checked now, since the user would learn of a wrong place only after the restoration.
+    barrier = barrier_of(source.fleet, is_started=True)
+    request = _request(path, source, cases, work, report)
+    refuse_inside(request.repository, path)
+    migration = _migration(source, logs, cases, is_silent=results.is_silent)
+    view = PlanView(
+        results, verbose=report.verbose, dry_run=source.dry_run, workers=request.terms.run.workers, copied=work.copy
     )
-    view = PlanView(results, verbose=verbose, dry_run=dry_run, workers=run.workers, copied=copy)
-    with Metrics(metrics_file, "restore", path) as metrics:
-        with RunProgress(quiet=quiet) as progress:
+    with Metrics(report.metrics_file, "restore", path) as metrics:
+        progress: Output[RestoreProgressLine] = output_of(
+            report.output, path, quiet=report.quiet, on_standard_error=True
+        )
+        screen = _Screen(results, progress, view, metrics)
+        if source.from_changelog is None:
+            end = _restore(request, migration, screen)
+        else:
+            details = _RecordsRequest(request.terms, source, logs, cases, work)
+            end = _restore_with_records(request, details, migration, screen)
+        is_warned = any(stored.null_keys for stored in end.records.reports) if end.records is not None else False
+        code = exit_code(end.plan, warnings_ok=report.warnings_ok, warned=is_warned)
 
-            def on_plan(plan: SnapshotPlan) -> None:
-                progress.expect(plan.change)
-                metrics.warnings = len(plan.change.warnings)
-                show_plan(plan.change, view)
-                results.show(_left_lines(plan), lambda: _show_unchanged(plan, results))
+        def finish(waiting: Waiting | None) -> int:
+            _finish(end, results, waiting)
+            return code
 
-            outcome = run_restore(request, on_plan=on_plan, progress=progress, tell=results.say)
-        _finish(outcome, results)
-        return metrics.finish(exit_code(outcome.plan.change, warnings_ok=warnings_ok))
-
-
-def _left_lines(plan: SnapshotPlan) -> Iterator[RestoreLeftLine]:
-    for title, why in plan.unchanged.items():
-        task, _, store = title.rpartition("/")
-        yield {"type": "left", "task": task, "store": store, "message": why}
+        if barrier is None or source.dry_run:
+            return metrics.finish(finish(None))
+        # Before the wait, which may take an hour: the state of this host is known now.
+        results.remark(f"{path} is ready")
+        wait = partial(barrier.wait, results)
+        return metrics.finish(wait_at_barrier(wait, finish, warnings_ok=report.warnings_ok))
 
 
-def _show_unchanged(plan: SnapshotPlan, results: Output[RestoreSnapshotLine]) -> None:
-    for title, why in plan.unchanged.items():
-        results.say(f"{title}: unchanged: {why}")
+def _refuse_without_dump(source: SnapshotSource, logs: SnapshotLogs) -> None:
+    """Raise UsageError for options that only a dump gives a meaning: they would silently do nothing."""
+    if source.from_changelog is not None:
+        return
+    values = (("--offsets", logs.offsets), ("--bootstrap-server", logs.bootstrap_server), ("--spec", source.spec))
+    for option, value in values:
+        if value is not None:
+            raise UsageError(
+                f"{option} counts only with --from-changelog", hint=f"pass --from-changelog DUMP, or omit {option}"
+            )
 
 
-def _finish(outcome: SnapshotOutcome, results: Output[RestoreSnapshotLine]) -> None:
+def _request(
+    path: Path, source: SnapshotSource, cases: SnapshotCases, work: SnapshotWork, report: SnapshotReport
+) -> SnapshotRequest:
+    from kstate_cli.change.course import Terms
+    from kstate_cli.change.engine import RunOptions
+    from kstate_cli.cli.commands.restore import share_of, tasks_of
+    from kstate_cli.snapshot.places import repository_of
+    from kstate_cli.snapshot.planner import SnapshotOptions
+    from kstate_cli.snapshot.restoring import SnapshotRequest
+
+    run = RunOptions(
+        workers=at_once(work.workers),
+        verify_full=work.verify is Verify.full,
+        copy_ssts=work.copy,
+        reason=report.reason,
+    )
+    elsewhere, only = tasks_of(source.fleet, path.name)
+    return SnapshotRequest(
+        Terms(
+            path,
+            run,
+            wait=work.wait,
+            lock_is_shared=work.lock_is_shared,
+            dry_run=source.dry_run,
+            may_be_lost=True,
+        ),
+        repository_of(source.from_snapshot),
+        SnapshotOptions(
+            frozenset(source.task or ()),
+            frozenset(source.store or ()),
+            share=share_of(source.fleet),
+            elsewhere=elsewhere,
+            only=only,
+            rebuild=cases.rebuild,
+            accept_resurrected=cases.accept_resurrected,
+        ),
+        source.generation,
+        cases.after_error,
+    )
+
+
+def _migration(
+    source: SnapshotSource, logs: SnapshotLogs, cases: SnapshotCases, *, is_silent: bool
+) -> Migration | None:
+    if source.release_name is None:
+        return None
+    from kstate_cli.cli.options.application import chosen_release
+    from kstate_cli.cli.restore_combined import Migration
+    from kstate_cli.migrate.snapshot import MigrateOptions
+
+    return Migration(
+        chosen_release("--for", source.release_name, None, quiet=is_silent),
+        MigrateOptions(
+            at_least_once=logs.guarantee is Guarantee.at_least_once,
+            transactional=cases.transactional_stores,
+            unproven=cases.unproven,
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Screen:
+    """Where a restoration prints its plan, its progress and its results, and the metrics."""
+
+    results: Output[RestoreSnapshotLine]
+    progress: Output[RestoreProgressLine]
+    view: PlanView
+    metrics: Metrics
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """The result of a restoration, whichever parts it had."""
+
+    plan: Plan
+    result: RunResult | None
+    stores: tuple[ChosenStore, ...]
+    unchanged: int
+    records: RestoreOutcome | None = None
+
+
+def _restore(request: SnapshotRequest, migration: Migration | None, screen: _Screen) -> _End:
+    """Restore from the snapshot alone, and migrate."""
+    from kstate_cli.cli.views.plan import RunProgress, show_plan
+    from kstate_cli.snapshot.restoring import restore_snapshot as run_restore
+
+    results = screen.results
+    if migration is not None:
+        from kstate_cli.cli.restore_combined import further_of
+
+        request = replace(request, further=further_of(migration))
+    with RunProgress(quiet=results.quiet) as progress:
+
+        def on_plan(plan: SnapshotPlan) -> None:
+            progress.expect(plan.change)
+            screen.metrics.warnings = len(plan.change.warnings)
+            show_plan(plan.change, screen.view)
+            _show_unchanged(plan.unchanged, results)
+
+        outcome = run_restore(request, on_plan=on_plan, progress=progress, tell=results.say)
+    return _End(outcome.plan.change, outcome.result, outcome.plan.stores, len(outcome.plan.unchanged))
+
+
+@dataclass(frozen=True, slots=True)
+class _RecordsRequest:
+    """The options about the records of the dump."""
+
+    terms: Terms
+    source: SnapshotSource
+    logs: SnapshotLogs
+    cases: SnapshotCases
+    work: SnapshotWork
+
+    def request(self, release: Release, request: SnapshotRequest) -> RestoreRequest:
+        """Return the request for the dump: it restores the same tasks and stores for the release."""
+        from kstate_cli.cli.options.logs import facts_source
+        from kstate_cli.restore.planning.judge import Permissions
+        from kstate_cli.restore.planning.plan import RestoreOptions
+        from kstate_cli.restore.running.restoration import RestoreRequest
+
+        source, logs, work = self.source, self.logs, self.work
+        memory = None
+        if work.memory:
+            memory = bytes_of(work.memory)
+        spark = spark_settings(None, None)
+        same = request.options
+        return RestoreRequest(
+            self.terms,
+            dump=str(source.from_changelog),
+            options=RestoreOptions(
+                release,
+                tasks=same.tasks,
+                stores=same.stores,
+                share=same.share,
+                elsewhere=same.elsewhere,
+                only=same.only,
+                at_least_once=logs.guarantee is Guarantee.at_least_once,
+                transactional=self.cases.transactional_stores,
+                unproven=self.cases.unproven,
+                from_broker=logs.bootstrap_server is not None,
+                permissions=Permissions(
+                    wipe_invalid=self.cases.on_invalid_offset is OnInvalid.rebuild,
+                    accept_resurrected=self.cases.accept_resurrected,
+                ),
+            ),
+            engine=engine_of(work.engine, spark),
+            spark=spark,
+            spec=draft_of(source.spec),
+            spec_name=str(source.spec or "kstate.toml"),
+            memory=memory,
+            ask=facts_source(logs.offsets, logs.bootstrap_server, logs.kafka_settings, group=self.terms.app.name),
+            after_error=self.cases.after_error,
+        )
+
+
+def _restore_with_records(
+    request: SnapshotRequest, details: _RecordsRequest, migration: Migration | None, screen: _Screen
+) -> _End:
+    """Restore from the snapshot, migrate, and add the records of the dump: in one run."""
+    from kstate_cli.cli.restore_combined import WithRecords
+    from kstate_cli.cli.views.plan import show_plan
+    from kstate_cli.cli.views.restore import RestoreProgress, show_restored
+    from kstate_cli.restore.running.pipeline import engine_for
+    from kstate_cli.restore.running.pipeline import restore as run_restore
+    from kstate_cli.snapshot.planner import newest_home, release_of
+    from kstate_cli.snapshot.restoring import read_generations
+
+    results = screen.results
+    app = request.terms.app
+    generations, damaged = read_generations(request.repository, app.name, request.generation)
+    release = release_of(newest_home(generations))
+    if migration is not None:
+        release = migration.target
+    records_request = details.request(release, request)
+    with RestoreProgress(screen.progress) as progress:
+        larger = WithRecords(request, generations, damaged, migration, progress.phase)
+
+        def on_plan(plan: RestorePlan) -> None:
+            progress.expect(plan)
+            screen.metrics.warnings = len(plan.change.warnings)
+            how = screen.view
+            if plan.work:
+                how = replace(screen.view, engine=engine_for(records_request, plan))
+            show_plan(plan.change, how)
+            titles = {store.title for store in plan.unchanged}
+            unchanged = {store.title: store.why for store in plan.unchanged}
+            _show_unchanged({k: v for k, v in larger.unchanged.items() if k not in titles} | unchanged, results)
+
+        outcome = run_restore(records_request, on_plan=on_plan, watcher=progress, larger=larger)
+    screen.metrics.records = sum(stored.records for stored in outcome.reports)
+    show_restored(outcome, results)
+    left = len({*larger.unchanged, *(store.title for store in outcome.plan.unchanged)})
+    return _End(outcome.plan.change, outcome.result, larger.stores, left, outcome)
+
+
+def _show_unchanged(unchanged: Mapping[str, str], results: Output[RestoreSnapshotLine]) -> None:
+    def lines() -> Iterator[RestoreSnapshotLine]:
+        for title, why in unchanged.items():
+            task, _, store = title.rpartition("/")
+            yield {"type": "left", "task": task, "store": store, "message": why}
+
+    def texts() -> None:
+        for title, why in unchanged.items():
+            results.say(f"{title}: unchanged: {why}")
+
+    results.show(lines(), texts)
+
+
+def _finish(end: _End, results: Output[RestoreSnapshotLine], waiting: Waiting | None) -> None:
+    from kstate_cli.cli.views.barrier import barrier_result
     from kstate_cli.cli.views.plan import show_end
 
-    plan = outcome.plan
+    barrier = None
+    if waiting is not None:
+        barrier = barrier_result(waiting)
+    records = 0
+    if end.records is not None:
+        records = sum(stored.records for stored in end.records.reports)
 
-    def sentences(result: RunResult) -> Iterator[str]:
-        yield f"restored from the snapshot (run {result.run})"
-        yield f"next: start the application; back: {command('undo', plan.change.app)}"
+    def sentences(result: RunResult) -> Iterable[str]:
+        later = ""
+        if end.records is not None:
+            later = f", with {records:,} later records of the dump"
+        yield f"restored from the snapshot{later} (run {result.run})"
+        yield f"next: start the application; back: {command('undo', end.plan.app)}"
 
-    def summary(end: PlanEnd) -> RestoreSnapshotSummaryLine:
+    def summary(plan_end: PlanEnd) -> RestoreSnapshotSummaryLine:
         return {
             "type": "summary",
-            "snapshots": sorted({chosen.generation for chosen in plan.stores}),
-            "stores": len(plan.stores),
-            "left": len(plan.unchanged),
-            "bytes": plan.bytes,
-            **end,
+            "release": end.plan.target,
+            "snapshots": sorted({chosen.generation for chosen in end.stores}),
+            "stores": len(end.stores),
+            "left": end.unchanged,
+            "bytes": sum(chosen.store.size for chosen in end.stores),
+            "records": records,
+            "barrier": barrier,
+            **plan_end,
         }
 
-    nothing = f"every store of the snapshot exists in {plan.change.app}"
-    show_end(plan.change, outcome.result, results, summary=summary, nothing=nothing, sentences=sentences)
+    nothing = f"every store of the snapshot exists in {end.plan.app}"
+    show_end(end.plan, end.result, results, summary=summary, nothing=nothing, sentences=sentences)

@@ -75,10 +75,13 @@ class RestoreSnapshotSummaryLine(TypedDict):
     """The end."""
 
     type: Literal["summary"]
+    release: shared.Release
     snapshots: Snapshots
     stores: shared.Stores
     left: changes.Left
     bytes: shared.Bytes
+    records: shared.Records
+    barrier: shared.Barrier | None
     steps: changes.Steps
     warnings: shared.Warnings
     executed: shared.Executed
@@ -90,6 +93,8 @@ RestoreSnapshotLine = (
     | shared.WarningLine
     | shared.NoteLine
     | changes.RestoreLeftLine
+    | shared.RestoredStoreLine
+    | changes.RestoreBarrierLine
     | RestoreSnapshotSummaryLine
     | shared.ErrorLine
 )

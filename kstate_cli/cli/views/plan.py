@@ -6,6 +6,7 @@ that command, with what it imports: every change imports this module.
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -20,9 +21,12 @@ from kstate_cli.cli.columns import Column, Fold
 from kstate_cli.cli.output import Activity, message_lines, print_line, progress_bar, safe, say, table, waiting
 from kstate_cli.clock import Pace, PaceMeter, duration_text, pace_text
 from kstate_cli.signals import start
+from kstate_cli.statedir.names import LOCK
 from kstate_cli.texts import command, plural, size_text
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.progress import Progress, TaskID
 
     from kstate_cli.change.engine import RunResult
@@ -107,12 +111,19 @@ def _summed_up(plan: Plan, how: PlanView) -> Iterator[str]:
     if how.engine is not None:
         yield f"engine: {engine_text(how.engine)}"
     yield _time(plan, how)
-    # A lost directory that is restored has nothing to keep.
-    if how.is_undoable and plan.app.exists():
+    if how.is_undoable and _has_content(plan.app):
         yield f"the backup of the current directory remains in {runs_folder(plan.app)}, until:"
         yield f"  {command('clean', plan.app)}"
     elif not how.is_undoable:
         yield "there is no backup of the removed stores"
+
+
+def _has_content(app: Path) -> bool:
+    """Return whether there is anything to keep: a run on a lost directory has created it, with the lock file alone."""
+    try:
+        return bool(set(os.listdir(app)) - {LOCK})
+    except FileNotFoundError:
+        return False
 
 
 def _extent(plan: Plan) -> str:

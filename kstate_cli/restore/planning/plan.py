@@ -6,7 +6,7 @@ The rules read no directory of their own: :func:`read_snapshot` is the only func
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -230,9 +230,17 @@ class RestoreSnapshot:
 
 
 def read_snapshot(
-    app: Path, existing: Application | None, spec: Spec, dump: Dump, options: RestoreOptions
+    app: Path,
+    existing: Application | None,
+    spec: Spec,
+    dump: Dump,
+    options: RestoreOptions,
+    ages: Sequence[Age] = (),
 ) -> RestoreSnapshot:
-    """Return what a restoration goes by. ``existing``: None for a directory that does not exist. Raises Refused."""
+    """Return what a restoration goes by. ``existing``: None for a directory that does not exist. Raises Refused.
+
+    ``ages``: what is known of the age of data beside the records of kstate.
+    """
     resolved = resolve_to_plan(existing, transactional=options.transactional) if existing else []
     folder = app
     while not folder.exists():
@@ -246,7 +254,7 @@ def read_snapshot(
         lambda partition, offset: digest_at(filesystem, partition, offset),
         {state.task.name: state for state in resolved},
         existing.all_problems() if existing else (),
-        read_ages(app),
+        (*read_ages(app), *ages),
         tuple(as_of_note(existing)) if existing else (),
         os.pathconf(folder, "PC_NAME_MAX"),
         folder,

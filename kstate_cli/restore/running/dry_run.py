@@ -7,6 +7,7 @@ no order. Only failures of this host while it writes are left to the restoration
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -51,6 +52,7 @@ class _DryRun:
     ) -> None:
         self._request, self._plan, self._dump, self._watcher, self._folder = request, plan, dump, watcher, folder
         self._unsorted: list[PartitionDump] = []
+        self._not_copied: set[str] = set()
         self._digests: dict[str, str] = {}
         if request.digests:
             self._digests = manifest_digests(dump, plan.dump_paths)
@@ -72,7 +74,7 @@ class _DryRun:
                     self._in_order,
                 ),
             )
-            results = self._read(jobs, slots.tasks)
+            results = self._read(self._readable(jobs), slots.tasks)
             self._decode_unsorted()
             digests.wait()
         # What is made of the slices is made of their notes alone: a Position may not fit the file that it goes to.
@@ -111,6 +113,16 @@ class _DryRun:
         self._unsorted.append(partition)
         return replace(partition, pieces=(), rows=0), self._dump.uri
 
+    def _readable(self, jobs: Sequence[SliceJob]) -> list[SliceJob]:
+        """Return the jobs whose rows exist: those of a versioned store of a snapshot are copied by the run only."""
+        readable = []
+        for job in jobs:
+            if job.base and not os.path.isdir(job.base):
+                self._not_copied.add(job.title)
+            else:
+                readable.append(job)
+        return readable
+
     def _read(self, jobs: Sequence[SliceJob], tasks: int) -> list[SliceResult]:
         finished: list[SliceJob] = []
         rows = sum(job.slice.rows for job in jobs)
@@ -134,6 +146,16 @@ class _DryRun:
         refuse_damaged_files(self._dump.uri, [DumpFile(path.removeprefix(f"{root}/"), path) for path in sorted(paths)])
 
     def _notes(self) -> tuple[str, ...]:
+        notes = self._unsorted_notes()
+        if self._not_copied:
+            names = some(sorted(self._not_copied), _NAMED)
+            notes = (
+                *notes,
+                f"the dry run compared only the files of the records of {names}: the run copies their rows",
+            )
+        return notes
+
+    def _unsorted_notes(self) -> tuple[str, ...]:
         if not self._unsorted:
             return ()
         keys = some(sorted({str(partition.key) for partition in self._unsorted}), _NAMED)

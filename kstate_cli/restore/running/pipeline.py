@@ -34,6 +34,7 @@ from kstate_cli.restore.planning.plan import RestorePlan
 from kstate_cli.restore.planning.planner import plan_restore
 from kstate_cli.restore.running.dry_run import check_rows
 from kstate_cli.restore.running.restoration import (
+    Foundation,
     Restoration,
     RestoreOutcome,
     RestoreRequest,
@@ -61,11 +62,14 @@ _ROWS_NOT_READ: Final = (
 class Larger(Protocol):
     """A change of another command, of which a restoration is a part: one plan, one run, one exchange."""
 
-    def plan(self, request: RestoreRequest, dump: Dump, application: Application) -> RestorePlan:
+    def plan(self, request: RestoreRequest, dump: Dump, application: Application | None) -> RestorePlan:
         """Plan the whole change; without work if nothing is to be restored. Raises Refused and UsageError."""
 
     def last_word(self) -> None:
         """Do what must be done under the lock before anything is staged."""
+
+    def foundation(self) -> Foundation | None:
+        """Return the stores of another source that the last plan restores; None if there are none."""
 
 
 def restore(
@@ -120,12 +124,17 @@ def _restore(
         refuse_after_error(app, after_error=request.after_error)
         outcome = RestoreOutcome(plan, engine_for(request, plan))
         # The larger change has a last word under the lock, too, before anything is staged.
+        foundation = None
         if larger is not None:
             larger.last_word()
+            foundation = larger.foundation()
         if not plan.work:
-            outcome.result = execute(plan.change, request.terms.run, watcher.phase)
+            prepare = None
+            if foundation is not None:
+                prepare = foundation.prepare
+            outcome.result = execute(plan.change, request.terms.run, watcher.phase, prepare=prepare)
             return outcome
-        by_size = replace(request, engine=outcome.engine)
+        by_size = replace(request, engine=outcome.engine, foundation=foundation)
         of_rounds, own = state, StateMachine()
         # Rounds have one machine, whose owner listens; a single restoration has one of its own.
         own.listen(watcher.state)
@@ -168,8 +177,6 @@ def _skipped_files_first(dump: Dump, is_shown: Callable[[], bool]) -> Iterator[N
 
 def _plan(request: RestoreRequest, dump: Dump, application: Application | None, larger: Larger | None) -> RestorePlan:
     if larger is not None:
-        # Only a restoration of its own may create a directory that was lost.
-        assert application is not None, "no terms let it be lost"
         plan = larger.plan(request, dump, application)
         if plan.work:
             _check_means(request, plan)

@@ -6,10 +6,11 @@ The states go to the journal as events ``state``; the engine's own events state 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 from kstate_cli.broker.facts import Facts
 from kstate_cli.change.clean import PRECIOUS_EVENT, drop_earlier_rounds
@@ -19,7 +20,7 @@ from kstate_cli.change.earlier_runs import RECORDS_EVENT, STATE_EVENT
 from kstate_cli.change.engine import RunResult, execute
 from kstate_cli.change.folder import read_runs
 from kstate_cli.change.journal import SORTED_FILES, Run, RunState
-from kstate_cli.change.plan import Step
+from kstate_cli.change.plan import CreateDatabase, EditDatabase, OmitTree, PlaceDatabase, Step
 from kstate_cli.change.standby import STANDBY_EVENT
 from kstate_cli.dump_reader.model import Dump, PartitionDump
 from kstate_cli.dump_reader.sources import Digests, manifest_digests
@@ -64,6 +65,17 @@ LOGS_EVENT = "logs"
 """Topic id, leader epoch and last record of every log that the run has restored from."""
 
 
+class Foundation(Protocol):
+    """Stores of another source that a restoration adds its records to: those of a snapshot."""
+
+    def prepare(self, run: Run) -> tuple[Step, ...]:
+        """Copy the files into the folder of the run, and return the complete steps. Raise Refused."""
+
+    @property
+    def folders(self) -> Mapping[str, Path]:
+        """Return the folder of each copied store, by the path of the store in APP."""
+
+
 @dataclass(frozen=True, slots=True)
 class RestoreRequest:
     """The request of the user."""
@@ -93,6 +105,8 @@ class RestoreRequest:
     """An earlier run ended in ERROR, and the user has examined it."""
     full_dump: int | None = None
     """Restore from the full dumps that were the newest in this generation; None for the newest of all."""
+    foundation: Foundation | None = None
+    """Stores of another source, to which the records are added."""
 
 
 @dataclass(slots=True)
@@ -264,6 +278,10 @@ class Restoration:
         folder = run.path / SORTED_FILES
         folder.mkdir()
         self._end_earlier_areas(run)
+        earlier_steps = plan.change.steps
+        if request.foundation is not None:
+            # Before the records: those of a versioned store are put between the rows of its copy.
+            earlier_steps = request.foundation.prepare(run)
         staging = Staging(str(folder))
         # Elsewhere only if the user says so: executors of other hosts see no folder of this one.
         if request.staging:
@@ -304,7 +322,7 @@ class Restoration:
             elif self._staging is None:
                 staging.remove()
             raise
-        return (*plan.change.steps, *steps)
+        return (*_without_expired(earlier_steps, steps), *steps)
 
     def _write_down(self, run: Run) -> None:
         """Record, before anything is built, the logs, the ages, and what must not be cleaned away by its age."""
@@ -337,6 +355,7 @@ class Restoration:
                 staging.target,
                 Slots(slots, _slot_memory(request.memory, slots, jvm=jvm)),
                 lambda dump: self._in_order(runner, dump, staging),
+                self._folders_elsewhere(),
             ),
         )
         jobs = identified(jobs)
@@ -361,6 +380,11 @@ class Restoration:
         run.write(RECORDS_EVENT, records=sum(result.records for result in results))
         results += resumed.results
         return jobs, results
+
+    def _folders_elsewhere(self) -> Mapping[str, Path]:
+        if self._request.foundation is None:
+            return {}
+        return self._request.foundation.folders
 
     def _end_earlier_areas(self, run: Run) -> None:
         """Remove what killed runs of this application left in staging areas; ``kstate status`` shows what stays."""
@@ -403,6 +427,17 @@ class Restoration:
             sum(job.slice.rows for job in jobs),
             sum(note["data_bytes"] for note in finished.values()),
         )
+
+
+def _without_expired(earlier: Sequence[Step], restored: Sequence[Step]) -> Iterator[Step]:
+    """Yield the earlier steps without those about databases that the restored records make expire.
+
+    A step that places or edits such a segment would create what another step leaves out.
+    """
+    expired = {step.path for step in restored if isinstance(step, OmitTree)}
+    for step in earlier:
+        if not (isinstance(step, (PlaceDatabase, EditDatabase, CreateDatabase)) and step.path in expired):
+            yield step
 
 
 def interrupted_hint(progress: str = "") -> str | None:

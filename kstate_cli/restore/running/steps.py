@@ -298,6 +298,8 @@ class Slicing:
     slots: Slots
     repartitioned: Callable[[PartitionDump], tuple[PartitionDump, str]]
     """Sorts a partition whose rows are too far out of order; returns it with the URI of the sorted dump."""
+    elsewhere: Mapping[str, Path] = field(default_factory=dict)
+    """The path of a store in APP -> the folder with its rows, if APP does not have them."""
 
 
 def make_jobs(work: Sequence[StoreWork], slicing: Slicing) -> list[SliceJob]:
@@ -405,7 +407,7 @@ def _jobs_of_slice(work: StoreWork, piece: Slice, uri: str, slicing: Slicing, nu
     buckets = max(1, -(-needed_bytes // memory))
     base = ""
     if not work.rebuild:
-        base = str(slicing.app / work.path)
+        base = str(slicing.elsewhere.get(work.path, slicing.app / work.path))
     yield from (replace(job, bucket=(bucket, buckets), base=base) for bucket in range(buckets))
 
 

@@ -19,6 +19,7 @@ NEEDS = {
     "lag": (["/a"], "dump"),
     "check": (["/a", "--for", "4.3"], "dump"),
     "restore": (["/a", "--for", "4.3"], "from_changelog"),
+    "restore-snapshot": (["/a", "--from-snapshot", "r"], "from_changelog"),
     "rehome": (["/a"], "from_changelog"),
     "dump": (["--bootstrap-server", "b:1", "--topic", "t"], "out"),
     "ls-dump": ([], "dump"),
@@ -72,7 +73,8 @@ def test_the_help_shows_the_name_of_the_command() -> None:
     }
     assert documented == {
         "ls": ["from-changelog"], "inspect-position": ["from-changelog"], "lag": ["dump"], "check": ["dump"],
-        "restore": ["from-changelog"], "rehome": ["from-changelog"], "dump": ["out"], "ls-dump": [], "verify-dump": [],
+        "restore": ["from-changelog"], "restore-snapshot": ["from-changelog"], "rehome": ["from-changelog"],
+        "dump": ["out"], "ls-dump": [], "verify-dump": [],
     }  # fmt: skip
 
 

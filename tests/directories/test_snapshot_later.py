@@ -1,0 +1,109 @@
+"""Snapshots with what follows them in one run: the records of a dump, and another release. The rules of a dump decide."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.done import Done
+
+from .support import kstate
+from .test_ages import HOUR, KEY, ROOT, behind, data_ms, dump  # noqa: F401
+
+SPEC = ROOT / "examples" / "dump.toml"
+STORE = "rocksdb/latest-order"
+
+
+@pytest.fixture
+def repository(behind: Path, tmp_path: Path) -> Path:  # noqa: F811
+    kstate("snapshot", behind, "--out", tmp_path / "repository")
+    return tmp_path / "repository"
+
+
+def restored(app: Path, repository: Path, changelogs: Path, *options: object, status: int | None = 0) -> Done:
+    """Lose the directory, and restore it from both."""
+    shutil.rmtree(app, ignore_errors=True)
+    return kstate("restore", app, "--from-snapshot", repository, "--from-changelog", changelogs, "--spec", SPEC, "-o", "json",
+                  "--warnings-ok", "--after-error", *options, status=status)  # fmt: skip
+
+
+def steps(done: Done) -> list[str]:
+    """What happens to the store that is behind."""
+    rows = [row for row in done.rows if row["type"] == "step" and row["action"] == "restore store"]
+    return [row["message"].split(" (")[0].split(",")[0] for row in rows if row["path"] == f"0_0/{STORE}"]
+
+
+def test_the_dump_adds_the_later_records(behind: Path, repository: Path, tmp_path: Path) -> None:  # noqa: F811
+    young = dump(tmp_path, ended_ms=data_ms(behind) + 22 * HOUR)
+    kstate("restore", behind, "--from-changelog", young, "--for", "4.3", "--spec", SPEC, "--warnings-ok")
+    expected = shutil.copytree(behind, tmp_path / "expected" / behind.name)
+    planned = restored(behind, repository, young, "--dry-run")
+    assert not behind.exists()
+    done = restored(behind, repository, young)
+    assert [row["path"] for row in planned.rows if row["type"] == "step"] == [
+        row["path"] for row in done.rows if row["type"] == "step"
+    ]
+    assert steps(done) == ["timestamped-key-value", "catch up"] and done.summary["records"] > 0
+    assert kstate("diff", expected, behind, "-o", "json").summary["equal"] is True
+    # Nothing is left to do: the offset is that of the dump.
+    again = kstate(
+        "restore", behind, "--from-changelog", young, "--for", "4.3", "--spec", SPEC, "-o", "json", status=None
+    )
+    assert not [row for row in again.rows if row["type"] == "step"]
+    kstate("undo", behind)
+    assert not list(behind.rglob("CURRENT"))
+
+
+def test_the_rules_of_a_dump_decide_about_the_snapshot(
+    behind: Path,  # noqa: F811
+    repository: Path,
+    tmp_path: Path,
+) -> None:
+    """Deletes that the log may have forgotten: the dump rebuilds the store, and its files are not copied."""
+    at_ms = data_ms(behind)
+    old = dump(tmp_path, ended_ms=at_ms + 25 * HOUR)
+    assert steps(restored(behind, repository, old)) == ["rebuild"]
+    assert steps(restored(behind, repository, old, "--accept-resurrected")) == ["timestamped-key-value", "catch up"]
+
+
+def test_a_log_that_lost_records_is_refused(behind: Path, repository: Path, tmp_path: Path) -> None:  # noqa: F811
+    """The broker's log ends below the offset of the snapshot: it was cut, or created again."""
+    facts = tmp_path / "offsets.json"
+    young = dump(tmp_path, ended_ms=data_ms(behind) + HOUR)
+    facts.write_text(f'{{"{KEY.topic}": {{"{KEY.partition}": {{"start": 0, "end": 20}}}}}}')
+    refused = restored(behind, repository, young, "--offsets", facts, status=4)
+    assert "the log was cut or recreated" in refused.report and not behind.exists()
+    # The broker has deleted the records after the snapshot: no store can continue there (KIP-406).
+    facts.write_text(f'{{"{KEY.topic}": {{"{KEY.partition}": {{"start": 30, "end": 37}}}}}}')
+    assert steps(restored(behind, repository, young, "--offsets", facts)) == ["rebuild"]
+    refused = restored(behind, repository, young, "--offsets", facts, "--on-invalid-offset", "fail", status=4)
+    assert "is below the log start" in refused.report and not behind.exists()
+
+
+def test_another_release_in_the_same_run(behind: Path, repository: Path, tmp_path: Path) -> None:  # noqa: F811
+    young = dump(tmp_path, ended_ms=data_ms(behind) + 22 * HOUR)
+    done = restored(behind, repository, young, "--for", "4.2")
+    assert done.summary["release"] == "4.2" and (behind / "0_0" / ".checkpoint").exists()
+    findings = kstate("check", behind, "--for", "4.2", "-o", "json", status=None)
+    assert {row["outcome"] for row in findings.rows if row["type"] == "prediction"} == {"opens"}
+
+
+def test_a_release_that_reads_older_files_is_migrated_to_afterwards(
+    behind: Path,  # noqa: F811
+    repository: Path,
+) -> None:
+    shutil.rmtree(behind)
+    how = ("restore", behind, "--from-snapshot", repository, "--accept-resurrected", "--warnings-ok")
+    refused = kstate(*how, "--for", "3.9", status=4)
+    assert "restore without --for first" in refused.err and not behind.exists()
+    kstate(*how)
+    kstate("migrate", behind, "--to", "3.9", "--warnings-ok")
+
+
+def test_options_about_a_dump_need_one(behind: Path, repository: Path) -> None:  # noqa: F811
+    how = ("restore", behind, "--from-snapshot", repository, "--accept-resurrected", "--warnings-ok", "--dry-run")
+    refused = kstate(*how, "--spec", SPEC, status=2)
+    assert "omit --spec" in refused.err
+    kstate(*how)
