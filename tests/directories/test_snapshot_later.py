@@ -102,7 +102,7 @@ def test_a_release_that_reads_older_files_is_migrated_to_afterwards(
     kstate("migrate", behind, "--to", "3.9", "--warnings-ok")
 
 
-def test_options_about_a_dump_need_one(behind: Path, repository: Path) -> None:  # noqa: F811
+def test_options_about_a_dump_require_a_dump(behind: Path, repository: Path) -> None:  # noqa: F811
     how = ("restore", behind, "--from-snapshot", repository, "--accept-resurrected", "--warnings-ok", "--dry-run")
     refused = kstate(*how, "--spec", SPEC, status=2)
     assert "omit --spec" in refused.err

@@ -69,7 +69,7 @@ LATER = [
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize(("source", "guarantee", "target"), LATER)
-def test_snapshot_later_records_and_another_release_in_one_run(
+def test_later_records_and_another_release_share_a_run(
     harness: Harness, tmp_path: Path, source: str, guarantee: str, target: str
 ) -> None:
     """The snapshot has the first batch, the dump the second too, and the third is in the log only."""

@@ -32,7 +32,7 @@ CARRIED_OUT = {
         "directories/test_snapshot_later.py::test_a_release_that_reads_older_files_is_migrated_to_afterwards"
     ),
     ("cli/commands/restore_snapshot.py", "pass --from-changelog DUMP"): (
-        "directories/test_snapshot_later.py::test_options_about_a_dump_need_one"
+        "directories/test_snapshot_later.py::test_options_about_a_dump_require_a_dump"
     ),
     ("snapshot/planner.py", "--accept-resurrected"): "directories/test_snapshot.py::test_old_data_is_refused",
     ("cli/commands/ls_snapshots.py", "command('verify-snapshots'"): (

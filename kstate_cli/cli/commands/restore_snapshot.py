@@ -214,7 +214,7 @@ def restore_snapshot(
         progress: Output[RestoreProgressLine] = output_of(
             report.output, path, quiet=report.quiet, on_standard_error=True
         )
-        screen = _Screen(results, progress, view, metrics)
+        screen = _RestoreView(results, progress, view, metrics)
         if source.from_changelog is None:
             end = _restore(request, migration, screen)
         else:
@@ -308,7 +308,7 @@ def _migration(
 
 
 @dataclass(frozen=True, slots=True)
-class _Screen:
+class _RestoreView:
     """Where a restoration prints its plan, its progress and its results, and the metrics."""
 
     results: Output[RestoreSnapshotLine]
@@ -328,7 +328,7 @@ class _End:
     records: RestoreOutcome | None = None
 
 
-def _restore(request: SnapshotRequest, migration: Migration | None, screen: _Screen) -> _End:
+def _restore(request: SnapshotRequest, migration: Migration | None, screen: _RestoreView) -> _End:
     """Restore from the snapshot alone, and migrate."""
     from kstate_cli.cli.views.plan import RunProgress, show_plan
     from kstate_cli.snapshot.restoring import restore_snapshot as run_restore
@@ -403,7 +403,7 @@ class _RecordsRequest:
 
 
 def _restore_with_records(
-    request: SnapshotRequest, details: _RecordsRequest, migration: Migration | None, screen: _Screen
+    request: SnapshotRequest, details: _RecordsRequest, migration: Migration | None, screen: _RestoreView
 ) -> _End:
     """Restore from the snapshot, migrate, and add the records of the dump: in one run."""
     from kstate_cli.cli.restore_combined import WithRecords
