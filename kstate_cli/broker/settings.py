@@ -116,10 +116,17 @@ def _names_of_hosts(value: str, _stores: Mapping[str, str], _where: str) -> dict
 
 def _jaas(value: str, _stores: Mapping[str, str], where: str) -> dict[str, str]:
     match = _JAAS.fullmatch(value)
-    if match is None or match[1].rpartition(".")[2] not in _LOGINS:
+    if match is None:
         raise UsageError(
-            f"{where}: sasl.jaas.config: librdkafka supports only {' and '.join(_LOGINS)}",
-            hint="use settings of librdkafka instead, such as sasl.username",
+            f"{where}: sasl.jaas.config is not one login module with its options",
+            hint='write it as Kafka does: MODULE required username="…" password="…";',
+        )
+    module = match[1].rpartition(".")[2]
+    if module not in _LOGINS:
+        raise UsageError(
+            f"{where}: sasl.jaas.config: kstate translates {' and '.join(_LOGINS)} for librdkafka, its client, "
+            f"and not {module}",
+            hint="use the settings of librdkafka instead: those that begin with sasl.",
         )
     # Java's StreamTokenizer reads quoted values with backslash escapes.
     options = {name: re.sub(r"\\(.)", r"\1", quoted) or plain for name, quoted, plain in _PAIR.findall(match[2])}
@@ -127,8 +134,8 @@ def _jaas(value: str, _stores: Mapping[str, str], where: str) -> dict[str, str]:
     if unknown:
         raise UsageError(
             f"{where}: sasl.jaas.config: librdkafka, the client of kstate, has no counterpart for "
-            f"{unknown[0]} of {match[1].rpartition('.')[2]}",
-            hint="remove it, or use a setting of librdkafka instead: kstate reads only username and password",
+            f"{unknown[0]} of {module}",
+            hint="remove it, or use a setting of librdkafka instead: kstate translates only username and password",
         )
     missing = [name for name in _LOGIN_NAMES if name not in options]
     if missing:

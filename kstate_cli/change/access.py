@@ -147,12 +147,25 @@ def _by_kind(database: Path) -> dict[str, Path]:
     return models
 
 
-# The cache holds a path only, never a fact about a file, so an outdated entry cannot mislead.
-# Hundreds of new stores of one application would walk its whole tree again each.
-@functools.lru_cache(maxsize=4)
 def _any_database(app: Path) -> Path | None:
+    """Return a database of the application; None if it has none yet."""
+    try:
+        database = _first_database(app)
+        # A change may have moved it since: an outdated entry is no model.
+        if not (database / "CURRENT").exists():
+            _first_database.cache_clear()
+            database = _first_database(app)
+    except LookupError:
+        return None
+    return database
+
+
+# Hundreds of new stores of one application would walk its whole tree again each. An error is not kept: a tree without
+# a database gets one when the next run switches, in a process that continues (--follow).
+@functools.lru_cache(maxsize=4)
+def _first_database(app: Path) -> Path:
     for folder, folders, files in os.walk(app):
         folders.sort()
         if "CURRENT" in files:
             return Path(folder)
-    return None
+    raise LookupError(app)

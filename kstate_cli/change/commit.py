@@ -144,12 +144,15 @@ def list_trees(app: Path, run: Run) -> dict[str, str]:
     # Listed once, and used for both files: made.json is a part of staged.json and must not differ from
     # it.
     staged = every_file(run.tree)
-    return {
+    digests = {
         "staged": write_listing(run.path / STAGED_LIST, staged),
         # APP is listed last, right before the announcement: nothing of kstate changes it any more.
         "kept": write_listing(run.path / KEPT_LIST, every_file(app)),
         "made": write_listing(run.path / MADE_LIST, start_files_of(staged)),
     }
+    # The names too, before ``switching`` has their digests: undo and recovery name changed files by these lists.
+    sync_directory(run.path)
+    return digests
 
 
 def switch(plan: Plan, run: Run, lists: dict[str, str]) -> None:

@@ -97,7 +97,10 @@ def _encoded(listing: Listing) -> bytes:
 
 
 def write_listing(path: Path, listing: Listing) -> str:
-    """Write a list, durable once its folder is synced, and return its digest. Raise OSError."""
+    """Write a list, and return its digest. Its bytes are durable, its name is not: the caller syncs the folder.
+
+    Raise OSError.
+    """
     data = _encoded(listing)
     with naming(path), open(path, "xb") as file:
         # By the descriptor: a link that takes the name meanwhile cannot redirect the chown.

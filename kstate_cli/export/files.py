@@ -281,8 +281,11 @@ class OutFolder:
             self._refuse_others()
             self._drop_interrupted()
             self.folder.mkdir()
-            # What this export is of, before its first file: the next one may then clean up after it.
-            (self.folder / _OWNER).write_text(json.dumps(self._owner), encoding="utf-8")
+            # What this export is of, durable before its first file: the next one may then clean up after it. A folder
+            # without this note counts as one in which no file was written.
+            _write_json(self.folder / _OWNER, self._owner)
+            _sync(self.folder)
+            _sync(self.out)
         except BaseException:
             self._leave()
             raise

@@ -30,6 +30,7 @@ from tests.golden import names, unpack
 from tests.journals.aging import make_old
 
 from .support import kstate, tree_hash
+from .test_locks import locked
 
 ROOT = Path(__file__).resolve().parents[2]
 CHANGELOG = "orders-latest-order-changelog"
@@ -140,6 +141,13 @@ def test_report_ends_with_the_commands_to_run(demo: Path) -> None:
         if row["level"] == "error":
             assert f"    {row['code']}:\n" in end and f"        {row['hint']}\n" in end
     assert "    nothing. You can start 4.3\n" in kstate("check", demo, "--for", "4.3").out.split("\nwhat to do:\n")[1]
+
+
+def test_a_running_application_is_never_called_ready_to_start(demo: Path) -> None:
+    (demo / ".lock").touch()
+    with locked(demo, "application"):
+        end = kstate("check", demo, "--for", "4.3").out.split("\nwhat to do:\n")[1]
+    assert end.startswith("    nothing. The application is running. After you have stopped it, you can start 4.3\n")
 
 
 def test_every_line_has_its_members(demo: Path) -> None:

@@ -175,4 +175,11 @@ def test_sums_by_store_are_those_of_its_tasks(name: str, tmp_path: Path) -> None
         re.split("  +", line)[0] for line in kstate("ls", app, "--by-store", "--sort", "size").out.splitlines()[2:-1]
     ]
     assert by_size[-1] == max(stores, key=lambda store: sum(row["bytes"] for row in stores[store]))
-    assert "omit --topology" in kstate("ls", app, "--by-store", "-o", "json", status=2).err
+    assert "omit --topology" in kstate("ls", app, "--by-store", "--spec", status=2).err
+    sums = [row for row in kstate("ls", app, "--by-store", "-o", "json").rows if row["type"] == "sum"]
+    assert {row["store"]: (row["tasks"], row["bytes"], row["rows"]) for row in sums} == {
+        store: (len(alike), sum(row["bytes"] for row in alike), sum(row["rows"] for row in alike))
+        for store, alike in stores.items()
+    }
+    ordered = kstate("ls", app, "--by-store", "--sort", "size", "-o", "json").rows
+    assert [row["store"] for row in ordered if row["type"] == "sum"] == by_size

@@ -127,7 +127,7 @@ NO_SEGMENTS_YET: Final = FindingCode(
         "4.3, so every start under exactly-once wipes its task ({page})"
     ),
     page="offsets.md#no-segments",
-    hint="let the application write rows to the store: only a segment with rows keeps the offset",
+    hint="let the application write to the store: its first row creates a segment, which keeps the offset",
 )
 STATUS_OPEN: Final = FindingCode(
     "status-open",

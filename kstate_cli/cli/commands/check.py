@@ -172,7 +172,7 @@ def check(
             parts = parts_of(dump)
 
         def show() -> None:
-            show_report(request.release.version, report, start, every_store=every_store)
+            show_report(request.release.version, report, start, every_store=every_store, running=application.running)
             sys.stdout.flush()
             _say_running(application, quiet=quiet)
             if dump is not None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from collections.abc import Set as AbstractSet
 
-    from kstate_cli.cli.lines.stores import LsLackedLine, LsLine, LsStoreLine
+    from kstate_cli.cli.lines.stores import LsLackedLine, LsLine, LsStoreLine, LsSumLine
     from kstate_cli.cli.output import Output
     from kstate_cli.cli.views.stores import SpecSources
     from kstate_cli.statedir.model import Application
@@ -103,7 +103,7 @@ def ls(
     With --spec, exit code 1 means that you must complete or check some of its lines, which have comments.
     --topology without --spec adds a column with the task that has the store in that topology.
     """
-    from kstate_cli.cli.views.stores import SpecSources, say_missing_stores, show_sums
+    from kstate_cli.cli.views.stores import SpecSources, say_missing_stores, show_sums, sum_lines
     from kstate_cli.rows.open import MOST_BYTES
     from kstate_cli.statedir.find import find_application
     from kstate_cli.statedir.scan import read_application, unlisted_error
@@ -113,10 +113,10 @@ def ls(
     options = typed(context, "topology", "old", "from_changelog", "bootstrap_server", "kafka_settings")
     # The only question about the format: a kstate.toml has no lines of JSON.
     _refuse_together(options, json=output is Format.json, spec=spec, sort=sort, transactional=transactional_stores)
-    if by_store and (topology is not None or spec or output is Format.json):
+    if by_store and (topology is not None or spec):
         raise UsageError(
-            "--by-store prints a table of sums, without tasks",
-            hint="omit --topology, --spec and -o json: these list each store of each task",
+            "--by-store prints sums, without tasks",
+            hint="omit --topology and --spec: these list each store of each task",
         )
     # APP may be a state.dir with one application in it.
     path = find_application(app)
@@ -133,19 +133,22 @@ def ls(
     with waiting("reading stores", quiet=quiet):
         application = read_application(path, count_bytes=MOST_BYTES, unlisted=may_skip)
         listing = _read_listing(application, topology, old, transactional=transactional_stores)
+    sums: list[LsSumLine] | None = None
+    if by_store:
+        sums = sum_lines(listing.rows, by_size=sort is Order.size)
     # The rows, and not the table: JSON has the same order.
     if sort is Order.size:
         listing.rows.sort(key=lambda row: row["bytes"])
 
     def show() -> None:
-        if by_store:
-            show_sums(listing.rows, by_size=sort is Order.size, quiet=quiet)
+        if sums is not None:
+            show_sums(sums, listing.rows, quiet=quiet)
             print_line(_altogether(application, listing.rows))
             return
         _show(application, listing.rows, by_size=sort is Order.size, quiet=quiet)
         say_missing_stores(listing.lacked, quiet=quiet)
 
-    results.show(_lines(listing, is_whole=not unlisted, quiet=quiet), show)
+    results.show(_lines(listing, sums, is_whole=not unlisted, quiet=quiet), show)
     # After the results: on a terminal, what is printed last is what is read.
     has_warnings = _say_remarks(application, quiet=quiet, doubt=listing.doubt)
     if unlisted:
@@ -204,8 +207,8 @@ def _print_spec(path: Path, sources: SpecSources, *, quiet: bool) -> int:
     return warnings_code(to_do or has_warnings)
 
 
-def _lines(listing: _Listing, *, is_whole: bool, quiet: bool) -> Iterator[LsLine]:
-    """Yield rows and problems; a summary only if every task was read.
+def _lines(listing: _Listing, sums: Sequence[LsSumLine] | None, *, is_whole: bool, quiet: bool) -> Iterator[LsLine]:
+    """Yield rows, or their ``sums``, and problems; a summary only if every task was read.
 
     Without a summary no reader mistakes the lines for a complete listing, and a task out of sight for a missing one.
     """
@@ -215,7 +218,7 @@ def _lines(listing: _Listing, *, is_whole: bool, quiet: bool) -> Iterator[LsLine
     from kstate_cli.statedir.find import read_process_id
 
     application, rows = listing.application, listing.rows
-    yield from rows
+    yield from rows if sums is None else sums
     yield from listing.lacked
     # A backup whose stores are missing here is a problem too: the directory has lost rows.
     backups = backups_of_missing(application.path, quiet=quiet)

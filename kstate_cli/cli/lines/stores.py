@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from typing_extensions import NotRequired, TypedDict
 
-from kstate_cli.cli.lines import shared
+from kstate_cli.cli.lines import outlook, shared
 from kstate_cli.cli.lines.shared import Meaning, values
 from kstate_cli.cli.views import stores
 
@@ -83,6 +83,24 @@ class LsStoreLine(StoreLine):
     home: NotRequired[Home]
 
 
+KindsOfTasks = Annotated[
+    list[str], Meaning("Kinds of the store in its tasks: more than one while a topology changes.", minItems=1)
+]
+
+
+class LsSumLine(TypedDict):
+    """With --by-store: a store, summed over all its tasks."""
+
+    type: Literal["sum"]
+    store: shared.Store
+    kinds_of_tasks: KindsOfTasks
+    tasks: outlook.Tasks
+    rows: shared.Rows | None
+    rows_exact: RowsExact
+    bytes: shared.Bytes
+    opens_in: shared.OpensIn
+
+
 class LsLackedLine(TypedDict):
     """A store of the topology that no task here has: new, in memory, or elsewhere."""
 
@@ -103,7 +121,7 @@ class LsSummaryLine(TypedDict):
     process_id: shared.ProcessId | None
 
 
-LsLine = shared.ProblemLine | LsStoreLine | LsLackedLine | LsSummaryLine | shared.ErrorLine
+LsLine = shared.ProblemLine | LsStoreLine | LsSumLine | LsLackedLine | LsSummaryLine | shared.ErrorLine
 
 
 # As PositionBound of IQv2 decides, by the partition of the task only.

@@ -35,13 +35,21 @@ _STYLES: Final = {Level.ERROR: "bold red", Level.WARNING: "yellow", Level.EXPECT
 _COMMAND: Final = re.compile(r"(?:(?!kstate )(.*?): )?(kstate [a-z-]+ .*)", re.DOTALL)
 """A hint that ends in a command, and the text before it."""
 _NOTHING: Final = "nothing to do"
+_READY: Final[Mapping[bool | None, str]] = {
+    False: "You can start {}",
+    # A second instance on the same directory would fail at the lock, and the last flush is not what it will find.
+    True: "The application is running. After you have stopped it, you can start {}",
+    None: "The application may be running. Make sure that it is stopped before you start {}",
+}
+"""The end of a report without anything to do, by whether the application is running."""
 _RESTORED: Final = (Outcome.RESTORES, Outcome.RESTORES_ALL, Outcome.WIPED)
 
 
-def show_report(release: str, report: Report, start: Start, *, every_store: bool) -> None:
+def show_report(release: str, report: Report, start: Start, *, every_store: bool, running: bool | None) -> None:
     """Print verdict, findings, outcomes by cause, and at the end what to do, on standard output.
 
     ``every_store``: list each store on its own line, instead of one line for stores with the same cause and outcome.
+    ``running``: whether the application is running; None if that is unknown.
     """
     worst = worst_of(report.findings)
     style = "bold green"
@@ -74,7 +82,7 @@ def show_report(release: str, report: Report, start: Start, *, every_store: bool
             table(None, ("task", "store", "finding", outcomes), rows)
         else:
             _show_outcomes(release, others)
-    _show_actions(release, report)
+    _show_actions(release, report, running=running)
 
 
 def _cause(prediction: Prediction) -> str:
@@ -121,7 +129,7 @@ def _group_outcome(group: Sequence[Prediction]) -> str:
     return text
 
 
-def _show_actions(release: str, report: Report) -> None:
+def _show_actions(release: str, report: Report, *, running: bool | None) -> None:
     """Print the end of the report: what to do about each finding, most severe first; nothing without a finding."""
     if not report.findings:
         return
@@ -133,7 +141,7 @@ def _show_actions(release: str, report: Report) -> None:
     for _, hints in actions:
         hints.pop(_NOTHING, None)
     if not any(hints for _, hints in actions):
-        print_prose(f"nothing. You can start {release}", indent=_INDENT)
+        print_prose(f"nothing. {_READY[running].format(release)}", indent=_INDENT)
     for code, hints in actions:
         if hints:
             print_prose(f"{code}:", indent=_INDENT)

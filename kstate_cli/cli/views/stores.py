@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kstate_cli.check.snapshot import Homes, RequestedTopology
     from kstate_cli.check.snapshot_reader import Lag
     from kstate_cli.cli.lines.shared import LagMembers, ProblemLine
-    from kstate_cli.cli.lines.stores import LsLackedLine, LsStoreLine, StoreLine
+    from kstate_cli.cli.lines.stores import LsLackedLine, LsStoreLine, LsSumLine, StoreLine
     from kstate_cli.errors import KstateError
     from kstate_cli.specification.draft import SpecDraft
     from kstate_cli.specification.topic_settings import TopicReport
@@ -511,18 +511,46 @@ def _changelogs_without_store(app: Application, draft: SpecDraft, topics: tuple[
     return [f"of no store here (in memory, in tasks elsewhere, or removed; --topology FILE shows which): {names}"]
 
 
-def show_sums(rows: Sequence[StoreLine], *, by_size: bool, quiet: bool) -> None:
-    """Print a line for each store: its tasks, and the sums of their bytes and keys. The largest is last ``by_size``."""
+def sum_lines(rows: Sequence[StoreLine], *, by_size: bool) -> list[LsSumLine]:
+    """Return a line for each store: its tasks, and the sums of their bytes and rows. The largest is last ``by_size``.
+
+    ``rows`` is null if they cannot be read in one of the tasks, since the rest would look like the sum.
+    """
+    stores: dict[str, list[StoreLine]] = {}
+    for row in rows:
+        stores.setdefault(row["store"], []).append(row)
+    lines = [_sum_line(name, stores[name]) for name in sorted(stores)]
+    if by_size:
+        lines.sort(key=lambda line: line["bytes"])
+    return lines
+
+
+def _sum_line(name: str, rows: Sequence[StoreLine]) -> LsSumLine:
+    counts = [row["rows"] for row in rows if row["rows"] is not None]
+    # A store without bytes, such as one in memory, has no rows that could not be read.
+    is_unread = any(row["rows"] is None and row["bytes"] for row in rows)
+    return {
+        "type": "sum",
+        "store": name,
+        # Tasks may disagree while a rolling change of the topology is under way: both kinds are listed.
+        "kinds_of_tasks": list(dict.fromkeys(row["kind"] for row in rows)),
+        "tasks": len({row["task"] for row in rows}),
+        "rows": None if is_unread or not counts else sum(counts),
+        "rows_exact": not is_unread and all(row["rows_exact"] for row in rows if row["rows"] is not None),
+        "bytes": sum(row["bytes"] for row in rows),
+        "opens_in": [release for release in rows[0]["opens_in"] if _all_open_in(release, rows)],
+    }
+
+
+def show_sums(lines: Sequence[LsSumLine], rows: Sequence[StoreLine], *, quiet: bool) -> None:
+    """Print the lines of stores as a table. ``rows``: those of which they are the sums."""
     from kstate_cli.cli.columns import Column
     from kstate_cli.cli.output import table
     from kstate_cli.texts import size_text
 
-    stores: dict[str, list[StoreLine]] = {}
+    kinds: dict[str, list[str]] = {}
     for row in rows:
-        stores.setdefault(row["store"], []).append(row)
-    names = sorted(stores)
-    if by_size:
-        names.sort(key=lambda name: sum(row["bytes"] for row in stores[name]))
+        kinds.setdefault(row["store"], []).append(short_kind(row["kind"], certain=row["kind_certain"]))
     table(
         None,
         (
@@ -535,28 +563,26 @@ def show_sums(rows: Sequence[StoreLine], *, by_size: bool, quiet: bool) -> None:
         ),
         [
             (
-                name,
-                # Tasks may disagree while a rolling change of the topology is under way: both kinds are printed.
-                " / ".join(dict.fromkeys(short_kind(row["kind"], certain=row["kind_certain"]) for row in stores[name])),
-                len({row["task"] for row in stores[name]}),
-                size_text(sum(row["bytes"] for row in stores[name])),
-                _sum_of_keys(stores[name]),
-                span([release for release in stores[name][0]["opens_in"] if _all_open_in(release, stores[name])]),
+                line["store"],
+                " / ".join(dict.fromkeys(kinds[line["store"]])),
+                line["tasks"],
+                size_text(line["bytes"]),
+                _sum_of_keys(line),
+                span(line["opens_in"]),
             )
-            for name in names
+            for line in lines
         ],
         quiet=quiet,
     )
 
 
-def _sum_of_keys(rows: Sequence[StoreLine]) -> str:
-    """Return the keys of all tasks; ``?`` if one of them cannot be read, since the rest would look like the sum."""
-    counts = [row["rows"] for row in rows if row["rows"] is not None]
-    if any(row["rows"] is None and row["bytes"] for row in rows):
-        return "?"
-    if not counts:
-        return "-"
-    return f"{'' if all(row['rows_exact'] for row in rows if row['rows'] is not None) else '~'}{sum(counts)}"
+def _sum_of_keys(line: LsSumLine) -> str:
+    """Return the keys of all tasks; ``?`` if they cannot be read in one of them."""
+    if line["rows"] is None:
+        return "?" if line["bytes"] else "-"
+    if line["rows_exact"]:
+        return str(line["rows"])
+    return f"~{line['rows']}"
 
 
 def _all_open_in(release: str, rows: Sequence[StoreLine]) -> bool:

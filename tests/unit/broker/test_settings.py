@@ -99,3 +99,17 @@ def test_not_a_properties_file(tmp_path: Path) -> None:
         settings_of(tmp_path, f"a=b\n{SECRET}\n")
     with pytest.raises(UsageError, match="cannot read"):
         client_settings(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (SECRET, "is not one login module with its options"),
+        ("a.Krb5LoginModule required;", "for librdkafka, its client, and not Krb5LoginModule"),
+    ],
+)
+def test_a_login_that_is_malformed_is_distinguished_from_one_that_kstate_does_not_translate(
+    value: str, text: str
+) -> None:
+    with pytest.raises(UsageError, match=text):
+        translated({"sasl.jaas.config": value}, "client.properties")
