@@ -149,6 +149,7 @@ def test_every_line_is_printed_by_a_test(tmp_path: Path) -> None:
     ask("clean", app)
     ask("migrate", app, "--to", "4.2", "--warnings-ok")
     ask("lag", app, "--dump", EXAMPLES / "dump")
+    ask("ls", app, "--by-store")
     ask("status", app)
     ask("undo", app)
     ask("clean", app)

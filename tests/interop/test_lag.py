@@ -131,9 +131,9 @@ def test_a_log_that_has_lost_the_next_record_gives_no_lag(harness: Harness, behi
     assert (cut["lag"], cut["lag_unknown"], cut["log_start"]) == (None, "below-log-start", lagging["offset"] + 2)
     harness.delete(RELEASE, behind.app)
     file = tmp_path / "kstate.prom"
-    gone = logs_of(harness, behind.directory, "--metrics-file", file)
+    remainder = logs_of(harness, behind.directory, "--metrics-file", file)
     # Its input topics still exist, and some stores are restored from these.
-    missing = [row for row in gone if not str(row["topic"]).startswith(behind.app.input)]
+    missing = [row for row in remainder if not str(row["topic"]).startswith(behind.app.input)]
     assert {row["lag"] for row in missing} == {None}
     assert {row["lag_unknown"] for row in missing} == {"log-unknown", "no-offset"}
     assert f'store="{lagging["store"]}",task="{lagging["task"]}"' not in file.read_text()
