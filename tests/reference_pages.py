@@ -264,7 +264,7 @@ def metrics_page(metrics: Mapping[str, tuple[str, tuple[str, ...]]], tree: Tree)
                 "# Metrics",
                 _FINAL,
                 (
-                    f"`--metrics-file FILE` of {_listed(f'`{path}`' for path in of)} writes a file for the textfile collector of "
+                    f"`--metrics-file FILE` of {_list_text(f'`{path}`' for path in of)} writes a file for the textfile collector of "
                     "Prometheus' node exporter. It is replaced as a whole; a file that kstate has not written is refused. A command that fails keeps the time of the last one "
                     "that succeeded, which is what an alert looks at."
                 ),
@@ -468,7 +468,7 @@ def toml_page(top: Mapping[str, str], keys: Mapping[str, Any]) -> str:
                     [
                         (
                             f"`{name}`",
-                            _listed(f"`{element}`" for element in of),
+                            _list_text(f"`{element}`" for element in of),
                             markdown(key.expected),
                             markdown(key.meaning),
                         )
@@ -572,7 +572,7 @@ def _cell(text: str) -> str:
     return re.sub(r"(?<!\\)\|", r"\\|", " ".join(text.split()))
 
 
-def _listed(words: Iterable[str]) -> str:
+def _list_text(words: Iterable[str]) -> str:
     *some, last = words
     return f"{', '.join(some)} and {last}" if some else last
 

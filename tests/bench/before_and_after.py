@@ -18,7 +18,7 @@ from pathlib import Path
 from . import trees
 from .export import TIMESTAMP_AND_LONG
 from .migrate import MIB, ROOT, Bench, Side, Timing, report, shape, timed
-from .query import ROW_BYTES, STORE, one_store
+from .query import ROW_BYTES, STORE, write_store
 from .trees import clone
 
 SUBJECTS = ("help", "ls", "query", "export", "verify", "migrate-4.2", "migrate-3.9")
@@ -40,12 +40,12 @@ class BeforeAndAfter(Bench):
     def data(self, subject: str) -> Path:
         trees.VALUE_BYTES = 1000
         if subject == "export":
-            return one_store(self.folder, TIMESTAMP_AND_LONG, self.rows * (TIMESTAMP_AND_LONG + ROW_BYTES))
+            return write_store(self.folder, TIMESTAMP_AND_LONG, self.rows * (TIMESTAMP_AND_LONG + ROW_BYTES))
         if subject in ("ls", "migrate-4.2"):
             return self.made(subject, shape(200, 50 * MIB))
         if subject in ("verify", "migrate-3.9"):
             return self.made(subject, shape(16, self.bytes))
-        return one_store(self.folder, 1000, MIB)
+        return write_store(self.folder, 1000, MIB)
 
     def side(self, subject: str, tree: Path, app: Path) -> Side:
         kstate, copy, out = (sys.executable, "-m", "kstate_cli"), self.folder / "copy", self.folder / "out"

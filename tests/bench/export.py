@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 
 from .migrate import Bench, Side, Timing, report, timed
-from .query import ROW_BYTES, STORE, one_store, ours
+from .query import ROW_BYTES, STORE, ours, write_store
 
 TIMESTAMP_AND_LONG = 16
 
@@ -60,7 +60,7 @@ def main() -> None:
         return
     args.folder.mkdir(parents=True)
     try:
-        app = one_store(args.folder, TIMESTAMP_AND_LONG, args.rows * (TIMESTAMP_AND_LONG + ROW_BYTES))
+        app = write_store(args.folder, TIMESTAMP_AND_LONG, args.rows * (TIMESTAMP_AND_LONG + ROW_BYTES))
         sides = ExportBench(args.folder, args.workers, args.rounds, []).sides(app)
         print(json.dumps(report(f"export of {args.rows:,} rows", sides)), flush=True)
     finally:

@@ -22,7 +22,7 @@ from tests.unit.fleet.made_up import listing
 FORMS = {"table": (), "by task": ("--by", "task"), "json": ("-o", "json"), "html": ("--html", "page.html", "-q")}
 
 
-def made(folder: Path, hosts: int, tasks: int, stores: int) -> list[str]:
+def write_listings(folder: Path, hosts: int, tasks: int, stores: int) -> list[str]:
     """A file for each host, which has ``tasks`` of its own."""
     names = tuple(f"store-{number}" for number in range(stores))
     for host in range(hosts):
@@ -50,7 +50,7 @@ def main() -> int:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="kstate-fleet-") as name:
         folder = Path(name)
-        files = made(folder, args.hosts, args.tasks, args.stores)
+        files = write_listings(folder, args.hosts, args.tasks, args.stores)
         size = sum((folder / file).stat().st_size for file in files)
         for form, words in FORMS.items():
             rounds = [timed(folder, [*files, *words]) for _ in range(args.rounds)]

@@ -45,7 +45,7 @@ def keys_of(kind: StoreKind, ids: Any, times: Any) -> pa.BinaryArray:
     return pa.BinaryArray.from_buffers(pa.binary(), len(ids), [None, pa.py_buffer(ends), pa.py_buffer(table)])
 
 
-def made(folder: Path, kind: StoreKind, records: int, keys: int) -> Path:
+def write_dump_of_kind(folder: Path, kind: StoreKind, records: int, keys: int) -> Path:
     """A dump of one partition; windows and sessions lie in twelve segments of an hour."""
     folder.mkdir()
     rng = np.random.default_rng(7)
@@ -100,7 +100,7 @@ def main() -> None:
     try:
         for name in args.kind or [kind.name for kind in store_kinds() if kind.is_exact]:
             kind = store_kind(name)
-            dump = made(folder / "dump", kind, args.records, args.keys)
+            dump = write_dump_of_kind(folder / "dump", kind, args.records, args.keys)
             choice = [seconds(dump, kind, folder / "staging") for _ in range(args.rounds)]
             shutil.rmtree(dump)
             clock, processor = (statistics.median(entry) / args.records * 1e6 for entry in zip(*choice, strict=True))

@@ -32,7 +32,7 @@ ROW_BYTES = 30
 """What ``trees`` counts for a row beside its value."""
 
 
-def one_store(folder: Path, value_bytes: int, size: int) -> Path:
+def write_store(folder: Path, value_bytes: int, size: int) -> Path:
     trees.VALUE_BYTES = value_bytes
     app = folder / f"{value_bytes}-{size}" / "app"
     trees.make(app, Shape(tasks=1, key_value=1, windows=0, segments=0, total=size))
@@ -108,10 +108,10 @@ def main() -> None:
     args = parser.parse_args()
     args.folder.mkdir(parents=True)
     try:
-        app = one_store(args.folder, args.value_bytes, args.rows * (args.value_bytes + ROW_BYTES))
+        app = write_store(args.folder, args.value_bytes, args.rows * (args.value_bytes + ROW_BYTES))
         print(json.dumps(scans(app, args.folder, args.version, args.rounds)), flush=True)
-        large = one_store(args.folder, 1000, args.size * MIB)
-        small = one_store(args.folder, 1000, 1 * MIB)
+        large = write_store(args.folder, 1000, args.size * MIB)
+        small = write_store(args.folder, 1000, 1 * MIB)
         print(json.dumps(first_row(large, small, args.rounds)), flush=True)
     finally:
         shutil.rmtree(args.folder, ignore_errors=True)

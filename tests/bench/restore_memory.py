@@ -55,7 +55,7 @@ def pss(pid: int) -> int:
     return 0
 
 
-def used(folder: Path) -> int:
+def disk_bytes(folder: Path) -> int:
     """Bytes on disk below a folder, each file once however many links it has."""
     values = set()
     total = 0
@@ -89,8 +89,8 @@ class Peaks:
     def _sample(self) -> None:
         while not self._stop.wait(_SAMPLE_SECONDS):
             self.memory = max(self.memory, sum(pss(pid) for pid in tree(self._pid)))
-            self.disk = max(self.disk, used(self._folder))
-            self.runs = max(self.runs, sum(used(path) for path in self._folder.glob(".kstate/*/*/runs")))
+            self.disk = max(self.disk, disk_bytes(self._folder))
+            self.runs = max(self.runs, sum(disk_bytes(path) for path in self._folder.glob(".kstate/*/*/runs")))
 
 
 def measure(folder: Path, dump: Path, slots: int, memory: str) -> dict[str, float]:
@@ -118,7 +118,7 @@ def measure(folder: Path, dump: Path, slots: int, memory: str) -> dict[str, floa
     peaks.stop()
     if status:
         raise SystemExit(f"kstate restore ended with {status}")
-    result = used(state)
+    result = disk_bytes(state)
     return {
         "slots": slots,
         "seconds": round(time.monotonic() - began, 1),

@@ -200,11 +200,11 @@ def groups(values: Sequence[OtherValue]) -> list[list[OtherValue]]:
 
 def _apart(entry: OtherValue, other: OtherValue) -> bool:
     names = {entry.name, other.name}
-    needs = {name for value in (entry, other) for name in _needed(value)}
+    needs = {name for value in (entry, other) for name in _needed_names(value)}
     return len(names) == 1 or any(names <= apart for apart in _APART) or bool(needs & names)
 
 
-def _needed(value: OtherValue) -> set[str]:
+def _needed_names(value: OtherValue) -> set[str]:
     return {name for mark, (name, _) in _WITH.items() if value.value.startswith(mark)}
 
 

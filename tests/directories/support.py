@@ -32,7 +32,7 @@ def kstate(*arguments: object, status: int | None = 0) -> Done:
     if _interpreters_own() != _INTERPRETERS_OWN:
         return kstate_cold(*arguments, status=status)  # only a new interpreter reads them
     run = warm.shared().as_here(*arguments)
-    return _done(arguments, run.status, run.out, run.err, status)
+    return _result_of(arguments, run.status, run.out, run.err, status)
 
 
 def kstate_cold(*arguments: object, status: int | None = 0) -> Done:
@@ -47,10 +47,10 @@ def kstate_cold(*arguments: object, status: int | None = 0) -> Done:
         stdin=subprocess.DEVNULL,
         env=dict(os.environ),  # not what C has put there behind Python's back: readline, which pytest imports, COLUMNS
     )
-    return _done(arguments, run.returncode, run.stdout, run.stderr, status)
+    return _result_of(arguments, run.returncode, run.stdout, run.stderr, status)
 
 
-def _done(arguments: tuple[object, ...], code: int, out: str, err: str, status: int | None) -> Done:
+def _result_of(arguments: tuple[object, ...], code: int, out: str, err: str, status: int | None) -> Done:
     assert "Traceback" not in err, err
     if status is not None:
         assert code == status, f"exit {code}, not {status}\n{out}\n{err}"

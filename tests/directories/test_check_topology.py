@@ -27,7 +27,7 @@ from .support import kstate, tree_hash
 from .test_rehome import FAMILY, LEGACY, NAMES, World, changed, parts, rows, written
 
 
-def rows_said(*words: object) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def predictions_and_findings(*words: object) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """The predictions and the findings."""
     result = kstate("check", *words, "-o", "json", status=None)
     assert result.status in (0, 3), result.report
@@ -69,7 +69,9 @@ def test_topology_of_the_directory_changes_no_prediction(name: str, tmp_path: Pa
 @pytest.mark.parametrize(("name", "release"), [(LEGACY, "4.2"), (FAMILY, "4.3"), (NAMES, "3.9")])
 def test_printed_command_fixes_the_directory(name: str, release: str, tmp_path: Path) -> None:
     world = World(name, tmp_path)
-    healthy = Counter((row["store"], row["outcome"]) for row in rows_said(world.app, "--for", release)[0])
+    healthy = Counter(
+        (row["store"], row["outcome"]) for row in predictions_and_findings(world.app, "--for", release)[0]
+    )
     words = ("check", world.app, "--for", release, "--topology", world.new, "--from", world.old)
     messages = kstate(*words, "-o", "json", status=3)
     rows = [row for row in messages.rows if row["type"] == "finding"]
@@ -81,7 +83,7 @@ def test_printed_command_fixes_the_directory(name: str, release: str, tmp_path: 
     in_table = kstate(*words, status=3)
     assert f"        {line}\n" in in_table.out
     kstate(*shlex.split(line)[1:], "--warnings-ok")
-    predictions, findings = rows_said(*words[1:])
+    predictions, findings = predictions_and_findings(*words[1:])
     assert Counter((row["store"], row["outcome"]) for row in predictions) == healthy
     assert not codes(findings) - {"versioned-position"}
 
@@ -104,7 +106,9 @@ def test_a_line_is_quoted(tmp_path: Path) -> None:
 
 def test_a_store_without_a_changelog_would_begin_empty(tmp_path: Path) -> None:
     world = World(LEGACY, tmp_path)
-    predictions, findings = rows_said(world.app, "--for", "4.2", "--topology", world.new, "--from", world.old)
+    predictions, findings = predictions_and_findings(
+        world.app, "--for", "4.2", "--topology", world.new, "--from", world.old
+    )
     moves = [finding for finding in findings if finding["code"] == "moved-without-changelog"]
     assert {entry["store"] for entry in moves} == {"kv-nolog"} and {entry["level"] for entry in moves} == {"error"}
     empty = {
@@ -126,7 +130,7 @@ def test_new_store_has_both_predictions_unless_its_kind_is_specified(tmp_path: P
     def fates(*more: object) -> set[tuple[str, str | None]]:
         return {
             (row["outcome"], row["or_else"])
-            for row in rows_said(*words, *more)[0]
+            for row in predictions_and_findings(*words, *more)[0]
             if row["task"].startswith("1_") and row["store"] != "brand-new"
         }
 
@@ -148,11 +152,11 @@ def test_a_name_of_another_operator_is_an_error(tmp_path: Path) -> None:
     written(world.old, {"": names}, ["global-table"])
     old = world.old.read_text()
     world.new.write_text(old.replace(f"make-{name}", "made-by-another"))
-    results = rows_said(world.app, "--for", "4.3", "--topology", world.new, "--from", world.old)[1]
+    results = predictions_and_findings(world.app, "--for", "4.3", "--topology", world.new, "--from", world.old)[1]
     assert {entry["level"] for entry in results if entry["code"] == "name-of-another-operator"} == {"error"}
     assert "rehome-refused" in codes(results)
     world.new.write_text(old)
-    assert not codes(rows_said(world.app, "--for", "4.3", "--topology", world.new, "--from", world.old)[1]) & {
+    assert not codes(predictions_and_findings(world.app, "--for", "4.3", "--topology", world.new, "--from", world.old)[1]) & {
         "name-of-another-operator", "rehome-refused"
     }  # fmt: skip
 
@@ -161,9 +165,13 @@ def test_a_store_left_open_may_keep_a_start_from_failing(tmp_path: Path) -> None
     """In a left-over directory, under exactly-once: it is corrupted before a global store is opened, or after it."""
     world = World("4.3.1-kinds-eos-killed-open", tmp_path)
     words = (world.app, "--for", "4.3", "--topology", world.new, "--from", world.old)
-    failing = [row for row in rows_said(*words)[0] if row["outcome"] == "start-fails"]
+    failing = [row for row in predictions_and_findings(*words)[0] if row["outcome"] == "start-fails"]
     assert failing and {row["or_else"] for row in failing if row["code"] == "left-over-task"} <= {None, "ignored"}
-    certain = [row for row in rows_said(*words, "--guarantee", "at_least_once")[0] if row["outcome"] == "start-fails"]
+    certain = [
+        row
+        for row in predictions_and_findings(*words, "--guarantee", "at_least_once")[0]
+        if row["outcome"] == "start-fails"
+    ]
     assert {row["or_else"] for row in certain} == {None}
 
 

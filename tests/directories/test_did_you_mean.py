@@ -70,7 +70,7 @@ def _line(path: str, app: Path, out: Path) -> tuple[list[object], dict[str, obje
     return arguments.get(path, [app]), needs.get(path, {})
 
 
-def _named() -> list[tuple[str, str, str]]:
+def _named_options() -> list[tuple[str, str, str]]:
     """(command, metavar, option or place) of everything that is a name."""
     results = []
     for path, command in commands():
@@ -86,12 +86,12 @@ def _named() -> list[tuple[str, str, str]]:
 
 
 def test_commands_with_names() -> None:
-    metavars = {metavar for _, metavar, _ in _named()}
+    metavars = {metavar for _, metavar, _ in _named_options()}
     assert metavars == set(NAMES)
-    assert len(_named()) > 40
+    assert len(_named_options()) > 40
 
 
-@pytest.mark.parametrize(("path", "metavar", "where"), _named())
+@pytest.mark.parametrize(("path", "metavar", "where"), _named_options())
 def test_the_name_that_is_meant(path: str, metavar: str, where: str, orders: Path, tmp_path: Path, warm: Warm) -> None:
     arguments, options = _line(path, orders, tmp_path)
     wrong, right = NAMES[metavar]
@@ -122,7 +122,7 @@ def test_a_topic_of_the_dump(tmp_path: Path, warm: Warm) -> None:
         assert ended.status == 4 and "did you mean orders-visits-changelog? " in ended.err, ended.report
 
 
-@pytest.mark.parametrize(("path", "option"), [(path, entry) for path, _, entry in _named() if _ == "RELEASE"])
+@pytest.mark.parametrize(("path", "option"), [(path, entry) for path, _, entry in _named_options() if _ == "RELEASE"])
 def test_a_release_of_confluent(path: str, option: str, orders: Path, tmp_path: Path, warm: Warm) -> None:
     arguments, options = _line(path, orders, tmp_path)
     options[option] = "7.9.1"

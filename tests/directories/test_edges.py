@@ -55,7 +55,7 @@ def migrate(app: Path, **options: int) -> Done:
     return kstate("migrate", app, *MIGRATE[1:], **options)
 
 
-def made(state: str, folder: Path) -> Path:
+def interrupted(state: str, folder: Path) -> Path:
     """A directory with a run in this state."""
     return make(next(entry for entry in STATES if entry.state == state), folder)
 
@@ -215,7 +215,7 @@ def test_a_mark_of_undoing_that_nothing_proves_is_refused(app: Path, also: bool)
 
 
 def test_an_undo_whose_journal_has_lost_a_line_is_proved_by_the_trees(tmp_path: Path) -> None:
-    app = made("after-undo", tmp_path)
+    app = interrupted("after-undo", tmp_path)
     (run,) = read_runs(app)
     assert run.events[-1]["event"] == "undoing"
     journal = run.path / "journal.jsonl"
@@ -343,7 +343,7 @@ def test_no_code_comes_from_the_working_directory(app: Path, tmp_path: Path) -> 
 
 
 def test_a_directory_that_was_lost_after_an_interrupted_switch_is_put_back(tmp_path: Path) -> None:
-    app = made("after-switch", tmp_path)
+    app = interrupted("after-switch", tmp_path)
     (run,) = read_runs(app)
     old = content(run.tree)
     shutil.rmtree(app)
@@ -354,7 +354,7 @@ def test_a_directory_that_was_lost_after_an_interrupted_switch_is_put_back(tmp_p
 
 
 def test_a_directory_that_was_lost_before_an_interrupted_switch_can_be_taken_from_the_run(tmp_path: Path) -> None:
-    app = made("before-switch", tmp_path)
+    app = interrupted("before-switch", tmp_path)
     (run,) = read_runs(app)
     new = content(run.tree)
     shutil.rmtree(app)
@@ -390,7 +390,7 @@ def emptied(app: Path) -> None:
 def test_no_command_deletes_the_last_links_to_lost_files(
     tmp_path: Path, state: str, loss: Callable[[Path], None]
 ) -> None:
-    app = made(state, tmp_path)
+    app = interrupted(state, tmp_path)
     (run,) = read_runs(app)
     loss(app)
     before = content(run.tree)
@@ -429,7 +429,7 @@ def test_interrupted_restoration_of_a_lost_directory_is_swept_and_repeated(
 
 def test_an_undo_that_is_announced_on_disk_alone_is_cancelled_by_the_proof_of_its_tree(tmp_path: Path) -> None:
     """Neither the line nor its removal was durable, so the undo that failed took its mark away again."""
-    app = made("before-undo", tmp_path)
+    app = interrupted("before-undo", tmp_path)
     (run,) = read_runs(app)
     old = content(run.tree)
     (run.tree / UNDOING).unlink()
@@ -438,7 +438,7 @@ def test_an_undo_that_is_announced_on_disk_alone_is_cancelled_by_the_proof_of_it
 
 
 def test_an_undo_without_marks_and_without_proof_is_refused(tmp_path: Path) -> None:
-    app = made("before-undo", tmp_path)
+    app = interrupted("before-undo", tmp_path)
     (run,) = read_runs(app)
     (run.tree / UNDOING).unlink()
     next(run.tree.rglob("*.sst")).unlink()
@@ -461,7 +461,7 @@ def test_clean_does_not_call_a_run_that_goes_on_interrupted(app: Path) -> None:
 
 def test_clean_names_the_command_that_settles_a_switch(tmp_path: Path) -> None:
     """Whoever wants to keep what a run has made must not be sent to undo."""
-    app = made("after-switch", tmp_path)
+    app = interrupted("after-switch", tmp_path)
     messages = kstate("clean", app).err
     assert "at its switch. The next command that changes the directory settles the switch" in messages
     assert f"To settle it and undo the run, run kstate undo {app}" in messages
@@ -471,7 +471,7 @@ def test_clean_names_the_command_that_settles_a_switch(tmp_path: Path) -> None:
 
 
 def test_clean_names_the_command_that_finishes_an_undo(tmp_path: Path) -> None:
-    app = made("after-undo", tmp_path)
+    app = interrupted("after-undo", tmp_path)
     assert f"at its undo. To finish the undo, run kstate undo {app}" in kstate("clean", app).err
     assert "finished" in kstate("undo", app).err
 
@@ -551,7 +551,7 @@ def test_missing_read_permission_is_never_reported_as_damage(app: Path, name: st
 
 
 def test_failed_command_reports_the_interrupted_run_that_was_settled(tmp_path: Path) -> None:
-    app = made("staged", tmp_path)
+    app = interrupted("staged", tmp_path)
     failed = kstate("wipe", app, "--store", "no-such-store", status=None)
     assert failed.status in (2, 4), failed.err
     assert "run 0001-migrate was interrupted before its switch" in failed.err

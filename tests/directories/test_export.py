@@ -418,7 +418,7 @@ def _read_with_spark(out: Path, rows: int) -> None:
         assert first["timestamp"] == 0
 
 
-def _begun(big: Path, out: Path, *more: str) -> subprocess.Popen[bytes]:
+def _start_export(big: Path, out: Path, *more: str) -> subprocess.Popen[bytes]:
     """An export that has written some of a file."""
     command = [sys.executable, "-m", "kstate_cli", "export", str(big), "count", "--out", str(out), "-q", *more]
     temporary = out.parent / "temporary"
@@ -436,7 +436,7 @@ def _begun(big: Path, out: Path, *more: str) -> subprocess.Popen[bytes]:
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_interrupted_by_a_signal_nothing_is_left(tmp_path: Path, big: Path, workers: str) -> None:
     out = tmp_path / "out"
-    with _begun(big, out, "--workers", workers) as process:
+    with _start_export(big, out, "--workers", workers) as process:
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=60)
     assert b"Traceback" not in err
@@ -447,7 +447,7 @@ def test_interrupted_by_a_signal_nothing_is_left(tmp_path: Path, big: Path, work
 
 def test_killed_it_is_taken_up_by_the_same_export_only(tmp_path: Path, big: Path) -> None:
     out = tmp_path / "out"
-    with _begun(big, out) as process:
+    with _start_export(big, out) as process:
         process.kill()
         process.communicate(timeout=60)
     assert sorted(os.listdir(out)) == ["_incomplete"]
@@ -461,7 +461,7 @@ def test_killed_it_is_taken_up_by_the_same_export_only(tmp_path: Path, big: Path
 
 def test_refuses_the_folder_of_another_running_export(tmp_path: Path, big: Path) -> None:
     out = tmp_path / "out"
-    with _begun(big, out) as process:
+    with _start_export(big, out) as process:
         assert "another export" in kstate("export", big, "count", "--out", out, status=5).err
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=60)

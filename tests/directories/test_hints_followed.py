@@ -259,7 +259,7 @@ def test_no_room(tmp_path: Path, warm: Warm) -> None:
         assert warm(*words).status == 0
         room = os.statvfs(small)
         # Less than what is needed, and more than that with what the run keeps.
-        needs = _needed(warm, app, small)
+        needs = _needed_bytes(warm, app, small)
         (small / "other").write_bytes(bytes(room.f_bavail * room.f_frsize - needs + (64 << 10)))
         refusal = warm("migrate", app, "--to", "4.3", "--workers", "1")
         assert refusal.status == 4, refusal.report
@@ -268,7 +268,7 @@ def test_no_room(tmp_path: Path, warm: Warm) -> None:
         assert warm("migrate", app, "--to", "4.3", "--workers", "1").status == 0
 
 
-def _needed(warm: Warm, app: Path, small: Path) -> int:
+def _needed_bytes(warm: Warm, app: Path, small: Path) -> int:
     """The free space below which a migration is refused, by trying."""
     least, most = 15 << 20, 24 << 20
     while most - least > 16 << 10:

@@ -196,7 +196,7 @@ def test_hostile_names_within_a_database(tmp_path: Path, capfd: Any) -> None:
 @pytest.mark.parametrize("key", [b"a\nforged,1", b"a\rforged", b'a"b', b"\x1b[31mred", "\u202eü".encode()])
 def test_rows_as_csv(tmp_path: Path, key: bytes) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path)
-    _put(app, key)
+    _put_row(app, key)
     command = [sys.executable, "-m", "kstate_cli", "query", "range", str(app), "latest-order", "--key-serde", "string",
                "-o", "csv", "-q"]  # fmt: skip
     piped = subprocess.run(command, capture_output=True, check=True).stdout
@@ -216,7 +216,7 @@ def test_rows_as_csv(tmp_path: Path, key: bytes) -> None:
     assert len(lines) == len(rows) and all(line.isprintable() for line in lines)
 
 
-def _put(app: Path, key: bytes) -> None:
+def _put_row(app: Path, key: bytes) -> None:
     """One more row in a store of each task, beside those that real Streams wrote."""
     for store in sorted(app.glob("*/rocksdb/latest-order")):
         names = Rdict.list_cf(str(store))

@@ -157,8 +157,8 @@ def test_an_application_that_died_amid_it_is_migrated_without_that_task(app: Pat
     result = kstate_here("migrate", app, "--to", "4.2", "--unclean", "refuse", status=4)
     assert "--wipe-unclean" in result.err
     assert tree_hash(app) == before
-    done = kstate_here("migrate", app, "--to", "4.2", "--unclean", "wipe", status=1)
-    assert f"0_0: removed, so that Streams restores it: 0_0/{STORE}" in " ".join(done.err.split())
+    migration = kstate_here("migrate", app, "--to", "4.2", "--unclean", "wipe", status=1)
+    assert f"0_0: removed, so that Streams restores it: 0_0/{STORE}" in " ".join(migration.err.split())
     assert sorted(path.name for path in app.iterdir() if path.is_dir()) == ["0_1", "global"]
     assert (app / "0_1" / ".checkpoint").exists()
     assert kstate_here("ls", app).status == 0

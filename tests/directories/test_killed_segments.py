@@ -47,7 +47,7 @@ def codes(app: Path, release: str, *options: str) -> dict[str, str]:
     return {"outcome": outcome, **errors}
 
 
-def stated(app: Path) -> int:
+def stated_offset(app: Path) -> int:
     """The offset of the store, as ``ls`` reports it."""
     rows = kstate_here("ls", app, "-o", "json", status=None).rows
     (row,) = (row for row in rows if row["type"] == "store" and row["store"] == STORE)
@@ -71,7 +71,7 @@ def equals_the_truth(folder: Path) -> bool:
 
 
 def test_offset_of_a_single_segment_does_not_count_for_all(folder: Path) -> None:
-    assert stated(folder / "killed" / APP) == OFFSET_UNKNOWN
+    assert stated_offset(folder / "killed" / APP) == OFFSET_UNKNOWN
     assert not equals_the_truth(folder)
 
 
@@ -105,7 +105,7 @@ def test_a_migration_to_a_release_that_keeps_offsets_there_repairs_it(folder: Pa
     app = folder / "killed" / APP
     result = kstate_here("migrate", app, "--to", release, "--warnings-ok", "-o", "json")
     assert result.summary["steps"] == 2  # the store is left out, and a segment without rows carries -4
-    assert stated(app) == OFFSET_UNKNOWN
+    assert stated_offset(app) == OFFSET_UNKNOWN
     after = codes(app, release, "--guarantee", "at_least_once")
     assert after["outcome"] == "restores-all" and "segment-behind" not in after
     again = kstate_here("migrate", app, "--to", release, "--warnings-ok", "-o", "json")

@@ -29,18 +29,18 @@ def app(tmp_path: Path) -> Path:
 def test_it_is_the_lag_that_other_commands_state(app: Path) -> None:
     """Of each task by the rows of inspect-position and check, of each store their sum."""
     before = tree_hash(app)
-    done = kstate("lag", app, "--dump", DUMP, "-o", "json")
-    stated = kstate("inspect-position", app, "--dump", DUMP, "-o", "json").rows
+    result = kstate("lag", app, "--dump", DUMP, "-o", "json")
+    positions = kstate("inspect-position", app, "--dump", DUMP, "-o", "json").rows
     predicted = of(kstate("check", app, "--for", "4.3", "--dump", DUMP, "-o", "json", status=None).rows, "prediction")
     lags: dict[tuple[str, str], int] = {}
-    for row in of(done.rows, "log"):
+    for row in of(result.rows, "log"):
         place = row["task"], row["store"]
         lags[place] = lags.get(place, 0) + row["lag"]
-    assert lags == {(row["task"], row["store"]): row["lag"] for row in stated}
+    assert lags == {(row["task"], row["store"]): row["lag"] for row in positions}
     assert lags == {(row["task"], row["store"]): row["lag"] for row in predicted}
-    for row in of(done.rows, "store"):
+    for row in of(result.rows, "store"):
         assert row["lag"] == sum(lag for (_, store), lag in lags.items() if store == row["store"])
-    assert done.summary["lag"] == sum(lags.values()) > 0 and done.summary["unknown"] == 0
+    assert result.summary["lag"] == sum(lags.values()) > 0 and result.summary["unknown"] == 0
     assert tree_hash(app) == before
 
 
@@ -79,11 +79,11 @@ def test_unknown_lag_is_named_and_never_0(app: Path, start: int, end: int, unkno
     offsets = tmp_path / "offsets.json"
     offsets.write_text(json.dumps({"orders-latest-order-changelog": {"0": {"start": start, "end": end}}}))
     selection = ("--offsets", offsets, "--store", "latest-order", "--task", "0_0", "-o", "json")
-    done = kstate("lag", app, *selection, status=1 if unknown else 0)
-    (log,) = of(done.rows, "log")
-    (store,) = of(done.rows, "store")
+    result = kstate("lag", app, *selection, status=1 if unknown else 0)
+    (log,) = of(result.rows, "log")
+    (store,) = of(result.rows, "store")
     assert (log["lag_unknown"], store["unknown_tasks"]) == (unknown, ["0_0"] if unknown else [])
-    assert (log["lag"] is None) is (store["lag"] is None) is (done.summary["lag"] is None) is bool(unknown)
+    assert (log["lag"] is None) is (store["lag"] is None) is (result.summary["lag"] is None) is bool(unknown)
     every = kstate("lag", app, "--offsets", offsets, "-o", "json", status=1)
     assert of(every.rows, "log")[-1]["lag_unknown"] == "log-unknown" and every.summary["lag"] is None
     assert "lag unknown, because no source has the log: " in kstate("lag", app, "--offsets", offsets, status=1).err
@@ -93,8 +93,8 @@ def test_unknown_lag_is_named_and_never_0(app: Path, start: int, end: int, unkno
 def test_a_store_without_an_offset_is_unknown(tmp_path: Path) -> None:
     """Logging disabled, or lost: nothing on disk tells, so no number is made up."""
     app = unpack("4.3.1-kinds-eos", tmp_path)
-    done = kstate("lag", app, "--dump", DUMP, "--store", "kv-nolog", "-o", "json", status=1)
-    assert {(row["topic"], row["lag_unknown"]) for row in of(done.rows, "log")} == {(None, "no-offset")}
+    result = kstate("lag", app, "--dump", DUMP, "--store", "kv-nolog", "-o", "json", status=1)
+    assert {(row["topic"], row["lag_unknown"]) for row in of(result.rows, "log")} == {(None, "no-offset")}
 
 
 def test_a_limit_is_a_question(app: Path) -> None:
@@ -104,8 +104,8 @@ def test_a_limit_is_a_question(app: Path) -> None:
 
 
 def test_without_a_log_there_is_no_lag(app: Path) -> None:
-    refused = kstate("lag", app, status=2)
-    assert "--bootstrap-server HOST:PORT, --dump DUMP or --offsets FILE" in refused.err
+    refusal = kstate("lag", app, status=2)
+    assert "--bootstrap-server HOST:PORT, --dump DUMP or --offsets FILE" in refusal.err
     kstate("lag", app, "--dump", DUMP)
 
 

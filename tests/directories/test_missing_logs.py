@@ -40,19 +40,19 @@ def facts_of(app: Application, missing: set[TopicPartition], *, live: bool = Tru
     return check(app, CheckRequest(release("4.3"), logs=(logs,)))
 
 
-def named(report: Report) -> set[tuple[str, str]]:
+def named_stores(report: Report) -> set[tuple[str, str]]:
     return {(str(finding.task), str(finding.store)) for finding in report.findings if finding.code == LOG_MISSING}
 
 
 def test_a_topic_or_a_partition_that_the_broker_does_not_have(app: Application) -> None:
     every = keys(app)
-    assert named(facts_of(app, set())) == set()
+    assert named_stores(facts_of(app, set())) == set()
     for key in sorted(every)[::3]:
         stores = every[key]
         topic = {other for other in every if other.topic == key.topic}
         for missing in ({key}, topic):
             report = facts_of(app, missing)
-            assert named(report) == set.union(*(every[entry] for entry in missing)), key
+            assert named_stores(report) == set.union(*(every[entry] for entry in missing)), key
             for finding in report.findings:
                 if finding.code == LOG_MISSING:
                     assert finding.level is Level.ERROR
@@ -61,8 +61,8 @@ def test_a_topic_or_a_partition_that_the_broker_does_not_have(app: Application) 
                 prediction.outcome for prediction in report.predictions if (prediction.task, prediction.store) in stores
             }
             assert outcomes <= {Outcome.UNKNOWN}, key
-    assert named(facts_of(app, set(every))) == {store for stores in every.values() for store in stores}
+    assert named_stores(facts_of(app, set(every))) == {store for stores in every.values() for store in stores}
 
 
 def test_file_may_omit_topics(app: Application) -> None:
-    assert named(facts_of(app, set(keys(app)), live=False)) == set()
+    assert named_stores(facts_of(app, set(keys(app)), live=False)) == set()

@@ -158,7 +158,7 @@ CONTENT = {
 }
 
 
-def written(kstate: Sources, golden: str, arguments: tuple[str, ...], folder: Path) -> dict[str, object]:
+def files_written(kstate: Sources, golden: str, arguments: tuple[str, ...], folder: Path) -> dict[str, object]:
     """What a command has planned, has kept in its journal, and has made: files but for numbers that each run draws."""
     app = unpack(golden, folder)
     command, *options = arguments
@@ -200,7 +200,7 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> tuple[Sources, Sources, S
 def test_new_row_changes_no_bytes_for_other_releases(
     three: tuple[Sources, Sources, Sources], tmp_path: Path, case: str
 ) -> None:
-    run, without, having = (written(entry, *CONTENT[case], tmp_path / entry.folder.name) for entry in three)
+    run, without, having = (files_written(entry, *CONTENT[case], tmp_path / entry.folder.name) for entry in three)
     assert run == without == having
     assert without["steps"]
 

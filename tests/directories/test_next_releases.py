@@ -119,7 +119,7 @@ CASES: dict[str, tuple[str, Callable[[Path], None]]] = {
 
 
 @cache
-def made(case: str, folder: Path) -> Path:
+def directory_of(case: str, folder: Path) -> Path:
     """The directory of a case."""
     golden, edit = CASES[case]
     app = unpack(golden, folder / str(list(CASES).index(case)))
@@ -210,7 +210,7 @@ def test_output_of_every_command_is_documented(folder: Path) -> None:
     """Nothing is changed by asking, either."""
     messages = []
     for case in CASES:
-        app = made(case, folder)
+        app = directory_of(case, folder)
         before = tree_hash(app)
         messages.append(table(case, app).replace(str(folder), ""))
         assert tree_hash(app) == before, case

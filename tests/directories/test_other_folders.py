@@ -75,7 +75,7 @@ def _all_elsewhere(database: Path, other: Path) -> None:
         shutil.move(path, other)
 
 
-def _one_family_elsewhere(database: Path, other: Path) -> None:
+def _move_family(database: Path, other: Path) -> None:
     """`setCfPaths`: Streams gives the column family `offsets` options of its own."""
     with Shadow(database) as shadow:
         names = [file.name for file in shadow.live_files("keyValueWithTimestamp")]
@@ -84,7 +84,7 @@ def _one_family_elsewhere(database: Path, other: Path) -> None:
     assert _ssts(database)
 
 
-LAYOUTS = (_larger_folder, _directory_second, _all_elsewhere, _one_family_elsewhere)
+LAYOUTS = (_larger_folder, _directory_second, _all_elsewhere, _move_family)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -99,7 +99,7 @@ def test_ssts_in_other_folders_are_unknown(layout: object, tmp_path: Path) -> No
 
     findings = [row for row in kstate_here("verify", app, "-o", "json", status=4).rows if row["type"] == "finding"]
     assert {(row["code"], row["level"]) for row in findings} == {
-        ("no-ssts" if layout in (_all_elsewhere, _one_family_elsewhere) else "not-understood", "unknown")
+        ("no-ssts" if layout in (_all_elsewhere, _move_family) else "not-understood", "unknown")
     }
     assert all("setDbPaths" in row["message"] for row in findings)
     rows = kstate_here("check", app, "--for", "4.3", "-o", "json", status=3).rows

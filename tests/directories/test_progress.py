@@ -116,9 +116,9 @@ def test_every_command_is_here() -> None:
 @pytest.mark.parametrize("name", LINES)
 def test_progress_is_ready_before_the_first_file(name: str, case: Callable[[str], list[str]], tmp_path: Path) -> None:
     argv = case(name)
-    named = [word for word in argv[1:] if word.startswith("/") and os.path.lexists(word)]
+    paths = [word for word in argv[1:] if word.startswith("/") and os.path.lexists(word)]
     # Its runs and their backups are beside an application.
-    sources = [*named, *(f"{os.path.dirname(word)}/.kstate" for word in named)]
+    sources = [*paths, *(f"{os.path.dirname(word)}/.kstate" for word in paths)]
     report = tmp_path / "report"
     environment = {**os.environ, "SOURCES": json.dumps(sources), "REPORT": str(report), "TERM": "xterm"}
     run = subprocess.run(

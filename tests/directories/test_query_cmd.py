@@ -73,7 +73,7 @@ def _rows(*arguments: object, status: int = 0) -> list[dict[str, Any]]:
     return [{name: entry for name, entry in row.items() if name not in json_lines.HEAD} for row in rows]
 
 
-def _made(folder: Path, rows: dict[bytes, bytes], store: str = "made", task: str = "0_0") -> Path:
+def _make_store(folder: Path, rows: dict[bytes, bytes], store: str = "made", task: str = "0_0") -> Path:
     """An application with one timestamped store."""
     path = folder / "app" / task / "rocksdb" / store
     path.mkdir(parents=True)
@@ -228,7 +228,7 @@ def test_headers(tmp_path: Path) -> None:
 
 def test_windowed_keys_of_a_key_value_store(tmp_path: Path) -> None:
     at = (1714564800000).to_bytes(8, "big")
-    path = _made(tmp_path, {b"alice" + at: b"1", b"bob" + at: b"2"})
+    path = _make_store(tmp_path, {b"alice" + at: b"1", b"bob" + at: b"2"})
     serde = ("--key-serde", "time-windowed:string:60000")
     rows = _rows("range", path, "made", *serde)
     assert rows[0]["key"] == {"key": "alice", "start": 1714564800000, "end": 1714564860000}
@@ -281,7 +281,7 @@ def test_limit(app: Path) -> None:
 
 
 def test_a_table_is_cut_and_says_so(tmp_path: Path) -> None:
-    path = _made(tmp_path, {b"%05d" % number: b"v" for number in range(2500)})
+    path = _make_store(tmp_path, {b"%05d" % number: b"v" for number in range(2500)})
     cut = ask("range", path, "made")
     assert cut.out.count("0000") > 0 and "00999" in cut.out and "01000" not in cut.out
     assert "the first 1,000 rows are shown, and there are more: to see N of them, pass --limit N" in cut.err
@@ -306,7 +306,7 @@ EVIL = b"\x1b[31mred\x07\r\n\xe2\x80\xae\xff"
 
 def test_escapes(tmp_path: Path) -> None:
     """Nothing of a store acts on a terminal: neither as bytes nor as text; also where it is JSON or CSV."""
-    path = _made(tmp_path, {b"k" + EVIL: EVIL, b"l": EVIL[:-1]})
+    path = _make_store(tmp_path, {b"k" + EVIL: EVIL, b"l": EVIL[:-1]})
     page = ask("range", path, "made").out
     assert r"k\x1b[31mred\x07\x0d\x0a\xe2\x80\xae\xff" in page
     assert len(page.splitlines()) == 4  # two lines of titles, two rows
@@ -337,7 +337,7 @@ def _on_a_terminal(*arguments: str) -> str:
 
 
 def test_the_reader_may_go(tmp_path: Path) -> None:
-    path = _made(tmp_path, {b"%05d" % number: bytes(200) for number in range(5000)})
+    path = _make_store(tmp_path, {b"%05d" % number: bytes(200) for number in range(5000)})
     command = f"{sys.executable} -m kstate_cli query range {path} made -o json | head -1"
     result = subprocess.run(
         ["bash", "-c", f"{command}; echo ${{PIPESTATUS[0]}}"], capture_output=True, text=True, check=True
@@ -432,7 +432,7 @@ def test_usage(app: Path) -> None:
 
 
 def test_a_value_that_its_serde_does_not_read(tmp_path: Path) -> None:
-    path = _made(tmp_path, {b"a": b"5", b"b": b"x", b"c": b"7"})
+    path = _make_store(tmp_path, {b"a": b"5", b"b": b"x", b"c": b"7"})
     result = ask("range", path, "made", "--value-serde", "json", "-o", "json", status=4)
     assert [row["value"] for row in result.rows] == [5, None, 7]
     (bad,) = [row["unreadable"] for row in result.rows if "unreadable" in row]
@@ -475,8 +475,8 @@ def test_every_query_shows_its_rows_beside_an_unreadable_value(app: Path) -> Non
 
 def test_a_value_that_is_none_of_its_store(tmp_path: Path) -> None:
     """Shorter than a timestamp: what stands in the row is shown, and what comes after it too."""
-    path = _made(tmp_path, {b"a": b"1", b"c": b"3"})
-    _put(path, b"b", b"short")
+    path = _make_store(tmp_path, {b"a": b"1", b"c": b"3"})
+    _put_row(path, b"b", b"short")
     rows = _rows("range", path, "made", "--timestamps", status=4)
     assert [row["key"] for row in rows] == [{"base64": key} for key in ("YQ==", "Yg==", "Yw==")]
     (mark,) = [row["unreadable"]["value"] for row in rows if "unreadable" in row]
@@ -484,7 +484,7 @@ def test_a_value_that_is_none_of_its_store(tmp_path: Path) -> None:
     assert "does not belong to a timestamped-key-value store" in mark["message"]
 
 
-def _put(app: Path, key: bytes, value: bytes, store: str = "made") -> None:
+def _put_row(app: Path, key: bytes, value: bytes, store: str = "made") -> None:
     path = str(app / "0_0/rocksdb" / store)
     names = Rdict.list_cf(path, Options(raw_mode=True))
     db = Rdict(path, Options(raw_mode=True), column_families={name: Options(raw_mode=True) for name in names})
@@ -505,7 +505,7 @@ def test_windowed_values_name_their_key(app: Path) -> None:
 
 def test_damage(tmp_path: Path) -> None:
     """A flipped byte: the rows before it, and never a short answer that looks whole."""
-    results = _made(tmp_path, {b"%05d" % number: os.urandom(100) for number in range(5000)})
+    results = _make_store(tmp_path, {b"%05d" % number: os.urandom(100) for number in range(5000)})
     sst = max((results / "0_0").rglob("*.sst"), key=lambda path: path.stat().st_size)
     _flip(sst, sst.stat().st_size // 2)
     before = tree_hash(results)

@@ -28,7 +28,7 @@ MALFORMED = {
 }
 
 
-def _refused(app: Path, *target: str, status: int = 4) -> str:
+def _refusal_text(app: Path, *target: str, status: int = 4) -> str:
     before = tree_hash(app.parent)
     result = kstate("migrate", app, "--to", *target, status=status)
     assert tree_hash(app.parent) == before
@@ -44,11 +44,11 @@ def test_malformed_offset_files(tmp_path: Path, text: str) -> None:
     app = unpack("4.2.1-sparse-eos", tmp_path)
     task = next(p.parent for p in app.glob("*/.checkpoint") if p.parent.name != "global")
     (task / ".checkpoint").write_text(text)
-    assert f"{task.name}/.checkpoint" in _refused(app, "4.3")
+    assert f"{task.name}/.checkpoint" in _refusal_text(app, "4.3")
     (task / ".checkpoint").write_text("0\n1\ntopic 0 5\n")
     store = next((task / "rocksdb").iterdir()).name
     (task / f"{store}.position").write_text(text)
-    assert f"{store}.position" in _refused(app, "4.3")
+    assert f"{store}.position" in _refusal_text(app, "4.3")
 
 
 def _store(app: Path) -> Path:
@@ -100,7 +100,7 @@ def _foreign_file(store: Path) -> None:
 def test_damaged_databases(tmp_path: Path, damage: Callable[[Path], None], text: str) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path)
     damage(_store(app))
-    assert text in _refused(app, "4.2")
+    assert text in _refusal_text(app, "4.2")
 
 
 @pytest.mark.parametrize(("name", "target"), [("4.3.1-demo-eos", "3.9"), ("4.3.1-headers-eos", "4.2")])
@@ -121,11 +121,11 @@ def test_entries_that_streams_would_choke_on(tmp_path: Path) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path)
     junk = app / "0_0/visits/junk"
     junk.mkdir()
-    assert "0_0/visits/junk" in _refused(app, "4.2")
+    assert "0_0/visits/junk" in _refusal_text(app, "4.2")
     junk.rmdir()
     os.rename(app / "0_1", tmp_path / "elsewhere")
     (app / "0_1").symlink_to(tmp_path / "elsewhere")
-    assert "symbolic link" in _refused(app, "4.2")
+    assert "symbolic link" in _refusal_text(app, "4.2")
 
 
 def test_paths_that_are_none(tmp_path: Path) -> None:
@@ -145,6 +145,6 @@ def test_paths_that_are_none(tmp_path: Path) -> None:
 def test_hostile_names_are_escaped_and_refused(tmp_path: Path) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path)
     (app / "0_0/rocksdb" / "\x1b[31mred").mkdir()
-    error = _refused(app, "4.2")
+    error = _refusal_text(app, "4.2")
     assert "\x1b" not in error
     assert "red" in error

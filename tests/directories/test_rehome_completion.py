@@ -118,8 +118,8 @@ def test_a_dry_run_may_read_no_rows_and_a_run_may_not(tmp_path: Path) -> None:
     data[60] ^= 1
     file.write_bytes(data)
     assert world.rehome(world.first, "--dry-run", dump=damaged, status=4)
-    done = world.rehome(world.first, "--dry-run", "--no-verify-dump", dump=damaged)
-    notes = [row["message"] for row in done.rows if row["type"] == "note"]
+    result = world.rehome(world.first, "--dry-run", "--no-verify-dump", dump=damaged)
+    notes = [row["message"] for row in result.rows if row["type"] == "note"]
     assert any(note.startswith("kstate has not read the rows of the dump (--no-verify-dump)") for note in notes)
     assert "works only with --dry-run" in world.rehome(world.first, "--no-verify-dump", dump=damaged, status=2).err
     without = world.rehome(world.first, "--dry-run", "--no-verify-dump", dump=Path(), status=2)

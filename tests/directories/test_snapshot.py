@@ -67,7 +67,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 def test_a_closed_directory_comes_back_byte_for_byte(name: str, tmp_path: Path) -> None:
     app = unpack(name, tmp_path / "state")
     before = every_file(app)
-    done = kstate("snapshot", app, "--out", tmp_path / "repository", "-o", "json")
+    result = kstate("snapshot", app, "--out", tmp_path / "repository", "-o", "json")
     assert every_file(app) == before, "a snapshot changed its source"
     restored = tmp_path / "elsewhere" / app.name
     restored.parent.mkdir()
@@ -81,7 +81,7 @@ def test_a_closed_directory_comes_back_byte_for_byte(name: str, tmp_path: Path) 
             assert sorted(ours[path].splitlines()) == sorted(theirs[path].splitlines()), path
         else:
             assert ours.get(path) == theirs[path], path
-    assert done.summary["skipped"] == 0
+    assert result.summary["skipped"] == 0
     release = ["--for", ".".join(name.split(".")[:2])]
     # Without what the process file of another host, or its absence, is worth a finding.
     rows_of_both = [kstate("check", where, *release, "-o", "json", status=None).rows for where in (app, restored)]
@@ -95,11 +95,11 @@ def test_a_closed_directory_comes_back_byte_for_byte(name: str, tmp_path: Path) 
 @pytest.mark.parametrize("name", KILLED)
 def test_a_killed_directory_is_refused_and_says_why(name: str, tmp_path: Path) -> None:
     app = unpack(name, tmp_path / "state")
-    done = kstate("snapshot", app, "--out", tmp_path / "repository", status=None)
+    result = kstate("snapshot", app, "--out", tmp_path / "repository", status=None)
     captured = {row["task"] for row in kstate("ls", app, "-o", "json", status=None).rows if row.get("task")}
-    assert done.status in (1, 4), done.report
-    assert "not closed cleanly" in done.err
-    if done.status == 4:
+    assert result.status in (1, 4), result.report
+    assert "not closed cleanly" in result.err
+    if result.status == 4:
         assert not (tmp_path / "repository").exists(), captured
 
 
@@ -111,9 +111,9 @@ def test_a_second_snapshot_shares_every_file(app: Path, place: Place) -> None:
     second = kstate("snapshot", app, "--out", repository, "-o", "json").summary
     assert first["new_bytes"] > 0 == second["new_bytes"]
     assert first["new_bytes"] == sum(len(place.read(path)) for path in place.paths("objects/"))
-    listed = kstate("ls", repository, "-o", "json")
-    assert [row["snapshot"] for row in listed.rows] == [first["snapshot"], second["snapshot"]]
-    assert all(row["shared_bytes"] == first["new_bytes"] and row["damage"] is None for row in listed.rows)
+    listing = kstate("ls", repository, "-o", "json")
+    assert [row["snapshot"] for row in listing.rows] == [first["snapshot"], second["snapshot"]]
+    assert all(row["shared_bytes"] == first["new_bytes"] and row["damage"] is None for row in listing.rows)
     assert kstate("verify", "--snapshot", repository, "-o", "json").summary["ok"] is True
 
 
@@ -131,11 +131,11 @@ def test_restored_and_taken_back(app: Path, place: Place, tmp_path: Path) -> Non
     lost.parent.mkdir()
     planned = kstate("restore", lost, "--from-snapshot", place.out, OLD, "--dry-run", "-o", "json")
     assert not lost.exists() and planned.summary["executed"] is False
-    done = kstate("restore", lost, "--from-snapshot", place.out, OLD, "-o", "json")
+    result = kstate("restore", lost, "--from-snapshot", place.out, OLD, "-o", "json")
     steps = [row["path"] for row in planned.rows if row["type"] == "step"]
-    assert steps == [row["path"] for row in done.rows if row["type"] == "step"]
+    assert steps == [row["path"] for row in result.rows if row["type"] == "step"]
     again = kstate("restore", lost, "--from-snapshot", place.out, "-o", "json")
-    assert (again.summary["executed"], again.summary["left"]) == (False, done.summary["stores"])
+    assert (again.summary["executed"], again.summary["left"]) == (False, result.summary["stores"])
     assert kstate("diff", app, lost, "-o", "json").summary["equal"] is True
     kstate("undo", lost)
     assert not [path for path in every_file(lost) if "rocksdb" in path]
@@ -159,8 +159,8 @@ def test_old_data_is_refused(app: Path, tmp_path: Path) -> None:
     kstate("snapshot", app, "--out", tmp_path / "repository")
     lost = tmp_path / "elsewhere" / app.name
     lost.parent.mkdir()
-    refused = kstate("restore", lost, "--from-snapshot", tmp_path / "repository", status=4)
-    assert "deleted keys would come back" in refused.err and not lost.exists()
+    refusal = kstate("restore", lost, "--from-snapshot", tmp_path / "repository", status=4)
+    assert "deleted keys would come back" in refusal.err and not lost.exists()
     kstate("restore", lost, "--from-snapshot", tmp_path / "repository", OLD)
 
 
@@ -247,9 +247,9 @@ def _do(place: Place, path: str, damage: str) -> None:
         place.remove(path)
     elif damage == "link":
         assert isinstance(place, FolderPlace)
-        moved = place.path.parent / "moved"
-        (place.path / path).rename(moved)
-        (place.path / path).symlink_to(moved)
+        new_place = place.path.parent / "moved"
+        (place.path / path).rename(new_place)
+        (place.path / path).symlink_to(new_place)
     else:
         place.write(path, place.read(next(other for other in place.paths() if other != path)))
 
@@ -293,9 +293,9 @@ def test_warns_of_an_older_snapshot_in_place_of_a_damaged_snapshot(app: Path, tm
     damaged.write_bytes(damaged.read_bytes()[:-9])
     lost = tmp_path / "elsewhere" / app.name
     lost.parent.mkdir()
-    done = kstate("restore", lost, "--from-snapshot", repository, OLD, "-o", "json", status=1)
-    assert done.summary["snapshots"] == [first]
-    assert second in next(row["message"] for row in done.rows if row["type"] == "warning")
+    result = kstate("restore", lost, "--from-snapshot", repository, OLD, "-o", "json", status=1)
+    assert result.summary["snapshots"] == [first]
+    assert second in next(row["message"] for row in result.rows if row["type"] == "warning")
 
 
 def test_a_snapshot_that_was_renamed(app: Path, tmp_path: Path) -> None:
@@ -316,8 +316,8 @@ def test_a_damaged_file_is_stored_again_once_it_is_out_of_the_way(app: Path, pla
     kstate("snapshot", app, "--out", place.out)
     (damaged, *_) = place.paths("objects/")
     place.write(damaged, place.read(damaged)[:-1])
-    listed = kstate("ls", place.out, status=3)
-    assert damaged in listed.err
+    listing = kstate("ls", place.out, status=3)
+    assert damaged in listing.err
     # Nobody replaces a file of the repository: the user decides which one is good.
     assert damaged in kstate("snapshot", app, "--out", place.out, status=4).err
     place.remove(damaged)
@@ -332,8 +332,8 @@ def test_a_copy_by_any_tool_is_usable_at_once(app: Path, place: Place, objects: 
     copies = [FolderPlace(tmp_path / "copy"), BucketPlace(objects, "copy")]
     for copy in copies:
         synced(place, copy)
-        listed = kstate("ls", copy.out, "-o", "json").summary
-        assert listed["snapshots"] == [first["snapshot"]]
+        listing = kstate("ls", copy.out, "-o", "json").summary
+        assert listing["snapshots"] == [first["snapshot"]]
         kstate("verify", "--snapshot", copy.out)
         again = kstate("snapshot", app, "--out", copy.out, "-o", "json").summary
         assert again["new_bytes"] == 0
@@ -406,8 +406,8 @@ def test_nothing_is_deleted_while_a_snapshot_cannot_be_read(app: Path, place: Pl
     _expiry(app, place)
     (path,) = place.paths("generations/")
     place.write(path, place.read(path) + b" ")
-    done = kstate("snapshot", app, "--out", place.out, "--keep", "1", "--grace", "0s")
-    assert "cannot be read" in done.err and path in place.paths()
+    result = kstate("snapshot", app, "--out", place.out, "--keep", "1", "--grace", "0s")
+    assert "cannot be read" in result.err and path in place.paths()
 
 
 @pytest.mark.parametrize(
@@ -426,8 +426,8 @@ def test_a_malformed_note_is_named(folder: str, name: str, content: bytes, app: 
     before = set(place.paths("objects/"))
     _expiry(app, place, "--keep", "1")
     place.write(f"{folder}/{name}.json", content)
-    done = kstate("snapshot", app, "--out", place.out, "--keep", "1", "--grace", "0s", status=None)
-    assert done.status in (6, 7) and f"{folder}/{name}.json cannot be read" in done.err, done.report
+    result = kstate("snapshot", app, "--out", place.out, "--keep", "1", "--grace", "0s", status=None)
+    assert result.status in (6, 7) and f"{folder}/{name}.json cannot be read" in result.err, result.report
     assert before <= set(place.paths("objects/"))
 
 
@@ -477,8 +477,8 @@ def test_a_folder_with_other_files_is_no_repository(app: Path, tmp_path: Path) -
         ("restore", tmp_path / "lost", "--from-snapshot"),
         ("verify", "--snapshot"),
     ):
-        refused = kstate(*words, foreign, status=4)
-        assert "thesis.txt" in refused.err
+        refusal = kstate(*words, foreign, status=4)
+        assert "thesis.txt" in refusal.err
     assert os.listdir(foreign) == ["thesis.txt"]
 
 

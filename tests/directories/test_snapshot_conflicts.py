@@ -38,7 +38,7 @@ def snapshot(app: Path, repository: Path, *words: str, status: int | None = 0) -
     return kstate("snapshot", app, "--out", repository, "-o", "json", *words, status=status).summary
 
 
-def listed(repository: Path) -> set[str]:
+def listed_snapshots(repository: Path) -> set[str]:
     return {path.stem for path in (repository / "generations").glob("*.json")}
 
 
@@ -57,9 +57,9 @@ def test_a_store_whose_database_is_missing_is_not_captured(app: Path, tmp_path: 
     count = app / "0_0" / "rocksdb" / "count"
     shutil.rmtree(count)
     count.mkdir()
-    done = kstate("snapshot", app, "--out", repository, *CLEANING, "-o", "json", status=1)
-    assert {row["task"] for row in done.rows if row["type"] == "skipped"} == {"0_0"}
-    assert good in listed(repository)
+    result = kstate("snapshot", app, "--out", repository, *CLEANING, "-o", "json", status=1)
+    assert {row["task"] for row in result.rows if row["type"] == "skipped"} == {"0_0"}
+    assert good in listed_snapshots(repository)
 
 
 @pytest.mark.parametrize("words", [("--store", "count"), ("--host", "another")])
@@ -69,7 +69,7 @@ def test_partial_or_abandoned_copy_displaces_no_snapshot(words: tuple[str, ...],
     whole = snapshot(app, repository)["snapshot"]
     for _ in range(3):
         snapshot(app, repository, *words, *CLEANING)
-    assert whole in listed(repository)
+    assert whole in listed_snapshots(repository)
 
 
 def test_a_left_over_directory_of_another_host_is_not_chosen_silently(app: Path, tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_a_condemned_snapshot_is_judged_again(change: str, app: Path, tmp_path: 
         keep = "3"
     # The third has one task only: for the other one, the first may be the newest that is whole.
     snapshot(app, repository, "--task", "0_1", "--keep", keep, "--grace", "0s", status=None)
-    assert first in listed(repository)
+    assert first in listed_snapshots(repository)
 
 
 def test_a_snapshot_of_the_future_is_neither_used_nor_counted(app: Path, tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_a_snapshot_of_the_future_is_neither_used_nor_counted(app: Path, tmp_pat
     assert render(parse(future, data))
     for _ in range(2):
         newest = snapshot(app, repository, *CLEANING)["snapshot"]
-    assert newest in listed(repository)
+    assert newest in listed_snapshots(repository)
     restored = kstate("restore", lost, "--from-snapshot", repository, OLD, "-o", "json", status=1)
     assert restored.summary["snapshots"] == [newest]
     assert any("in the future" in row["message"] for row in restored.rows if row["type"] == "warning")
@@ -156,8 +156,8 @@ def test_empty_task_folder_gets_the_lines_of_a_missing_task(app: Path, tmp_path:
 def test_a_global_store_without_an_offset_is_not_captured(tmp_path: Path) -> None:
     app = unpack("4.2.1-kinds-eos", tmp_path / "state")
     (app / "global" / ".checkpoint").unlink()
-    done = kstate("snapshot", app, "--out", tmp_path / "repository", "--task", "global", status=4)
-    assert "no offset" in done.err
+    result = kstate("snapshot", app, "--out", tmp_path / "repository", "--task", "global", status=4)
+    assert "no offset" in result.err
 
 
 def test_a_file_from_before_1970(app: Path, tmp_path: Path) -> None:

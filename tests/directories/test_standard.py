@@ -215,9 +215,9 @@ def test_ascii(
 
 def test_csv_is_utf_8_whatever_the_locale(warm: Warm, tmp_path: Path) -> None:
     """An escape would be another value."""
-    from .test_query_cmd import _made
+    from .test_query_cmd import _make_store
 
-    app = _made(tmp_path, {b"k": "größe".encode()}, "made")
+    app = _make_store(tmp_path, {b"k": "größe".encode()}, "made")
     texts = ("query", "range", app, "made", "--key-serde", "string", "--value-serde", "string", "-o")
     for encoding in ("", "ascii", "latin-1"):
         ended = warm(*texts, "csv", encoding=encoding)

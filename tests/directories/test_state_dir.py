@@ -53,9 +53,9 @@ def test_reader_names_each_application_and_the_command_to_type(name: str, state:
     shutil.rmtree(state.parent / "out", ignore_errors=True)
     shutil.copytree(state / "orders", state / "second one")
     before = tree_hash(state)
-    refused = kstate(*line(READERS[name], state), status=2)
-    assert "holds several applications: orders, second one" in refused.err and not refused.out
-    printed = [shlex.split(text) for text in refused.err.splitlines() if text.startswith("    kstate ")]
+    refusal = kstate(*line(READERS[name], state), status=2)
+    assert "holds several applications: orders, second one" in refusal.err and not refusal.out
+    printed = [shlex.split(text) for text in refusal.err.splitlines() if text.startswith("    kstate ")]
     assert [words[words.index(name) :] for words in printed] == [
         [str(word) for word in line(READERS[name], state / app)] for app in ("orders", "second one")
     ]
@@ -68,6 +68,6 @@ def test_reader_names_each_application_and_the_command_to_type(name: str, state:
 def test_change_names_the_applications_without_a_command_to_paste(name: str, state: Path) -> None:
     shutil.copytree(state / "orders", state / "second")
     before = tree_hash(state)
-    refused = kstate(*line(CHANGES[name], state), status=2)
-    assert "name one of them:" in refused.err and f"    {state}/orders\n    {state}/second\n" in refused.err
-    assert "    kstate " not in refused.err and tree_hash(state) == before
+    refusal = kstate(*line(CHANGES[name], state), status=2)
+    assert "name one of them:" in refusal.err and f"    {state}/orders\n    {state}/second\n" in refusal.err
+    assert "    kstate " not in refusal.err and tree_hash(state) == before

@@ -54,7 +54,7 @@ def _query(app: Path) -> list[dict[str, Any]]:
     return [{name: value for name, value in row.items() if name != "app"} for row in rows if row["type"] == "row"]
 
 
-def _kept(before: dict[Path, dict[str, Any]], app: Path) -> None:
+def _assert_options_kept(before: dict[Path, dict[str, Any]], app: Path) -> None:
     """Every option has the value that it had, but in `offsets`, which a migration makes and drops."""
     for path, sections in before.items():
         after = _sections(app / path)
@@ -108,14 +108,14 @@ def test_stores_with_every_option(tmp_path: Path) -> None:
         assert tree_hash(app) == before
         for release in ("4.2", "4.3", "3.9", "4.3"):
             kstate_here("migrate", app, "--to", release)
-            _kept(options, app)
+            _assert_options_kept(options, app)
             assert _contents(app) == contents, (release, _names(pairs))
         assert _outcomes(app) == outcomes, _names(pairs)
         for _ in range(4):
             kstate_here("undo", app)
         assert _without_links(tree_hash(app)) == _without_links(before)
         _restore(app)
-        _kept(options, app)
+        _assert_options_kept(options, app)
         caught_up = _contents(app)
         assert caught_up.keys() == contents.keys()
         kstate_here("undo", app)

@@ -21,7 +21,7 @@ from kstate_cli.query.streams import KEY_VALUE_KINDS
 from tests.done import Done
 
 from ..directories.support import kstate
-from ..directories.test_query_cmd import _made
+from ..directories.test_query_cmd import _make_store
 from ..golden import unpack
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -46,7 +46,7 @@ def _values(result: Done) -> list[Any]:
 
 
 def test_avro(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    app = _made(tmp_path, {b"1": _avro("alice", 1 << 60, b"\xff"), b"2": _avro("bob", -1, None)})
+    app = _make_store(tmp_path, {b"1": _avro("alice", 1 << 60, b"\xff"), b"2": _avro("bob", -1, None)})
     texts = ("query", "range", app, "made", "--value-serde", "avro_serde:value", "-o", "json")
     assert "AVRO_SCHEMA" in kstate(*texts, status=2).err
     monkeypatch.setenv("AVRO_SCHEMA", str(SCHEMA))
@@ -65,12 +65,12 @@ def test_avro(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_avro_keys_and_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AVRO_SCHEMA", str(SCHEMA))
     monkeypatch.setenv("AVRO_SCHEMA_ID", "42")
-    app = _made(tmp_path, {_avro("alice", 5, None): b"v"})
+    app = _make_store(tmp_path, {_avro("alice", 5, None): b"v"})
     text = json.dumps({"customer": "alice", "cents": 5, "at": 1714564800123, "note": None})
     result = kstate("query", "key", app, "made", text, "--key-serde", "avro_serde:value", "-o", "csv")
     assert result.out.splitlines()[1].endswith(",v")
     for number, bad in enumerate((b"", b"\1abcdef", HEADER, HEADER + b"\x0aali", _avro("a", 1, None) + b"x")):
-        broken = _made(tmp_path / str(number), {b"k": bad})
+        broken = _make_store(tmp_path / str(number), {b"k": bad})
         result = kstate("query", "range", broken, "made", "--value-serde", "avro_serde:value", status=4)
         assert "0_0/made: the value of key b'k' cannot be read as avro_serde:value" in result.err
 
@@ -97,13 +97,15 @@ def test_protobuf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, descriptors: 
     monkeypatch.setenv("PROTOBUF_DESCRIPTORS", str(descriptors))
     monkeypatch.setenv("PROTOBUF_MESSAGE", "shop.Order")
     # Message indexes: 00 is [0]; 04 02 00 is [1, 0].
-    app = _made(tmp_path, {b"1": HEADER + b"\0" + plain, b"2": HEADER + b"\x04\x02\x00" + plain, b"3": b"\xff" * 9})
+    app = _make_store(
+        tmp_path, {b"1": HEADER + b"\0" + plain, b"2": HEADER + b"\x04\x02\x00" + plain, b"3": b"\xff" * 9}
+    )
     texts = ("query", "range", app, "made", "--value-serde", "protobuf_serde:value", "-o", "json")
     alice = {"customer": "alice", "cents": str(1 << 60)}
     assert _values(kstate(*texts, "--to", "2")) == [alice, alice]
     assert "the value of key b'3' cannot be read as protobuf_serde:value" in kstate(*texts, status=4).err
     monkeypatch.setenv("PROTOBUF_PLAIN", "1")
-    keys = _made(tmp_path / "keys", {plain: b"v"})
+    keys = _make_store(tmp_path / "keys", {plain: b"v"})
     result = kstate(
         "query", "key", keys, "made", json.dumps(alice), "--key-serde", "protobuf_serde:value", "-o", "json"
     )

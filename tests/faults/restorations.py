@@ -166,27 +166,27 @@ class Completion(Restoration):
         return ("rehome", "--topology", str(new), "--from", str(old), *restore(dump, self.release, "--after-error")[1:])
 
 
-def _named(way: str, release: str, *stores: str) -> Restoration:
+def _restoration_of(way: str, release: str, *stores: str) -> Restoration:
     before = {"lost": lost, "wiped": wiped, "behind": behind, "resumed": interrupted}[way]
     return Restoration(f"restore-{way}-{release}-{'-'.join(stores)}", release, stores, before)
 
 
 _WHOLE = (
-    _named("lost", "4.3", KV, GLOBAL),
-    _named("behind", "4.2", KV, VERSIONED),
-    _named("resumed", "4.3", GLOBAL),
+    _restoration_of("lost", "4.3", KV, GLOBAL),
+    _restoration_of("behind", "4.2", KV, VERSIONED),
+    _restoration_of("resumed", "4.3", GLOBAL),
     Completion("rehome-half-4.3", "4.3", (KV, VERSIONED), half),
 )
 RESTORED = tuple(restoration(entry, (i, len(_WHOLE))) for i, entry in enumerate(_WHOLE))
 RESTORED_IN_PARTS = tuple(
     restoration(completion)
     for completion in (
-        _named("lost", "4.3", KV),
-        _named("lost", "4.2", WINDOW),
-        _named("wiped", "4.2", KV, VERSIONED),
-        _named("behind", "4.3", KV),
-        _named("behind", "4.2", GLOBAL),
-        _named("resumed", "4.2", GLOBAL),
+        _restoration_of("lost", "4.3", KV),
+        _restoration_of("lost", "4.2", WINDOW),
+        _restoration_of("wiped", "4.2", KV, VERSIONED),
+        _restoration_of("behind", "4.3", KV),
+        _restoration_of("behind", "4.2", GLOBAL),
+        _restoration_of("resumed", "4.2", GLOBAL),
         Completion("rehome-half-4.2", "4.2", (KV, VERSIONED), half),
     )
 )

@@ -50,11 +50,11 @@ def _run(folder: Path, at: int, *words: object) -> int:
     """Run a command, killed at the moment; 0 is none. Return its status."""
     report = folder.parent / "count"
     line = [sys.executable, "-c", _PROGRAM, str(folder), str(at), str(report), *map(str, words)]
-    done = subprocess.run(
+    result = subprocess.run(
         line, cwd=ROOT, capture_output=True, text=True, start_new_session=True, timeout=120, check=False
     )
-    assert "Traceback" not in done.stderr, done.stderr
-    return done.returncode
+    assert "Traceback" not in result.stderr, result.stderr
+    return result.returncode
 
 
 def _count(folder: Path) -> int:

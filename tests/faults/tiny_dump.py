@@ -118,9 +118,9 @@ def _spec(stores: tuple[str, ...]) -> str:
     head, *sections = re.split(r"(?m)^(?=\[stores\.)", (EXAMPLES / "dump.toml").read_text(encoding="utf-8"))
     by_name = {re.findall(r"\[stores\.(\S+)\]", section)[0]: section for section in sections}
     by_name[VERSIONED] = _VERSIONED_SPEC
-    texts = [by_name[store] if store == GLOBAL else _one_partition(by_name[store]) for store in stores]
+    texts = [by_name[store] if store == GLOBAL else _with_a_single_partition(by_name[store]) for store in stores]
     return head + "".join(texts)
 
 
-def _one_partition(section: str) -> str:
+def _with_a_single_partition(section: str) -> str:
     return re.sub(r"(?m)^partitions = \d+", "partitions = 1", section)

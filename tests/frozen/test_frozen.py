@@ -152,7 +152,7 @@ def _carried_out(name: str, folder: Path) -> texts.Texts:
         before = _files(directory.app)
         result = kstate(*argv, "-o", "json", status=None)
         app = Path(argv[1])
-        text[shlex.join(command)] = [*directory.lines(result), *_left(app, directory.normal)]
+        text[shlex.join(command)] = [*directory.lines(result), *_files_after(app, directory.normal)]
         if app == directory.app:
             text[f"{shlex.join(command)}; undo"] = directory.lines(kstate("undo", app))
             assert _files(app) == before, command
@@ -165,7 +165,7 @@ def _files(app: Path) -> dict[str, bytes]:
     return {str(path.relative_to(app)): path.read_bytes() for path in files}
 
 
-def _left(app: Path, normal: Normal) -> Iterator[str]:
+def _files_after(app: Path, normal: Normal) -> Iterator[str]:
     for place, subject in sorted(meaning(app).items()):
         if isinstance(subject, bytes):
             yield json.dumps({"file": place, "text": normal.text(subject.decode("utf-8", "backslashreplace"))})

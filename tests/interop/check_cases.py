@@ -61,7 +61,7 @@ def no_offsets(directory: Directory) -> None:
             directory.offset(store, lambda _: None)
 
 
-def one_missing(directory: Directory) -> None:
+def remove_a_segment(directory: Directory) -> None:
     directory.offset(SESSIONS, lambda _: None)
 
 
@@ -260,7 +260,7 @@ def off_grid(directory: Directory) -> None:
         segment.rename(segment.with_name(f"{segment.name[:-1]}7"))
 
 
-def one_off_grid(directory: Directory) -> None:
+def move_a_segment_off_grid(directory: Directory) -> None:
     segment = directory.databases(WINDOWS)[0]
     segment.rename(segment.with_name(f"{segment.name[:-1]}7"))
 
@@ -293,8 +293,8 @@ CASES = [
     Case("killed-alos", "killed in its first run", untouched, killed=True, guarantee="alos"),
     Case("no-offsets", "no offset in 0_0", no_offsets, "no-offsets", quick=True),
     Case("no-offsets-alos", "no offset in 0_0", no_offsets, "offset-missing", guarantee="alos"),
-    Case("one-missing", f"no offset of {SESSIONS}", one_missing, "offset-missing"),
-    Case("one-missing-alos", f"no offset of {SESSIONS}", one_missing, "offset-missing", guarantee="alos"),
+    Case("one-missing", f"no offset of {SESSIONS}", remove_a_segment, "offset-missing"),
+    Case("one-missing-alos", f"no offset of {SESSIONS}", remove_a_segment, "offset-missing", guarantee="alos"),
     Case("unknown", f"offset -4 of {SESSIONS}", unknown, "unknown-offset"),
     Case("unknown-upgrade", f"offset -4 of {SESSIONS}", unknown, "unknown-offset", releases=NEW, made_by="4.2.1"),
     Case("unknown-upgrade-alos", f"offset -4 of {SESSIONS}", unknown, "unknown-offset", releases=NEW, made_by="4.2.1",
@@ -367,7 +367,7 @@ CASES = [
     Case("lock-file", "a file old.lock in 0_0", lock_file, "lock-file-in-task"),
     Case("left-over", ".checkpoint.tmp in 0_0", left_over),
     Case("off-grid", f"the segments of {WINDOWS} begin 7 ms later", off_grid, "segment-off-grid"),
-    Case("one-off-grid", f"the first segment of {WINDOWS} begins 7 ms later", one_off_grid, "segment-off-grid"),
+    Case("one-off-grid", f"the first segment of {WINDOWS} begins 7 ms later", move_a_segment_off_grid, "segment-off-grid"),
     Case("old-names", f"the segments of {WINDOWS} have names with a colon", old_names),
     Case("max-age", "0_0 is older than state.cleanup.dir.max.age.ms", old_task, "older-than-max-age", releases=NEW),
 ]  # fmt: skip

@@ -250,11 +250,11 @@ def start(
             fates[task, store] = str(count)
         else:
             fates[task, store] = "opens"
-    for (store, partition), known_rows in rows_before.items():
+    for (store, partition), counted_rows in rows_before.items():
         of = of_store(store, partition)
         logged = of is not None and (of, store) in fates
         if of is not None and (logged or task_of) and fates.get((of, store), "opens") == "opens":
-            fates[of, store] = "opens" if rows.get((store, partition), 0) >= known_rows else "without rows"
+            fates[of, store] = "opens" if rows.get((store, partition), 0) >= counted_rows else "without rows"
     return Real(False, text, fates)
 
 

@@ -27,14 +27,14 @@ def make(out: Path, release: str, topology: str, guarantee: Guarantee, batch: Ba
     with Harness() as harness:
         work = harness.folder / "state"
 
-        def one_run(label: str, *, killed: bool = False) -> Reply:
+        def run_once(label: str, *, killed: bool = False) -> Reply:
             reply = harness.run(release, app, work, Run(dump=out / f"stores-{label}.jsonl", kill=killed))
             lines = "".join(json.dumps(event) + "\n" for event in reply.events)
             (out / f"run-{label}.jsonl").write_text(lines, encoding="utf-8")
             return reply
 
         harness.produce(release, app, batch)
-        live = one_run("live", killed=kill)
+        live = run_once("live", killed=kill)
         if live.rc:
             return live.rc
         shutil.copytree(work, out / "state")
@@ -44,9 +44,9 @@ def make(out: Path, release: str, topology: str, guarantee: Guarantee, batch: Ba
         (out / "changelogs").mkdir()
         files = [str(out / "changelogs" / f"{topic}.jsonl") for topic in topics]
         harness.command(release, do="dump-changelog", topics=topics, files=files)
-        restart = one_run("restart")  # may well fail after a kill: that is a result
+        restart = run_once("restart")  # may well fail after a kill: that is a result
         shutil.rmtree(work)
-        restored = one_run("restored")
+        restored = run_once("restored")
     about = {"release": release, "application": app.name, "topology": topology, "guarantee": guarantee, "killed": kill}
     text = json.dumps({**about, "batch": asdict(batch), "restart": restart.rc}, indent=1) + "\n"
     (out / "fixture.json").write_text(text, encoding="utf-8")

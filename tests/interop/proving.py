@@ -127,12 +127,12 @@ def main(arguments: list[str]) -> int:
         if release(arguments[0]).unproven:
             print("once all of this has passed, its row is unproven=True no more")
     if arguments[1:]:
-        passed, failed = ran(arguments[0], Path(arguments[1]))
-        for entry in passed:
+        passes, failed = ran(arguments[0], Path(arguments[1]))
+        for entry in passes:
             print(f"{entry.test}: {entry.cases} cases passed, {entry.seconds / 60:.1f} minutes")
         print("\n".join(failed))
         with FINAL.open("a", encoding="utf-8") as file:
-            file.writelines(json.dumps(asdict(element)) + "\n" for element in passed if element.test in KINDS)
+            file.writelines(json.dumps(asdict(element)) + "\n" for element in passes if element.test in KINDS)
     return 0
 
 

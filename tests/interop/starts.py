@@ -233,7 +233,7 @@ def start(group: Group, case: Case, states: Sequence[Path]) -> dict[str, object]
 
 
 @contextmanager
-def made(properties: str, size: str) -> Iterator[Group]:
+def started_group(properties: str, size: str) -> Iterator[Group]:
     """A broker with these properties, and an application on it."""
     folder = Path(tempfile.mkdtemp(prefix="kstate-starts-"))
     try:
@@ -250,7 +250,7 @@ def main() -> int:
     only = parser.parse_args().only
     remainder = [case for case in cases() if only in case.name and case.name not in recorded()]
     for (properties, size, _), some in groupby(remainder, key=lambda case: (case.broker, case.size, case.protocol)):
-        with made(properties, size) as group:
+        with started_group(properties, size) as group:
             for case in some:
                 folder = group.folder / case.name
                 states = group.wholes(folder) if case.lost == "whole" else group.shares(folder)

@@ -43,12 +43,12 @@ def base(harness: Harness, tmp_path_factory: pytest.TempPathFactory) -> Callable
     """One application for all cases that begin alike: no start changes its topics."""
     bases: dict[Kind, Base] = {}
 
-    def made(kind: Kind) -> Base:
+    def make_base(kind: Kind) -> Base:
         if kind not in bases:
             bases[kind] = make(harness, kind, tmp_path_factory.mktemp("base"))
         return bases[kind]
 
-    return made
+    return make_base
 
 
 def prepared(case: Case, release: str, base: Callable[[Kind], Base], folder: Path) -> Directory:

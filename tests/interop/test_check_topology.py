@@ -23,7 +23,7 @@ from .checking import ANY, PARTS, Base, Directory, Kind, Predicted, agrees, make
 from .harness import Harness, Run
 from .releases import PROVING, like, tried
 from .support import ALL, good, kstate, restored, wiped
-from .topology_cases import CHANGES, Change, Started, one_partition
+from .topology_cases import CHANGES, Change, Started, keep_a_single_partition
 
 pytestmark = pytest.mark.interop
 
@@ -131,12 +131,12 @@ def test_new_topology_confirms_the_prediction(
         DOCS.write_text(render(recorded_cells() | cells(_results)), encoding="utf-8")
     if copy is not None:
         (line,) = names
-        _mended(harness, copy, release, line.replace(str(directory.path), str(copy.path)), case)
+        _assert_fixed(harness, copy, release, line.replace(str(directory.path), str(copy.path)), case)
 
 
 def _nothing_is_here(case: Change, task: str) -> bool:
     """A directory does not tell of partitions that nothing is here of: another host has them, or a kill came amid a wipe."""
-    return case.varies or (case.prepare is one_partition and task.endswith("_1"))
+    return case.varies or (case.prepare is keep_a_single_partition and task.endswith("_1"))
 
 
 def _is_among(fate: str, names: set[str]) -> bool:
@@ -160,7 +160,7 @@ def made_again(directory: Directory, state: Path) -> Directory:
     return replace(directory, path=state / directory.path.name)
 
 
-def _mended(harness: Harness, directory: Directory, release: str, line: str, case: Change) -> None:
+def _assert_fixed(harness: Harness, directory: Directory, release: str, line: str, case: Change) -> None:
     """What the check has printed for pasting is run; then all is well, and nothing on disk is restored but what is new."""
     result = kstate(*shlex.split(line)[1:], "--warnings-ok")
     assert result.status == 0, result.report

@@ -362,20 +362,22 @@ def test_follow(harness: Harness, tmp_path: Path) -> None:
     topic.produce(10)
     metrics = tmp_path / "dump.prom"
     success = 'kstate_last_success_timestamp_seconds{application="dump",command="dump"} '
-    told_at = []
+    report_times = []
     words = argv(harness, out, topic, "--follow", "0.3", "-o", "json", "--metrics-file", str(metrics))
     with running(words) as process:
         for count in range(1, 6):
             until(lambda count=count: list(out.glob("_manifest-*.json")) and len(rows(out, topic)) == count * 10)  # type: ignore[misc]
             until(metrics.exists)
             (line,) = [line for line in metrics.read_text().splitlines() if line.startswith(success)]
-            told_at.append(float(line.removeprefix(success)))
+            report_times.append(float(line.removeprefix(success)))
             topic.produce(10)
         process.send_signal(signal.SIGTERM)
         messages, _ = process.communicate(timeout=_SECONDS)
     lines = [json.loads(line) for line in messages.splitlines()]
     assert process.returncode == 128 + signal.SIGTERM
-    assert told_at == sorted(told_at) and told_at[0] < told_at[-1], "each round tells when it was done"
+    assert report_times == sorted(report_times) and report_times[0] < report_times[-1], (
+        "each round tells when it was done"
+    )
     ended = metrics.read_text()
     assert f'kstate_last_run_exit_code{{application="dump",command="dump"}} {128 + signal.SIGTERM}.0' in ended
     assert success in ended and "kstate_bytes_pinned{" not in ended

@@ -43,7 +43,7 @@ def kill(harness: Harness, app: App, state: Path, killed_run: str, as_of: str | 
     good(harness.run(KILLED, app, state, Run(conf=SMALL, kill=True, read=False, as_of=as_of)))
 
 
-def refused(directory: Path) -> None:
+def assert_refused(directory: Path) -> None:
     """The migration is refused for what was not left clean, and changes nothing."""
     before = tree_hash(directory.parent)
     result = migrate(directory, TAKES_IT, "--warnings-ok")
@@ -111,7 +111,7 @@ def test_exactly_once(harness: Harness, tmp_path: Path, killed_run: str) -> None
     state = tmp_path / "state"
     directory = state / app.name
     kill(harness, app, state, killed_run)
-    refused(directory)
+    assert_refused(directory)
 
     rows = listed(directory)
     result = migrate(directory, TAKES_IT, "--warnings-ok", "--wipe-unclean")
@@ -157,7 +157,7 @@ def test_at_least_once(harness: Harness, tmp_path: Path, killed_run: str) -> Non
     # store dies of that ("Timestamp is too large to be found in this segment"): a topology from before versioned stores.
     as_of = "3.4" if killed_run == "first" else None
     kill(harness, app, state, killed_run, as_of)
-    refused(directory)  # kstate cannot see the guarantee
+    assert_refused(directory)  # kstate cannot see the guarantee
     shutil.copytree(state, tmp_path / "unmigrated")
 
     result = migrate(directory, TAKES_IT, "--warnings-ok", "--guarantee", "at_least_once")

@@ -140,7 +140,7 @@ def test_the_loop(harness: Harness, tmp_path: Path) -> None:
     lost_and_started(harness, app, tmp_path, changelogs(first))
 
 
-def only_what_streams_garbles(status: int, folder: Path, app: App, messages: str) -> None:
+def assert_only_garbled_ssts(status: int, folder: Path, app: App, messages: str) -> None:
     """The standby is behind, and what follows in the log of a grace buffer Streams garbles: that ``check`` has to find."""
     assert status == ConditionNotMet.exit_code, messages
     rows = kstate("check", folder / "standby" / app.name, "--config", folder / "kstate.toml", "-o", "json").rows
@@ -184,7 +184,7 @@ def test_killed_under_load(harness: Harness, tmp_path: Path, guarantee: Guarante
                 # In use: what was started by the call before, which alone was killed, goes on.
                 usual_codes = (0, 1, -signal.SIGKILL, InUse.exit_code)
                 if process.returncode not in usual_codes:
-                    only_what_streams_garbles(process.returncode, tmp_path, app, f"{number}: {out}\n{err}")
+                    assert_only_garbled_ssts(process.returncode, tmp_path, app, f"{number}: {out}\n{err}")
                 dump = tmp_path / "backup" / "orders"
                 assert not list(dump.glob("_manifest-*.json")) or newest(dump)
         good(running.finish())
@@ -195,7 +195,7 @@ def test_killed_under_load(harness: Harness, tmp_path: Path, guarantee: Guarante
             break
         time.sleep(1)
     if last.status > 1:
-        only_what_streams_garbles(last.status, tmp_path, app, last.report)
+        assert_only_garbled_ssts(last.status, tmp_path, app, last.report)
     # Streams restores what is in memory whatever lies here.
     on_disk = [topic for topic in topics if "kv-memory" not in topic]
     assert dumped(tmp_path / "backup" / "orders") == on_broker(harness, on_disk, tmp_path / "whole")

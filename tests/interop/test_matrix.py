@@ -53,7 +53,7 @@ USUAL = [
 """The record (pairs.jsonl) has the others."""
 
 
-def chosen() -> list[Case]:
+def selected_cases() -> list[Case]:
     """The pairs that run now: those without a proof where proofs are collected, else a few."""
     cases = chains_with(PROVING, everything=ALL) if PROVING else every_pair()
     if "KSTATE_INTEROP_RECORD" in os.environ:
@@ -127,7 +127,7 @@ def never_migrated(harness: Harness, tmp_path_factory: pytest.TempPathFactory) -
 
 
 @pytest.mark.parametrize(
-    ("chain", "guarantee"), chosen(), ids=lambda value: value if isinstance(value, str) else "-".join(value)
+    ("chain", "guarantee"), selected_cases(), ids=lambda value: value if isinstance(value, str) else "-".join(value)
 )
 def test_migrated_directory_serves_the_same(
     harness: Harness,
@@ -209,8 +209,8 @@ def test_record_of_a_proven_release(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     backup.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     chain = Proof(("4.2.1", "4.3.0", "4.2.1"), "eos", 0, 59, "2026-01-01")
     usual = Proof(("4.2.1", "4.3.1"), "eos", 0, 59, "2026-01-01")
-    told_of = list(proving.rows(proving.recorded(), [chain, usual]))
-    assert told_of == [("4.3.0", "1", "not run", "not run", "not run", "2", "0", "2")]
+    table_rows = list(proving.rows(proving.recorded(), [chain, usual]))
+    assert table_rows == [("4.3.0", "1", "not run", "not run", "not run", "2", "0", "2")]
 
 
 @pytest.mark.parametrize(

@@ -404,7 +404,7 @@ def _compare(release: str, app: Path, queries: list[Query], answers: dict[int, l
     return counts
 
 
-def _is_known(release: str, query: Query) -> bool:
+def _release_has(release: str, query: Query) -> bool:
     """Whether a release can be asked it."""
     later = query.kind.startswith(("timestamped-", "versioned-", "multi-versioned-")) or query.order != "any"
     return not later or _has_later_queries(release)
@@ -425,7 +425,7 @@ def test_answers_are_those_of_the_release(harness: Harness, tmp_path: Path, rele
     ]
     requests = [entry for name in served for entry in question.of(name)]
     requests += [query for name in VERSIONED for query in (Query(name, "key", b"k"), Query(name, "range"))]
-    requests = [entry for entry in requests if _is_known(release, entry)]
+    requests = [entry for entry in requests if _release_has(release, entry)]
     compare = _compare(release, copy, requests, _streams(harness, release, app, state, requests, tmp_path))
     assert tree_hash(copy.parent) == before
     assert compare["rows"] > 5000, compare
@@ -438,7 +438,7 @@ def test_answers_are_those_of_the_release(harness: Harness, tmp_path: Path, rele
         "window-range-key",
         "window-range-time",
     ):
-        assert compare[kind] >= 100 or not _is_known(release, Query("", kind)), compare
+        assert compare[kind] >= 100 or not _release_has(release, Query("", kind)), compare
     for reason in ("UNKNOWN_QUERY_TYPE", "NOT_UP_TO_BOUND", "NOT_PRESENT", "throws"):
         assert compare[reason], compare
     print(release, dict(compare))
@@ -484,7 +484,8 @@ def _streams(
 
 
 @pytest.mark.parametrize(
-    "release", [line for line in tried(RELEASES if ALL else ["4.3.1"]) if _is_known(line, Query("", "versioned-key"))]
+    "release",
+    [line for line in tried(RELEASES if ALL else ["4.3.1"]) if _release_has(line, Query("", "versioned-key"))],
 )
 def test_histories_are_those_of_a_restored_store(harness: Harness, tmp_path: Path, release: str) -> None:
     app = application("kinds", "alos")

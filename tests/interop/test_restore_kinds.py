@@ -39,7 +39,7 @@ from .test_matrix import without_arrival_order
 pytestmark = pytest.mark.interop
 
 DEFAULT = [("kinds", "4.3.1", "eos"), ("kinds", "3.9.2", "alos"), ("headers-joins", "4.3.1", "eos")]
-IN_ONE_FILE, IN_MANY = "one file", "many files"
+IN_A_SINGLE_FILE, IN_MANY = "one file", "many files"
 SMALL_FILES = "tests.interop.small_files"
 WHOLE = (
     [(topology, PROVING, guarantee)
@@ -51,9 +51,9 @@ WHOLE = (
     if ALL else DEFAULT[:1]
 )  # fmt: skip
 PARTED = [("kinds", PROVING, "eos")] if PROVING else DEFAULT[1:]
-CASES = [*((*case, IN_ONE_FILE) for case in WHOLE), *((*case, IN_MANY) for case in PARTED)]
+CASES = [*((*case, IN_A_SINGLE_FILE) for case in WHOLE), *((*case, IN_MANY) for case in PARTED)]
 """Of each layer one file, made on Spark; or many, and several layers in a database, as from hundreds of MiB on."""
-BATCHES = {IN_ONE_FILE: BATCH, IN_MANY: Batch(records=240, keys=60)}
+BATCHES = {IN_A_SINGLE_FILE: BATCH, IN_MANY: Batch(records=240, keys=60)}
 """Many files need partitions of more records than ``small_files`` puts into a slice, and more keys than into a file."""
 GARBLED = "/grace-join-Buffer/"
 """

@@ -70,13 +70,13 @@ def ran(started: Started) -> None:
     started.run(Run(read=False, options={"timeout": 25}))
 
 
-def one_partition(started: Started) -> None:
+def keep_a_single_partition(started: Started) -> None:
     """The other partition lies on another host."""
     for task in started.directory.path.glob("*_1"):
         shutil.rmtree(task)
 
 
-def one_left_over(started: Started) -> None:
+def leave_a_task(started: Started) -> None:
     """Of the sub-topology that is gone one task is here."""
     for task in started.directory.path.glob("6_1"):
         shutil.rmtree(task)
@@ -140,7 +140,7 @@ CHANGES = [
     Change("homes-last-gone", "the last of them is gone", after=A.removesuffix(",last-count+in-memory"), code="left-over-task",
            mended=True, spec=""),
     Change("homes-one-left-over", "the last is gone, of which one task is here", after=A.removesuffix(",last-count+in-memory"),
-           prepare=one_left_over, code="left-over-task", spec=""),
+           prepare=leave_a_task, code="left-over-task", spec=""),
     Change("homes-empty-left-over", "the last is gone, whose tasks are empty", after=A.removesuffix(",last-count+in-memory"),
            prepare=left_over_without_stores, spec=""),
     Change("homes-malformed-left-over", "the last is gone, and a `.checkpoint` of it malformed",
@@ -176,7 +176,7 @@ CHANGES = [
     Change("homes-rehomed-alos", "changed, and rehomed", prepare=rehomed, guarantee="alos"),
     Change("homes-rehomed-killed", "changed, rehomed, started and killed", prepare=rehomed_and_killed),
     Change("homes-rehomed-killed-alos", "changed, rehomed, started and killed", prepare=rehomed_and_killed, guarantee="alos"),
-    Change("homes-one-partition", "changed; the other partition is elsewhere", prepare=one_partition, code="store-elsewhere"),
+    Change("homes-one-partition", "changed; the other partition is elsewhere", prepare=keep_a_single_partition, code="store-elsewhere"),
     Change("homes-named", "changed, with a named topology", without_global(A), without_global(B), code="store-elsewhere",
            named="shop", mended=True),
 ]  # fmt: skip

@@ -32,7 +32,7 @@ def sbom(wheel: Path) -> dict[str, Any]:
     }
     needs = {itself["bom-ref"]: sorted(_refs(metadata.get_all("Requires-Dist", []), ()))}
     components: dict[str, dict[str, Any]] = {}
-    ahead = [*_needed(metadata.get_all("Requires-Dist", []), ())]
+    ahead = [*_needed_distributions(metadata.get_all("Requires-Dist", []), ())]
     while ahead:
         results, extras = ahead.pop()
         component = _component(results.name, results.version, results.metadata)
@@ -40,7 +40,11 @@ def sbom(wheel: Path) -> dict[str, Any]:
         if component["bom-ref"] not in components or extras:
             components[component["bom-ref"]] = component
             needs[component["bom-ref"]] = sorted({*needs.get(component["bom-ref"], ()), *_refs(requires, extras)})
-            ahead += [(below, more) for below, more in _needed(requires, extras) if _ref(below) not in components]
+            ahead += [
+                (below, more)
+                for below, more in _needed_distributions(requires, extras)
+                if _ref(below) not in components
+            ]
     return {
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
@@ -58,7 +62,9 @@ def _metadata(wheel: Path) -> Any:
         return email.message_from_bytes(handle.read(name))
 
 
-def _needed(lines: Sequence[str], extras: Sequence[str]) -> Iterator[tuple[metadata.Distribution, tuple[str, ...]]]:
+def _needed_distributions(
+    lines: Sequence[str], extras: Sequence[str]
+) -> Iterator[tuple[metadata.Distribution, tuple[str, ...]]]:
     """What is needed on this machine, installed, with the extras of it that are asked for."""
     for line in lines:
         requirement = Requirement(line)
@@ -67,7 +73,7 @@ def _needed(lines: Sequence[str], extras: Sequence[str]) -> Iterator[tuple[metad
 
 
 def _refs(lines: Sequence[str], extras: Sequence[str]) -> set[str]:
-    return {_ref(results) for results, _ in _needed(lines, extras)}
+    return {_ref(results) for results, _ in _needed_distributions(lines, extras)}
 
 
 def _ref(distribution: metadata.Distribution) -> str:

@@ -70,9 +70,9 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip(f"no python{OLDEST} is installed here: the oldest supported version is not tried")
     environment = tmp_path_factory.mktemp("oldest") / "environment"
     subprocess.run([oldest, "-m", "venv", environment], check=True)
-    needed = [line for line in PROJECT["dependencies"] if re.split(r"[<>=;\s]", line)[0] not in NOT_NEEDED]
+    dependencies = [line for line in PROJECT["dependencies"] if re.split(r"[<>=;\s]", line)[0] not in NOT_NEEDED]
     pip = [str(environment / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check"]
-    installing = subprocess.run([*pip, *needed], capture_output=True, text=True, check=False)
+    installing = subprocess.run([*pip, *dependencies], capture_output=True, text=True, check=False)
     assert installing.returncode == 0, installing.stderr[-2000:]
     (site,) = environment.glob("lib/python*/site-packages")
     (site / "kstate.pth").write_text(f"{ROOT}\n")

@@ -55,7 +55,7 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path}
 
 
-def said_by(code: str) -> str:
+def output_of(code: str) -> str:
     """What Python prints in a process of its own: PySpark goes on with a JVM that other tests have started in this one."""
     process = subprocess.run(
         [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=False

@@ -86,7 +86,7 @@ def finished_runs(app: Path) -> list[dict[str, Any]]:
     return support.notes(app, ".done")
 
 
-def one_of_two_finished(process: subprocess.Popen[str], app: Path) -> int:
+def wait_for_a_finished_slice(process: subprocess.Popen[str], app: Path) -> int:
     """Waits until one slice is finished and the next has begun, and stops that attempt; returns its pid."""
 
     def second() -> list[dict[str, Any]]:
@@ -155,7 +155,7 @@ def test_finished_slices_of_an_interrupted_run_are_used(
 ) -> None:
     app = tmp_path / support.APP
     process = support.start(app, dump, *IN_TURN)
-    stopped = one_of_two_finished(process, app)
+    stopped = wait_for_a_finished_slice(process, app)
     live = support.status(app)[-1]
     end(process, number, stopped)
     assert live["restoration"] == "RESTORING"

@@ -179,13 +179,13 @@ def replaced(name: str, values: Callable[[list[Any]], list[Any]]) -> Callable[[p
     return edit
 
 
-def one_offset_twice(table: pa.Table) -> pa.Table:
+def repeat_an_offset(table: pa.Table) -> pa.Table:
     other = replaced("value", lambda values: [b"another"] * len(values))(table.slice(3, 1))
     return pa.concat_tables([table.slice(0, 8), other, table.slice(8)])
 
 
 ROWS: dict[str, tuple[str, Callable[[pa.Table], pa.Table]]] = {
-    "two records of one offset": (tiny_dump.KV, one_offset_twice),
+    "two records of one offset": (tiny_dump.KV, repeat_an_offset),
     "records in another order": (tiny_dump.KV, lambda table: table.take(pa.array([*range(len(table) - 1, -1, -1)]))),
     "a record twice": (tiny_dump.WINDOW, lambda table: pa.concat_tables([table, table.slice(0, 4)])),
     "a key too short": (tiny_dump.WINDOW, replaced("key", lambda keys: [b"k", *keys[1:]])),

@@ -26,7 +26,7 @@ def table(dump: Path) -> pa.Table:
     return whole.filter(pa.compute.less(whole.column("offset"), RECORDS // 2)).combine_chunks()
 
 
-def one_file(rows: pa.Table, folder: Path) -> None:
+def write_a_single_file(rows: pa.Table, folder: Path) -> None:
     pq.write_table(rows, folder / "all.parquet", row_group_size=7_000)
 
 
@@ -69,7 +69,7 @@ def among_others(rows: pa.Table, folder: Path) -> None:
     )
 
 
-LAYOUTS: list[Callable[[pa.Table, Path], None]] = [one_file, shuffled, repeated, hive, int96, among_others]
+LAYOUTS: list[Callable[[pa.Table, Path], None]] = [write_a_single_file, shuffled, repeated, hive, int96, among_others]
 VOUCHED = ("--dump-is-complete", "--dump-is-committed", "--master", "local[2,4]")
 
 
@@ -175,7 +175,7 @@ def test_an_incremental_dump_is_no_base(dump: Path, tmp_path: Path) -> None:
 def test_without_a_manifest_nothing_is_believed(rows: pa.Table, tmp_path: Path) -> None:
     folder = tmp_path / "dump"
     folder.mkdir()
-    one_file(rows, folder)
+    write_a_single_file(rows, folder)
     result = support.restore(tmp_path / support.APP, folder)
     assert (result.status, "--dump-is-complete" in result.stderr) == (4, True)
     result = support.restore(tmp_path / support.APP, folder, "--dump-is-complete")

@@ -219,7 +219,7 @@ def test_a_generation_without_a_full_dump_is_refused(pair: Pair) -> None:
     assert "its oldest full dump is generation 2" in refusal.err
 
 
-def used(app: Path) -> None:
+def touch_checkpoint(app: Path) -> None:
     """As any start of RocksDB does: it replaces files."""
     with WritableStore(app / "0_0" / "rocksdb" / "bulk"):
         pass
@@ -233,7 +233,7 @@ def an_sst_is_gone(app: Path) -> None:
     next(app.rglob("*.sst")).unlink()
 
 
-@pytest.mark.parametrize("touch", [used, by_hand, an_sst_is_gone])
+@pytest.mark.parametrize("touch", [touch_checkpoint, by_hand, an_sst_is_gone])
 def test_refuses_a_standby_that_was_started(pair: Pair, touch: object) -> None:
     pair.round()
     pair.more()
@@ -395,7 +395,7 @@ def test_following_ends_when_the_directory_is_used(pair: Pair) -> None:
     try:
         rounds_of(process)
         with application_lock(pair.app, 20):
-            used(pair.app)
+            touch_checkpoint(pair.app)
         pair.more()
         _, err = process.communicate(timeout=60)
     finally:

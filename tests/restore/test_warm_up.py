@@ -101,7 +101,7 @@ def cache(copied: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return copied
 
 
-def told_of_a_jvm(conf: dict[str, str]) -> None:
+def assert_jvm_started(conf: dict[str, str]) -> None:
     """In a process of its own: how its JVM was started, what that has mapped after a job, and what is left of it."""
     with spark_context(SparkSettings(conf=conf)) as context:
         assert run_tasks(context, str, [1, 2], lambda: None) == ["1", "2"]
@@ -114,7 +114,7 @@ def told_of_a_jvm(conf: dict[str, str]) -> None:
 def _command_and_maps(settings: SparkSettings) -> tuple[list[str], str]:
     """The first two. PySpark goes on with the JVM that other tests of this process have started with it."""
     code = f"from tests.restore.test_warm_up import told_of_a_jvm; told_of_a_jvm({dict(settings.conf)!r})"
-    words, maps, remainder = json.loads(support.said_by(code).splitlines()[-1])
+    words, maps, remainder = json.loads(support.output_of(code).splitlines()[-1])
     assert remainder == [], "whoever may write to /tmp could put modules there"
     return words, maps
 

@@ -43,7 +43,7 @@ def test_a_slice_imports_nothing_more(tmp_path: Path) -> None:
         "from pathlib import Path; from tests.restore.test_worker_modules import imported_by_slices; "
         f"imported_by_slices(Path({str(tmp_path)!r}))"
     )
-    support.said_by(code)
+    support.output_of(code)
 
 
 @pytest.mark.parametrize("name", ["no_such_module", "os.path.nothing"])

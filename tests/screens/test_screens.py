@@ -24,7 +24,7 @@ from kstate_cli.cli.app import main
 from kstate_cli.cli.columns import width_of
 from kstate_cli.cli.views.plan import Meter
 from tests.directories.support import kstate
-from tests.directories.test_query_cmd import _made
+from tests.directories.test_query_cmd import _make_store
 from tests.frozen.running import THEN
 from tests.golden import unpack
 
@@ -185,7 +185,7 @@ def test_ascii_output_and_wide_characters(
     locale: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Keys that take two columns a character; and a directory that is called so, which no store can be."""
-    app = _made(tmp_path, {"状態".encode(): b"v", b"k0001": b"w"})
+    app = _make_store(tmp_path, {"状態".encode(): b"v", b"k0001": b"w"})
     texts = ("query", "range", app, "made", "--key-serde", "string", "--value-serde", "string")
     lines = kstate(*texts).out.splitlines()
     at = lines[0].index("value")

@@ -16,12 +16,12 @@ SCHEMA = pa.schema([("row", pa.int32()), ("value", pa.binary())])
 
 
 @pytest.fixture(params=["direct", "refused"])
-def refused(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def refuse_direct_io(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """File systems that can do it, and those that cannot."""
     if request.param == "refused":
         whole = os.open
 
-        def opened(path: Any, flags: int, mode: int = 0o777, **more: Any) -> int:
+        def open_refused(path: Any, flags: int, mode: int = 0o777, **more: Any) -> int:
             if flags & os.O_DIRECT:
                 # As tmpfs did: the name is made before the flag is looked at.
                 if flags & os.O_CREAT:
@@ -29,10 +29,10 @@ def refused(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
                 raise OSError(errno.EINVAL, "Invalid argument", path)
             return whole(path, flags, mode, **more)
 
-        monkeypatch.setattr("kstate_cli.direct_io.os.open", opened)
+        monkeypatch.setattr("kstate_cli.direct_io.os.open", open_refused)
 
 
-@pytest.mark.usefixtures("refused")
+@pytest.mark.usefixtures("refuse_direct_io")
 def deleted_files() -> int:
     """That this process has open."""
     count = 0

@@ -24,7 +24,7 @@ TEXTS = sorted(
 )
 
 
-def named(path: Path) -> Iterator[str]:
+def names_in(path: Path) -> Iterator[str]:
     """Dotted names, wherever they stand, and what is imported from modules."""
     text = path.read_text(encoding="utf-8")
     yield from DOTTED.findall(text)
@@ -56,7 +56,7 @@ def test_every_name_is_there() -> None:
     missing = [
         f"{path.relative_to(REPOSITORY)}: {name_}"
         for path in TEXTS
-        for name_ in set(named(path))
+        for name_ in set(names_in(path))
         if not is_there(name_)
     ]
     assert not missing, "\n".join(sorted(missing))

@@ -53,7 +53,7 @@ class Commands:
     def __call__(self, app: Path, argv: tuple[str, ...], trouble: Trouble | None = None) -> Ended:
         """Run a command on an application directory."""
         if trouble is None or trouble.kind in ("kill", "fail"):
-            return self._counted(app, argv, trouble)
+            return self._counted_run(app, argv, trouble)
         if trouble.kind == "later":
             return self._later(app, argv, trouble.at)
         return self._strace(app, argv, trouble)
@@ -63,7 +63,7 @@ class Commands:
         ended = self(app, (*argv, "-o", "json"))
         return json_lines.results("\n".join(line for line in ended.output.splitlines() if line.startswith("{")))
 
-    def _counted(self, app: Path, argv: tuple[str, ...], trouble: Trouble | None) -> Ended:
+    def _counted_run(self, app: Path, argv: tuple[str, ...], trouble: Trouble | None) -> Ended:
         parent = app.parent.parent / "steps"
         env = {"WALKER_STATE": str(app.parent), "WALKER_STEPS": str(parent)}
         if trouble is not None:

@@ -104,7 +104,7 @@ def _task(application: str, path: Path) -> Task:
             stores[folder.name] = {segment.name.partition(".")[2]: _database(segment) for segment in segments}
             folders.add(folder.name)
     lines = offsets_file(path / ".checkpoint")
-    mentions = {store: offsets_file(path / f".checkpoint_{store}") for store in _named(path)}
+    mentions = {store: offsets_file(path / f".checkpoint_{store}") for store in _store_names(path)}
     names = {*stores, *mentions, *(store_of(application, path.name, topic) for topic, _ in lines)}
     merged = {
         name: _store(application, path, name, stores.get(name, {}), lines, mentions.get(name, {})) for name in names
@@ -123,7 +123,7 @@ def _task(application: str, path: Path) -> Task:
     return Task({name: element for name, element in merged.items() if element is not None}, backup, frozenset(folders))
 
 
-def _named(path: Path) -> list[str]:
+def _store_names(path: Path) -> list[str]:
     return [
         entry.name.removeprefix(".checkpoint_") for entry in path.iterdir() if entry.name.startswith(".checkpoint_")
     ]

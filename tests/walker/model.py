@@ -231,14 +231,14 @@ def rehoming(version: Version, numbers: tuple[int, int]) -> Expected:
     return Expected(frozenset({0}), Effect.CHANGE, meaning, unclean, takes_over=True)
 
 
-NOBODY = (0, 2)
+NO_HOST = (0, 2)
 """Of a directory that is lost: there was none, but where kstate knows it still by how old its data was."""
 
 
 def undoing(version: Version | None, runs: Sequence[Run], *, discard: bool) -> Expected:
     """`kstate undo`, once what died is brought to an end: `runs` are as they are then."""
     if version is None and not runs:
-        return nothing(*NOBODY)
+        return nothing(*NO_HOST)
     backup = [run for run in runs if run.state == "kept" and run.pending is None]
     if not backup:
         return nothing(0, takes_over=True, names=["nothing to undo"])
@@ -260,7 +260,7 @@ def same(element: Tree, other: Tree) -> bool:
 def cleaning(version: Version | None, runs: Sequence[Run], *, old_only: bool, dry_run: bool) -> Expected:
     """`kstate clean`."""
     if version is None and not runs:
-        return nothing(*NOBODY)
+        return nothing(*NO_HOST)
     # From cron: what died is left to the command that needs the directory next.
     died = (Pending.SWITCHED, Pending.UNDOING, Pending.UNDONE)
     choice = [

@@ -18,7 +18,7 @@ from .commands import CALLS, Trouble
 from .content import GLOBAL, meaning_differences
 from .databases import flip
 from .model import (
-    NOBODY,
+    NO_HOST,
     Expected,
     Pending,
     Run,
@@ -204,7 +204,7 @@ def look(world: World, chance: Chance) -> None:
 
 def _status(world: World, chance: Chance) -> None:
     if world.version is None and not world.runs:
-        world.run(("status",), nothing(*NOBODY))
+        world.run(("status",), nothing(*NO_HOST))
         return
     rows = _rows(world, ("status",), 0)
     runs = [(row["run"], row["state"]) for row in rows]

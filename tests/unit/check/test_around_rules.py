@@ -55,7 +55,7 @@ CALLS = frozenset(
 )
 
 
-def named(topology: str) -> Task:
+def task_of_topology(topology: str) -> Task:
     """A task of a named topology, whose store is ``count``."""
     return task(store("count", database()), name=f"__{topology}__/0_0")
 
@@ -90,8 +90,8 @@ CASES = {
     "_in_memory": [
         (snapshot(healthy(), logs=[log(changelog("memory"), 0, 5)]), [CHANGELOG_WITHOUT_STORE]),
         (snapshot(healthy(), logs=[log(changelog("count"), 0, 5)]), []),
-        (snapshot(named("orders"), logs=[log(changelog("orders-count"), 0, 5)]), []),
-        (snapshot(named("orders"), logs=[log(changelog("orders-memory"), 0, 5)]), [CHANGELOG_WITHOUT_STORE]),
+        (snapshot(task_of_topology("orders"), logs=[log(changelog("orders-count"), 0, 5)]), []),
+        (snapshot(task_of_topology("orders"), logs=[log(changelog("orders-memory"), 0, 5)]), [CHANGELOG_WITHOUT_STORE]),
     ],
 }
 

@@ -15,15 +15,15 @@ from .made import snapshot
 def _calls(tasks: int) -> int:
     """How many functions of kstate are called."""
     # Hardware and other processes have no part in that number, as they have in seconds.
-    made = []
+    drafts = []
     for number in range(tasks):
         name = f"0_{number}"
         entry = database(offsets=record(50), families=("default", "keyValueWithTimestamp"))
         lines = {changelog("count", number): 50}
-        made.append(
+        drafts.append(
             task(store("count", entry, task=name), store("other", database("other"), task=name), name=name, lines=lines)
         )
-    view = snapshot(*made)
+    view = snapshot(*drafts)
     count = 0
 
     def called(frame: Any, event: str, _: object) -> None:

@@ -93,7 +93,7 @@ def two_tasks(**more: Any) -> Snapshot:
     )
 
 
-def opened(view: Snapshot, number: int = 0, **facts: Any) -> TaskCheckDraft:
+def opened_draft(view: Snapshot, number: int = 0, **facts: Any) -> TaskCheckDraft:
     """A task all of whose stores have opened."""
     stores = {store.name: store for store in view.app.tasks[number].stores}
     return of_task(view, number, **({"stores": stores} | facts))
@@ -116,7 +116,7 @@ def garbling() -> Snapshot:
 
 def restored(view: Snapshot, name: str) -> TaskCheckDraft:
     prediction = Prediction("0_0", name, Outcome.RESTORES_ALL, Records(9, exact=True))
-    return opened(view, predictions=(prediction,))
+    return opened_draft(view, predictions=(prediction,))
 
 
 def old_data() -> Snapshot:
@@ -124,7 +124,7 @@ def old_data() -> Snapshot:
     return healthy(ages={("0_0", "count"): age})
 
 
-def moved(home: str | None, *, lacked: bool = False) -> Snapshot:
+def moved_store(home: str | None, *, lacked: bool = False) -> Snapshot:
     """A store that lies in 0_0, where the topology does not look for it."""
     waiting = {"1_0": {"count": AbsentStore("0_0")}} if lacked else {}
     return healthy(homes=Homes(missing=waiting, elsewhere={"0_0": {"count": home}}))
@@ -137,11 +137,11 @@ Case = tuple[Callable[[], tuple[Snapshot, TaskCheckDraft]], list[FindingCode], d
 def before(
     make: Callable[[], Snapshot], number: int = 0, **facts: Any
 ) -> Callable[[], tuple[Snapshot, TaskCheckDraft]]:
-    def made() -> tuple[Snapshot, TaskCheckDraft]:
+    def view_and_draft() -> tuple[Snapshot, TaskCheckDraft]:
         view = make()
-        return view, opened(view, number, **facts)
+        return view, opened_draft(view, number, **facts)
 
-    return made
+    return view_and_draft
 
 
 CASES: dict[str, list[Case]] = {
@@ -374,23 +374,23 @@ CASES: dict[str, list[Case]] = {
     ],
     "_elsewhere": [
         (
-            lambda: (view := moved(None), of_task(view)),
+            lambda: (view := moved_store(None), of_task(view)),
             [STORE_NOT_IN_TOPOLOGY],
             {"predictions": [("count", "ignored", STORE_NOT_IN_TOPOLOGY)]},
         ),
         (
-            lambda: (view := moved("1_0", lacked=True), of_task(view)),
+            lambda: (view := moved_store("1_0", lacked=True), of_task(view)),
             [],
             {"predictions": [("count", "ignored", STORE_ELSEWHERE)]},
         ),
         (
-            lambda: (view := moved("1_0"), of_task(view)),
+            lambda: (view := moved_store("1_0"), of_task(view)),
             [STORE_ELSEWHERE],
             {"predictions": [("count", "ignored", STORE_ELSEWHERE)]},
         ),
         (
             lambda: (
-                view := moved("1_0", lacked=True),
+                view := moved_store("1_0", lacked=True),
                 of_task(view, predictions=(Prediction("0_0", "other", Outcome.WIPED),)),
             ),
             [COPY_DELETED],

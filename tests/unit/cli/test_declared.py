@@ -48,14 +48,14 @@ def _parsed(function: Any, *words: str) -> tuple[Any, Any]:
 
 def test_objects_are_made_of_options() -> None:
     @declared
-    def made(
+    def command_of(
         nested: Nested, key: Annotated[str, typer.Argument()], own: Annotated[bool, typer.Option("--own")] = False
     ) -> int:
         messages.append((nested.where, key, nested.both, own))
         return 3
 
     messages: list[Any] = []
-    command, code = _parsed(made, "here", "k", "--word", "w", "--several", "a", "--several", "b", "--base")
+    command, code = _parsed(command_of, "here", "k", "--word", "w", "--several", "a", "--several", "b", "--base")
     assert code == 3
     both = Both(word="w", number=5, base=True, several=["a", "b"])
     assert messages == [("here", "k", both, False)]
@@ -72,7 +72,7 @@ def test_objects_are_made_of_options() -> None:
     titles = [line for line in command.get_help(typer.Context(command)).splitlines() if line.endswith(":")]
     assert titles == ["Arguments:", "Options:", "Plain ones:", "Both:"]
     with pytest.raises(Exception, match="word"):
-        _parsed(made, "here", "k")
+        _parsed(command_of, "here", "k")
 
 
 # --- the commands -----------------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ MORE = {
 """What comes after a subcommand."""
 
 
-def _refused(*words: str) -> UsageError:
+def _refusal(*words: str) -> UsageError:
     with pytest.raises(UsageError) as caught:
         _CLI(["query", *words], standalone_mode=False, prog_name="kstate")
     assert exit_code_of(caught.value) == 2
@@ -46,7 +46,7 @@ def test_the_order_of_before(path: str, name: str) -> None:
     if path in _QUERY.commands:
         path = f"./{path}"
     for store in ("count", "range"):
-        hint = _refused(*ends, path, store, name, *MORE[name]).hint
+        hint = _refusal(*ends, path, store, name, *MORE[name]).hint
         assert hint is not None
         words = shlex.split(hint[hint.index("kstate ") :])
         argument = f"./{path}" if ends else path
@@ -56,7 +56,7 @@ def test_the_order_of_before(path: str, name: str) -> None:
 
 
 def test_hint_for_missing_arguments_names_the_help() -> None:
-    hint = _refused("/data/app", "key").hint
+    hint = _refusal("/data/app", "key").hint
     assert hint is not None and hint.endswith("kstate query key --help")
     with pytest.raises(Exception, match="No such command '/data/app'"):
         _CLI(["query", "/data/app", "count"], standalone_mode=False, prog_name="kstate")

@@ -48,7 +48,7 @@ def test_elsewhere_is_no_line(case: str, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_printed_text_replaces_the_progress_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a real terminal, whose streams are those of a command: a result never ends up behind a line of progress."""
     main, side = pty.openpty()
-    streams, kept = (sys.stdout, sys.stderr), (os.dup(1), os.dup(2))
+    streams, descriptors = (sys.stdout, sys.stderr), (os.dup(1), os.dup(2))
     monkeypatch.setenv("TERM", "xterm")
     try:
         os.dup2(side, 1)
@@ -63,7 +63,7 @@ def test_printed_text_replaces_the_progress_line(monkeypatch: pytest.MonkeyPatch
             _read_until(main, "reading stores")
     finally:
         sys.stdout, sys.stderr = streams
-        for number, descriptor in enumerate(kept, 1):
+        for number, descriptor in enumerate(descriptors, 1):
             os.dup2(descriptor, number)
             os.close(descriptor)
         os.close(side)

@@ -36,7 +36,7 @@ def save(table: pa.Table, path: Path, **options: Any) -> Path:
     return path
 
 
-def put(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
+def with_column(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
     return table.set_column(table.schema.get_field_index(name), name, values)
 
 
@@ -64,7 +64,7 @@ def test_missing_column(name: str, tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_mistyped_column(name: str, kind: pa.DataType, tmp_path: Path) -> None:
-    path = save(put(rows(count=3), name, pa.nulls(3, kind)), tmp_path / "a.parquet")
+    path = save(with_column(rows(count=3), name, pa.nulls(3, kind)), tmp_path / "a.parquet")
     error = refusal(tmp_path)
     assert error.where == str(path)
     assert f"column {name} has type" in error.message and "expected" in error.message
@@ -89,7 +89,7 @@ def test_hostile_values(name: str, value: Any, message: str, statistics: bool, t
     table = rows(count=10)
     values = [*table.column(name).to_pylist()[:9], value]
     path = save(
-        put(table, name, pa.array(values, table.schema.field(name).type)),
+        with_column(table, name, pa.array(values, table.schema.field(name).type)),
         tmp_path / "a.parquet",
         write_statistics=statistics,
     )
@@ -99,13 +99,13 @@ def test_hostile_values(name: str, value: Any, message: str, statistics: bool, t
 
 
 def test_partition_beyond_32_bits(tmp_path: Path) -> None:
-    save(put(rows(count=2), "partition", pa.array([1 << 31] * 2)), tmp_path / "a.parquet")
+    save(with_column(rows(count=2), "partition", pa.array([1 << 31] * 2)), tmp_path / "a.parquet")
     assert "not a partition" in refusal(tmp_path).message
 
 
 def test_topic_that_is_not_utf8(tmp_path: Path) -> None:
     bad = pa.Array.from_buffers(pa.string(), 2, pa.array([b"\xff\xfe", b"\xff\xfe"], pa.binary()).buffers())
-    save(put(rows(count=2), "topic", bad), tmp_path / "a.parquet")
+    save(with_column(rows(count=2), "topic", bad), tmp_path / "a.parquet")
     refusal(tmp_path)
 
 

@@ -40,7 +40,7 @@ def records(first: int, end: int) -> pa.Table:
     )
 
 
-def opened(place: str) -> Dump:
+def open_table(place: str) -> Dump:
     return read_dump(place, complete=True, committed_only=True)
 
 
@@ -73,7 +73,7 @@ def delta(folder: Path) -> str:
 def test_superseded_files_of_delta_never_count(tmp_path: Path) -> None:
     place = delta(tmp_path)
     assert len([*Path(place).glob("*.parquet")]) == 4
-    dump = opened(place)
+    dump = open_table(place)
     assert rows(dump) == expected(25)
     assert dump.partitions[KEY].rows == 25 and len(dump.columns) == 2
     assert dump.isolation == "read_committed" and not dump.has_headers
@@ -82,7 +82,7 @@ def test_superseded_files_of_delta_never_count(tmp_path: Path) -> None:
 def test_a_partitioned_delta_table(tmp_path: Path) -> None:
     place = str(tmp_path / "table")
     deltalake.write_deltalake(place, records(0, 10), partition_by=["topic", "partition"])
-    assert rows(opened(place)) == expected(10)
+    assert rows(open_table(place)) == expected(10)
 
 
 def test_a_delta_table_is_no_dump_unless_the_user_says_that_it_is_complete(tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_a_delta_table_that_may_lack_records_is_refused(
     place = delta(tmp_path)
     change(place)
     with pytest.raises(DumpError, match=reason):
-        opened(place)
+        open_table(place)
 
 
 # --- Iceberg ----------------------------------------------------------------------------------------------------------
@@ -196,22 +196,22 @@ def test_an_iceberg_table_by_its_metadata_file(tmp_path: Path) -> None:
     table = iceberg(tmp_path)
     older = metadata_file(table)
     table.append(records(20, 25))
-    assert rows(opened(metadata_file(table))) == expected(25)
-    assert rows(opened(older)) == expected(20), "the snapshot of that metadata file"
+    assert rows(open_table(metadata_file(table))) == expected(25)
+    assert rows(open_table(older)) == expected(20), "the snapshot of that metadata file"
 
 
 def test_the_folder_of_an_iceberg_table_is_refused(tmp_path: Path) -> None:
     """Only the catalog states which metadata file counts."""
     folder = Path(metadata_file(iceberg(tmp_path))).parent.parent
     with pytest.raises(DumpError, match="is a table"):
-        opened(str(folder))
+        open_table(str(folder))
 
 
 def test_an_iceberg_table_that_lost_records_is_refused(tmp_path: Path) -> None:
     table = iceberg(tmp_path)
     table.delete("offset = 3")
     with pytest.raises(DumpError, match="removed or replaced records"):
-        opened(metadata_file(table))
+        open_table(metadata_file(table))
 
 
 def test_an_iceberg_table_that_was_rolled_back_is_refused(tmp_path: Path) -> None:
@@ -223,14 +223,14 @@ def test_an_iceberg_table_that_was_rolled_back_is_refused(tmp_path: Path) -> Non
     content["current-snapshot-id"] = first
     content["refs"]["main"]["snapshot-id"] = first
     path.write_text(json.dumps(content))
-    assert rows(opened(str(path))) == expected(10), "a prefix of the log lacks nothing before its end"
+    assert rows(open_table(str(path))) == expected(10), "a prefix of the log lacks nothing before its end"
     last = max(content["snapshots"], key=lambda snapshot: int(snapshot["sequence-number"]))
     last["sequence-number"] += 1
     content["current-snapshot-id"] = content["refs"]["main"]["snapshot-id"] = last["snapshot-id"]
     content["last-sequence-number"] += 1
     path.write_text(json.dumps(content))
     with pytest.raises(DumpError, match="gaps in their sequence numbers"):
-        opened(str(path))
+        open_table(str(path))
 
 
 def test_an_iceberg_table_with_expired_snapshots_is_refused(tmp_path: Path) -> None:
@@ -240,9 +240,9 @@ def test_an_iceberg_table_with_expired_snapshots_is_refused(tmp_path: Path) -> N
     content["snapshot-log"] = content["snapshot-log"][-1:]
     path.write_text(json.dumps(content))
     with pytest.raises(DumpError, match="has expired"):
-        opened(str(path))
+        open_table(str(path))
 
 
 def test_an_iceberg_table_of_version_1_proves_nothing(tmp_path: Path) -> None:
     with pytest.raises(DumpError, match="sequence numbers"):
-        opened(metadata_file(iceberg(tmp_path, version="1")))
+        open_table(metadata_file(iceberg(tmp_path, version="1")))

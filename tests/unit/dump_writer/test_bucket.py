@@ -36,7 +36,7 @@ def bucket(objects: ObjectStore, prefix: str = "a/dump") -> BucketStore:
     return BucketStore(place_in_bucket(objects.uri(prefix)))
 
 
-def written(store: BucketStore, path: str, offsets: range = range(9)) -> GrownFile:
+def write_range(store: BucketStore, path: str, offsets: range = range(9)) -> GrownFile:
     with RangeFile(path, schema(), group_bytes=1, new_file=store.new_file) as file:
         for batch in rows_of(offsets):
             file.add(batch)
@@ -92,7 +92,7 @@ def test_written_dump_is_read_from_the_same_place(objects: ObjectStore) -> None:
     for place in (f"s3://{objects.bucket}", objects.uri("a=1/b.c_d-e/"), f"s3a://{objects.bucket}/other"):
         store = store_of(destination(place))
         assert newest_generation(place) is None
-        grown_file = written(BucketStore(place_in_bucket(place)), paths(1)[0])
+        grown_file = write_range(BucketStore(place_in_bucket(place)), paths(1)[0])
         store.commit(grown(1, files=(grown_file,)), RUN, [KEY])
         assert newest_generation(place) == 1
         dump = read_dump(place, complete=False, committed_only=False, check_digests=True)
@@ -119,7 +119,7 @@ def test_a_manifest_never_takes_the_place_of_another(objects: ObjectStore, there
 
 def test_only_the_first_of_many_writers_commits_a_generation(objects: ObjectStore) -> None:
     stores = [bucket(objects) for _ in range(8)]
-    files = [written(store, path) for store, path in zip(stores, paths(8), strict=True)]
+    files = [write_range(store, path) for store, path in zip(stores, paths(8), strict=True)]
     ended: list[tuple[str, str]] = []
 
     def commit(number: int) -> None:
@@ -195,7 +195,7 @@ def test_a_store_without_conditions_is_refused_before_anything_is_read(objects: 
 def test_written_objects_agree_with_the_manifest(objects: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """In one request, and in parts: nobody sees it before it is whole."""
     store, (small, large, failed) = bucket(objects), paths(3)
-    grown_file = written(store, small)
+    grown_file = write_range(store, small)
     assert grown_file.size == len(objects.content(f"a/dump/{small}"))
     monkeypatch.setattr("kstate_cli.dump_writer.bucket._PART_BYTES", 1000)
     monkeypatch.setattr("kstate_cli.dump_writer.bucket._PARTS_OF_A_SIZE", 2)
@@ -210,7 +210,7 @@ def test_written_objects_agree_with_the_manifest(objects: ObjectStore, monkeypat
     assert 3 < len(sent) < two.size / 1000
     store.check_named(grown(1, files=(grown_file,)))
     store.check_named(grown(1, files=(two,)))
-    parts = [written(store, path_of(KEY, n, n + 1, 1, OTHER, "00000000"), range(n, n + 1)) for n in range(16)]
+    parts = [write_range(store, path_of(KEY, n, n + 1, 1, OTHER, "00000000"), range(n, n + 1)) for n in range(16)]
     joined = Full(KEY, 1, 0, 99, 5, (Round(0, 99, 1, 2),), tuple(parts))
     smaller, old_paths = pack(store, joined, 2, RUN)
     assert (
@@ -225,7 +225,7 @@ def test_written_objects_agree_with_the_manifest(objects: ObjectStore, monkeypat
 
 def test_a_file_that_is_gone_is_not_named(objects: ObjectStore) -> None:
     store, (path,) = bucket(objects), paths(1)
-    grown_file = written(store, path)
+    grown_file = write_range(store, path)
     store.check_named(grown(1, files=(grown_file,)))
     for content in (None, b"cut"):
         objects.client.delete_object(Bucket=objects.bucket, Key=f"a/dump/{path}")
@@ -242,7 +242,7 @@ def test_a_file_that_is_gone_is_not_named(objects: ObjectStore) -> None:
 def test_removes_only_old_files_of_kstate_that_no_manifest_names(objects: ObjectStore) -> None:
     """By the clock of the store, whatever time it is here."""
     store, (listed_path, stray, expired, soon, _) = bucket(objects), paths(5)
-    grown_file = written(store, listed_path)
+    grown_file = write_range(store, listed_path)
     theirs = ["notes.parquet", f"topic=t/partition=0/x{stray[-40:]}", "topic=t/partition=0/notes.parquet",
               f"elsewhere/{stray[-40:]}", f"topic=t/partition=x/{stray.rpartition('/')[2]}", f"topic=t/{stray.rpartition('/')[2]}",
               f"x{stray}", f"topic=t/partition=0/deeper/{stray.rpartition('/')[2]}"]  # fmt: skip

@@ -69,10 +69,10 @@ def test_ranges_that_are_joined_promise_no_more(
     steps: list[tuple[int, int, int]], retention: int, most_ranges: int
 ) -> None:
     """No gap that was there is hidden, no offset was read sooner, and what was sound before is sound."""
-    ranges, at, asked_ms = [], 0, 0
+    ranges, at, request_ms = [], 0, 0
     for records, later, took in steps:
-        ranges.append(Round(at, at + records, asked_ms, asked_ms + later + took))
-        at, asked_ms = at + records, asked_ms + later
+        ranges.append(Round(at, at + records, request_ms, request_ms + later + took))
+        at, request_ms = at + records, request_ms + later
     few = merge_ranges(ranges, retention, most_ranges)
     assert len(few) <= most_ranges
     assert (few[0], few[0].start, few[-1].end) == (ranges[0], ranges[0].start, ranges[-1].end)

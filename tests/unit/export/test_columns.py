@@ -193,11 +193,11 @@ def test_many_good_rows_are_read_at_once(layout: Layout, names: tuple[str, str])
     key, value = (GOOD[name] for name in names)
     rows = [(_key_of(layout.key, key, 1, 2), _value_of(layout.values, value, 7, ()))] * 300
 
-    def nobody(*_: Any) -> Any:
+    def fail(*_: Any) -> Any:
         raise AssertionError("a row was read by itself")
 
-    shape = replace(shape_of(layout.kind), records=nobody)
-    with mock.patch.object(columns, "_reader", nobody):
+    shape = replace(shape_of(layout.kind), records=fail)
+    with mock.patch.object(columns, "_reader", fail):
         outcome = _outcome(layout, *names, rows, shape)
     assert [batch.num_rows for batch, _ in outcome[0]] == [64, 128, 108]
     _same(outcome, _row_by_row(layout, *names, rows))

@@ -58,18 +58,18 @@ def test_refuses_text_that_is_no_json(name: str, tmp_path: Path) -> None:
         parse_json(NOT_JSON[name])
     with pytest.raises(DumpError, match="kstate cannot read the manifest"):
         parse(NOT_JSON[name])
-    _refused(NOT_JSON[name], tmp_path)
+    _assert_refused(NOT_JSON[name], tmp_path)
 
 
 @pytest.mark.parametrize("name", NOT_OFFSETS)
 def test_refuses_malformed_offsets(name: str, tmp_path: Path) -> None:
     content = NOT_OFFSETS[name]
-    _refused(json.dumps(content).encode(), tmp_path)
+    _assert_refused(json.dumps(content).encode(), tmp_path)
     with pytest.raises(DumpError):
         parse(json.dumps({"format": 1, "isolation": "read_committed", "partitions": [], "committed": content}).encode())
 
 
-def _refused(data: bytes, folder: Path) -> None:
+def _assert_refused(data: bytes, folder: Path) -> None:
     file = folder / "offsets.json"
     file.write_bytes(data)
     for read in (committed_of, read_facts):

@@ -125,8 +125,8 @@ def test_a_grace_buffer_keeps_its_offset_in_a_file_of_its_own() -> None:
         ("remove file", "0_0/.checkpoint"),
     ]
     inside = database("b-Buffer", start=0, offsets=record(9, "b-Buffer"))
-    kept = store("b-Buffer", inside, kind="grace-buffer", segmented=True, offset=9)
-    down = plan(application(task(kept)), "4.2")
+    buffer_store = store("b-Buffer", inside, kind="grace-buffer", segmented=True, offset=9)
+    down = plan(application(task(buffer_store)), "4.2")
     assert steps(down) == [
         ("edit store", "0_0/b-Buffer/b-Buffer.0"),
         ("write file", "0_0/.checkpoint"),

@@ -28,7 +28,7 @@ def nothing_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kstate_cli.offsets.resolve.os.listdir", lambda _: [])
 
 
-def left(name: str, state: str, *, buffer: bool = False) -> Store:
+def store_after(name: str, state: str, *, buffer: bool = False) -> Store:
     offset, rows, position = COMMITTED[state]
     older = database(
         name, offsets=record(offset, name, status=None, position=position), rows=rows, start=0 if buffer else None
@@ -37,9 +37,9 @@ def left(name: str, state: str, *, buffer: bool = False) -> Store:
 
 
 def directory(first: str, second: str, buffer: str | None) -> Application:
-    stores = [left("count", first), left("other", second)]
+    stores = [store_after("count", first), store_after("other", second)]
     if buffer is not None:
-        stores.append(left("buf", buffer, buffer=True))
+        stores.append(store_after("buf", buffer, buffer=True))
     return application(task(*stores))
 
 

@@ -64,7 +64,7 @@ def test_without_the_old_text_the_names_tell() -> None:
     assert between(APP, None, None, texts, [APP]) == sorted([*texts[:3], texts[4]])
 
 
-def counted(new: Described, number: int, counts: dict[str, int]) -> dict[str, int | None]:
+def partition_counts(new: Described, number: int, counts: dict[str, int]) -> dict[str, int | None]:
     part = new.part(Home("", number))
     assert part is not None
     return source_counts(APP, new, part, counts)
@@ -73,12 +73,12 @@ def counted(new: Described, number: int, counts: dict[str, int]) -> dict[str, in
 def test_missing_repartition_topic_has_the_partitions_of_its_writers() -> None:
     new = chain("x-repartition", sources="orders, visits")
     counts = {"orders": 2, "visits": 4}
-    assert counted(new, 0, counts) == counts
-    assert counted(new, 1, counts) == {"x-repartition": 4}
-    assert counted(new, 1, {**counts, f"{APP}-x-repartition": 7}) == {f"{APP}-x-repartition": 7}
-    assert counted(new, 1, {}) == {"x-repartition": None}
+    assert partition_counts(new, 0, counts) == counts
+    assert partition_counts(new, 1, counts) == {"x-repartition": 4}
+    assert partition_counts(new, 1, {**counts, f"{APP}-x-repartition": 7}) == {f"{APP}-x-repartition": 7}
+    assert partition_counts(new, 1, {}) == {"x-repartition": None}
     # A topic that comes back to itself has no number of its own.
-    assert counted(chain("x-repartition", sources="x-repartition"), 1, {}) == {"x-repartition": None}
+    assert partition_counts(chain("x-repartition", sources="x-repartition"), 1, {}) == {"x-repartition": None}
 
 
 @pytest.mark.parametrize(

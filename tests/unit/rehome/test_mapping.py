@@ -33,7 +33,7 @@ def homes(rehoming: Rehoming) -> dict[str, str | None]:
     return {f"{placement.source}/{placement.store}": placement.target for placement in rehoming.placements}
 
 
-def refused(
+def refusal_text(
     why: WhyRefused, stores: Mapping[str, Sequence[str]], new: Described, old: Described | None = None
 ) -> Refused:
     with pytest.raises(Refused) as caught:
@@ -111,21 +111,21 @@ def test_missing_store_is_new_without_the_old_topology() -> None:
 
 
 def test_another_application() -> None:
-    refused(WhyRefused.OTHER_APPLICATION, {"0_0": ["a"]}, described({0: ("b",)}))
-    refused(WhyRefused.OTHER_APPLICATION, {"0_0": ["a", "b", "c"]}, described({1: ("a",)}))
+    refusal_text(WhyRefused.OTHER_APPLICATION, {"0_0": ["a"]}, described({0: ("b",)}))
+    refusal_text(WhyRefused.OTHER_APPLICATION, {"0_0": ["a", "b", "c"]}, described({1: ("a",)}))
     by_texts(contents({"0_0": ["a", "b", "c"]}), (), described({1: ("a",)}), described({0: ("a", "b", "c")}))
     by_texts([], (), described({0: ("b",)}), None)
 
 
 def test_an_old_text_that_does_not_fit() -> None:
-    why = refused(WhyRefused.OLD_DOES_NOT_FIT, {"2_0": ["a"]}, described({1: ("a",)}), described({0: ("a",)}))
+    why = refusal_text(WhyRefused.OLD_DOES_NOT_FIT, {"2_0": ["a"]}, described({1: ("a",)}), described({0: ("a",)}))
     assert "2_0/a: it has it in sub-topology 0" in why.message
-    why = refused(WhyRefused.OLD_DOES_NOT_FIT, {"0_0": ["a", "x"]}, described({1: ("a",)}), described({0: ("a",)}))
+    why = refusal_text(WhyRefused.OLD_DOES_NOT_FIT, {"0_0": ["a", "x"]}, described({1: ("a",)}), described({0: ("a",)}))
     assert "0_0/x: it has no such store" in why.message
 
 
 def test_stores_that_become_global() -> None:
-    refused(WhyRefused.GLOBAL, {"0_0": ["a", "b"]}, described({0: ("a",)}, global_stores=["b"]))
+    refusal_text(WhyRefused.GLOBAL, {"0_0": ["a", "b"]}, described({0: ("a",)}, global_stores=["b"]))
     with pytest.raises(Refused) as caught:
         by_texts(contents({"0_0": ["a"]}), ["b"], described({0: ("a", "b")}), None)
     assert caught.value.code == WhyRefused.GLOBAL
@@ -133,7 +133,7 @@ def test_stores_that_become_global() -> None:
 
 def test_two_copies() -> None:
     both = {"0_0": ["a"], "1_0": ["a"]}
-    refused(WhyRefused.TWO_COPIES, both, described({1: ("a",)}))
+    refusal_text(WhyRefused.TWO_COPIES, both, described({1: ("a",)}))
     rehoming = by_texts(contents(both), (), described({1: ("a",)}), described({0: ("a",)}))
     assert homes(rehoming) == {"0_0/a": "1_0", "1_0/a": None}
     assert [placement.reason for placement in rehoming.placements] == [None, LeaveReason.STARTED]
@@ -176,7 +176,7 @@ def test_empty_stores_count_only_without_other_copies() -> None:
 def test_half_a_task() -> None:
     old, new = described({0: ("a",), 1: ("b",)}), described({0: ("a", "b")})
     for given_old in (old, None):
-        why = refused(WhyRefused.HALF_A_TASK, {"0_0": ["a"], "1_0": ["b"], "1_1": ["b"]}, new, given_old)
+        why = refusal_text(WhyRefused.HALF_A_TASK, {"0_0": ["a"], "1_0": ["b"], "1_1": ["b"]}, new, given_old)
         assert "0_1: a of 0_1 is not here, but 1_1 is" in why.message
     by_texts(contents({"0_0": ["a"], "1_0": ["b"]}), (), new, old)
     # Its task is here, and it is not: it was wiped, or is in memory.
@@ -226,7 +226,7 @@ def test_a_task_whose_stores_have_come_is_no_half() -> None:
     old, new = described({0: ("a",), 6: ("b", "memory")}), described({0: ("a", "memory"), 5: ("b",)})
     rehoming = by_texts(contents({"5_0": ["b"]}), (), new, old)
     assert not [placement for placement in rehoming.placements if placement.moves]
-    refused(WhyRefused.HALF_A_TASK, {"0_0": ["a"], "5_0": ["b"]}, new, old)
+    refusal_text(WhyRefused.HALF_A_TASK, {"0_0": ["a"], "5_0": ["b"]}, new, old)
     rehoming = by_texts(
         contents({"0_0": ["a"], "5_0": ["b"]}), (), new, old, specified=Specified(in_memory=frozenset({"memory"}))
     )
@@ -244,10 +244,10 @@ NAME = "KSTREAM-AGGREGATE-STATE-STORE-0000000003"
 def test_generated_names_move_where_the_same_operators_make_them() -> None:
     here = {"1_0": [NAME, "b"]}
     new = described({0: (NAME, "b")})
-    why = refused(WhyRefused.GENERATED, here, new)
+    why = refusal_text(WhyRefused.GENERATED, here, new)
     assert NAME in why.message
     other = text({1: (NAME, "b")}).replace("in-", "another-")
-    why = refused(WhyRefused.GENERATED, here, new, Described.by(parse_topology(other)))
+    why = refusal_text(WhyRefused.GENERATED, here, new, Described.by(parse_topology(other)))
     assert f'Materialized.as("{NAME}")' in str(why.hint)
     same = text({1: (NAME, "b")}).replace("from-1", "from-0")
     assert homes(by_texts(contents(here), (), new, Described.by(parse_topology(same)))) == {
@@ -273,7 +273,7 @@ def test_a_generated_name_behind_another_repartition_topic_is_another_store() ->
 """
 
     old, new = (Described.by(parse_topology(repartitioned(topic))) for topic in ("orders", "visits"))
-    refused(WhyRefused.GENERATED, {"1_0": [NAME]}, new, old)
+    refusal_text(WhyRefused.GENERATED, {"1_0": [NAME]}, new, old)
     assert homes(by_texts(contents({"1_0": [NAME]}), (), old, old)) == {f"1_0/{NAME}": "1_0"}
     assert list(stranded(old, old)) == []
     without = Described.by(parse_topology(repartitioned("orders").replace(f"[{NAME}-rep", "[x-rep")))
@@ -395,4 +395,4 @@ def test_back_to_copies_the_first_gets_the_store_and_the_other_lacks_it() -> Non
 
 
 def test_copies_without_the_old_text_are_refused() -> None:
-    refused(WhyRefused.TWO_COPIES, REMAINDER, described(ENTRY))
+    refusal_text(WhyRefused.TWO_COPIES, REMAINDER, described(ENTRY))

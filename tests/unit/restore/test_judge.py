@@ -91,10 +91,10 @@ def test_beyond_the_end_that_the_broker_has_now_records_are_gone() -> None:
             assert (
                 judge(now, offset, is_global=is_global, has_rows=True, permissions=permission).action is Action.REFUSE
             )
-        verdict_asked = judge(
+        requested_verdict = judge(
             now, offset, is_global=is_global, has_rows=True, permissions=Permissions("asked for", by_user=True)
         )
-        assert (verdict_asked.action, verdict_asked.only_copy) == (Action.REBUILD, True)
+        assert (requested_verdict.action, requested_verdict.only_copy) == (Action.REBUILD, True)
     assert decide(END, now, is_global=True) is Action.LEAVE
 
 

@@ -53,7 +53,7 @@ def records_of(kind: str, seed: int = 0) -> Records:
     return records
 
 
-def made(
+def sort_slice(
     tmp_path: Path,
     kind: str,
     name: str,
@@ -82,8 +82,8 @@ def by_layer(result: SliceResult) -> dict[tuple[int | None, int], list[SortedFil
 @pytest.mark.parametrize("memory", [64 * MIB, 40_000], ids=["at-once", "in-parts"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_files_of_a_layer_rise_and_have_the_rows_of_a_single_file(tmp_path: Path, kind: str, memory: int) -> None:
-    whole = made(tmp_path, kind, "whole", 0, memory)
-    parted = made(tmp_path, kind, "parted", 1, memory)
+    whole = sort_slice(tmp_path, kind, "whole", 0, memory)
+    parted = sort_slice(tmp_path, kind, "parted", 1, memory)
     single, several = by_layer(whole), by_layer(parted)
     assert all(len(files) == 1 for files in single.values())
     assert several.keys() == single.keys()
@@ -129,7 +129,7 @@ def test_a_database_keeps_the_files_of_few_layers(tmp_path: Path) -> None:
     rows: dict[bytes, bytes] = {}
     for number in range(FEW_LAYERS):
         (tmp_path / str(number)).mkdir()
-        result = made(tmp_path / str(number), "key-value", "staging", 1, seed=number, deletes=number > 0)
+        result = sort_slice(tmp_path / str(number), "key-value", "staging", 1, seed=number, deletes=number > 0)
         made_of.append(result.files)
         for key, value in records_of("key-value", number):
             assert key is not None
@@ -151,9 +151,9 @@ def test_a_database_keeps_the_files_of_few_layers(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["key-value", "window", "time-ordered-window", "versioned", "grace-buffer"])
 def test_database_with_rows_gets_a_single_file_per_layer(tmp_path: Path, kind: str) -> None:
     """A new segment of the same store is a new database."""
-    plain = made(tmp_path, kind, "plain", 1)
+    plain = sort_slice(tmp_path, kind, "plain", 1)
     segments = sorted({file.segment for file in plain.files}, key=str)
-    parted = made(tmp_path, kind, "parted", 1, existing=(segments[0],))
+    parted = sort_slice(tmp_path, kind, "parted", 1, existing=(segments[0],))
     of_segment = {segment: [file for file in parted.files if file.segment == segment] for segment in segments}
     assert len(of_segment[segments[0]]) == 1
     assert all(len(of_segment[segment]) > 3 for segment in segments[1:])
@@ -162,7 +162,7 @@ def test_database_with_rows_gets_a_single_file_per_layer(tmp_path: Path, kind: s
 
 def test_entries_of_a_layer_of_many_files_are_counted(tmp_path: Path) -> None:
     """Nothing was merged: a file too few is an error, however many there are."""
-    files = made(tmp_path, "key-value", "staging", 1).files
+    files = sort_slice(tmp_path, "key-value", "staging", 1).files
     assert len(files) > FEW_LAYERS + 1
     step = step_of(files)
     staged = tmp_path / "staged"

@@ -48,9 +48,9 @@ def test_two_hosts_have_two_folders(tmp_path: Path) -> None:
     end_area(runs[0], str(folders[0]))
     assert [path.name for path in area.iterdir()] == [folders[1].name]
     assert left_in_area(runs[0]) is None
-    left = left_in_area(runs[1])
-    assert left is not None
-    assert (left.run, left.place, left.files, left.why) == (runs[1].name, str(folders[1]), 2, None)
+    remains = left_in_area(runs[1])
+    assert remains is not None
+    assert (remains.run, remains.place, remains.files, remains.why) == (runs[1].name, str(folders[1]), 2, None)
 
 
 def test_failed_journal_does_not_prevent_the_removal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -305,9 +305,9 @@ def test_unmounted_area_is_not_empty(tmp_path: Path, recorded: bool) -> None:
         folder.rename(tmp_path / folder.name)
     else:
         (tmp_path / "mount").rename(tmp_path / "elsewhere")
-    left = left_in_area(run)
-    assert left is not None
-    assert left.why is not None
-    assert "mounted" in left.why
+    remains = left_in_area(run)
+    assert remains is not None
+    assert remains.why is not None
+    assert "mounted" in remains.why
     with pytest.raises(RunFailed):
         remove_from_area(run)

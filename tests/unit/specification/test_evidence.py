@@ -58,7 +58,7 @@ def evidence_of(by: str = "the broker", **topics: TopicSettings) -> TopicReport:
     return TopicReport(by, names, live=by == "the broker")
 
 
-def kept(retention_ms: int | None, partitions: int = 1) -> TopicSettings:
+def settings_of(retention_ms: int | None, partitions: int = 1) -> TopicSettings:
     return TopicSettings(partitions, frozenset(), retention_ms)
 
 
@@ -80,7 +80,7 @@ def questions_of(draft: StoreDraft) -> dict[str, tuple[object, ...]]:
 
 @pytest.mark.parametrize("more", [0, 1])
 def test_fitting_retention_is_exact_to_the_millisecond(more: int) -> None:
-    draft = drafted(SURE, evidence_of(win=kept(2 * HALF + more + DAY_MS)))
+    draft = drafted(SURE, evidence_of(win=settings_of(2 * HALF + more + DAY_MS)))
     assert (draft.retention_ms, draft.segment_interval_ms, questions_of(draft)) == (2 * HALF + more, HALF, {})
     assert draft.inferred["retention_ms"] == (
         f"retention.ms = {2 * HALF + more + DAY_MS} of its changelog in the broker, less the {DAY_MS} that "
@@ -93,7 +93,7 @@ def test_fitting_retention_is_exact_to_the_millisecond(more: int) -> None:
 )
 def test_retention_that_contradicts_the_segments_is_an_open_question(setting: int) -> None:
     """The likeliest answer is that of the bytes; a setting is no answer that the bytes rule out."""
-    draft = drafted(SURE, evidence_of(win=kept(setting)))
+    draft = drafted(SURE, evidence_of(win=settings_of(setting)))
     assert draft.retention_ms is None and questions_of(draft) == {"retention_ms": (2 * HALF,)}
     assert str(setting) in draft.questions["retention_ms"].why
     # Whoever answers gets the segments that are there.
@@ -103,23 +103,28 @@ def test_retention_that_contradicts_the_segments_is_an_open_question(setting: in
 @pytest.mark.parametrize("setting", [None, MAX_I64])
 def test_a_setting_that_says_nothing_changes_nothing(setting: int | None) -> None:
     """None: the topic has what the broker gives to all. The greatest number: the addition did not fit."""
-    assert drafted(SURE, evidence_of(win=kept(setting))).retention_ms == 2 * HALF
+    assert drafted(SURE, evidence_of(win=settings_of(setting))).retention_ms == 2 * HALF
 
 
 def test_differing_sources_are_an_open_question() -> None:
     draft = drafted(
-        SURE, evidence_of(win=kept(2 * HALF + DAY_MS)), evidence_of("the dump", win=kept(2 * HALF + 1 + DAY_MS))
+        SURE,
+        evidence_of(win=settings_of(2 * HALF + DAY_MS)),
+        evidence_of("the dump", win=settings_of(2 * HALF + 1 + DAY_MS)),
     )
     assert questions_of(draft) == {"retention_ms": (2 * HALF, 2 * HALF + 1)}
     assert (
-        drafted(SURE, evidence_of(win=kept(9 + DAY_MS)), evidence_of("the dump", win=kept(DAY_MS))).retention_ms is None
+        drafted(
+            SURE, evidence_of(win=settings_of(9 + DAY_MS)), evidence_of("the dump", win=settings_of(DAY_MS))
+        ).retention_ms
+        is None
     )
 
 
 def test_where_the_bytes_leave_the_interval_open_the_setting_is_only_likely() -> None:
     """Several intervals fit one segment: an operator's setting may be any of them, and a wrong one opens empty."""
     app = windowed(*segments(24 * 60 * MINUTE, at=MINUTE))
-    draft = drafted(app, evidence_of(win=kept(2 * HALF + DAY_MS)))
+    draft = drafted(app, evidence_of(win=settings_of(2 * HALF + DAY_MS)))
     assert draft.retention_ms is None and questions_of(draft)["retention_ms"] == (2 * HALF,)
     assert "only the changelog shows it" in draft.questions["retention_ms"].why
 
@@ -128,11 +133,11 @@ def test_a_minute_is_the_shortest_segment() -> None:
     """Retentions of up to two minutes have the same segments: the changelog alone says which it is, which is not enough."""
     app = windowed(*segments(MINUTE, 2 * MINUTE, at=MINUTE - 1))
     assert "retention_ms" in questions_of(drafted(app))
-    assert questions_of(drafted(app, evidence_of(win=kept(90_000 + DAY_MS)))) == {"retention_ms": (90_000,)}
+    assert questions_of(drafted(app, evidence_of(win=settings_of(90_000 + DAY_MS)))) == {"retention_ms": (90_000,)}
 
 
 def test_a_store_without_a_log_of_its_own_has_no_settings() -> None:
-    draft = drafted(SURE, evidence_of(win=kept(2 * HALF + DAY_MS)), of="plain")
+    draft = drafted(SURE, evidence_of(win=settings_of(2 * HALF + DAY_MS)), of="plain")
     assert (draft.retention_ms, questions_of(draft)) == (None, {})
 
 
@@ -152,7 +157,7 @@ def test_never_less_than_the_bytes_show_and_never_other_segments(
     starts = [(first + entry) * interval for entry in range(min(number, retention // interval + 2))]
     app = windowed(*segments(*starts, at=int(place * (interval - 1))))
     setting = retention + DAY_MS if edited is None else edited
-    draft = drafted(app, evidence_of(win=kept(setting)))
+    draft = drafted(app, evidence_of(win=settings_of(setting)))
     if draft.retention_ms is None:
         assert "retention_ms" in questions_of(draft)
         return
@@ -282,7 +287,7 @@ def test_any_other_store_without_a_directory_is_an_open_question(case: str) -> N
         evidence_of(memory=TopicSettings(2, CONTENT), elsewhere=TopicSettings(2, CONTENT)),
     )
     if case == "no topic":
-        source = evidence_of(win=kept(None))
+        source = evidence_of(win=settings_of(None))
     if case == "new in the topology":
         # Other instances have run it, with other tasks.
         source = evidence_of(memory=TopicSettings(2, frozenset({1})))
@@ -321,8 +326,10 @@ HOSTILE = ("../../etc/passwd", "a\nkind = 'x'", "\x1b[31m", "app-win-changelog\n
 @pytest.mark.parametrize("name", HOSTILE)
 def test_names_of_others_reach_no_file(name: str) -> None:
     """Topics are looked up by names that are known: what else a broker has changes nothing, and is not printed."""
-    plain = to_toml(draft_of_directory(SURE, None, (evidence_of(win=kept(None)),))[0])
-    hostile = TopicReport("the broker", {WIN: kept(None), name: kept(5), f"app-{name}-changelog": kept(7)}, live=True)
+    plain = to_toml(draft_of_directory(SURE, None, (evidence_of(win=settings_of(None)),))[0])
+    hostile = TopicReport(
+        "the broker", {WIN: settings_of(None), name: settings_of(5), f"app-{name}-changelog": settings_of(7)}, live=True
+    )
     keys = [TopicPartition(topic, 0) for topic in hostile.topics]
     assert {*report_of_broker({key: LogFacts(0, 9) for key in keys}).topics} <= {WIN, "app--changelog"}
     assert to_toml(draft_of_directory(SURE, None, (hostile,))[0]) == plain

@@ -72,9 +72,9 @@ def test_refuses_directories_that_are_no_application(
 
 def test_a_state_dir_with_several_names_each(tmp_path: Path) -> None:
     make(tmp_path, "state/b/.lock", "state/a/0_0/")
-    with pytest.raises(UsageError) as refused:
+    with pytest.raises(UsageError) as refusal:
         find_application(tmp_path / "state")
-    assert [*refused.value.hint_details] == [str(tmp_path / "state" / name) for name in "ab"]
+    assert [*refusal.value.hint_details] == [str(tmp_path / "state" / name) for name in "ab"]
 
 
 def test_a_link_is_refused_and_its_end_named(tmp_path: Path) -> None:
