@@ -83,7 +83,7 @@ def choose(request: CleanRequest, *, locked: bool = True) -> Choice:
 def _chosen_by_name(request: CleanRequest, runs: Sequence[Run], *, locked: bool) -> Choice:
     """Return the requested runs. Raise Refused for one that may not be deleted.
 
-    Whoever names a run knows its backup: only an unfinished switch or undo stands in the way.
+    The user who names a run gives up its backup: only an unfinished switch or undo prevents the deletion.
     """
     choice = Choice()
     for run in runs:

@@ -117,7 +117,7 @@ def make_runs_folder(app: Path) -> Path:
     folder = runs_folder(app)
     try:
         if not folder.parent.exists():
-            # Applications of several owners may share a state.dir: whoever may create one there may have runs there.
+            # Applications of several owners may share a state.dir: a user who may create one there may have runs there.
             model = app.parent.stat()
             # Closed first and opened below: no other user sees it before it has its owner.
             folder.parent.mkdir(mode=0o700)

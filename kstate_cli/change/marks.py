@@ -65,7 +65,7 @@ def token_of(folder: Path, mark: str) -> str | None:
     except FileNotFoundError:
         return None
     except OSError:
-        # A link, a socket or the like: somebody has put it there.
+        # A link or a socket, for example: kstate writes regular files only, so another program created it.
         if os.path.lexists(folder / mark):
             return ""
         raise

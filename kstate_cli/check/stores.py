@@ -97,6 +97,10 @@ def _no_database(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraft:
 
 
 def _misplaced_segments(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraft:
+    """Add a finding for segments whose start, in the name of their folder, is no multiple of the segment interval.
+
+    Streams computes the names of segments from the times of rows. It never opens a segment with another name.
+    """
     skipped = snapshot.misplaced_segments(draft.task, draft.store)
     if not skipped:
         return draft

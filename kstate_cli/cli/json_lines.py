@@ -55,7 +55,7 @@ class JsonLines:
         (self._stream or sys.stdout).write(f"{begin}{self._encode(line)[length:]}\n")
 
 
-# --- failures: whoever ends the process tells them --------------------------------------------------------------------
+# --- failures: the code that ends the process prints them -------------------------------------------------------------
 
 
 class _Command:

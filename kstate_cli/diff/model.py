@@ -228,9 +228,11 @@ def compared(a: Layout, b: Layout, *, ignore_timestamps: bool, ignore_headers: b
 
 
 def same_values(a: Layout, b: Layout, fields: Compared) -> Same:
-    """Return a function that compares two values of the newest layouts by ``fields``.
+    """Return a function that compares the value of a row in A with the value of the row with the same key in B.
 
-    It raises MalformedBytesError for a value that is none of its layout.
+    ``a`` and ``b`` are the layouts of the two stores. Equal values have the same bytes after the timestamp and headers
+    are removed. Timestamps and headers must be equal too if ``fields`` includes them. The function raises
+    MalformedBytesError if the bytes are no value of the layout.
     """
     # Bound once: the function below is called for every row.
     decode_a, decode_b = a.read, b.read

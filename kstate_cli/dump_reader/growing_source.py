@@ -112,7 +112,7 @@ def _refuse_manifests_that_are_none(root: str, where: str) -> None:
         try:
             mode = os.lstat(f"{root}/{name}").st_mode
         except FileNotFoundError:
-            continue  # an old one, which whoever writes to the dump has removed
+            continue  # the writer of the dump has removed an old manifest
         if not stat.S_ISREG(mode):
             raise DumpError(
                 f"{name} has the name of a manifest, but is {kind_of(mode)}",

@@ -347,11 +347,11 @@ class OutFolder:
             raise Refused(f"{self.out} is not empty: it contains {foreign[0]}", hint="pass a new folder")
         if not names or self._overwrite:
             return
-        # Files with names of parts, which no interrupted export has announced: they are a complete export, or a
-        # reader's only copy.
+        # An interrupted export lists the parts that it has renamed. All other parts belong to a complete export,
+        # which may be the only copy of the rows, so the user must pass --overwrite.
         if INCOMPLETE not in names or MANIFEST in names or own - {INCOMPLETE} - self._renamed():
             raise Refused(f"{self.out} holds an export", hint="pass a new folder, or --overwrite")
-        # Without that file the export was interrupted before it wrote anything.
+        # The file is the first that an export writes. Without it the interrupted export has no rows to lose.
         if self._read(_OWNER) not in (None, self._owner):
             raise Refused(f"{self.out} contains another, interrupted export", hint="pass a new folder, or --overwrite")
 

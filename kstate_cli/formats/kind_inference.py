@@ -105,7 +105,7 @@ def infer_kind(
 def _single(rows: Mapping[str, tuple[Row, ...]], store_name: str) -> Kind:
     kinds = _kinds(segmented=False)
     wrong = sorted(name for name in rows if all(kind.layout_in(name) is None for kind in kinds))
-    # Somebody has put a segment, or another store's files, into this folder.
+    # The folder contains a segment, or files of another store: Streams creates no such family here.
     if wrong:
         return Kind(SINGLE_AMBIGUOUS, False, f"column family {wrong[0]} belongs to a segmented store")
     family = _newest(rows, kinds)

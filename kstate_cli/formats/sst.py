@@ -102,18 +102,23 @@ class SstProperties:
 
     @property
     def newest_data(self) -> int | None:
-        """A time at which the newest row of the file was there, never too late; None where the file does not tell.
+        """Return a lower bound of the time of the last write to the rows of this file, None without such a property.
 
-        A flush writes what memory holds. A compaction makes a young file of old rows: RocksDB 10 says how old the
-        newest of them is, older releases only how old the oldest may be.
+        The unit is seconds since 1970. The bound may be too early, never too late: a late bound would make old rows
+        look young (`kstate_cli.offsets.ages.sst_age` names the loss).
         """
+        # The creation time of such a file is the time of the import, and says nothing about its rows.
         if self.external:
             return None
         if self.newest_key is not None:
             # The earlier of the two is never too late, whichever clock was wrong.
             return min(self.newest_key, self.created or self.newest_key)
+        # Only a flush records the oldest key. It writes the rows from memory while the application runs, so its
+        # creation time is a time of writing.
         if self.oldest_key is not None:
             return self.created
+        # A compaction by an older RocksDB creates a young file of old rows, and records only the creation of its
+        # oldest source.
         return self.oldest_ancestor
 
 

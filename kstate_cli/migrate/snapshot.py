@@ -93,9 +93,13 @@ def _unfinished(app: Application) -> dict[str, tuple[Problem, ...]]:
 def _refuse_fatal(
     app: Application, target: Release, options: MigrateOptions, unfinished: Mapping[str, tuple[Problem, ...]]
 ) -> None:
-    """Raise Refused for problems that prevent a migration; unfinished tasks are skipped if the user allows it."""
-    leaves_out = unfinished if options.wipe_unclean else {}
-    fatal = [problem for problem in app.all_problems() if problem.fatal and problem.place.task not in leaves_out]
+    """Raise Refused if the directory has problems that kstate cannot migrate, such as a database without its SSTs.
+
+    ``unfinished`` are tasks with a database that a killed process created only in part. `--wipe-unclean` removes these
+    tasks, and Streams restores them. Without the option their problems are refused too.
+    """
+    wiped_tasks = unfinished if options.wipe_unclean else {}
+    fatal = [problem for problem in app.all_problems() if problem.fatal and problem.place.task not in wiped_tasks]
     if not fatal:
         return
     # A disk that does not answer proves no damage: no hint may lead to the removal of these stores.

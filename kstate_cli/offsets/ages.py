@@ -4,8 +4,8 @@ Two sources answer, and :func:`resolve_age` combines them:
 
 - The SSTs of the store (:func:`sst_age`). No mtime counts: a copy makes it young. The column family ``offsets`` does
   not count either: every start of 4.3 rewrites the offsets of every task (``StateDirectory.initializeStartupStores``),
-  and kstate writes it too, however old the rows are. A store was at the end of its log when its newest row came, or
-  later, so that time is never too young.
+  and kstate writes it too, however old the rows are. Kafka Streams wrote the store at this time or later, so the
+  store never looks younger than it is.
 - ``STATE_DIR/.kstate/<application.id>/ages.json``, for stores that kstate has built. The SSTs of a restored store are
   new, and its data is as of the reading of the dump.
 
@@ -62,13 +62,19 @@ class SstAge:
     """The age of a store by the properties of its SSTs."""
 
     at_ms: int | None
-    """The newest row existed at this time (ms since 1970) or before; None if no file has a time."""
+    """Kafka Streams last wrote the store at this time (ms since 1970) or later; None if no file has a time."""
     identity: str
     """SHA-256 of the properties of all its SSTs: equal only for the same files, copied or linked anywhere."""
 
 
 def sst_age(store: Store) -> SstAge:
-    """Return the age by the properties of every live SST of the data column families; unreadable files have no time."""
+    """Return a lower bound of the time of the last write to a store, from the properties of its SSTs.
+
+    The bound may be too early, never too late. An early bound costs an unnecessary rebuild. A late bound would lose
+    deletes: kstate would catch up from a log whose tombstones since the real last write are already removed, and the
+    deleted keys would stay in the store. All live SSTs of the data column families count. Unreadable files have no
+    time.
+    """
     # Time and identity come from one pass, so both are of the same files.
     times, fingerprints = [], []
     latest = clock.now_seconds() + _AHEAD_SECONDS
@@ -92,9 +98,11 @@ def sst_age(store: Store) -> SstAge:
                 fingerprints.append(
                     f"{database.segment_start} {family} {hashlib.sha256(properties.raw).hexdigest()} {live.size}"
                 )
-                # The properties have seconds since 1970, kstate has milliseconds.
+                # A time in the future comes from a wrong clock, and would be a bound that is too late. The
+                # properties have seconds since 1970, kstate has milliseconds.
                 if properties.newest_data is not None and properties.newest_data <= latest:
                     times.append(properties.newest_data * 1000)
+    # Each time is a lower bound of a write, so the latest of them is a lower bound of the last write.
     # Sorted, since the identity is the same wherever the files are and however the MANIFEST orders them.
     digest = hashlib.sha256("\n".join(sorted(fingerprints)).encode())
     return SstAge(max(times, default=None), digest.hexdigest())

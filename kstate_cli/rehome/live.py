@@ -104,7 +104,11 @@ def ask_partition_counts(cluster: Cluster) -> dict[str, int]:
 
 
 def judge_partitions(layout: RehomeLayout, counts: Mapping[str, int]) -> list[Change]:
-    """Return doubts about partition counts. Raises Refused for another cluster, and if Streams would not run."""
+    """Return notes and warnings about numbers of partitions.
+
+    Raise Refused if the broker is of another cluster, and if Kafka Streams would not reach RUNNING: it throws at the
+    start if a changelog has the wrong number of partitions, and waits forever if a source topic is the changelog.
+    """
     snapshot = layout.snapshot
     changelogs = _changelogs(snapshot)
     # One common changelog is enough: others may not exist before the first record.
@@ -118,12 +122,12 @@ def judge_partitions(layout: RehomeLayout, counts: Mapping[str, int]) -> list[Ch
     changes, wrong = _compare_counts(layout, counts)
     if wrong:
         raise Refused(
-            "Streams would not run: each changelog must have as many partitions as the sub-topology has tasks",
+            "Kafka Streams would not reach RUNNING: changelogs have another number of partitions than their "
+            "sub-topology has tasks",
             details=first_lines(wrong),
             where=str(snapshot.app.path),
             code=WhyRefused.PARTITIONS,
-            hint="keep these sub-topologies apart, or repartition an input: otherwise Streams fails at the start, or "
-            "never gets to RUNNING if a source topic is the changelog",
+            hint="keep these sub-topologies separate, or repartition an input topic, so that the numbers are equal",
         )
     return changes
 

@@ -218,8 +218,8 @@ def _refuse_others(
     here = {task.key(store) for task in tasks for store in task.stores}
     _refuse_global(here, global_here, new)
     shared = here & new.homes.keys()
-    # Half of the stores is the limit without the old text: fewer look like the text of another
-    # application.
+    # Stores that the new topology lacks are moved out. Without the old text kstate cannot tell a topology that drops
+    # stores from the topology of another application, so the new one must have at least half of the stores here.
     if not here or (shared and (old is not None or 2 * len(shared) >= len(here))):
         return
     missing = some([str(key) for key in sorted(here - shared)], _MOST)

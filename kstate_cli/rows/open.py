@@ -72,7 +72,12 @@ def open_store(task: Task, store: Store, others: Sequence[Store], databases: Dat
 def _misplaced_segments(
     kind: str, segments: Sequence[Segment], databases: Sequence[Database]
 ) -> StoreUnreadable | None:
-    """Return the error for segments with a sampled row of another segment: no interval fits them; else None."""
+    """Return an error if a sampled row belongs to another segment than the one that contains it, else None.
+
+    A segment has the rows from the start in the name of its folder to the start of the next segment. A row outside
+    this range shows that a folder was renamed, or that the retention was changed. A query by time would then skip
+    rows silently.
+    """
     if not expires(kind):
         return None
     time_of = store_kind(kind).key.segment_time

@@ -110,7 +110,7 @@ def read(folder: Path, key: str) -> KeptStart | None:
     try:
         folder = Path(os.path.realpath(folder))
         note = folder / f"{key}.json"
-        # Whoever can write here decides what this process starts.
+        # A user who can write here decides which command this process starts.
         if why_not_safe(note) is not None:
             return None
         record = parse_json(regular_files.read_small(note, _MOST_BYTES))

@@ -180,7 +180,7 @@ class StoreReport:
     digest: str | None = None
     seconds: float = 0.0
     doubt: bool = False
-    """Rows may be missing without a word, as far as the files tell: whether they are nobody can."""
+    """The files do not show whether rows are missing silently."""
 
 
 @dataclass(frozen=True, slots=True)

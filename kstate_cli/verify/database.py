@@ -84,8 +84,8 @@ class DatabaseReport:
 def verify_database(job: DatabaseJob) -> DatabaseReport:
     """Read a database; every defect of it becomes a finding, never an exception.
 
-    What looks wrong while a running application writes, compacts and drops segments is looked at again; a checksum that
-    does not hold in an SST is a fact at once, since nobody ever changes an SST.
+    A running application writes, compacts and drops segments, so kstate checks a defect again before it reports it. A
+    wrong checksum in an SST is reported at once, since RocksDB never changes an SST.
     """
     firm: tuple[VerifyFinding, ...] = ()
     for attempt in range(_ATTEMPTS):

@@ -44,7 +44,7 @@ from kstate_cli.verify.findings import (
 
 
 def fingerprint(path: Path) -> dict[str, tuple[int, int, int]]:
-    """Names, inodes, sizes and times of the files of a database: equal before and after means that nobody wrote."""
+    """Return inode, size and time of each file of a database: equal values before and after prove that none changed."""
     stats = {}
     for entry in os.scandir(path):
         # RocksDB's log for people: it changes without any change of the data.

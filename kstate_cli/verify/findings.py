@@ -164,7 +164,7 @@ class VerifyFinding:
     place: Place
     text: str
     among: tuple[str, ...] = ()
-    """It is in one of these files of the place, and nobody can tell in which."""
+    """The damage is in one of these files of the place; kstate cannot tell in which."""
 
     @property
     def file(self) -> str:

@@ -60,13 +60,13 @@ def clean(
     path = find_application_or_runs(app)
     report = _CleanReport(output_of(output, path, quiet=quiet))
     request = CleanRequest(path, age("--older-than", older_than), frozenset(run or ()))
-    # Where there is no lock nobody holds it, and it is not made for nothing.
-    nobody_holds = not os.path.lexists(path / LOCK)
+    # Without a lock file no process holds the lock, and kstate creates no file only to look at runs.
+    is_unlocked = not os.path.lexists(path / LOCK)
     with waiting("reading runs and their backups", quiet=quiet) as activity:
         # Without the lock: a dry run, or nothing to do, needs none.
         runs = read_runs(path)
-        if dry_run or not runs or (nobody_holds and not choose(request).runs):
-            choice = choose(request, locked=nobody_holds)
+        if dry_run or not runs or (is_unlocked and not choose(request).runs):
+            choice = choose(request, locked=is_unlocked)
             report.choice(choice)
             for candidate in choice.runs:
                 report.run(candidate.name, pinned_bytes(candidate), deleted=False)
@@ -83,10 +83,10 @@ def clean(
             try:
                 return remove_from_area(run) is not None
             except RunFailed as error:
-                # Without --run nobody has said that this very run may go.
+                # Without --run the user did not name this run, so its unreachable area keeps it.
                 if run.name not in request.names:
                     raise
-                # Whoever names a run knows what it is about; nothing else could ever delete it.
+                # The user named this run. No other command could ever delete it.
                 # A warning and exit code 1: something is left that only the user can remove.
                 stays.append(run.name)
                 say(

@@ -109,7 +109,7 @@ def diff(
             hint_details=details,
         )
     if compared.differing:
-        # After unreadable stores: of these nobody knows whether they differ.
+        # Raised after the error for unreadable stores: kstate cannot tell whether these differ.
         raise ConditionNotMet(f"{compared.differing} stores or tasks differ")
     return warnings_code(not compared.equal)
 

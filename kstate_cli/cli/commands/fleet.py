@@ -197,7 +197,7 @@ def _notes(fleet: Fleet) -> list[str]:
 
 def _topics_without_end(fleet: Fleet) -> list[str]:
     """Return the changelogs that stores have an offset in, and of which the broker, or the file, gave no end."""
-    # Nobody has asked for ends, so none is missing.
+    # The user named no broker and no file, so no end is missing.
     if fleet.facts is None:
         return []
     keys = {key for report in fleet.reports for copy in report.copies for key in copy.offsets or ()}

@@ -186,7 +186,7 @@ def _under_way(task: StepCommand, *, quiet: bool) -> Iterator[None]:
 
 def _show_end(end: StepEnd, results: Output[MaintainLine]) -> None:
     results.about(end.task.directory).show([_line(end)], lambda: _show_text(end, quiet=results.quiet))
-    # The next step may take hours: whoever reads a pipe sees this one now.
+    # The next step may take hours: the reader of a pipe gets the line of this step now.
     sys.stdout.flush()
 
 

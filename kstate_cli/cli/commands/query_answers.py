@@ -124,13 +124,13 @@ class _Answer:
         self._failed: dict[int | None, FailureReason] = {}
         self._by_host = False
         self._advices: list[Advice | None] = []
-        self._nobody = "global store"
+        self._merged_name = "global store"
 
     def print_all(self, answers: StateQueryResult[Any], *, collated: bool) -> None:
         """Print all answers. Raise the most severe failure of a partition."""
         # The message of a failure in the middle of rows that are merged names the store.
         if collated and answers.global_result is None:
-            self._nobody = "merged rows"
+            self._merged_name = "merged rows"
         # None stands for the global store, which has no partition.
         results: dict[int | None, QueryResult[Any]] = dict(answers.partition_results.items())
         if answers.global_result is not None:
@@ -195,7 +195,7 @@ class _Answer:
             say(f"none: {self._request.store} has no such row", quiet=self._request.options.quiet)
         elif self._more:
             cut = f"the first {self._view.count:,} rows are shown, and there are more"
-            # Nobody asked for fewer: then it is no message that --quiet takes away.
+            # Without --limit the user did not choose the cut, so the message appears with --quiet too.
             quiet = self._request.options.quiet and self._request.options.limit is not None
             say(f"{cut}: to see N of them, pass --limit N. To see all, pass -o json or -o csv", quiet=quiet)
 
@@ -240,7 +240,7 @@ class _Answer:
         say(f"{self._name(partition)}: {reason.value}: {message}{more}")
 
     def _name(self, partition: int | None) -> str:
-        return self._nobody if partition is None else f"partition {partition}"
+        return self._merged_name if partition is None else f"partition {partition}"
 
     def _kinds(self) -> str:
         """Return the subcommands that the kind of the store answers."""

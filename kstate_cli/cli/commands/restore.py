@@ -208,7 +208,7 @@ def _options(
     from kstate_cli.restore.planning.judge import Permissions
     from kstate_cli.restore.planning.plan import RestoreOptions
 
-    # Tasks of other hosts stay there: two hosts with one task are a standby that nobody planned.
+    # Tasks of other hosts stay there: the same task on two hosts would be a standby that the user did not plan.
     elsewhere, only = tasks_of(selection.fleet, path.name)
     return RestoreOptions(
         release=chosen_release("--for", selection.release_name, selection.for_jar, quiet=is_silent),
@@ -292,7 +292,7 @@ def tasks_of(fleet: FleetOptions, application: str) -> tuple[frozenset[str], fro
         raise UsageError(
             "--before needs the name of this host", hint="pass --host NAME: the name of this host in the file"
         )
-    # Their tasks stay where they are, and are restored by nobody.
+    # The hosts in the file still have their tasks, so no host restores these.
     elsewhere = held_elsewhere(read_fleet(fleet.missing), application, fleet.host)
     if fleet.before is None or fleet.host is None:
         return elsewhere, None
@@ -310,7 +310,7 @@ def barrier_of(fleet: FleetOptions, *, is_started: bool) -> BarrierView | None:
                 hint="pass --barrier PLACE: a folder or URI that all hosts can reach",
             )
         return None
-    # The other hosts would wait for an application that nobody starts.
+    # The other hosts would wait at the barrier for an application that the user does not start.
     if not is_started:
         raise UsageError("kstate starts no standby, so it waits at no barrier", hint="omit --barrier")
     share = share_of(fleet)

@@ -124,7 +124,7 @@ def _not_restored(snapshot: RestoreSnapshot, refusals: Sequence[Refusal]) -> Ref
     """Return the error for everything that stands in the way, with the most urgent advice."""
     names = list(dict.fromkeys(name for refusal in refusals for name in refusal.only_copies))
     hint, commands = None, []
-    # The most urgent advice only: whoever rebuilds first loses the only copy.
+    # The most urgent advice only: a rebuild before the export would delete the only copy.
     if names:
         hint = _EXPORT_FIRST
         commands = [command("export", snapshot.app, name, "--out", "DIR") for name in names]

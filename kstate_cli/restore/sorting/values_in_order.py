@@ -351,8 +351,8 @@ class WaitingFile:
         """Open a file without a name: ``path`` is free again at once. Raises OSError."""
         self._schema, self._path = schema, path
         # The file object closes it in every case: only then the disk space is released.
-        # O_EXCL, and mode 0600 of open_direct: no link of another user is followed, and values of a store are for
-        # nobody else.
+        # O_EXCL, and mode 0600 of open_direct: kstate follows no link of another user, and no other user can read the
+        # values of the store.
         self._file = open(open_direct(path, os.O_RDWR | os.O_CREAT | os.O_EXCL), "r+b", buffering=0)  # noqa: SIM115
         os.unlink(path)
         self._last = aligned(FILE_WRITE_BYTES)
