@@ -20,8 +20,11 @@ from typing import Any
 
 from .warm import ROOT
 
-USER = 54321
-"""Whoever may exceed RLIMIT_NPROC is root, or has CAP_SYS_RESOURCE. The parent is another user, who may read everything."""
+USER = 20_000 + os.getpid() % 40_000
+"""Root, and a process with CAP_SYS_RESOURCE, may exceed RLIMIT_NPROC, so the parent is another user, who may read everything.
+
+The limit counts all processes of a user on the host: each process of tests has a user of its own.
+"""
 _SECONDS = 120
 
 

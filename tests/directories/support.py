@@ -9,6 +9,8 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +50,18 @@ def kstate_cold(*arguments: object, status: int | None = 0) -> Done:
         env=dict(os.environ),  # not what C has put there behind Python's back: readline, which pytest imports, COLUMNS
     )
     return _result_of(arguments, run.returncode, run.stdout, run.stderr, status)
+
+
+@contextlib.contextmanager
+def public_folder() -> Iterator[Path]:
+    """Yield a new folder that every user may pass.
+
+    `tmp_path` is none: each pytest that this user starts closes its parent to all other users.
+    """
+    with tempfile.TemporaryDirectory(prefix="kstate-tests-", ignore_cleanup_errors=True) as folder:
+        path = Path(folder)
+        path.chmod(0o755)
+        yield path
 
 
 def _result_of(arguments: tuple[object, ...], code: int, out: str, err: str, status: int | None) -> Done:

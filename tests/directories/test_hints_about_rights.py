@@ -7,12 +7,14 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.golden import unpack
 
+from .support import public_folder
 from .warm import ROOT
 
 pytestmark = pytest.mark.skipif(
@@ -48,14 +50,12 @@ def _interpreter() -> list[str]:
 
 
 @pytest.fixture
-def app(tmp_path: Path) -> Path:
+def app() -> Iterator[Path]:
     """An application of the other user, in a `state.dir` of that user."""
-    for path in (tmp_path, *tmp_path.parents[:3]):
-        if path.owner() == "root" and path != Path("/tmp"):
-            path.chmod(path.stat().st_mode | 0o055)
-    app = unpack("4.3.1-demo-eos", tmp_path / "state")
-    subprocess.run(["chown", "-R", f"{USER}:{USER}", str(app.parent)], check=True)
-    return app
+    with public_folder() as folder:
+        app = unpack("4.3.1-demo-eos", folder / "state")
+        subprocess.run(["chown", "-R", f"{USER}:{USER}", str(app.parent)], check=True)
+        yield app
 
 
 def _owners(app: Path) -> set[int]:

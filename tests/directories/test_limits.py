@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from tests.sampling import ALL
 
 from .limits import USER, Limited, Limits
 from .listings import listed
+from .support import public_folder
 from .test_standard import CHANGING, COMMAND_LINES, DUMP, KINDS
 
 NEEDS_OTHERS = {"dump": "a broker", "verify-dump": "a growing dump", "warm-up": "Spark"}
@@ -53,9 +55,13 @@ os.unlink(sys.argv[1] + "/rocksdict-config.json")
 
 
 @pytest.fixture(scope="module")
-def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def state() -> Iterator[Path]:
     """A folder with an application of many SSTs, another one, and one that was migrated."""
-    top = tmp_path_factory.mktemp("limits")
+    with public_folder() as top:
+        yield _application(top)
+
+
+def _application(top: Path) -> Path:
     app = small(KINDS, top / "state", ("kv-timestamped", "window-count", "global-table"))
     database = app / "0_0" / "rocksdb" / "kv-timestamped"
     subprocess.run([sys.executable, "-c", _MORE_SSTS, str(database), str(_SSTS)], check=True)
@@ -64,8 +70,6 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run(
         [sys.executable, "-m", "kstate_cli", "snapshot", str(source), "--out", str(top / "snapshots"), "-q"], check=True
     )
-    for path in (top, *top.parents[:2]):
-        path.chmod(0o755)
     return app
 
 
@@ -169,8 +173,7 @@ def test_every_command(state: Path, tmp_path: Path, limit: str) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="another user is needed")
-def test_every_command_without_threads(state: Path, tmp_path: Path) -> None:
-    for path in (tmp_path, *tmp_path.parents[:2]):  # below the folder of pytest another user may not pass
-        path.chmod(0o755)
-    os.chown(tmp_path, USER, USER)
-    _sweep(state, tmp_path, "threads", USER)
+def test_every_command_without_threads(state: Path) -> None:
+    with public_folder() as folder:
+        os.chown(folder, USER, USER)
+        _sweep(state, folder, "threads", USER)

@@ -168,13 +168,15 @@ def test_a_thread_is_never_half_started(how: str) -> None:
 
     What it raises there makes ``start`` forget the thread, which then dies of a KeyError with a traceback.
     """
+    # To the main thread: a signal to the process may go to the thread that sends signals, whose turn comes late on a
+    # busy host. A pool of two threads gets two signals, and the second one ended the next round.
     script = f"""
 from kstate_cli.signals import now_and_then, start
 begin = threading._start_new_thread
 
 def and_a_signal(*arguments):
     begin(*arguments)
-    os.kill(os.getpid(), signal.SIGTERM)
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGTERM)
 
 threading._start_new_thread = and_a_signal
 for _ in range(20):

@@ -113,7 +113,7 @@ def assert_jvm_started(conf: dict[str, str]) -> None:
 
 def _command_and_maps(settings: SparkSettings) -> tuple[list[str], str]:
     """The first two. PySpark goes on with the JVM that other tests of this process have started with it."""
-    code = f"from tests.restore.test_warm_up import told_of_a_jvm; told_of_a_jvm({dict(settings.conf)!r})"
+    code = f"from tests.restore.test_warm_up import assert_jvm_started; assert_jvm_started({dict(settings.conf)!r})"
     words, maps, remainder = json.loads(support.output_of(code).splitlines()[-1])
     assert remainder == [], "whoever may write to /tmp could put modules there"
     return words, maps
