@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from kstate_cli.errors import UsageError
 from kstate_cli.formats.binary import MAX_I32, JsonObject, parse_json
@@ -55,10 +54,10 @@ def read_facts(path: Path) -> dict[TopicPartition, LogFacts]:
     """
     by_partition: dict[TopicPartition, LogFacts] = {}
     try:
-        for topic, partitions in _object(parse_json(read_given(path)), "the file").items():
+        for topic, partitions in JsonObject.of(parse_json(read_given(path)), "the file").members.items():
             if not legal_topic(topic):
                 raise ValueError(f"{topic[:100]!r} is not the name of a topic")
-            for partition, facts in _object(partitions, topic).items():
+            for partition, facts in JsonObject.of(partitions, topic).members.items():
                 key = TopicPartition(topic, parse_partition(partition))
                 # The file stands for a broker, so every value is checked as strictly as if it decided
                 # alone.
@@ -70,12 +69,6 @@ def read_facts(path: Path) -> dict[TopicPartition, LogFacts]:
             '"delete_retention_ms", "leader_epoch", "retention_ms" and "min_compaction_lag_ms"',
         ) from None
     return by_partition
-
-
-def _object(content: Any, noun: str) -> dict[str, Any]:
-    if not isinstance(content, dict):
-        raise ValueError(f"{noun} is not a JSON object")
-    return content
 
 
 def _facts(facts: JsonObject) -> LogFacts:

@@ -15,14 +15,14 @@ import json
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from kstate_cli.change.access import reading
 from kstate_cli.change.fingerprint import STAGED_LIST, Listing, differences_from, digest, every_file
 from kstate_cli.change.folder import STANDBY, read_runs, runs_folder, write_own_file
 from kstate_cli.change.journal import Run, RunState
 from kstate_cli.errors import Refused
-from kstate_cli.formats.binary import parse_json
+from kstate_cli.formats.binary import JsonObject, parse_json
 from kstate_cli.regular_files import read_small
 from kstate_cli.texts import shell, some
 
@@ -61,12 +61,11 @@ def read_standby(app: Path) -> Standby | None:
     path = standby_path(app)
     try:
         with reading():
-            row = parse_json(read_small(path, _MOST_BYTES))
-        if not isinstance(row, dict):
-            raise ValueError("it is not an object")
-        if row.get("schema_version") != _SCHEMA:
-            raise ValueError(f"unknown schema_version {row.get('schema_version')!r} (known: {_SCHEMA})")
-        return Standby(_text(row, "run"), _text(row, "before"), _text(row, "after"))
+            row = JsonObject.of(parse_json(read_small(path, _MOST_BYTES)), STANDBY)
+        version = row.members.get("schema_version")
+        if version != _SCHEMA:
+            raise ValueError(f"unknown schema_version {version!r} (known: {_SCHEMA})")
+        return Standby(row.text("run"), row.text("before"), row.text("after"))
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
@@ -149,9 +148,3 @@ def _changed(run: Run | None, now: Listing) -> str:
     if not list_digest:
         return ""
     return f": {some(differences_from(run.path / STAGED_LIST, list_digest, now), _MOST_NAMES)}"
-
-
-def _text(row: dict[str, Any], name: str) -> str:
-    if not isinstance(row.get(name), str):
-        raise ValueError(f"{name}: {row.get(name)!r} is not a text")
-    return str(row[name])

@@ -31,7 +31,7 @@ from dataclasses import asdict
 from itertools import pairwise
 from typing import Any, Final
 
-from kstate_cli.formats.binary import MAX_I32, MAX_I64, parse_json
+from kstate_cli.formats.binary import MAX_I32, MAX_I64, JsonObject, parse_json
 from kstate_cli.formats.topic_partition import TopicPartition, canonical_topic_id
 
 from .errors import DumpError, printable
@@ -42,10 +42,7 @@ from .manifest import (
     digest_of,
     inside,
     isolation_of,
-    json_list,
-    json_object,
-    maybe,
-    number,
+    optional_items,
     rendered_committed,
     topic_of,
 )
@@ -54,7 +51,7 @@ from .model import ClockMark, Forgotten, Full, Grown, GrownFile, LastRecord, Rou
 FORMAT: Final = 3
 _NAME: Final = re.compile(r"_manifest-([0-9]{10})\.json")
 # A list instead of an object for each row group: a dump with a round each minute has many of them.
-_GROUP: Final = 5
+_GROUP: Final = ("first", "last", "rows", "bytes", "key_bytes")
 _SHORT: Final = re.compile(r"[0-9a-f]{32}")
 """Two digests of 16 digits."""
 MOST_GENERATION: Final = 9_999_999_999
@@ -151,17 +148,17 @@ def parse(data: bytes, name: str, where: str) -> Grown:
 
 
 def _grown(content: Any, generation: int | None) -> Grown:
-    whole = json_object(content, "the manifest")
+    whole = JsonObject.of(content, "the manifest")
     # A later format may have facts that decide whether a record counts: reading it in part would be wrong.
-    if number(whole, "format", MAX_I32) != FORMAT:
-        raise DumpError(f"format {whole['format']} of a growing dump is unknown (known: {FORMAT})")
+    if whole.number("format", MAX_I32) != FORMAT:
+        raise DumpError(f"format {whole.members['format']} of a growing dump is unknown (known: {FORMAT})")
     # A manifest that was renamed or copied under another name would count as newer than it is.
-    if number(whole, "generation", MAX_I64) != generation:
-        raise DumpError(f"it has generation {whole['generation']}, but its name has another generation")
+    if whole.number("generation") != generation:
+        raise DumpError(f"it has generation {whole.members['generation']}, but its name has another generation")
     if generation == MOST_GENERATION:
         raise DumpError("its generation is the highest possible one, which no dump reaches in practice")
     # ``began`` of each is at most the generation, which _full checks.
-    fulls = [_full(row, whole["generation"]) for row in json_list(whole.get("fulls"), "fulls")]
+    fulls = [_full(row, whole.number("generation")) for row in whole.items("fulls")]
     # Of two fulls with one generation neither is the newest, and a file in two of them would be removed too early.
     keys: set[tuple[TopicPartition, int]] = set()
     paths: set[str] = set()
@@ -173,89 +170,86 @@ def _grown(content: Any, generation: int | None) -> Grown:
             if file.path in paths:
                 raise DumpError(f"{printable(file.path)} is listed twice")
             paths.add(file.path)
-    forgotten = tuple(_forgotten(row) for row in json_list(whole.get("forgotten", []), "forgotten"))
+    forgotten = tuple(_forgotten(row) for row in optional_items(whole, "forgotten"))
     # A sweep would remove a file that the dump needs.
     if any(file.path in paths for file in forgotten):
         raise DumpError("it names a file that it lists as deleted")
     return Grown(
-        whole["generation"],
+        whole.number("generation"),
         isolation_of(whole),
         tuple(fulls),
         committed_of(whole),
         forgotten,
-        _clock(whole.get("clock")),
+        _clock(whole),
     )
 
 
-def _clock(content: Any) -> ClockMark | None:
-    if content is None:
+def _clock(whole: JsonObject) -> ClockMark | None:
+    if whole.members.get("clock") is None:
         return None
-    facts = json_object(content, "the clock")
-    if not isinstance(facts.get("boot"), str):
-        raise DumpError("the clock has no identifier of the host's start")
-    boot_ms, time_ms, wall_ms = (number(facts, name, MAX_TIME) for name in ("boot_ms", "time_ms", "wall_ms"))
-    scale = facts.get("scale", "")
-    if not isinstance(scale, str):
-        raise DumpError("the clock does not name the time scale of its readings")
-    return ClockMark(facts["boot"], boot_ms, time_ms, wall_ms, maybe(facts, "max_error_ms"), scale)
+    facts = whole.object("clock")
+    boot_ms, time_ms, wall_ms = (facts.number(name, MAX_TIME) for name in ("boot_ms", "time_ms", "wall_ms"))
+    # An older kstate wrote no scale. Null is no name of one.
+    scale = facts.text("scale") if "scale" in facts.members else ""
+    return ClockMark(facts.text("boot"), boot_ms, time_ms, wall_ms, facts.number_or_none("max_error_ms"), scale)
 
 
 def _forgotten(content: Any) -> Forgotten:
-    facts = json_object(content, "a deleted file")
-    return Forgotten(_path(facts), number(facts, "at_ms", MAX_TIME))
+    facts = JsonObject.of(content, "a deleted file")
+    return Forgotten(_path(facts), facts.number("at_ms", MAX_TIME))
 
 
-def _path(facts: Json) -> str:
-    path = facts.get("path")
+def _path(facts: JsonObject) -> str:
+    path = facts.members.get("path")
     if not isinstance(path, str) or not inside(path):
         raise DumpError(f"{path!r} is not a path inside the dump")
     return path
 
 
 def _full(content: Any, generation: int) -> Full:
-    facts = json_object(content, "a full")
-    key = TopicPartition(topic_of(facts), number(facts, "partition", MAX_I32))
-    began = number(facts, "began", generation)
+    facts = JsonObject.of(content, "a full")
+    key = TopicPartition(topic_of(facts), facts.number("partition", MAX_I32))
+    began = facts.number("began", generation)
     ranges = _ranges(facts, key)
-    log_start, log_end = (number(facts, name, MAX_I64) for name in ("log_start", "log_end"))
+    log_start, log_end = (facts.number(name) for name in ("log_start", "log_end"))
     # The reading never passes the end of the log that the broker had reported.
     if log_start > log_end or ranges[-1].end > log_end:
         raise DumpError(
             f"{key}: log_start {log_start}, log_end {log_end} and end {ranges[-1].end} contradict each other"
         )
-    files = tuple(_file(row, key) for row in json_list(facts.get("files"), f"files of {key}"))
+    files = tuple(_file(row, key) for row in facts.items("files"))
     offsets = _offsets(files, ranges, key)
-    topic_id, policy = (_text(facts, name, key) for name in ("topic_id", "cleanup_policy"))
+    topic_id, policy = (facts.text_or_none(name) for name in ("topic_id", "cleanup_policy"))
     if topic_id is not None:
         # librdkafka and the tools of Kafka spell one id differently: both must compare equal.
         topic_id = canonical_topic_id(topic_id)
     last = None
-    if facts.get("last") is not None:
-        last = _last(json_object(facts["last"], f"last of {key}"), key, offsets)
+    if facts.members.get("last") is not None:
+        last = _last(facts.object("last"), key, offsets)
     return Full(
         key,
         began,
         log_start,
         log_end,
-        number(facts, "as_of_ms", MAX_TIME),
+        facts.number("as_of_ms", MAX_TIME),
         ranges,
         files,
         topic_id,
         policy,
-        maybe(facts, "delete_retention_ms"),
-        maybe(facts, "leader_epoch", MAX_I32),
+        facts.number_or_none("delete_retention_ms"),
+        facts.number_or_none("leader_epoch", MAX_I32),
         last,
-        maybe(facts, "retention_ms"),
-        maybe(facts, "min_compaction_lag_ms"),
+        facts.number_or_none("retention_ms"),
+        facts.number_or_none("min_compaction_lag_ms"),
         _tail(facts, key, offsets),
-        maybe(facts, "unknown_before_ms"),
-        maybe(facts, "held_back") or 0,
+        facts.number_or_none("unknown_before_ms"),
+        facts.number_or_none("held_back") or 0,
     )
 
 
-def _ranges(facts: Json, key: TopicPartition) -> tuple[Round, ...]:
+def _ranges(facts: JsonObject, key: TopicPartition) -> tuple[Round, ...]:
     """Return the ranges of a full. Raises DumpError if there is none, or a gap between two of them."""
-    ranges = tuple(_range(row, key) for row in json_list(facts.get("ranges"), f"ranges of {key}"))
+    ranges = tuple(_range(row, key) for row in facts.items("ranges"))
     if not ranges:
         raise DumpError(f"{key}: it has no ranges")
     for before, after in pairwise(ranges):
@@ -278,46 +272,47 @@ def _offsets(files: Sequence[GrownFile], ranges: Sequence[Round], key: TopicPart
 
 
 def _range(content: Any, key: TopicPartition) -> Round:
-    facts = json_object(content, f"a range of {key}")
-    start, end = (number(facts, name, MAX_I64) for name in ("start", "end"))
-    continues, ended = (number(facts, name, MAX_TIME) for name in ("continues_ms", "ended_ms"))
+    facts = JsonObject.of(content, f"a range of {key}")
+    start, end = (facts.number(name) for name in ("start", "end"))
+    continues, ended = (facts.number(name, MAX_TIME) for name in ("continues_ms", "ended_ms"))
     if start > end:
         raise DumpError(f"{key}: a range begins at {start} and ends at {end}")
     return Round(start, end, continues, ended)
 
 
 def _file(content: Any, key: TopicPartition) -> GrownFile:
-    facts = json_object(content, f"a file of {key}")
+    facts = JsonObject.of(content, f"a file of {key}")
     path = _path(facts)
-    groups = tuple(_group(row, path) for row in json_list(facts.get("groups"), f"groups of {printable(path)}"))
+    groups = tuple(_group(row, path) for row in facts.rows("groups", len(_GROUP)))
     if not groups:
         raise DumpError(f"{printable(path)} has no rows")
     return GrownFile(
-        path, number(facts, "size", MAX_I64), digest_of(facts.get("sha256"), f"{printable(path)}: sha256"), groups
+        path,
+        facts.number("size"),
+        digest_of(facts.members.get("sha256"), f"{printable(path)}: sha256"),
+        groups,
     )
 
 
-def _group(content: Any, path: str) -> RowGroup:
-    numbers = json_list(content, f"a group of {printable(path)}")
-    if len(numbers) != _GROUP:
-        raise DumpError(f"a group of {printable(path)} has {len(numbers)} numbers, not {_GROUP}")
-    first, last, rows, size, key_bytes = (number({"it": value}, "it", MAX_I64) for value in numbers)
+def _group(values: list[Any], path: str) -> RowGroup:
+    facts = JsonObject(dict(zip(_GROUP, values, strict=True)), f"a group of {printable(path)}")
+    first, last, rows, size, key_bytes = (facts.number(name) for name in _GROUP)
     # Compaction leaves holes, so there may be fewer rows than offsets, and never more.
     if not (1 <= rows <= last - first + 1):
         raise DumpError(f"{printable(path)}: {rows} rows do not fit between offsets {first} and {last}")
     return RowGroup(first, last, rows, size, key_bytes)
 
 
-def _last(facts: Json, key: TopicPartition, offsets: list[int]) -> LastRecord:
-    offset = number(facts, "offset", MAX_I64)
+def _last(facts: JsonObject, key: TopicPartition, offsets: list[int]) -> LastRecord:
+    offset = facts.number("offset")
     # The digest of the last record identifies the log: of another offset it would compare another record.
     if offsets[-1:] != [offset]:
         raise DumpError(f"{key}: its last record is at {offset} in the manifest, but not in its files")
-    return LastRecord(offset, digest_of(facts.get("sha256"), f"{key}: sha256 of its last record"))
+    return LastRecord(offset, digest_of(facts.members.get("sha256"), f"{key}: sha256 of its last record"))
 
 
-def _tail(facts: Json, key: TopicPartition, offsets: list[int]) -> tuple[TailRecord, ...]:
-    records = tuple(_tail_record(row, key) for row in json_list(facts.get("tail", []), f"tail of {key}"))
+def _tail(facts: JsonObject, key: TopicPartition, offsets: list[int]) -> tuple[TailRecord, ...]:
+    records = tuple(_tail_record(row, key) for row in optional_items(facts, "tail"))
     if any(record.offset >= following.offset for record, following in pairwise(records)):
         raise DumpError(f"{key}: its tail is not in the order of offsets")
     # The tail ends with the last record of the files: it identifies the log at the end of the dump.
@@ -334,10 +329,3 @@ def _tail_record(content: Any, key: TopicPartition) -> TailRecord:
         ):
             return TailRecord(offset, sha256, key_digest, None if epoch < 0 else epoch, bool(tombstone))
     raise DumpError(f"{key}: kstate cannot read a record of its tail")
-
-
-def _text(facts: Json, name: str, key: TopicPartition) -> str | None:
-    value = facts.get(name)
-    if value is not None and not isinstance(value, str):
-        raise DumpError(f"{key}: {name} is not a string")
-    return value

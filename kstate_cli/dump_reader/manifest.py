@@ -27,7 +27,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from kstate_cli.formats.binary import MAX_I32, MAX_I64, JsonObject, MalformedBytesError, parse_json
+from kstate_cli.formats.binary import MAX_I32, JsonObject, parse_json
 from kstate_cli.formats.topic_partition import TopicPartition, canonical_topic_id, legal_topic, parse_partition
 
 from .errors import DumpError, printable
@@ -164,21 +164,21 @@ def _file_facts(file: ManifestFile) -> Json:
 
 
 def _manifest(content: Any) -> Manifest:
-    whole = json_object(content, "the manifest")
-    if number(whole, "format", MAX_I32) not in FORMATS:
-        raise DumpError(f"format {whole['format']} is unknown (known: {', '.join(map(str, FORMATS))})")
+    whole = JsonObject.of(content, "the manifest")
+    if whole.number("format", MAX_I32) not in FORMATS:
+        raise DumpError(f"format {whole.members['format']} is unknown (known: {', '.join(map(str, FORMATS))})")
     isolation = isolation_of(whole)
     partitions: dict[TopicPartition, ManifestPartition] = {}
     files: dict[str, ManifestFile] = {}
-    entries = [_file(row, None) for row in json_list(whole.get("files", []), "files")]
-    for facts in _partitions(whole.get("partitions")):
+    entries = [_file(row, None) for row in optional_items(whole, "files")]
+    for facts in _partitions(whole):
         partition = _partition(facts)
         key = TopicPartition(partition.topic, partition.partition)
         # Which of two entries counts would decide whether records are missing.
         if key in partitions:
             raise DumpError(f"{key} is listed twice")
         partitions[key] = partition
-        entries += [_file(row, key) for row in json_list(facts.get("files", []), f"files of {key}")]
+        entries += [_file(row, key) for row in optional_items(facts, "files")]
     for file in entries:
         if file.path in files:
             raise DumpError(f"{file.path} is listed twice")
@@ -186,32 +186,33 @@ def _manifest(content: Any) -> Manifest:
     return Manifest(isolation, tuple(partitions.values()), tuple(files.values()), committed_of(whole))
 
 
-def _partitions(content: Any) -> Iterator[Json]:
+def _partitions(whole: JsonObject) -> Iterator[JsonObject]:
+    content = whole.members.get("partitions")
     # The other shape that is read: topic -> partition -> facts.
     if isinstance(content, dict):
         for topic, of_topic in content.items():
-            for partition, facts in json_object(of_topic, f"partitions of {topic!r}").items():
-                yield {**json_object(facts, "a partition"), "topic": topic, "partition": _key(partition)}
+            for partition, facts in JsonObject.of(of_topic, f"partitions of {topic!r}").members.items():
+                noun = f"partition {partition} of {topic!r}"
+                place = {"topic": topic, "partition": parse_partition(partition)}
+                yield JsonObject({**JsonObject.of(facts, noun).members, **place}, noun)
         return
-    for facts in json_list(content, "partitions"):
-        yield json_object(facts, "an entry of partitions")
+    for facts in whole.items("partitions"):
+        yield JsonObject.of(facts, "an entry of partitions")
 
 
-def _partition(facts: Json) -> ManifestPartition:
-    topic, partition = topic_of(facts), number(facts, "partition", MAX_I32)
+def _partition(facts: JsonObject) -> ManifestPartition:
+    topic, partition = topic_of(facts), facts.number("partition", MAX_I32)
     name = f"{topic}:{partition}"
-    start, end, first, last = (maybe(facts, field) for field in ("log_start", "log_end", "first", "last"))
-    rows = number(facts, "rows", MAX_I64)
-    began = maybe(facts, "start")
-    topic_id = facts.get("topic_id")
-    if topic_id is not None and not isinstance(topic_id, str):
-        raise DumpError(f"{name}: topic_id is not a string")
+    start, end, first, last = (facts.number_or_none(field) for field in ("log_start", "log_end", "first", "last"))
+    rows = facts.number("rows")
+    began = facts.number_or_none("start")
+    topic_id = facts.text_or_none("topic_id")
     if topic_id is not None:
         # librdkafka and the tools of Kafka spell one id differently: both must compare equal.
         topic_id = canonical_topic_id(topic_id)
     reading = None
-    if facts.get("reading") is not None:
-        reading = _reading(json_object(facts["reading"], f"reading of {name}"), name)
+    if facts.members.get("reading") is not None:
+        reading = _reading(facts.object("reading"), name)
     manifest_partition = ManifestPartition(topic, partition, start, end, first, last, rows, topic_id, began, reading)
     contradiction = _contradiction(manifest_partition)
     if contradiction is not None:
@@ -243,27 +244,25 @@ def _may_begin(start: int | None, offset: int | None) -> bool:
     return start is None or offset is None or start <= offset
 
 
-def _reading(facts: Json, name: str) -> Reading:
-    started, ended = (number(facts, member, MAX_TIME) for member in ("started_ms", "ended_ms"))
+def _reading(facts: JsonObject, name: str) -> Reading:
+    started, ended = (facts.number(member, MAX_TIME) for member in ("started_ms", "ended_ms"))
     # The age of the dump follows from these times: a negative duration would make it too young.
     if started > ended:
         raise DumpError(f"{name}: its reading began at {started} and ended earlier, at {ended}")
-    policy = facts.get("cleanup_policy")
-    if policy is not None and not isinstance(policy, str):
-        raise DumpError(f"{name}: cleanup_policy is not a string")
-    epoch = maybe(facts, "leader_epoch", MAX_I32)
-    digest = facts.get("last_record_sha256")
+    policy = facts.text_or_none("cleanup_policy")
+    epoch = facts.number_or_none("leader_epoch", MAX_I32)
+    digest = facts.members.get("last_record_sha256")
     if digest is not None:
         digest = digest_of(digest, f"{name}: last_record_sha256")
     return Reading(
         started,
         ended,
         policy,
-        maybe(facts, "delete_retention_ms"),
+        facts.number_or_none("delete_retention_ms"),
         epoch,
         digest,
-        maybe(facts, "retention_ms"),
-        maybe(facts, "min_compaction_lag_ms"),
+        facts.number_or_none("retention_ms"),
+        facts.number_or_none("min_compaction_lag_ms"),
     )
 
 
@@ -275,17 +274,17 @@ def digest_of(digest: Any, noun: str) -> str:
 
 
 def _file(content: Any, key: TopicPartition | None) -> ManifestFile:
-    facts = json_object(content, "a file")
-    path = facts.get("path")
+    facts = JsonObject.of(content, "a file")
+    path = facts.members.get("path")
     if not isinstance(path, str) or not inside(path):
         raise DumpError(f"{path!r} is not a path inside the dump")
-    digest = facts.get("sha256", facts.get("digest"))
+    digest = facts.members.get("sha256", facts.members.get("digest"))
     if digest is not None:
         digest = digest_of(digest, f"{printable(path)}: the digest")
     topic = None
-    if facts.get("topic") is not None:
+    if facts.members.get("topic") is not None:
         topic = topic_of(facts)
-    partition = maybe(facts, "partition", MAX_I32)
+    partition = facts.number_or_none("partition", MAX_I32)
     if key is not None:
         # A file inside of a partition need not repeat it, and must not contradict it.
         if topic is None:
@@ -294,7 +293,7 @@ def _file(content: Any, key: TopicPartition | None) -> ManifestFile:
             partition = key.partition
         if (topic, partition) != (key.topic, key.partition):
             raise DumpError(f"{printable(path)} is listed under {key}, but names another partition")
-    return ManifestFile(path, number(facts, "size", MAX_I64), digest, topic, partition)
+    return ManifestFile(path, facts.number("size"), digest, topic, partition)
 
 
 def inside(path: str) -> bool:
@@ -304,65 +303,34 @@ def inside(path: str) -> bool:
     return all(part not in {"", ".", ".."} for part in parts) and "\\" not in path and "\0" not in path
 
 
-def isolation_of(whole: Json) -> str:
+def isolation_of(whole: JsonObject) -> str:
     """Return the member ``isolation``. Raises DumpError, as the following functions do."""
-    isolation = whole.get("isolation")
+    isolation = whole.members.get("isolation")
     # Without it the dump may have records of aborted transactions.
     if isolation not in ISOLATIONS:
         raise DumpError(f"isolation {isolation!r} is unknown (known: {', '.join(ISOLATIONS)})")
     return str(isolation)
 
 
-def committed_of(whole: Json) -> dict[TopicPartition, int]:
+def committed_of(whole: JsonObject) -> dict[TopicPartition, int]:
     """Return the member ``committed``."""
     committed = {}
-    for topic, of_topic in json_object(whole.get("committed", {}), "committed").items():
-        topic_of({"topic": topic})
-        offsets = json_object(of_topic, f"committed of {topic}")
-        for partition in offsets:
-            committed[TopicPartition(topic, _key(partition))] = number(offsets, partition, MAX_I64)
+    for topic, of_topic in JsonObject.of(whole.members.get("committed", {}), "committed").members.items():
+        topic_of(JsonObject({"topic": topic}, "committed"))
+        offsets = JsonObject.of(of_topic, f"committed of {topic}")
+        for partition in offsets.members:
+            committed[TopicPartition(topic, parse_partition(partition))] = offsets.number(partition)
     return committed
 
 
-def _key(text: str) -> int:
-    try:
-        return parse_partition(text)
-    except MalformedBytesError as error:
-        raise DumpError(str(error)) from None
-
-
-def topic_of(facts: Json) -> str:
+def topic_of(facts: JsonObject) -> str:
     """Return the member ``topic``."""
-    topic = facts.get("topic")
+    topic = facts.members.get("topic")
     if not isinstance(topic, str) or not legal_topic(topic):
         raise DumpError(f"{topic!r} is not the name of a topic")
     return topic
 
 
-def number(facts: Json, name: str, most: int) -> int:
-    """Return a member that is an integer from 0 to ``most``."""
-    try:
-        return JsonObject(facts, "the manifest").number(name, most)
-    except MalformedBytesError as error:
-        raise DumpError(error.reason) from None
-
-
-def maybe(facts: Json, name: str, most: int = MAX_I64) -> int | None:
-    """Return a member that is an integer from 0 to ``most``; None if it is missing or null."""
-    if facts.get(name) is None:
-        return None
-    return number(facts, name, most)
-
-
-def json_object(content: Any, noun: str) -> Json:
-    """Return ``content`` if it is a JSON object."""
-    if not isinstance(content, dict):
-        raise DumpError(f"{noun} is not a JSON object")
-    return content
-
-
-def json_list(content: Any, noun: str) -> list[Any]:
-    """Return ``content`` if it is a JSON list."""
-    if not isinstance(content, list):
-        raise DumpError(f"{noun} is not a JSON list")
-    return content
+def optional_items(facts: JsonObject, name: str) -> list[Any]:
+    """Return a member that is a list; an empty list if it is missing, but not if it is null."""
+    return facts.items(name) if name in facts.members else []

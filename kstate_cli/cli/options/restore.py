@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
@@ -40,7 +40,7 @@ from kstate_cli.cli.options.shared import (
 from kstate_cli.cli.output import Format
 from kstate_cli.cli.shell_completion import releases
 from kstate_cli.errors import UsageError
-from kstate_cli.formats.binary import MAX_I64
+from kstate_cli.formats.binary import JsonObject, parse_json
 from kstate_cli.regular_files import read_given
 
 if TYPE_CHECKING:
@@ -266,31 +266,21 @@ def bytes_of(text: str, option: str = "--memory") -> int:
 
 def committed_of(path: Path | None) -> dict[TopicPartition, int]:
     """Return the offsets in the file of ``--committed-offsets``. Raise UsageError."""
-    from kstate_cli.formats.binary import parse_json
     from kstate_cli.formats.topic_partition import TopicPartition, legal_topic, parse_partition
 
     if path is None:
         return {}
     committed = {}
     try:
-        for topic, offsets in _object(parse_json(read_given(path)), "the file").items():
+        for topic, partitions in JsonObject.of(parse_json(read_given(path)), "the file").members.items():
             # A name that no broker accepts is a typing error, and its offsets would silently apply to nothing.
             if not legal_topic(topic):
                 raise ValueError(f"{topic[:100]!r} is not the name of a topic")
-            for partition, offset in _object(offsets, topic).items():
-                key = TopicPartition(topic, parse_partition(partition))
-                # JSON has true, which Python counts as 1.
-                if isinstance(offset, bool) or not isinstance(offset, int) or not 0 <= offset <= MAX_I64:
-                    raise ValueError(f"{key}: {str(offset)[:100]} is not an offset")
-                committed[key] = offset
+            offsets = JsonObject.of(partitions, topic)
+            for partition in offsets.members:
+                committed[TopicPartition(topic, parse_partition(partition))] = offsets.number(partition)
     except (OSError, ValueError) as error:
         raise UsageError(
             f"kstate cannot read {path}: {error}", hint='write JSON into it: {"topic": {"0": 42}}'
         ) from None
     return committed
-
-
-def _object(content: Any, subject: str) -> dict[str, Any]:
-    if not isinstance(content, dict):
-        raise ValueError(f"{subject} is not a JSON object")
-    return content
