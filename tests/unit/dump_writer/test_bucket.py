@@ -158,7 +158,8 @@ def test_lost_answer_is_resolved_by_another_request(objects: ObjectStore) -> Non
         store.commit(grown(3), RUN, [])
 
 
-def test_files_of_an_uncertain_manifest_stay(objects: ObjectStore) -> None:
+def test_files_of_an_uncertain_manifest_stay(objects: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kstate_cli.s3_objects._CONFLICT_SECONDS", 0.01)
     store = bucket(objects)
     objects.behave(Fault(r"^(PUT|HEAD) .*_manifest-", 500))
     with pytest.raises(RunHalfway, match=r"unknown whether generation 1"):
@@ -361,7 +362,7 @@ def test_reports_a_missing_bucket_and_missing_credentials(
 def test_an_answer_that_does_not_come(objects: ObjectStore, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     """Each of them is another exception of boto3's, and none of urllib3's comes through."""
     monkeypatch.setattr("kstate_cli.s3_objects._ATTEMPTS", 1)
-    monkeypatch.setattr("kstate_cli.s3_objects._READ_SECONDS", 0.1)
+    monkeypatch.setattr("kstate_cli.s3_objects._READ_SECONDS", 0.05)
     response = b"" if how == "closes" else b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\nETag: 1\r\n\r\n<x"
     with socket.create_server(("127.0.0.1", 0)) as server:
 

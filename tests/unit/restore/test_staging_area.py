@@ -263,7 +263,7 @@ def test_a_mount_that_does_not_answer_keeps_nobody(
     tmp_path: Path, scheme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a hard mount of NFS whose server has gone; here it is a FIFO in place of the mark, which nobody writes to."""
-    monkeypatch.setattr("kstate_cli.restore.staging_area._LOOK_SECONDS", 1.0)
+    monkeypatch.setattr("kstate_cli.restore.staging_area._LOOK_SECONDS", 0.3)
     folder = tmp_path / f"app-{TOKEN}"
     folder.mkdir()
     os.mkfifo(folder / MARK)
@@ -273,7 +273,7 @@ def test_a_mount_that_does_not_answer_keeps_nobody(
     area = left_in_area(run)
     assert time.monotonic() - began < 10
     assert area is not None
-    assert area.why == "kstate cannot check it: no answer within 1 s"
+    assert area.why == "kstate cannot check it: no answer within 0.3 s"
     with open(folder / MARK, "wb"):
         pass  # who waits for it goes on, and ends
 
