@@ -270,6 +270,48 @@ def torn(data: bytes) -> str | None:
     return None
 
 
+def whole_records(data: bytes) -> bytes:
+    """Return a MANIFEST up to the end of its last whole record: a process may be writing the next one."""
+    at = end = 0
+    while at + _HEADER <= len(data):
+        rest = _BLOCK - at % _BLOCK
+        if rest < _HEADER:
+            at += rest
+            continue
+        kind, size = data[at + 6], int.from_bytes(data[at + 4 : at + 6], "little")
+        if kind == 0:
+            break  # space that RocksDB has reserved
+        header = _HEADER
+        piece = kind
+        if kind in _RECYCLABLE:
+            header, piece = _RECYCLABLE_HEADER, kind - _RECYCLABLE[0] + 1
+        at += header + size
+        if at > len(data):
+            break
+        # A record of several pieces counts once its last piece is complete.
+        if piece in (_FULL, _LAST):
+            end = at
+    return data[:end]
+
+
+def families_with_tables(data: bytes) -> Mapping[int, str]:
+    """Return id and name of each column family that has, or had, an SST since the MANIFEST was begun.
+
+    RocksDB begins a MANIFEST at each open, with the files of that moment. A family whose SSTs a compaction has emptied
+    since is in the result, but not in :func:`live_tables`. :class:`MalformedBytesError` as there.
+    """
+    names = {0: "default"}
+    filled: set[int] = set()
+    for record in _records(data):
+        edit = _VersionEdit(record)
+        edit.read()
+        if edit.name is not None:
+            names[edit.family] = edit.name
+        if edit.added:
+            filled.add(edit.family)
+    return {family: names.get(family, "") for family in sorted(filled)}
+
+
 def live_tables(data: bytes) -> Mapping[int, Mapping[int, int]]:
     """Return the path id of each SST that a MANIFEST names in the end, by column family and number of the SST.
 
@@ -330,6 +372,8 @@ class _VersionEdit:
         self._at = 0
         self.family = 0
         self.dropped = False
+        self.name: str | None = None
+        """The name of a column family that the edit adds."""
         self.added: dict[int, int] = {}
         self.deleted: list[int] = []
 
@@ -383,7 +427,11 @@ class _VersionEdit:
             self._skip()
 
     def _other(self, tag: int) -> None:
-        if tag in (_COMPARATOR_TAG, _FAMILY_ADDED) or tag & _IGNORABLE:
+        if tag == _FAMILY_ADDED:
+            size = self._number()
+            self.name = self._record[self._at : self._at + size].decode("utf-8", "replace")
+            self._at += size
+        elif tag == _COMPARATOR_TAG or tag & _IGNORABLE:
             self._skip()
         elif tag == _COMPACT_CURSOR:
             self._number()

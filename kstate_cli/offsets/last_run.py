@@ -14,7 +14,7 @@ run: Streams removes it as expired when it creates the first one (``getOrCreateS
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
 
 from kstate_cli.formats.offsets import STATUS_CLOSED, Position
@@ -145,7 +145,12 @@ def common_position(store: Store) -> Position:
 
     Streams merges their Positions by the highest, which is ahead of the rows if one segment is behind.
     """
-    positions = [_position_map(segment) for segment in store.databases]
+    return lowest_position([segment.offsets.position if segment.offsets else None for segment in store.databases])
+
+
+def lowest_position(stated: Sequence[Position | None]) -> Position:
+    """Return the lowest offset of each partition that all of the Positions state; None states nothing."""
+    positions = [position.as_map() if position else {} for position in stated]
     if not positions:
         return Position.empty()
     common: dict[str, dict[int, int]] = {}
@@ -158,12 +163,6 @@ def common_position(store: Store) -> Position:
             if len(lowest) == len(reached):
                 common.setdefault(topic, {})[partition] = min(lowest)
     return Position.from_map(common)
-
-
-def _position_map(segment: Database) -> Mapping[str, Mapping[int, int]]:
-    if segment.offsets is None or segment.offsets.position is None:
-        return {}
-    return segment.offsets.position.as_map()
 
 
 def position_reached(store: Store) -> Position:

@@ -26,7 +26,7 @@ from kstate_cli.errors import Refused, RunFailed
 from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.formats.sst import read_properties
 from kstate_cli.formats.topic_partition import GLOBAL, TopicPartition
-from kstate_cli.offsets.ages import Age, age_of, read_ages
+from kstate_cli.offsets.ages import Age, age_of, read_ages, sst_age
 from kstate_cli.offsets.last_run import Ending, ending
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
 from kstate_cli.offsets.resolve import resolve
@@ -34,6 +34,7 @@ from kstate_cli.regular_files import MOST_NAME_BYTES, open_regular, read_small
 from kstate_cli.releases import OffsetsHome
 from kstate_cli.rocks.files import CURRENT, is_log, is_sst, newest_options
 from kstate_cli.signals import submitted
+from kstate_cli.snapshot.cuts import Cuts, CutTask, HeldFile, cut_task, open_held
 from kstate_cli.snapshot.expiry import condemned_objects, intent_to_write
 from kstate_cli.snapshot.model import (
     MOST_INLINE_BYTES,
@@ -51,8 +52,8 @@ from kstate_cli.snapshot.model import (
 from kstate_cli.snapshot.repository import ChangedError, DamagedError, Repository
 from kstate_cli.statedir.find import task_directories, unknown_selection
 from kstate_cli.statedir.locks import read_mounts
-from kstate_cli.statedir.model import Application, Database, Store
-from kstate_cli.statedir.scan import read_application
+from kstate_cli.statedir.model import Application, Database, Store, Task
+from kstate_cli.statedir.scan import misplaced_entries, read_application
 from kstate_cli.texts import first_lines, plural
 
 _EARLIER: Final = 32
@@ -79,6 +80,8 @@ class CaptureRequest:
     """Seconds to wait for another command of kstate."""
     lock_is_shared: bool = False
     """The user confirms that the application is stopped, on a file system whose locks do not prove it."""
+    at_least_once: bool = False
+    """The user states that the application runs with at-least-once. Otherwise the rules of exactly-once count."""
 
 
 def this_host() -> str:
@@ -94,6 +97,8 @@ class SourceFile:
     size: int
     mtime_ns: int
     inode: int
+    held: HeldFile | None = None
+    """The descriptor of a file of a cut; None for a file that is opened by its path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +109,9 @@ class PlannedStore:
     age: Age
     in_file: bool
     databases: tuple[tuple[Database, tuple[SourceFile, ...]], ...]
+    is_cut: bool = False
+    bounded_by: frozenset[str] = frozenset()
+    """The generations whose offsets bound segments that state none."""
 
     @property
     def files(self) -> Iterator[SourceFile]:
@@ -120,7 +128,8 @@ class PlannedTask:
     home: OffsetsHome
     is_whole: bool
     stores: tuple[PlannedStore, ...]
-    facts: Facts
+    facts: Facts | None
+    """None for a cut, whose files are held."""
 
     @property
     def name(self) -> str:
@@ -165,29 +174,26 @@ def capture(
     Raise InUse, Refused (also if no task can be captured), UsageError and RunFailed. No generation exists then.
     """
     check_locks(request.app, read_mounts(), lock_is_shared=request.lock_is_shared)
-    with reader_lock(request.app, request.wait) as lock:
-        _refuse_in_use(request.app, lock)
-        facts = {name: _facts(path) for name, path in task_directories(request.app)}
-        application = read_application(request.app, workers=request.workers)
-        if application.running:
-            raise in_use(request.app, application.pid)
-        planned, skipped = plan_capture(application, request, facts)
+    with reader_lock(request.app, request.wait) as lock, Cuts(request.app) as cuts:
+        planned, skipped = _plan(request, lock, cuts, _Earlier(repository, request.app.name))
         if not planned:
             raise _nothing(request.app, skipped)
         exists = repository.exists()
         begin(sum(file.size for task in planned for store in task.stores for file in store.files))
+        app_id = request.app.name
         if dry_run:
             earlier = EarlierFiles({})
             if exists:
-                earlier = EarlierFiles.of(repository, application.app_id, condemned_objects(repository))
+                earlier = EarlierFiles.of(repository, app_id, condemned_objects(repository))
             return _foreseen(planned, skipped, earlier)
         repository.create()
         # Before anything of the repository is read that this snapshot relies on: cleaners wait for its end.
         with intent_to_write(repository) as intent:
-            earlier = EarlierFiles.of(repository, application.app_id, intent.condemned)
+            earlier = EarlierFiles.of(repository, app_id, intent.condemned)
             copies = _CopiedFiles(repository, earlier, progress).of(planned, request.workers)
-            # Again what was read before: only now is it certain that all files of a task are of one moment.
-            _refuse_in_use(request.app, lock)
+            # Again what was read before: only now is it certain that all files of a closed task are of one moment.
+            if any(task.facts is not None for task in planned):
+                _refuse_in_use(request.app, lock)
             for task in planned:
                 if task.name not in copies.refused and not _unchanged(task, request.app):
                     copies.refused[task.name] = _CHANGED
@@ -196,7 +202,7 @@ def capture(
             if not whole:
                 raise _nothing(request.app, skipped)
             generation = Generation(
-                application.app_id,
+                app_id,
                 request.host,
                 __version__,
                 clock.now_ms(),
@@ -209,8 +215,30 @@ def capture(
     return CaptureReport(name, reports, skipped)
 
 
+def _plan(
+    request: CaptureRequest, lock: ReaderLock, cuts: Cuts, earlier: _Earlier
+) -> tuple[list[PlannedTask], dict[str, str]]:
+    """Return the tasks that may be captured, and for each other one the reason: closed ones first, then cuts."""
+    planned: list[PlannedTask] = []
+    skipped: dict[str, str] = {}
+    is_running = lock.application_pid() is not None
+    if not is_running:
+        facts = {name: _facts(path) for name, path in task_directories(request.app)}
+        application = read_application(request.app, workers=request.workers)
+        if application.running:
+            # RocksDB's own locks: a process that uses a store without Streams.
+            raise in_use(request.app, application.pid)
+        planned, skipped = plan_capture(application, request, facts)
+        if not skipped:
+            return planned, skipped
+    cut, not_cut = plan_cuts(request, cuts, earlier, frozenset(skipped) or None)
+    # Of a killed task the first reason says more: a cut is only the second try.
+    reasons = {name: skipped.get(name, why) for name, why in not_cut.items()}
+    return [*planned, *cut], reasons
+
+
 def _refuse_in_use(app: Path, lock: ReaderLock) -> None:
-    """Raise InUse if the application is running: on disk may be rows that it has not committed."""
+    """Raise InUse if the application was started meanwhile: on disk may be rows that it has not committed."""
     pid = lock.application_pid()
     if pid is not None:
         raise in_use(app, pid)
@@ -222,7 +250,8 @@ def _nothing(app: Path, skipped: Mapping[str, str]) -> Refused:
     return Refused(
         f"no task of {app} can be captured",
         details=first_lines([f"{task}: {why}" for task, why in sorted(skipped.items())]),
-        hint="start the application and stop it cleanly, then take the snapshot",
+        hint="stop the application cleanly, then take the snapshot. If it runs with at-least-once, pass "
+        "--guarantee at_least_once",
     )
 
 
@@ -317,6 +346,103 @@ def _why_not_store(resolved: TaskOffsets, offsets: StoreOffsets) -> str | None:
     return None
 
 
+# --- cuts -------------------------------------------------------------------------------------------------------------
+
+
+class _Earlier:
+    """The newest generations of an application, which are read once and only if a segment needs a bound."""
+
+    def __init__(self, repository: FolderRepository, application: str) -> None:
+        self._repository, self._application = repository, application
+        self._generations: list[tuple[str, Generation]] | None = None
+
+    def __call__(self) -> Sequence[tuple[str, Generation]]:
+        """Return name and content of each."""
+        if self._generations is None:
+            self._generations = []
+            if self._repository.exists():
+                newest = newest_generations(self._repository, self._application, _EARLIER)
+                self._generations = [(named.name, named.content) for named in newest]
+        return self._generations
+
+
+def plan_cuts(
+    request: CaptureRequest, cuts: Cuts, earlier: _Earlier, tasks: frozenset[str] | None
+) -> tuple[list[PlannedTask], dict[str, str]]:
+    """Return the tasks of which a cut may be captured, and for each other one the reason. ``tasks``: None for all.
+
+    Raise UsageError for a task or store that does not exist, and Refused.
+    """
+    folders = dict(task_directories(request.app))
+    ages = read_ages(request.app)
+    misplaced = {problem.place.task: problem.reasoned for problem in misplaced_entries(request.app) if problem.fatal}
+    seen: list[Task] = []
+    planned: list[PlannedTask] = []
+    skipped: dict[str, str] = {}
+    for name in request.tasks or folders:
+        if name not in folders:
+            raise unknown_selection(Application(request.app, (), True, None), [name], ())
+        if tasks is not None and name not in tasks:
+            continue
+        outcome = misplaced.get(name) or cut_task(
+            cuts, name, folders[name], request.stores, earlier, at_least_once=request.at_least_once
+        )
+        if isinstance(outcome, str):
+            skipped[name] = outcome
+        elif outcome is not None:
+            seen.append(outcome.resolved.task)
+            if outcome.stores:
+                planned.append(_planned_cut(outcome, ages, cuts))
+    unknown = request.stores - {store.name for task in seen for store in task.stores}
+    if unknown and not skipped:
+        raise unknown_selection(Application(request.app, tuple(seen), True, None), (), sorted(unknown))
+    return planned, skipped
+
+
+def _planned_cut(cut: CutTask, ages: Sequence[Age], cuts: Cuts) -> PlannedTask:
+    home = OffsetsHome.FILES
+    if cut.resolved.task.has_offsets_family:
+        home = OffsetsHome.COLUMN_FAMILY
+    stores = []
+    for planned in cut.stores:
+        store = planned.offsets.store
+        stores.append(
+            PlannedStore(
+                planned.offsets,
+                _age_of_cut(ages, cut.resolved.task, planned.offsets),
+                # A restoration writes the file from the offset of the cut: that of the directory may be ahead.
+                home is OffsetsHome.COLUMN_FAMILY and bool(planned.offsets.offsets) and store.is_grace_buffer,
+                tuple((database, _held_files(cuts, database)) for database in store.databases),
+                is_cut=True,
+                bounded_by=planned.bounded_by,
+            )
+        )
+    return PlannedTask(cut.resolved, home, len(stores) == len(cut.resolved.stores), tuple(stores), None)
+
+
+def _held_files(cuts: Cuts, database: Database) -> tuple[SourceFile, ...]:
+    return tuple(
+        SourceFile(database.path / name, file.size, file.mtime_ns, file.inode, file)
+        for name, file in sorted(cuts.files(database).items())
+    )
+
+
+def _age_of_cut(ages: Sequence[Age], task: Task, offsets: StoreOffsets) -> Age:
+    """Return the age of a cut: each database is as of its own last flush, and the offset is that of the oldest.
+
+    Up to 4.2 it is as of the writing of ``.checkpoint``, which may be long before the last flush.
+    """
+    age = age_of(ages, task.name, offsets)
+    times = [age.as_of_ms]
+    with_rows = [database for database in offsets.store.databases if not database.empty]
+    times += [sst_age(replace(offsets.store, databases=(database,))).at_ms for database in with_rows]
+    if not offsets.store.has_offsets_family and task.checkpoint is not None:
+        times.append(task.checkpoint.mtime_ns // 1_000_000)
+    if None in times:
+        return replace(age, as_of_ms=None)
+    return replace(age, as_of_ms=min(time for time in times if time is not None))
+
+
 def _planned_task(
     resolved: TaskOffsets, stores: Sequence[StoreOffsets], ages: Sequence[Age], facts: Facts
 ) -> PlannedTask:
@@ -377,7 +503,7 @@ def _facts(task: Path) -> Facts:
 
 
 def _unchanged(task: PlannedTask, app: Path) -> bool:
-    return _facts(app / task.name) == task.facts
+    return task.facts is None or _facts(app / task.name) == task.facts
 
 
 # --- the copy ---------------------------------------------------------------------------------------------------------
@@ -503,7 +629,7 @@ class _CopiedFiles:
         """Return a file as the generation lists it, and the bytes that are new in the repository."""
         name = file.path.name
         try:
-            opened = os.fdopen(open_regular(file.path), "rb", buffering=0)
+            opened = os.fdopen(_open(file), "rb", buffering=0)
         except OSError as error:
             raise _SourceError(f"{name} cannot be opened: {error.strerror}") from None
         with opened:
@@ -530,6 +656,12 @@ class _CopiedFiles:
         if put.name != put.sha256:
             stored_as = put.name
         return StoredFile(name, file.size, put.sha256, max(0, file.mtime_ns), identity, None, stored_as), new_bytes
+
+
+def _open(file: SourceFile) -> int:
+    if file.held is not None and file.held.descriptor is not None:
+        return open_held(file.held)
+    return open_regular(file.path)
 
 
 def _is_never_inline(name: str) -> bool:
@@ -622,6 +754,7 @@ def _stored_store(task: PlannedTask, planned: PlannedStore, files: Mapping[Path,
         planned.age.as_of_ms,
         {tp.topic: mark.topic_id for tp, mark in planned.age.logs.items() if mark.topic_id is not None},
         tuple(_stored_database(store, database, sources, files) for database, sources in planned.databases),
+        planned.is_cut,
     )
 
 
@@ -659,7 +792,7 @@ def _new_at_most(file: SourceFile, earlier: EarlierFiles) -> int:
     if not _is_never_inline(name):
         return 0
     try:
-        with os.fdopen(open_regular(file.path), "rb") as opened:
+        with os.fdopen(_open(file), "rb") as opened:
             identity = _identity(opened, name)
     except OSError:
         identity = None

@@ -109,6 +109,8 @@ class StoredStore:
     topic_ids: Mapping[str, str]
     """The id of each topic, where it is known: two logs of one name are told apart by it."""
     databases: tuple[StoredDatabase, ...]
+    is_cut: bool = False
+    """It was not closed: a restoration writes its offset into each database, and that it is closed."""
 
     @property
     def size(self) -> int:
@@ -257,6 +259,7 @@ def _store_json(store: StoredStore) -> dict[str, Any]:
         "kind": store.kind,
         "offsets": _offsets_json(store.offsets),
         "in_file": store.in_file,
+        "cut": store.is_cut,
         "position": position,
         "as_of_ms": store.as_of_ms,
         "topic_ids": dict(store.topic_ids),
@@ -429,6 +432,8 @@ def _store(document: Any) -> StoredStore:
         as_of,
         {_text(topic): _text(topic_id) for topic, topic_id in _object(members["topic_ids"], "topic_ids").items()},
         databases,
+        # Generations of before have closed stores only.
+        _flag(members.get("cut", False)),
     )
 
 

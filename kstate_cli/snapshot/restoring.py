@@ -27,7 +27,11 @@ from kstate_cli.change.journal import SORTED_FILES, Run, RunState
 from kstate_cli.change.plan import PlaceDatabase, Step
 from kstate_cli.change.removal import remove_sorted_files
 from kstate_cli.errors import Refused, naming
+from kstate_cli.formats.offsets import OffsetsRecord, encode_rows
+from kstate_cli.formats.store_kinds import OFFSETS_CF
 from kstate_cli.offsets.ages import Age, LogMark, add_ages
+from kstate_cli.rocks.shadow import Shadow
+from kstate_cli.rocks.writable import WritableStore
 from kstate_cli.signals import submitted
 from kstate_cli.snapshot.model import (
     MOST_AHEAD_MS,
@@ -45,10 +49,13 @@ from kstate_cli.snapshot.repository import (
     object_path,
     write_all,
 )
+from kstate_cli.snapshot.rules import closed_record
 from kstate_cli.statedir.model import Application
 from kstate_cli.texts import first_lines, printable
 
 _DAMAGED_HINT = "restore another generation (--generation), or from another copy of the repository"
+_LiveFiles = Mapping[str, tuple[tuple[str, int], ...]]
+"""Column family -> name and size of each SST and blob file."""
 Progress = Callable[[str, str, int], None]
 """Is called with a phase, a path and bytes."""
 
@@ -188,12 +195,14 @@ class SnapshotFiles:
         try:
             databases = list(self._databases(folder))
             self._copy_all(databases)
+            # Each byte fits its digest by now. A cut is as a kill would leave it: Streams must not see it so.
+            placed = [_step(place) for place in databases]
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
         # Before the switch: without it old data would look as young as its new files, if their SSTs have no time.
         add_ages(self._plan.change.app, [age_of_chosen(chosen, run.name) for chosen in self._plan.stores])
-        return (*self._plan.change.steps, *(_step(place) for place in databases))
+        return (*self._plan.change.steps, *placed)
 
     def _databases(self, folder: Path) -> Iterator[_PlacedDatabase]:
         number = 0
@@ -283,10 +292,33 @@ def _step(place: _PlacedDatabase) -> PlaceDatabase:
     path = place.chosen.path
     if place.database.folder is not None:
         path = f"{path}/{place.database.folder}"
-    return PlaceDatabase(path, str(place.folder), _live(place.database), place.database.offsets)
+    live, offsets = _live(place.database), place.database.offsets
+    if place.chosen.store.is_cut:
+        closed = closed_record(place.chosen.store, place.database)
+        if closed is not None and closed != offsets:
+            live, offsets = _close(place.folder, live, closed), closed
+    return PlaceDatabase(path, str(place.folder), live, offsets)
 
 
-def _live(database: StoredDatabase) -> Mapping[str, tuple[tuple[str, int], ...]]:
+def _close(folder: Path, live: _LiveFiles, record: OffsetsRecord) -> _LiveFiles:
+    """Write the offsets of a closed store into the copy of a database; return its live files.
+
+    The rows stay in the very files of the snapshot: only the column family ``offsets`` gets another SST. Raise
+    RocksError.
+    """
+    with WritableStore(folder) as store:
+        store.set_offsets(encode_rows(record))
+    # A process leaves it, and the application makes its own.
+    (folder / "LOCK").unlink(missing_ok=True)
+    with Shadow(folder) as shadow:
+        written = {
+            family: tuple((file.name, file.size) for file in shadow.live_files(family))
+            for family in shadow.column_families
+        }
+    return {**live, OFFSETS_CF: written[OFFSETS_CF]}
+
+
+def _live(database: StoredDatabase) -> _LiveFiles:
     sizes = {file.name: file.size for file in database.files}
     return {family: tuple((name, sizes[name]) for name in names) for family, names in database.families.items()}
 

@@ -8,6 +8,7 @@ reported too.
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -93,6 +94,43 @@ def read_database(path: Path, segment: int | None, place: Place, count_bytes: in
         opened_ns=_mtime(path / CURRENT),
         problems=tuple(problems),
         row_counts=contents.row_counts,
+        wal_number=newest_log(path),
+    )
+
+
+def read_copy(path: Path, segment: int | None, place: Place, opened_ns: int) -> Database:
+    """Read the private copy of a database, in which SSTs and blob files are links to the open files of the original.
+
+    The maker of the copy has checked its files, and states when the original was opened (:attr:`Database.opened_ns`).
+    Raise RocksError, OSError and MalformedBytesError.
+    """
+    contents = _Contents()
+    problems: list[Problem] = []
+    with Shadow(path) as shadow:
+        contents.read(shadow)
+    options = stored_options(path, place, problems)
+    problems += disagreeing_families(place, contents.families, options)
+    problems += unknown_families(place, contents.families)
+    for file in (file for files in contents.live.values() for file in files):
+        # Through the link: the size of the held file, which RocksDB compares with the MANIFEST at the first read only.
+        size = os.stat(path / file.name).st_size
+        if size != file.size:
+            raise FileNotFoundError(errno.ENOENT, f"has {size} bytes, not {file.size}", str(path / file.name))
+    return Database(
+        path=path,
+        segment_start=segment,
+        column_families=contents.families,
+        live=contents.live,
+        sst_formats=frozenset(),
+        rows=contents.estimated_rows,
+        empty=not any(contents.samples.values()),
+        samples=contents.samples,
+        offsets=contents.offsets,
+        options=options,
+        size=sum(file.size for files in contents.live.values() for file in files),
+        newest_sst_ns=max((_mtime(path / name) for name in contents.live_names), default=0),
+        opened_ns=opened_ns,
+        problems=tuple(problems),
         wal_number=newest_log(path),
     )
 

@@ -81,7 +81,7 @@ def read_application(
     began = time.monotonic()
     # Before any database: a lock that is released while kstate reads must count.
     lock_table = read_lock_table()
-    problems = _misplaced_entries(path)
+    problems = misplaced_entries(path)
     folders = _task_folders(path, stores)
     _collect_unlisted(folders, unlisted)
     requests = _with_count_bytes([request for folder in folders for request in _requests(folder)], count_bytes)
@@ -101,6 +101,25 @@ def read_application(
     app = Application(path, tasks, running, pid, tuple(problems))
     _log(app, time.monotonic() - began)
     return app
+
+
+DatabaseReader = Callable[[Path, int | None, Place], Database | None]
+"""Takes the path of a database, the start of its segment in ms and its place; None if the database was removed."""
+
+
+def read_task(name: str, path: Path, read: DatabaseReader) -> Task | None:
+    """Read one task directory, its databases with ``read``; None if it was removed. Raise Refused as read_application.
+
+    Offset files are read first, then the folders of stores are listed, and only then the databases are read: the rows
+    are never older than the files beside them.
+    """
+    entries = read_entries(name, path)
+    if entries is None:
+        return None
+    folder = _TaskFolder(name, path, entries, _store_requests(name, entries))
+    _collect_unlisted([folder], None)
+    databases = (read(request.path, request.start, request.place) for request in _requests(folder))
+    return _read_task(folder, databases, None)
 
 
 def _pool(workers: Workers | int | None) -> contextlib.AbstractContextManager[Workers]:
@@ -218,7 +237,7 @@ def _running(path: Path, tasks: tuple[Task, ...], lock_table: LockTable) -> tupl
     return lock_table.is_locked(lock), None
 
 
-def _misplaced_entries(path: Path) -> list[Problem]:
+def misplaced_entries(path: Path) -> list[Problem]:
     """Return a problem for each entry that hides a task: a link, or a file with the name of a task or topology.
 
     A broken link counts too: a volume that is not mounted leaves one.

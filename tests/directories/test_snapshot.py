@@ -164,12 +164,43 @@ def test_old_data_is_refused(app: Path, tmp_path: Path) -> None:
     kstate("restore", lost, "--from-snapshot", tmp_path / "repository", OLD)
 
 
-@pytest.mark.parametrize("kind", ["application"])
-def test_a_running_application_is_not_captured(kind: str, app: Path, tmp_path: Path) -> None:
+def test_a_running_application_that_has_flushed_nothing_is_captured(app: Path, tmp_path: Path) -> None:
+    """Its directory is as the last run left it: without status 1 nothing was flushed since the databases were opened."""
     (app / ".lock").touch()
-    with locked(app, kind):
-        kstate("snapshot", app, "--out", tmp_path / "repository", status=5)
-    assert not (tmp_path / "repository").exists()
+    before = every_file(app)
+    with locked(app, "application"):
+        done = kstate("snapshot", app, "--out", tmp_path / "repository", "-o", "json")
+    assert every_file(app) == before, "a snapshot changed its source"
+    assert done.summary["skipped"] == 0
+    restored = tmp_path / "elsewhere" / app.name
+    restored.parent.mkdir()
+    kstate("restore", restored, "--from-snapshot", tmp_path / "repository", OLD)
+    assert kstate("diff", app, restored, "-o", "json").summary["equal"] is True
+
+
+def test_a_running_application_with_uncommitted_rows_is_not_captured(tmp_path: Path) -> None:
+    app = unpack("4.3.1-kinds-eos-killed-open", tmp_path / "state")
+    (app / ".lock").touch()
+    with locked(app, "application"):
+        done = kstate("snapshot", app, "--out", tmp_path / "repository", status=None)
+    assert done.status in (1, 4) and "status is open" in done.err, done.report
+
+
+def test_a_killed_at_least_once_directory_is_restored_as_closed(tmp_path: Path) -> None:
+    """The offset of each database is that of its rows, and a restoration writes that it was closed."""
+    app = unpack("4.3.1-kinds-eos-killed-open", tmp_path / "state")
+    words = ("--guarantee", "at_least_once", "--warnings-ok", "-o", "json")
+    done = kstate("snapshot", app, "--out", tmp_path / "repository", *words)
+    unclean = [row for row in kstate("ls", app, "-o", "json", status=None).rows if row.get("status") == "open"]
+    captured = {(row["task"], row["store"]) for row in done.rows if row["type"] == "store"}
+    assert captured & {(row["task"], row["store"]) for row in unclean}, done.report
+    restored = tmp_path / "elsewhere" / app.name
+    restored.parent.mkdir()
+    kstate("restore", restored, "--from-snapshot", tmp_path / "repository", OLD, "--warnings-ok")
+    rows = [row for row in kstate("ls", restored, "-o", "json", status=None).rows if row["type"] == "store"]
+    assert rows and not [row for row in rows if row.get("status") == "open"]
+    changelogs = {(row["task"], row["store"]): row["changelog"] for row in done.rows if row["type"] == "store"}
+    assert {(row["task"], row["store"]): row["changelog"] for row in rows} == changelogs
 
 
 def test_another_change_excludes_it(app: Path, tmp_path: Path) -> None:

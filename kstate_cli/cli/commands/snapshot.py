@@ -9,6 +9,7 @@ import typer
 from kstate_cli import clock
 from kstate_cli.cli.options.shared import (
     App,
+    Guarantee,
     LockIsShared,
     MetricsFile,
     OutputFormat,
@@ -56,6 +57,14 @@ def snapshot(
     workers: Annotated[int, workers_option("Files")] = 0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Report files and new bytes, and write nothing.")] = False,
     metrics_file: MetricsFile = None,
+    guarantee: Annotated[
+        Guarantee,
+        typer.Option(
+            "--guarantee",
+            metavar="GUARANTEE",
+            help="at_least_once: a running application, or a killed one, has no uncommitted rows.",
+        ),
+    ] = Guarantee.exactly_once,
     wait: Wait = 0.0,
     lock_is_shared: LockIsShared = False,
     warnings_ok: WarningsOk = False,
@@ -89,6 +98,7 @@ def snapshot(
         workers=at_once(workers),
         wait=wait,
         lock_is_shared=lock_is_shared,
+        at_least_once=guarantee is Guarantee.at_least_once,
     )
     with Metrics(metrics_file, "snapshot", path) as metrics:
         with ByteProgress("copying", quiet=quiet) as progress:

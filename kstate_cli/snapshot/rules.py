@@ -1,0 +1,281 @@
+"""The rules for what may be captured while a process may be writing, or after it was killed: one function for each.
+
+Each function takes facts that were read, and returns why a store may not be captured, or None. What no rule permits is
+refused. The rules with their proofs are docs/internals/snapshots.md#what-may-be-captured.
+
+The processing guarantee decides most. Kafka Streams does not write it to disk, so only the user can state it. Without
+that statement the rules of exactly-once count: rows on disk may be of a transaction that is aborted later. No offset is
+derived from rows, and no commit from a missing abort: a compacted log repeats values, an open transaction has no marker
+yet, and the cleaner removes aborted records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
+from kstate_cli.formats.layouts import KeySchema
+from kstate_cli.formats.offsets import STATUS_CLOSED, OffsetsRecord
+from kstate_cli.formats.store_kinds import has_key
+from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.offsets.last_run import Ending, all_silent, ending, lowest_position, silent_by_key, stated_offset
+from kstate_cli.snapshot.model import Generation, StoredDatabase, StoredStore
+from kstate_cli.statedir.model import Database, Store, Task
+
+
+@dataclass(frozen=True, slots=True)
+class CutFacts:
+    """The facts of one task, of one cut for each database."""
+
+    task: Task
+    filled: Mapping[Path, frozenset[str]] = field(default_factory=dict)
+    """Column families of data that have, or had, an SST since the database was opened."""
+    at_least_once: bool = False
+    """The user states that the application runs with at-least-once."""
+
+    @property
+    def proves_transactions(self) -> bool:
+        """Return whether stores of the task are transactional (KIP-892): a database shows a commit without status.
+
+        A release without such stores writes ``status`` 1 with the first flush after it has opened a database.
+        """
+        endings = {ending(database) for store in self.task.stores for database in store.databases}
+        return Ending.COMMITTED in endings and Ending.OPEN not in endings
+
+
+def why_not(facts: CutFacts, store: Store) -> str | None:
+    """Return why a store may not be captured from a cut; None if a rule permits it."""
+    for rule in RULES:
+        reason = rule(facts, store)
+        if reason is not None:
+            return reason
+    return None
+
+
+# --- the rules --------------------------------------------------------------------------------------------------------
+
+
+def has_its_database(_facts: CutFacts, store: Store) -> str | None:
+    """A store of one database whose folder has none would open as an empty store that counts as complete."""
+    if not store.segmented and len(store.databases) != 1:
+        return "its folder has no database"
+    return None
+
+
+def families_are_one_prefix(_facts: CutFacts, store: Store) -> str | None:
+    """Rows and offset are in two column families: only ``atomic_flush`` makes both of one moment.
+
+    The stored option counts, not the release: a RocksDBConfigSetter may set it. Up to 4.2 the offset is in
+    ``.checkpoint``, and rows that are ahead of it are harmless, whatever each family has flushed.
+    """
+    for database in store.databases:
+        if database.offsets is None:
+            continue
+        if database.options is None or database.options.db.get("atomic_flush") != "true":
+            return "its OPTIONS do not state atomic_flush=true: its rows and its offset may be of two moments"
+    return None
+
+
+def rows_in_one_family(facts: CutFacts, store: Store) -> str | None:
+    """A lazy migration deletes a row in one column family, and puts it into another one: only closing completes both.
+
+    A ``get`` migrates too, and leaves no record in the changelog: a row that a cut lacks would be lost. A family that a
+    compaction has emptied meanwhile counts: the MANIFEST still shows that it had SSTs.
+    """
+    for database in store.databases:
+        families = facts.filled.get(database.path, frozenset(database.data_families))
+        if len(families) > 1:
+            return f"it is migrated between the column families {', '.join(sorted(families))}: stop the application"
+    return None
+
+
+def nothing_uncommitted(facts: CutFacts, store: Store) -> str | None:
+    """Under exactly-once, rows may be of a transaction that is aborted later.
+
+    From 4.3 on ``status`` shows it: the first flush after an open writes 1 with the rows, in one atomic flush. Without
+    1 on disk nothing was flushed since the open, or the stores are transactional, and each batch was committed. Up to
+    4.2 nothing on disk shows it.
+    """
+    if facts.at_least_once:
+        return None
+    for database in store.databases:
+        end = ending(database)
+        if end is None:
+            return "up to 4.2 nothing on disk shows whether its rows are committed under exactly-once"
+        if end is Ending.OPEN:
+            return "its status is open: under exactly-once it may have uncommitted rows"
+        if end is Ending.SILENT and not (database.empty and facts.proves_transactions):
+            return "one of its databases states neither an offset nor that it was closed"
+    return None
+
+
+def replay_gives_the_same(_facts: CutFacts, store: Store) -> str | None:
+    """Rows may be ahead of the offset, and the log is replayed over them: for versioned stores the result may differ.
+
+    ``RocksDBVersionedStore.put`` of an older version over newer ones is not the same as in order
+    (:func:`kstate_cli.offsets.resolve.may_be_ahead`).
+    """
+    if not has_key(store.kind.name, KeySchema.VERSIONED):
+        return None
+    for database in store.databases:
+        closed = ending(database) is Ending.CLOSED and not database.flushed_since_opened
+        if not database.empty and not closed:
+            return "a versioned store whose rows may be ahead of its offset is not the same after a replay"
+    return None
+
+
+def offset_is_of_the_cut(facts: CutFacts, store: Store) -> str | None:
+    """Up to 4.2 the offset is in ``.checkpoint``, from 4.3 on in the database: never in both.
+
+    Both exist while a start of 4.3 takes the lines over, and after ``upgrade.from``.
+    """
+    if store.has_offsets_family:
+        if facts.task.checkpoint is not None:
+            return "its task has a .checkpoint beside stores that keep their offsets themselves"
+        return None
+    if facts.task.has_offsets_family and store.databases:
+        return "it has no column family offsets, unlike the stores beside it: a start is under way"
+    if facts.task.checkpoint is None or facts.task.checkpoint.content is None:
+        return "its task has no readable .checkpoint yet"
+    return None
+
+
+def global_rows_are_of_one_moment(facts: CutFacts, store: Store) -> str | None:
+    """A global store without an offset has no lower bound to write: −4 would end every start."""
+    if facts.task.is_global and store.segmented and all_silent(silent_by_key(store)):
+        return "one of its segments states no offset"
+    return None
+
+
+RULES = (
+    has_its_database,
+    families_are_one_prefix,
+    rows_in_one_family,
+    nothing_uncommitted,
+    replay_gives_the_same,
+    offset_is_of_the_cut,
+    global_rows_are_of_one_moment,
+)
+
+
+# --- the offset of a cut ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CutOffset:
+    """The offset of a store in a cut."""
+
+    offsets: Mapping[TopicPartition, int]
+    """Of each changelog partition; -4 if a segment has no offset, and nothing bounds it."""
+    bounded_by: frozenset[str] = frozenset()
+    """The generations whose offsets bound segments that state none."""
+
+    @property
+    def is_usable(self) -> bool:
+        """Return whether a restoration can continue at the offset."""
+        return OFFSET_UNKNOWN not in self.offsets.values()
+
+
+def offset_of(store: Store, partition: int | None, earlier: Sequence[tuple[str, StoredStore]]) -> CutOffset:
+    """Return the offset up to which every record is in the databases of a store that keeps its offsets itself.
+
+    That is the lowest that any database states: each segment has its own prefix of the writes. A segment that states
+    none was never flushed, and every record of it is missing. An earlier generation, in which that segment did not
+    exist yet, bounds it: all of its records came after the offset of that generation. ``earlier``: name and content of
+    the same store in earlier generations.
+    """
+    lowest: dict[TopicPartition, int] = {}
+    for record in _records(store):
+        for key, offset in record.offsets.items():
+            if partition is None or key.partition == partition:
+                lowest[key] = min(offset, lowest.get(key, offset))
+    bounded_by = set()
+    for key, silent in silent_by_key(store).items():
+        if key not in lowest:
+            continue
+        for segment in silent:
+            name, bound = _bound(store, segment, key, earlier)
+            lowest[key] = min(lowest[key], bound)
+            if name is not None:
+                bounded_by.add(name)
+    return CutOffset(lowest, frozenset(bounded_by))
+
+
+def _records(store: Store) -> Iterator[OffsetsRecord]:
+    for database in store.databases:
+        if database.offsets is not None:
+            yield database.offsets
+
+
+def _bound(
+    store: Store, segment: Database, key: TopicPartition, earlier: Iterable[tuple[str, StoredStore]]
+) -> tuple[str | None, int]:
+    """Return the generation and the offset before the first record of a segment; -4 if no generation shows one."""
+    best: tuple[str | None, int] = None, OFFSET_UNKNOWN
+    for name, stored in earlier:
+        offset = stored.offsets.get(key, OFFSET_UNKNOWN)
+        exists = any(database.folder == segment.path.name for database in stored.databases)
+        # Any generation of the same log will do; the highest offset leaves the shortest tail.
+        if not exists and offset > best[1] and _same_directory(store, stored, key):
+            best = name, offset
+    return best
+
+
+def _same_directory(store: Store, stored: StoredStore, key: TopicPartition) -> bool:
+    """Return whether an earlier generation is of the same databases, and so of the same log.
+
+    RocksDB gives each database an identity when it is created. A topic that was created again begins at offset 0, and
+    Streams wipes the stores that are ahead of it.
+    """
+    identities = {database.folder: _identity(database) for database in stored.databases}
+    offsets = {database.folder: database.offsets for database in stored.databases}
+    for database in store.databases:
+        name = database.path.name
+        before = offsets.get(name)
+        now = stated_offset(database, key)
+        if before is None or now is None or identities[name] != (database.path / "IDENTITY").read_bytes():
+            continue
+        if now >= before.offsets.get(key, OFFSET_UNKNOWN):
+            return True
+    return False
+
+
+def _identity(database: StoredDatabase) -> bytes | None:
+    return next((file.data for file in database.files if file.name == "IDENTITY"), None)
+
+
+def earlier_stores(
+    generations: Iterable[tuple[str, Generation]], task: str, store: Store
+) -> Iterator[tuple[str, StoredStore]]:
+    """Yield name and content of the same store in generations."""
+    for name, generation in generations:
+        for stored_task in generation.tasks:
+            if stored_task.name != task:
+                continue
+            for stored in stored_task.stores:
+                if stored.name == store.name and stored.segmented == store.segmented:
+                    yield name, stored
+
+
+# --- what a restoration writes ----------------------------------------------------------------------------------------
+
+
+def closed_record(store: StoredStore, database: StoredDatabase) -> OffsetsRecord | None:
+    """Return the content of ``offsets`` that a restoration gives a database of a cut; None for no such family.
+
+    The store was not closed, but its rows and its offset are as those of a closed one: the lowest offset in every
+    segment, and ``status`` closed. Transactional stores have no status, and get none.
+    """
+    if database.offsets is None:
+        return None
+    records = [other.offsets for other in store.databases if other.offsets is not None]
+    status = None
+    if any(record.status is not None for record in records):
+        status = STATUS_CLOSED
+    position = database.offsets.position
+    if any(record.position != position for record in records):
+        # Streams takes the highest of all segments, which is ahead of the rows of the others.
+        position = lowest_position([record.position for record in records])
+    return OffsetsRecord(store.offsets or database.offsets.offsets, position, status)
