@@ -352,7 +352,7 @@ def _why_not_store(resolved: TaskOffsets, offsets: StoreOffsets) -> str | None:
 class _Earlier:
     """The newest generations of an application, which are read once and only if a segment needs a bound."""
 
-    def __init__(self, repository: FolderRepository, application: str) -> None:
+    def __init__(self, repository: Repository, application: str) -> None:
         self._repository, self._application = repository, application
         self._generations: list[tuple[str, Generation]] | None = None
 

@@ -106,6 +106,9 @@ def nothing_uncommitted(facts: CutFacts, store: Store) -> str | None:
             return "up to 4.2 nothing on disk shows whether its rows are committed under exactly-once"
         if end is Ending.OPEN:
             return "its status is open: under exactly-once it may have uncommitted rows"
+        if not database.empty and database.offsets and OFFSET_UNKNOWN in database.offsets.offsets.values():
+            # As for a closed directory: a run that was killed may have left the -4 of the start.
+            return "its offset is unknown (-4) although it has rows"
         if end is Ending.SILENT and not (database.empty and facts.proves_transactions):
             return "one of its databases states neither an offset nor that it was closed"
     return None
@@ -142,10 +145,15 @@ def offset_is_of_the_cut(facts: CutFacts, store: Store) -> str | None:
     return None
 
 
-def global_rows_are_of_one_moment(facts: CutFacts, store: Store) -> str | None:
-    """A global store without an offset has no lower bound to write: −4 would end every start."""
-    if facts.task.is_global and store.segmented and all_silent(silent_by_key(store)):
+def global_rows_have_an_offset(facts: CutFacts, store: Store) -> str | None:
+    """A global store never gets −4, which ends every start: without an offset nothing shows up to where its rows go."""
+    if not facts.task.is_global:
+        return None
+    if all_silent(silent_by_key(store)):
         return "one of its segments states no offset"
+    stated = any(database.offsets and database.offsets.offsets for database in store.databases)
+    if store.has_offsets_family and not stated and not store.empty:
+        return "it has rows and no offset"
     return None
 
 
@@ -156,7 +164,7 @@ RULES = (
     nothing_uncommitted,
     replay_gives_the_same,
     offset_is_of_the_cut,
-    global_rows_are_of_one_moment,
+    global_rows_have_an_offset,
 )
 
 

@@ -198,7 +198,9 @@ def test_each_snapshot_with_the_rest_of_the_log_is_the_whole_log(harness: Harnes
         home = tmp_path / name
         home.mkdir()
         directory = home / app.name
-        done = here("restore", directory, "--from-snapshot", repository, "--generation", name, "--warnings-ok", "-o", "json")
+        done = here(
+            "restore", directory, "--from-snapshot", repository, "--generation", name, "--warnings-ok", "-o", "json"
+        )
         assert done.status == 0, done.report
         offsets = compare(directory, app, logs, figures)
         if name in started:

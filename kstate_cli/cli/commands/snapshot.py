@@ -1,4 +1,4 @@
-"""``kstate snapshot``: copy the files of closed stores to a repository, each once."""
+"""``kstate snapshot``: copy the files of stores to a repository, each once."""
 
 from __future__ import annotations
 
@@ -71,11 +71,13 @@ def snapshot(
     output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
-    """Copy the files of cleanly closed stores to a repository of snapshots.
+    """Copy the files of stores to a repository of snapshots.
 
-    Stop the application first, or name a standby that kstate keeps up to date. Changes nothing in APP. SSTs that the
-    repository has are not copied again. Several hosts may write to one repository. Restore with `kstate restore APP
-    --from-snapshot REPO`. Exit 1 if a task is skipped because it was not closed cleanly, 4 if all are.
+    Stop the application first, or name a standby that kstate keeps up to date. While the application is running, pass
+    its guarantee: at_least_once captures what RocksDB has flushed. Under exactly-once only tasks without uncommitted
+    rows are captured. Changes nothing in APP. SSTs that the repository has are not copied again. Several hosts may
+    write to one repository. Restore with `kstate restore APP --from-snapshot REPO`. Exit 1 if a task is skipped, with
+    the reason, 4 if all are.
     """
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.views.plan import ByteProgress
