@@ -191,8 +191,9 @@ def offset_of(store: Store, partition: int | None, earlier: Sequence[tuple[str, 
 
     That is the lowest that any database states: each segment has its own prefix of the writes. A segment that states
     none was never flushed, and every record of it is missing. An earlier generation, in which that segment did not
-    exist yet, bounds it: all of its records came after the offset of that generation. ``earlier``: name and content of
-    the same store in earlier generations.
+    exist yet, bounds it: all of its records came after each offset that a database of that generation states. Such an
+    offset was committed once every record up to it was in its segment. ``earlier``: name and content of the same store
+    in earlier generations.
     """
     lowest: dict[TopicPartition, int] = {}
     for record in _records(store):
@@ -223,7 +224,11 @@ def _bound(
     """Return the generation and the offset before the first record of a segment; -4 if no generation shows one."""
     best: tuple[str | None, int] = None, OFFSET_UNKNOWN
     for name, stored in earlier:
-        offset = stored.offsets.get(key, OFFSET_UNKNOWN)
+        # The highest of all databases, whatever the offset of the store: it may have had another segment without one.
+        offsets = [
+            database.offsets.offsets.get(key, OFFSET_UNKNOWN) for database in stored.databases if database.offsets
+        ]
+        offset = max(offsets, default=OFFSET_UNKNOWN)
         exists = any(database.folder == segment.path.name for database in stored.databases)
         # Any generation of the same log will do; the highest offset leaves the shortest tail.
         if not exists and offset > best[1] and _same_directory(store, stored, key):

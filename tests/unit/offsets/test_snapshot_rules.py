@@ -127,6 +127,13 @@ def generation(offset: int, *starts: int, identity: str = "") -> StoredStore:
     return StoredStore("w", True, "timestamped-window", {TP: offset}, False, None, None, {}, tuple(databases))
 
 
+def silent_store() -> StoredStore:
+    """An earlier snapshot whose offset was unknown: one segment states 33, another one nothing."""
+    stored = generation(33, 0, 60)
+    silent = dataclasses.replace(stored.databases[1], offsets=OffsetsRecord({}, None, None))
+    return dataclasses.replace(stored, offsets={TP: OFFSET_UNKNOWN}, databases=(stored.databases[0], silent))
+
+
 def test_the_lowest_offset_of_all_segments(tmp_path: Path) -> None:
     assert offset_of(windows(tmp_path, segment(0, 40), segment(60, 70)), 0, ()).offsets == {TP: 40}
 
@@ -141,6 +148,7 @@ def test_a_segment_without_an_offset_is_unknown_or_bounded(tmp_path: Path) -> No
         ("it existed", [("a", generation(30, 0, 120))], OFFSET_UNKNOWN, set()),
         ("another directory", [("a", generation(30, 0, identity="other"))], OFFSET_UNKNOWN, set()),
         ("a log that was created again", [("a", generation(90, 0))], OFFSET_UNKNOWN, set()),
+        ("its other segments were silent", [("a", silent_store())], 33, {"a"}),
         ("an unknown offset", [("a", generation(OFFSET_UNKNOWN, 0))], OFFSET_UNKNOWN, set()),
     ]
     for title, earlier, offset, names in cases:

@@ -2,6 +2,7 @@ package interop;
 
 import java.util.LinkedHashMap;
 import java.util.Map;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.BiFunction;
 
 import org.apache.kafka.common.serialization.Serdes;
@@ -28,8 +29,11 @@ final class Parts {
     private static final Map<String, String> TOPICS = Map.ofEntries(
         Map.entry("removed", "fk-right"), Map.entry("count", "events"), Map.entry("window-count", "left"),
         Map.entry("reduce", "versioned"), Map.entry("session-count", "right"), Map.entry("last-count", "fk-left"),
-        Map.entry("in-memory", "fk-left"), Map.entry("no-log", "fk-left"), Map.entry("new-count", "versioned"),
+        Map.entry("failing", "events"), Map.entry("in-memory", "fk-left"), Map.entry("no-log", "fk-left"), Map.entry("new-count", "versioned"),
         Map.entry("new-window", "versioned"), Map.entry("new-in-memory", "versioned"), Map.entry("generated", "fk-right"));
+
+    private static final AtomicLong RECORDS = new AtomicLong();
+    private static final long FAILS_EVERY = 1_700;
 
     private Parts() { }
 
@@ -98,6 +102,14 @@ final class Parts {
             case "no-log":
                 stream.groupByKey(BY_KEY)
                     .count(Materialized.<String, Long, KeyValueStore<Bytes, byte[]>>as(store).withLoggingDisabled());
+                break;
+            case "failing":
+                // Registered last, so that the stores before it have the record, and its transaction is aborted.
+                stream.foreach((key, value) -> {
+                    if (RECORDS.incrementAndGet() % FAILS_EVERY == 0) {
+                        throw new IllegalStateException("deliberate");
+                    }
+                });
                 break;
             case "generated":
                 stream.groupByKey(BY_KEY).count();

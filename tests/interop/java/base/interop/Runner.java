@@ -123,6 +123,9 @@ final class Runner {
         streams.setGlobalStateRestoreListener(new Listener());
         streams.setUncaughtExceptionHandler(e -> {
             exception("thread", e);
+            if (args.has("replace-thread")) {
+                return StreamsUncaughtExceptionHandler.StreamThreadExceptionResponse.REPLACE_THREAD;
+            }
             failed.set(true);
             return StreamsUncaughtExceptionHandler.StreamThreadExceptionResponse.SHUTDOWN_CLIENT;
         });
