@@ -97,7 +97,7 @@ class SourceFile:
     size: int
     mtime_ns: int
     inode: int
-    held: HeldFile | None = None
+    cut_file: HeldFile | None = None
     """The descriptor of a file of a cut; None for a file that is opened by its path."""
 
 
@@ -376,7 +376,7 @@ def plan_cuts(
     folders = dict(task_directories(request.app))
     ages = read_ages(request.app)
     misplaced = {problem.place.task: problem.reasoned for problem in misplaced_entries(request.app) if problem.fatal}
-    seen: list[Task] = []
+    cut_tasks: list[Task] = []
     planned: list[PlannedTask] = []
     skipped: dict[str, str] = {}
     for name in request.tasks or folders:
@@ -390,12 +390,12 @@ def plan_cuts(
         if isinstance(outcome, str):
             skipped[name] = outcome
         elif outcome is not None:
-            seen.append(outcome.resolved.task)
+            cut_tasks.append(outcome.resolved.task)
             if outcome.stores:
                 planned.append(_planned_cut(outcome, ages, cuts))
-    unknown = request.stores - {store.name for task in seen for store in task.stores}
+    unknown = request.stores - {store.name for task in cut_tasks for store in task.stores}
     if unknown and not skipped:
-        raise unknown_selection(Application(request.app, tuple(seen), True, None), (), sorted(unknown))
+        raise unknown_selection(Application(request.app, tuple(cut_tasks), True, None), (), sorted(unknown))
     return planned, skipped
 
 
@@ -659,8 +659,8 @@ class _CopiedFiles:
 
 
 def _open(file: SourceFile) -> int:
-    if file.held is not None and file.held.descriptor is not None:
-        return open_held(file.held)
+    if file.cut_file is not None and file.cut_file.descriptor is not None:
+        return open_held(file.cut_file)
     return open_regular(file.path)
 
 

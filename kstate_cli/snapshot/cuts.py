@@ -213,14 +213,14 @@ class Cuts:
     def _keep_live(self, copy: Path, database: Database) -> None:
         """Close the files that the MANIFEST does not name: results of a flush or compaction that is not finished."""
         live = {file.name for files in database.live.values() for file in files}
-        held = self._held[copy]
-        for name in [name for name, file in held.items() if file.descriptor is not None and name not in live]:
+        files = self._held[copy]
+        for name in [name for name, file in files.items() if file.descriptor is not None and name not in live]:
             # The held size is read again: RocksDB ends an SST before the MANIFEST names it.
-            _close(held.pop(name))
+            _close(files.pop(name))
             (copy / name).unlink()
         for name in live:
             status = os.stat(copy / name)
-            held[name] = HeldFile(held[name].descriptor, status.st_ino, status.st_size, status.st_mtime_ns)
+            files[name] = HeldFile(files[name].descriptor, status.st_ino, status.st_size, status.st_mtime_ns)
 
     def _release(self, copy: Path) -> None:
         for file in self._held.pop(copy, {}).values():
@@ -297,13 +297,13 @@ def _moved(cuts: Cuts, task: Task) -> str | None:
     for store in task.stores:
         if not store.segmented:
             continue
-        held = {database.path.name for database in store.databases}
+        folders = {database.path.name for database in store.databases}
         try:
             names = os.listdir(store.path)
         except FileNotFoundError:
             return f"{store.name}: {CHANGING}"
         # A segment that was created since the listing: offsets of segments that were cut later may be past its rows.
-        new = [name for name in names if segment_start(store.name, name) is not None and name not in held]
+        new = [name for name in names if segment_start(store.name, name) is not None and name not in folders]
         if new:
             return f"{store.name}: {CHANGING}"
     problem = next((problem for problem in task.problems if problem.fatal or problem.doubt), None)

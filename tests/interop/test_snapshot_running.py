@@ -66,7 +66,7 @@ AT_LEAST_ONCE = ("--guarantee", "at_least_once")
 CASES = [
     Case("4.3.1", "alos", 8, options=AT_LEAST_ONCE),
     Case("4.2.1", "alos", 6, options=AT_LEAST_ONCE),
-    Case("4.4.0", "eos", 6, TRANSACTIONAL),
+    Case("4.4.0", "eos", 6, {**TRANSACTIONAL, "producer.transaction.timeout.ms": "5000"}),
 ]
 
 
