@@ -14,6 +14,8 @@ from typing import Any, Final
 
 DUMP_NAMES: Final = ("--dump", "--from-changelog")
 _OUT: Final = "--out"
+_OTHER_NAMES: Final = {"dump": _OUT, "seed": "--from"}
+"""Commands whose dump has an option of another name in the help."""
 _DUMP_METAVAR: Final = "DUMP"
 SAME: Final[tuple[frozenset[str], ...]] = tuple(
     map(
@@ -75,8 +77,8 @@ def _documented(parser: Any, path: str, options: set[str]) -> str | None:
     name = next((name for name in DUMP_NAMES if name in options), None)
     if name is not None:
         return name
-    if path == "dump":
-        return _OUT
+    if path in _OTHER_NAMES:
+        return _OTHER_NAMES[path]
     is_argument = any(
         parameter.param_type_name == "argument" and parameter.metavar == _DUMP_METAVAR for parameter in parser.params
     )

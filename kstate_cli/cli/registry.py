@@ -61,6 +61,7 @@ COMMANDS: Final = {
     "verify-snapshots": Entry(
         "verify_snapshots", "verify_snapshots", "Read every file of snapshots, and report damage."
     ),
+    "seed": Entry("seed", "seed", "Write the changelogs of a new application.id."),
     "start-barrier": Entry("start_barrier", "start_barrier", "Wait until all hosts are ready to start."),
     "maintain": Entry("maintain", "maintain", "Run the steps that are due, from cron or a timer."),
     "undo": Entry("undo", "undo", "Undo the newest change."),

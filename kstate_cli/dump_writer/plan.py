@@ -20,7 +20,7 @@ from kstate_cli.clock import BootTime
 from kstate_cli.dump_reader.growing import newest_fulls
 from kstate_cli.dump_reader.model import ClockMark, Full, Grown
 from kstate_cli.errors import UsageError
-from kstate_cli.formats.topic_partition import TopicPartition, is_changelog, legal_topic, readings_of_changelog
+from kstate_cli.formats.topic_partition import TopicPartition, is_changelog, legal_topic, own_changelogs
 from kstate_cli.logs import (
     RETENTION_MS,
     DeleteCoverage,
@@ -291,30 +291,6 @@ def select_topics(
                 hint="pass the application.id. The broker hides topics that this user may not describe",
             )
     return Topics(tuple(sorted(names)), tuple(sorted(foreign)))
-
-
-def own_changelogs(
-    app: str, on_broker: Iterable[str], groups: Collection[str]
-) -> tuple[list[str], list[tuple[str, str]]]:
-    """Return the changelogs of an application by their names, and those of others as (topic, application).
-
-    A group decides about ``my-app-2-count-changelog``: see :func:`select_topics`.
-    """
-    own: list[str] = []
-    foreign: list[tuple[str, str]] = []
-    for topic in sorted(on_broker):
-        if topic.startswith(f"{app}-") and is_changelog(topic):
-            others = [
-                prefix
-                for prefix, _ in readings_of_changelog(topic)
-                if len(prefix) > len(app) and prefix.startswith(f"{app}-") and prefix in groups
-            ]
-            if others:
-                # The longest prefix: ``my-app-2-x`` has a group too, then the topic is its own.
-                foreign.append((topic, max(others, key=len)))
-            else:
-                own.append(topic)
-    return own, foreign
 
 
 _STEP_MS = 1

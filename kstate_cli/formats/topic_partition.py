@@ -7,7 +7,7 @@ folder of the global stores.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -150,6 +150,30 @@ def readings_of_changelog(topic: str) -> Iterator[tuple[str, str]]:
         if legal_store_name(stem[at + 1 :]):
             yield stem[:at], stem[at + 1 :]
         at = stem.find("-", at + 1)
+
+
+def own_changelogs(
+    app: str, on_broker: Iterable[str], groups: Collection[str]
+) -> tuple[list[str], list[tuple[str, str]]]:
+    """Return the changelogs of an application by their names, and those of others as (topic, application).
+
+    A group decides about ``my-app-2-count-changelog``: see :func:`kstate_cli.dump_writer.plan.select_topics`.
+    """
+    own: list[str] = []
+    foreign: list[tuple[str, str]] = []
+    for topic in sorted(on_broker):
+        if topic.startswith(f"{app}-") and is_changelog(topic):
+            others = [
+                prefix
+                for prefix, _ in readings_of_changelog(topic)
+                if len(prefix) > len(app) and prefix.startswith(f"{app}-") and prefix in groups
+            ]
+            if others:
+                # The longest prefix: ``my-app-2-x`` has a group too, then the topic is its own.
+                foreign.append((topic, max(others, key=len)))
+            else:
+                own.append(topic)
+    return own, foreign
 
 
 def canonical_topic_id(text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kstate_cli.cli.lines import changes, dumps, outlook, rows, snapshots, stores
+from kstate_cli.cli.lines import changes, dumps, outlook, rows, seeds, snapshots, stores
 
 PROGRESS: Final = "restore-progress"
 """The lines of ``restore``, and of ``rehome`` with a dump, on standard error."""
@@ -31,6 +31,7 @@ LINES: Final[dict[str, Any]] = {
     "restore-snapshot": snapshots.RestoreSnapshotLine,
     "ls-snapshots": snapshots.LsSnapshotsLine,
     "verify-snapshots": snapshots.VerifySnapshotsLine,
+    "seed": seeds.SeedLine,
     "start-barrier": dumps.StartBarrierLine,
     "maintain": dumps.MaintainLine,
     "undo": changes.UndoLine,
@@ -45,6 +46,7 @@ LINES: Final[dict[str, Any]] = {
 WITHOUT_APP: Final = frozenset(
     {
         "ls-snapshots",
+        "seed",
         "verify-snapshots",
         "fleet",
         "dump",

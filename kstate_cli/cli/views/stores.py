@@ -477,7 +477,7 @@ def _broker_topics(
     from kstate_cli.broker.client import admin_client, ask_broker, names_on
     from kstate_cli.broker.settings import client_settings
     from kstate_cli.check.predict import topics_of
-    from kstate_cli.dump_writer.plan import own_changelogs
+    from kstate_cli.formats.topic_partition import own_changelogs
     from kstate_cli.specification.topic_settings import report_of_broker
 
     conf = client_settings(settings)

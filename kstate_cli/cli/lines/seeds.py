@@ -1,0 +1,50 @@
+"""Lines of JSON about seeded changelogs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from typing_extensions import TypedDict
+
+from kstate_cli.cli.lines import dumps, shared
+from kstate_cli.cli.lines.shared import Meaning
+
+SourceTopic = Annotated[str, Meaning("Changelog of the source application.")]
+TargetTopic = Annotated[str, Meaning("Changelog of the new application.")]
+NewestOnly = Annotated[bool, Meaning("Whether only the newest record of each key is written.")]
+SourceApplication = Annotated[str, Meaning("application.id of the source application.")]
+Topics = Annotated[int, Meaning("Changelogs.", minimum=0)]
+Created = Annotated[int, Meaning("Topics that this run has created; others existed from an earlier run.", minimum=0)]
+Written = Annotated[int, Meaning("Records that this run has written.", minimum=0)]
+CopiedOffsets = Annotated[int, Meaning("Partitions of input topics whose committed offsets are copied.", minimum=0)]
+Journal = Annotated[str, Meaning("Path of the journal.")]
+
+
+class SeedTopicLine(TypedDict):
+    """A changelog. app is null, here and below."""
+
+    type: Literal["topic"]
+    source_topic: SourceTopic
+    target_topic: TargetTopic
+    store: shared.Store
+    partitions: dumps.Partitions
+    records: shared.Records
+    newest_only: NewestOnly
+
+
+class SeedSummaryLine(TypedDict):
+    """The end."""
+
+    type: Literal["summary"]
+    application: shared.Application
+    source_application: SourceApplication
+    topics: Topics
+    created: Created
+    records: shared.Records
+    written: Written
+    copied_offsets: CopiedOffsets
+    journal: Journal
+    executed: shared.Executed
+
+
+SeedLine = SeedTopicLine | dumps.DumpNoteLine | SeedSummaryLine | shared.ErrorLine

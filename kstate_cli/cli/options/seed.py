@@ -1,0 +1,98 @@
+"""Options of ``kstate seed``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+import typer
+
+from kstate_cli.cli.help_panels import OUTPUT_PANEL
+from kstate_cli.cli.options.shared import MetricsFile, OutputFormat, Quiet
+from kstate_cli.cli.output import Format
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeedSourceOptions:
+    """Where the changelogs come from."""
+
+    HELP_PANEL: ClassVar = "Source"
+
+    dump: Annotated[
+        str,
+        typer.Option("--from", metavar="DUMP", help="Dump of all changelogs, written after the application stopped."),
+    ]
+    source_app: Annotated[
+        str | None, typer.Option("--source-app", metavar="ID", help="Its application.id, if the dump has several.")
+    ] = None
+    source_bootstrap_server: Annotated[
+        str | None,
+        typer.Option(
+            "--source-bootstrap-server", metavar="HOST:PORT", help="Its cluster; default: --bootstrap-server."
+        ),
+    ] = None
+    source_kafka_settings: Annotated[
+        Path | None,
+        typer.Option(
+            "--source-kafka-settings",
+            metavar="FILE",
+            help="Client properties file for that cluster.",
+            readable=False,
+        ),
+    ] = None
+    spec: Annotated[
+        Path | None,
+        typer.Option(
+            "--spec", metavar="FILE", help="kstate.toml: write only the newest record of each key.", readable=False
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeedTargetOptions:
+    """The new application."""
+
+    HELP_PANEL: ClassVar = "Target"
+
+    app: Annotated[str, typer.Option("--app", metavar="ID", help="application.id of the new application.")]
+    bootstrap_server: Annotated[
+        str, typer.Option("--bootstrap-server", metavar="HOST:PORT", help="The cluster to write to.")
+    ]
+    kafka_settings: Annotated[
+        Path | None,
+        typer.Option(
+            "--kafka-settings",
+            metavar="FILE",
+            help="Client properties file: security.protocol, …",
+            readable=False,
+        ),
+    ] = None
+    rename_store: Annotated[
+        list[str] | None,
+        typer.Option("--rename-store", metavar="OLD=NEW", help="Name of a store in the new application; repeatable."),
+    ] = None
+    no_offsets: Annotated[
+        bool, typer.Option("--no-offsets", help="Write the changelogs only: you set the input offsets yourself.")
+    ] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeedReportOptions:
+    """The journal, and what is printed."""
+
+    HELP_PANEL: ClassVar = OUTPUT_PANEL
+
+    journal: Annotated[
+        Path | None,
+        typer.Option(
+            "--journal",
+            metavar="FILE",
+            help="Record of the run, to continue it; default: kstate-seed-ID.jsonl.",
+            readable=False,
+        ),
+    ] = None
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print topics and records, and write nothing.")] = False
+    metrics_file: MetricsFile = None
+    output: OutputFormat = Format.table
+    quiet: Quiet = False

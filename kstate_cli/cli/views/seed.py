@@ -1,0 +1,115 @@
+"""What ``kstate seed`` prints: the plan, the progress and the outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kstate_cli.cli.output import table
+from kstate_cli.cli.views.plan import Meter, count_unit
+from kstate_cli.seed.run import Watcher
+from kstate_cli.texts import plural
+
+if TYPE_CHECKING:
+    from kstate_cli.cli.lines.seeds import SeedLine, SeedSummaryLine
+    from kstate_cli.cli.output import Output
+    from kstate_cli.seed.model import SeedPlan, SeedRequest
+    from kstate_cli.seed.run import SeedOutcome
+
+
+class SeedProgress(Watcher):
+    """Progress of writing and of comparing. A context manager."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._meter = Meter("writing", quiet=quiet)
+        self._count = 0
+
+    def __enter__(self) -> SeedProgress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._meter.stop()
+
+    def begin(self, text: str, records: int) -> None:
+        """Start the next phase."""
+        self._meter.stop()
+        self._meter = Meter(text, quiet=self._quiet)
+        self._count = 0
+        self._meter.begin(records, count_unit("records", about=True))
+
+    def add(self, records: int) -> None:
+        """Count records."""
+        self._count += records
+        self._meter.at(self._count)
+
+
+def show_plan(request: SeedRequest, plan: SeedPlan, results: Output[SeedLine]) -> None:
+    """Print what a run would do."""
+    results.show(_lines(request, plan, None), partial(_print_topics, plan, {}))
+    _say_notes(plan, results)
+    results.remark(f"{_offsets_text(plan)}. Nothing was written: --dry-run")
+
+
+def show_outcome(request: SeedRequest, plan: SeedPlan, outcome: SeedOutcome, results: Output[SeedLine]) -> None:
+    """Print what a run has done, and what to do next."""
+    counts = {topic: log.records for topic, log in outcome.topics.items()}
+    results.show(_lines(request, plan, outcome), partial(_print_topics, plan, counts))
+    _say_notes(plan, results)
+    results.remark(
+        f"{plural(outcome.written, 'record')} written; all records were read again and are equal. {_offsets_text(plan)}"
+    )
+
+
+def _offsets_text(plan: SeedPlan) -> str:
+    if not plan.offsets:
+        return f"The group {plan.app} gets no offsets"
+    return f"The group {plan.app} continues the input of {plan.source_app} in {plural(len(plan.offsets), 'partition')}"
+
+
+def _say_notes(plan: SeedPlan, results: Output[SeedLine]) -> None:
+    for note in plan.notes:
+        results.remark(note)
+
+
+def _print_topics(plan: SeedPlan, counts: dict[str, int]) -> None:
+    rows = [
+        (topic.store, topic.target, len(topic.selections), f"{counts.get(topic.target, topic.records):,}")
+        for topic in plan.topics
+    ]
+    table(None, ("store", "changelog", "partitions", "records"), rows, right=frozenset({"partitions", "records"}))
+
+
+def _lines(request: SeedRequest, plan: SeedPlan, outcome: SeedOutcome | None) -> Iterator[SeedLine]:
+    counts: dict[str, int] = {}
+    if outcome is not None:
+        counts = {topic: log.records for topic, log in outcome.topics.items()}
+    for topic in plan.topics:
+        yield {
+            "type": "topic",
+            "source_topic": topic.source,
+            "target_topic": topic.target,
+            "store": topic.store,
+            "partitions": len(topic.selections),
+            "records": counts.get(topic.target, topic.records),
+            "newest_only": topic.newest_only,
+        }
+    for note in plan.notes:
+        yield {"type": "note", "message": note}
+    created = written = 0
+    if outcome is not None:
+        created, written = outcome.created, outcome.written
+    summary: SeedSummaryLine = {
+        "type": "summary",
+        "application": plan.app,
+        "source_application": plan.source_app,
+        "topics": len(plan.topics),
+        "created": created,
+        "records": sum(counts.values()) or plan.records,
+        "written": written,
+        "copied_offsets": len(plan.offsets),
+        "journal": str(request.journal.absolute()),
+        "executed": outcome is not None,
+    }
+    yield summary

@@ -1,0 +1,124 @@
+"""Read what a cluster has: topics with their settings, groups with their states, and the offsets of a group."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from kstate_cli.broker.client import admin_client
+from kstate_cli.formats.topic_partition import TopicPartition, canonical_topic_id
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+_SECONDS: Final = 30.0
+EMPTY: Final = "EMPTY"
+"""The state of a group with offsets and without members."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A cluster, and the settings of the Kafka client for it."""
+
+    bootstrap: str
+    settings: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFacts:
+    """A topic of a cluster."""
+
+    topic_id: str
+    """KIP-516, as Kafka's own tools print it."""
+    partitions: int
+    replicas: int
+    settings: Mapping[str, str]
+    """The settings of the topic itself; defaults of the broker are not among them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFacts:
+    """The topics and groups that this user may see."""
+
+    topics: frozenset[str]
+    groups: Mapping[str, str]
+    """Group -> its state, in upper case: ``STABLE``, ``EMPTY``, …"""
+    brokers: int
+
+
+def read_cluster(connection: Connection) -> ClusterFacts:
+    """Return topics, groups and the number of brokers. Raises UsageError and RunFailed."""
+    with admin_client(connection.bootstrap, connection.settings) as admin:
+        metadata = admin.list_topics(timeout=_SECONDS)
+        groups = admin.list_consumer_groups(request_timeout=_SECONDS).result()
+        return ClusterFacts(
+            frozenset(metadata.topics),
+            {group.group_id: str(getattr(group.state, "name", group.state)).upper() for group in groups.valid},
+            len(metadata.brokers),
+        )
+
+
+def read_topics(connection: Connection, names: Iterable[str]) -> dict[str, TopicFacts]:
+    """Return these topics, without those that do not exist. Raises UsageError and RunFailed."""
+    with admin_client(connection.bootstrap, connection.settings) as admin:
+        return topics_of(admin, names)
+
+
+def topics_of(admin: AdminClient, names: Iterable[str]) -> dict[str, TopicFacts]:
+    """Return these topics, without those that do not exist. Raises KafkaException."""
+    from confluent_kafka import TopicCollection
+    from confluent_kafka.admin import ConfigResource, ResourceType
+
+    present = admin.list_topics(timeout=_SECONDS).topics
+    # Describing a missing topic fails the whole request.
+    names = [name for name in sorted(set(names)) if name in present]
+    if not names:
+        return {}
+    described = {
+        name: future.result()
+        for name, future in admin.describe_topics(TopicCollection(names), request_timeout=_SECONDS).items()
+    }
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+    configured = {
+        resource.name: _own_settings(future.result())
+        for resource, future in admin.describe_configs(resources, request_timeout=_SECONDS).items()
+    }
+    return {
+        name: TopicFacts(
+            canonical_topic_id(str(topic.topic_id)),
+            len(topic.partitions),
+            min(len(partition.replicas) for partition in topic.partitions),
+            configured[name],
+        )
+        for name, topic in described.items()
+    }
+
+
+def _own_settings(entries: Mapping[str, Any]) -> dict[str, str]:
+    from confluent_kafka.admin import ConfigSource
+
+    return {
+        name: str(entry.value)
+        for name, entry in entries.items()
+        if ConfigSource(entry.source) is ConfigSource.DYNAMIC_TOPIC_CONFIG
+    }
+
+
+def partitions_with_offsets(connection: Connection, group: str) -> frozenset[TopicPartition]:
+    """Return the partitions for which a group has committed an offset. Raises UsageError and RunFailed."""
+    from confluent_kafka import ConsumerGroupTopicPartitions
+
+    with admin_client(connection.bootstrap, connection.settings) as admin:
+        request = [ConsumerGroupTopicPartitions(group)]
+        (future,) = admin.list_consumer_group_offsets(request, require_stable=True, request_timeout=_SECONDS).values()
+        return frozenset(
+            TopicPartition(entry.topic, entry.partition)
+            for entry in future.result().topic_partitions or ()
+            if entry.offset >= 0
+        )
+
+
+def internal_topics(application: str, topics: Collection[str], suffixes: tuple[str, ...]) -> list[str]:
+    """Return the topics that Kafka Streams has created for an application, by their names."""
+    return sorted(topic for topic in topics if topic.startswith(f"{application}-") and topic.endswith(suffixes))

@@ -1,0 +1,118 @@
+"""The journal of a seed: which topics it announced and created, and which offsets it committed.
+
+The log of a topic is the proof of what was written. The journal is a hint, but the only one about one question: whether
+this run created a topic. Each line is durable before the step that it announces:
+
+    {"event": "planned", "app": …, "digest": …}     the plan; a later run must have the same
+    {"event": "announced", "topic": …}              before the topic is created
+    {"event": "created", "topic": …, "id": …}       with its topic id (KIP-516)
+    {"event": "verified", "topic": …}               read again, and equal
+    {"event": "offsets", "offsets": [[topic, partition, offset, metadata, epoch], …]}    before they are committed
+    {"event": "done"}
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from kstate_cli.change.system_calls import sync_directory
+from kstate_cli.errors import InUse, Refused, RunFailed
+from kstate_cli.formats.binary import parse_json
+
+_MOST_BYTES: Final = 64 << 20
+
+
+class SeedJournal:
+    """An open journal. Only one process has it at a time."""
+
+    def __init__(self, path: Path, descriptor: int, events: list[dict[str, Any]]) -> None:
+        self.path = path
+        self.events = events
+        self._descriptor = descriptor
+
+    def first(self, event: str) -> Mapping[str, Any] | None:
+        """Return the first line of this event; None if there is none."""
+        return next((line for line in self.events if line["event"] == event), None)
+
+    def topics(self, event: str) -> dict[str, Mapping[str, Any]]:
+        """Return the lines of this event by topic."""
+        return {str(line["topic"]): line for line in self.events if line["event"] == event}
+
+    def add(self, event: str, **members: Any) -> None:
+        """Append a line and sync it. Raise RunFailed if the file system refuses it."""
+        line = {"event": event, **members}
+        data = json.dumps(line).encode() + b"\n"
+        try:
+            if os.write(self._descriptor, data) != len(data):
+                # A full file system takes a part, and reports it only to the next write.
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(self._descriptor)
+        except OSError as error:
+            raise RunFailed(
+                f"kstate cannot write {self.path}: {error.strerror}",
+                hint="make space, then run the command again: it continues",
+            ) from None
+        self.events.append(line)
+
+
+@contextmanager
+def open_journal(path: Path) -> Iterator[SeedJournal]:
+    """Yield the journal at ``path``, a new one if there is none. Raises InUse, Refused and RunFailed."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise RunFailed(
+            f"kstate cannot open the journal {path}: {error.strerror}", hint="pass --journal with another file"
+        ) from None
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise InUse(f"another kstate uses the journal {path}", hint="wait until it has ended") from None
+        events, length = _read(path, descriptor)
+        # A kill may leave a part of a line, which never announced a step.
+        os.ftruncate(descriptor, length)
+        os.lseek(descriptor, length, os.SEEK_SET)
+        if not length:
+            sync_directory(path.parent)
+        yield SeedJournal(path, descriptor, events)
+    finally:
+        os.close(descriptor)
+
+
+def read_journal(path: Path) -> list[dict[str, Any]]:
+    """Return the lines of a journal, for a dry run; none if there is no file. Raises Refused."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return []
+    try:
+        return _read(path, descriptor)[0]
+    finally:
+        os.close(descriptor)
+
+
+def _read(path: Path, descriptor: int) -> tuple[list[dict[str, Any]], int]:
+    """Return the whole lines, and their bytes."""
+    data = os.pread(descriptor, _MOST_BYTES, 0)
+    length = data.rfind(b"\n") + 1
+    events: list[dict[str, Any]] = []
+    for number, line in enumerate(data[:length].splitlines(), 1):
+        try:
+            event = parse_json(line)
+        except ValueError:
+            event = None
+        if not isinstance(event, dict) or not isinstance(event.get("event"), str):
+            raise Refused(
+                f"{path}, line {number}: not a line of a journal of kstate seed",
+                hint="pass --journal with the file of the run, or with a new one",
+            )
+        events.append(event)
+    return events, length

@@ -1,0 +1,135 @@
+"""The plan of a seed: the request, the facts that were read, and what becomes of each topic."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kstate_cli.broker.facts import LogFacts
+from kstate_cli.broker.group_offsets import CommittedOffset
+from kstate_cli.dump_reader.model import Dump
+from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.seed.cluster import ClusterFacts, Connection, TopicFacts
+from kstate_cli.seed.records import Selection
+from kstate_cli.specification.draft import Spec
+
+
+@dataclass(frozen=True, slots=True)
+class SeedRequest:
+    """What to seed, from where, and for which application."""
+
+    dump: str
+    app: str
+    """``application.id`` of the new application."""
+    source_app: str | None
+    """``application.id`` of the application whose changelogs the dump has; None: the only one."""
+    target: Connection
+    source: Connection
+    journal: Path
+    spec: Spec | None = None
+    """The kinds of stores. Without it, the full history of every changelog is written."""
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    """Old name of a store -> its new name."""
+    copies_offsets: bool = True
+    """Whether the offsets of the input topics are copied to the group of the new application."""
+
+    @property
+    def same_cluster(self) -> bool:
+        """Whether source and target are given by one address."""
+        return self.source.bootstrap == self.target.bootstrap
+
+
+@dataclass(frozen=True, slots=True)
+class SeedFacts:
+    """What was read before the first judgement. The rules judge nothing else."""
+
+    dump: Dump
+    source: ClusterFacts
+    target: ClusterFacts
+    source_app: str
+    source_topics: Mapping[str, TopicFacts]
+    """The changelogs of the source application on its broker."""
+    target_topics: Mapping[str, TopicFacts]
+    """Of the topics to create: those that exist already."""
+    logs: Mapping[TopicPartition, LogFacts]
+    """The logs of changelogs and internal topics of the source."""
+    committed: Mapping[TopicPartition, CommittedOffset]
+    """What the group of the source application has committed."""
+    target_committed: Mapping[TopicPartition, CommittedOffset]
+    """What the group of the new application has committed already."""
+    undrained: Mapping[TopicPartition, int]
+    """Internal topics of the source -> records that it has not read yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTopic:
+    """A changelog to write."""
+
+    source: str
+    target: str
+    store: str
+    newest_only: bool
+    selections: tuple[Selection, ...]
+    """By partition, from 0."""
+    replicas: int
+    """-1: the default of the target."""
+    settings: Mapping[str, str]
+    """The final settings."""
+
+    @property
+    def records(self) -> int:
+        """Records to write, at most."""
+        return sum(selection.records for selection in self.selections)
+
+    @property
+    def size(self) -> int:
+        """Uncompressed bytes of the records of the dump."""
+        return sum(selection.size for selection in self.selections)
+
+
+@dataclass(frozen=True, slots=True)
+class SeedPlan:
+    """What a run does. The printed plan is this one."""
+
+    app: str
+    source_app: str
+    dump: Dump
+    topics: tuple[PlannedTopic, ...]
+    offsets: Mapping[TopicPartition, CommittedOffset]
+    """The offsets of the new group; empty if none are copied."""
+    logs: Mapping[TopicPartition, LogFacts]
+    """The logs of the source, to be compared again before the offsets are committed."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def records(self) -> int:
+        """Records to write, at most."""
+        return sum(topic.records for topic in self.topics)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of everything that decides what is written: a run continues only the plan of its journal."""
+        content = [
+            self.app,
+            self.source_app,
+            [
+                [
+                    topic.source,
+                    topic.target,
+                    topic.newest_only,
+                    [
+                        [part.partition.topic_id, part.partition.first, part.partition.last, part.records]
+                        for part in topic.selections
+                    ],
+                ]
+                for topic in self.topics
+            ],
+            [
+                [key.topic, key.partition, committed.offset, committed.metadata.hex()]
+                for key, committed in sorted(self.offsets.items())
+            ],
+        ]
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()

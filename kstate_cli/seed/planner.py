@@ -1,0 +1,333 @@
+"""Read the facts about dump, source and target, judge them, and plan the topics and offsets of the new application."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from kstate_cli.broker.client import ask_broker
+from kstate_cli.broker.facts import LogFacts
+from kstate_cli.broker.group_offsets import CommittedOffset, read_committed
+from kstate_cli.broker.tails import read_tails
+from kstate_cli.dump_reader.model import Dump, PartitionDump
+from kstate_cli.dump_reader.open import read_dump
+from kstate_cli.errors import Refused, UsageError
+from kstate_cli.formats.layouts import Logged
+from kstate_cli.formats.store_kinds import kind_names, store_kind
+from kstate_cli.formats.topic_partition import (
+    TopicPartition,
+    changelog_topic,
+    is_changelog,
+    legal_store_name,
+    legal_topic,
+    own_changelogs,
+    readings_of_changelog,
+    store_of_changelog,
+)
+from kstate_cli.seed.cluster import (
+    EMPTY,
+    ClusterFacts,
+    Connection,
+    internal_topics,
+    partitions_with_offsets,
+    read_cluster,
+    read_topics,
+)
+from kstate_cli.seed.model import PlannedTopic, SeedFacts, SeedPlan, SeedRequest
+from kstate_cli.seed.records import select_records
+from kstate_cli.texts import plural, some
+
+_MOST: Final = 5
+"""Names in one sentence."""
+_QUEUES: Final = ("-repartition", "-subscription-registration-topic", "-subscription-response-topic")
+"""Suffixes of topics through which an application sends records to itself (``InternalTopicConfig``)."""
+_READ_COMMITTED: Final = "read_committed"
+
+
+def read_facts(request: SeedRequest) -> SeedFacts:
+    """Read everything that the rules judge. Raises UsageError, Refused, RunFailed and DumpError."""
+    dump = read_dump(request.dump, complete=False, committed_only=False)
+    source = read_cluster(request.source)
+    target = source
+    if not request.same_cluster:
+        target = read_cluster(request.target)
+    source_app = request.source_app or _only_application(dump, source)
+    topics, _ = own_changelogs(source_app, source.topics, source.groups)
+    if not topics:
+        raise UsageError(
+            f"the source cluster has no changelog of {source_app}",
+            hint="pass --source-app with the application.id, or --source-bootstrap-server with its cluster",
+        )
+    queues = internal_topics(source_app, source.topics, _QUEUES)
+    logs = ask_broker(
+        request.source.bootstrap, request.source.settings, group=source_app, topics=[*topics, *queues], stable=True
+    )
+    committed = _committed(request.source, source_app, source)
+    return SeedFacts(
+        dump=dump,
+        source=source,
+        target=target,
+        source_app=source_app,
+        source_topics=read_topics(request.source, topics),
+        target_topics=read_topics(request.target, [_target_topic(request, source_app, topic) for topic in topics]),
+        logs=logs,
+        committed=committed,
+        target_committed=_committed(request.target, request.app, target),
+        undrained=_undrained(request.source, {key: log for key, log in logs.items() if key.topic in queues}),
+    )
+
+
+def _only_application(dump: Dump, source: ClusterFacts) -> str:
+    """Return the one application whose group is on the broker and whose changelogs the dump has. Raise UsageError."""
+    changelogs = {key.topic for key in dump.partitions if is_changelog(key.topic)}
+    # A group of this name is what tells ``my-app`` from ``my`` in ``my-app-count-changelog``.
+    names = {
+        max(prefixes, key=len)
+        for topic in changelogs
+        if (prefixes := [prefix for prefix, _ in readings_of_changelog(topic) if prefix in source.groups])
+    }
+    if len(names) == 1:
+        return names.pop()
+    found = "no group of the source cluster has the name of an application in the dump"
+    if names:
+        found = f"the dump has changelogs of several applications: {some(sorted(names), _MOST)}"
+    raise UsageError(found, hint="pass --source-app with the application.id of the source")
+
+
+def _committed(connection: Connection, group: str, cluster: ClusterFacts) -> dict[TopicPartition, CommittedOffset]:
+    if group not in cluster.groups:
+        return {}
+    return read_committed(connection.bootstrap, connection.settings, group, partitions_with_offsets(connection, group))
+
+
+def _undrained(connection: Connection, logs: Mapping[TopicPartition, LogFacts]) -> dict[TopicPartition, int]:
+    """Return the records of internal topics that the application has not read yet; -1 if they are too many to count.
+
+    A transaction marker at the end of a log is no record, so the log is read where the offsets differ.
+    """
+    requests = {
+        key: ({log.committed or log.start}, log.end)
+        for key, log in logs.items()
+        if (log.committed or log.start) < log.end
+    }
+    tails = read_tails(connection.bootstrap, connection.settings, requests, committed=True)
+    counts: dict[TopicPartition, int] = {}
+    for key, (offsets, end) in requests.items():
+        records = -1
+        if key in tails:
+            count = tails[key].records(min(offsets), end)
+            records = -1 if count is None else count
+        if records:
+            counts[key] = records
+    return counts
+
+
+def plan_seed(request: SeedRequest, facts: SeedFacts, *, resumes: bool) -> SeedPlan:
+    """Judge the facts, read keys and timestamps of the dump, and return the plan. Raises UsageError and Refused.
+
+    ``resumes``: the journal has a run, which may have created the topics of the target.
+    """
+    for refusal in refusals(request, facts, resumes=resumes):
+        raise refusal
+    topics = [_planned(request, facts, topic) for topic in sorted(facts.source_topics)]
+    for topic in topics:
+        _refuse_timestamps(topic)
+    offsets: dict[TopicPartition, CommittedOffset] = {}
+    if request.copies_offsets:
+        offsets = {
+            key: committed
+            for key, committed in facts.committed.items()
+            # Kafka Streams creates the internal topics of the new application, and they are empty.
+            if not _is_internal(facts.source_app, key.topic)
+        }
+    return SeedPlan(
+        request.app,
+        facts.source_app,
+        facts.dump,
+        tuple(topics),
+        offsets,
+        facts.logs,
+        tuple(_notes(request, topics)),
+    )
+
+
+def refusals(request: SeedRequest, facts: SeedFacts, *, resumes: bool) -> Iterator[UsageError | Refused]:
+    """Yield why the plan is refused, most basic reason first. Pure: it reads the facts only."""
+    yield from _refuse_names(request, facts)
+    yield from _refuse_source(request, facts)
+    yield from _refuse_dump(facts)
+    yield from _refuse_target(request, facts, resumes=resumes)
+
+
+def _refuse_names(request: SeedRequest, facts: SeedFacts) -> Iterator[UsageError]:
+    if not legal_topic(request.app):
+        yield UsageError(f"--app {request.app!r} is not a valid application.id", hint="use letters, digits, . _ and -")
+    if request.app == facts.source_app and request.same_cluster:
+        yield UsageError(
+            f"--app {request.app} is the source application itself", hint="pass the new application.id with --app"
+        )
+    stores = {store_of_changelog(topic, facts.source_app) for topic in facts.source_topics}
+    for old, new in request.renamed.items():
+        if old not in stores:
+            yield UsageError(
+                f"--rename-store {old}={new}: {facts.source_app} has no changelog of a store {old}",
+                hint=f"its stores are {some(sorted(store for store in stores if store), _MOST)}",
+            )
+        if not legal_store_name(new) or (new in stores and new not in request.renamed):
+            yield UsageError(
+                f"--rename-store {old}={new}: {new} is the name of another store, or not a valid name",
+                hint="pass a name that no store has",
+            )
+    if len(set(request.renamed.values())) < len(request.renamed):
+        yield UsageError("--rename-store gives two stores one name", hint="pass different names")
+
+
+def _refuse_source(request: SeedRequest, facts: SeedFacts) -> Iterator[Refused]:
+    state = facts.source.groups.get(facts.source_app)
+    if state not in (EMPTY, None):
+        yield Refused(
+            f"the group of {facts.source_app} has members (state {state}): the application is running",
+            hint="stop all its instances, then run the command again",
+        )
+    if request.copies_offsets and not facts.committed:
+        yield Refused(
+            f"the group of {facts.source_app} has no committed offsets, so the new application would not know where "
+            "to continue its input",
+            hint="pass --no-offsets to write the changelogs only, and set the offsets of the group yourself",
+        )
+    if request.copies_offsets and not request.same_cluster:
+        yield Refused(
+            "the input topics of another cluster have other offsets, and kstate cannot translate them yet",
+            hint="pass --no-offsets to write the changelogs only, and set the offsets of the group yourself",
+        )
+    open_logs = [str(key) for key, log in sorted(facts.logs.items()) if log.stable_end != log.end]
+    if open_logs:
+        yield Refused(
+            f"a transaction is open in {some(open_logs, _MOST)}",
+            hint="wait until it has timed out (transaction.timeout.ms), write the dump again, then run this again",
+        )
+    if facts.undrained:
+        names = [str(key) for key in sorted(facts.undrained)]
+        yield Refused(
+            f"{facts.source_app} has not read all records of its internal topics: {some(names, _MOST)}",
+            hint="start it without new input until it has read them, stop it, write the dump again, then run the "
+            "command again",
+        )
+
+
+def _refuse_dump(facts: SeedFacts) -> Iterator[Refused]:
+    again = "run `kstate dump` again after the application has stopped"
+    if facts.dump.isolation != _READ_COMMITTED:
+        yield Refused("the dump may have records of aborted transactions", hint=again)
+    for topic, on_broker in sorted(facts.source_topics.items()):
+        for partition in range(on_broker.partitions):
+            key = TopicPartition(topic, partition)
+            why = _incomplete(facts.dump.partitions.get(key), facts.logs.get(key), on_broker.topic_id)
+            if why is not None:
+                yield Refused(f"the dump cannot stand for {key}: {why}", hint=again)
+
+
+def _incomplete(dumped: PartitionDump | None, log: LogFacts | None, topic_id: str) -> str | None:
+    """Return why a partition of the dump does not have the whole log; None if it has."""
+    if log is None:
+        return "the broker does not describe it"
+    if dumped is None:
+        # An empty partition has no file, and a dump of Parquet files does not name it.
+        return None if log.end == 0 else "the dump does not have it"
+    if dumped.topic_id != topic_id:
+        return "the dump is of another topic of the same name, or of an unknown one"
+    if dumped.start is None or dumped.log_start is None or dumped.start > dumped.log_start:
+        return "the dump does not begin at the start of the log"
+    # The dump ends at the last stable offset of its own time; the log may have grown since.
+    if dumped.log_end != log.end:
+        return f"the dump ends at offset {dumped.log_end}, and the log at {log.end}"
+    if dumped.held_back:
+        return "a transaction was open when it was read"
+    if dumped.reading is None:
+        return "the manifest does not state when it was read"
+    return None
+
+
+def _refuse_target(request: SeedRequest, facts: SeedFacts, *, resumes: bool) -> Iterator[Refused]:
+    state = facts.target.groups.get(request.app)
+    if state not in (EMPTY, None):
+        yield Refused(
+            f"the group {request.app} has members (state {state})",
+            hint="stop the new application, or pass another --app",
+        )
+    if resumes:
+        # The journal knows the topics that it created by their ids, and the offsets that it committed.
+        return
+    if facts.target_topics:
+        yield Refused(
+            f"the target has topics that this run did not create: {some(sorted(facts.target_topics), _MOST)}",
+            hint="pass --journal with the file of the run that created them, or another --app",
+        )
+    if facts.target_committed:
+        yield Refused(
+            f"the group {request.app} has committed offsets already", hint="pass another --app, or delete this group"
+        )
+
+
+def _planned(request: SeedRequest, facts: SeedFacts, topic: str) -> PlannedTopic:
+    on_broker = facts.source_topics[topic]
+    store = store_of_changelog(topic, facts.source_app) or topic
+    newest_only = _keeps_newest_only(request, topic)
+    selections = []
+    for number in range(on_broker.partitions):
+        key = TopicPartition(topic, number)
+        partition = facts.dump.partitions.get(key) or _empty(key)
+        selections.append(select_records(facts.dump, partition, newest_only=newest_only))
+    replicas = -1
+    if request.same_cluster:
+        replicas = on_broker.replicas
+    target = _target_topic(request, facts.source_app, topic)
+    return PlannedTopic(topic, target, store, newest_only, tuple(selections), replicas, on_broker.settings)
+
+
+def _target_topic(request: SeedRequest, source_app: str, topic: str) -> str:
+    store = store_of_changelog(topic, source_app)
+    if store is None:
+        return topic
+    return changelog_topic(request.app, request.renamed.get(store, store))
+
+
+def _keeps_newest_only(request: SeedRequest, topic: str) -> bool:
+    """Return whether only the newest record of each key counts; False unless the specification states the kind."""
+    if request.spec is None:
+        return False
+    kinds = {store.kind for store in request.spec.stores if store.changelog == topic}
+    if len(kinds) != 1:
+        return False
+    name = kinds.pop()
+    # "in-memory" is no kind of the table: what its changelog needs is unknown, so all of it is written.
+    return name in kind_names() and store_kind(name).is_exact and store_kind(name).logged is not Logged.HISTORY
+
+
+def _empty(key: TopicPartition) -> PartitionDump:
+    return PartitionDump(key.topic, key.partition, (), None, None, 0, None, None)
+
+
+def _is_internal(application: str, topic: str) -> bool:
+    return topic.startswith(f"{application}-") and (is_changelog(topic) or topic.endswith(_QUEUES))
+
+
+def _refuse_timestamps(topic: PlannedTopic) -> None:
+    """Raise Refused for records whose timestamp the Kafka client would replace by the current time."""
+    count = sum(selection.without_timestamp for selection in topic.selections)
+    if count:
+        raise Refused(
+            f"{topic.source} has {plural(count, 'record')} with timestamp 0, which the Kafka client of kstate replaces "
+            "by the current time",
+            hint="kstate cannot seed this store: let the new application build it from its input",
+        )
+
+
+def _notes(request: SeedRequest, topics: Iterable[PlannedTopic]) -> Iterator[str]:
+    keyless = sum(selection.without_key for topic in topics for selection in topic.selections)
+    if keyless:
+        yield f"Kafka Streams restores no record without a key, so kstate skips {plural(keyless, 'such record')}"
+    if request.spec is None:
+        yield "every record of the dump is written: with --spec only the newest of each key, where the kind allows it"
+    if not request.same_cluster:
+        yield "new topics get the default replication factor of the target cluster"

@@ -1,0 +1,187 @@
+"""Read the records of a changelog partition that the new changelog gets, in the order of their offsets.
+
+A compacted changelog may have many records of one key. Kafka Streams restores the newest one only, so only that is
+written, unless the store keeps the history of its keys: a versioned store skips a record that is older than its
+history, so every record and their order count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kstate_cli.dump_reader.footers import Passage
+from kstate_cli.dump_reader.location import open_location
+from kstate_cli.dump_reader.reader import iter_slice
+from kstate_cli.dump_reader.slices import slices
+from kstate_cli.errors import Refused
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from kstate_cli.dump_reader.model import Dump, PartitionDump
+
+_SLICE_BYTES: Final = 64 << 20
+_BATCH_ROWS: Final = 16_384
+_BATCH_BYTES: Final = 16 << 20
+_GROUP_ROWS: Final = 1 << 20
+"""Rows that are collected before older records of the same keys are dropped: at least this many, and at least as many
+as there are keys so far, so that each row is grouped a bounded number of times."""
+
+
+class Record(NamedTuple):
+    """A record as the producer takes it."""
+
+    key: bytes
+    value: bytes | None
+    timestamp: int
+    """In ms since 1970; -1 without one."""
+    headers: list[tuple[str, bytes | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which records of a partition are written."""
+
+    partition: PartitionDump
+    newest: npt.NDArray[np.int64] | None
+    """Offsets of the newest record of each key, ascending; None: all records are written."""
+    records: int
+    """Records to write: an upper bound if ``newest`` is given, since the newest record of a deleted key is skipped."""
+    size: int
+    """Uncompressed bytes of all records of the partition."""
+    without_timestamp: int
+    """Records with timestamp 0, which librdkafka would replace by the current time."""
+    without_key: int
+    """Records without a key, which Kafka Streams skips when it restores."""
+
+
+def select_records(dump: Dump, partition: PartitionDump, *, newest_only: bool) -> Selection:
+    """Read keys, offsets and timestamps of a partition, and return which records are written.
+
+    Raises Refused if only Spark could sort the rows of the partition, DumpError if a file cannot be read.
+    """
+    import pyarrow.compute as pc
+
+    newest = _NewestOffsets()
+    records = size = zero = keyless = 0
+    for table in _tables(dump, partition, ["key", "offset", "timestamp"]):
+        keyless += table.column("key").null_count
+        zero += int(pc.sum(pc.equal(table.column("timestamp"), 0)).as_py() or 0)
+        records += table.num_rows
+        size += table.nbytes
+        if newest_only:
+            newest.add(table)
+    size = sum(piece.bytes for piece in partition.pieces)
+    if not newest_only:
+        return Selection(partition, None, records - keyless, size, zero, keyless)
+    offsets = newest.offsets()
+    return Selection(partition, offsets, len(offsets), size, zero, keyless)
+
+
+def selected_records(dump: Dump, selection: Selection) -> Iterator[list[Record]]:
+    """Yield the records to write in batches, by offset. Raises DumpError if a file cannot be read."""
+    partition = selection.partition
+    columns = ["key", "value", "timestamp", "offset"]
+    if dump.headers_of(partition.topic):
+        columns.append("headers")
+    for table in _tables(dump, partition, columns):
+        rows = _selected(table, selection.newest)
+        if not rows.num_rows:
+            continue
+        headers: list[list[dict[str, bytes | str | None]] | None] = [None] * rows.num_rows
+        if "headers" in columns:
+            headers = rows.column("headers").to_pylist()
+        yield [
+            Record(key, value, timestamp, [(str(header["key"]), _bytes(header["value"])) for header in own or ()])
+            for key, value, timestamp, own in zip(
+                rows.column("key").to_pylist(),
+                rows.column("value").to_pylist(),
+                rows.column("timestamp").to_pylist(),
+                headers,
+                strict=True,
+            )
+        ]
+
+
+def _bytes(value: bytes | str | None) -> bytes | None:
+    assert not isinstance(value, str)
+    return value
+
+
+def _selected(table: pa.Table, newest: npt.NDArray[np.int64] | None) -> pa.Table:
+    """Return the rows to write: with a key, and of the newest records those with a value."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    mask = pc.is_valid(table.column("key"))
+    if newest is not None:
+        offsets = table.column("offset").to_numpy()
+        places = np.searchsorted(newest, offsets)
+        places[places == len(newest)] = 0
+        is_newest = (newest[places] == offsets) if len(newest) else np.zeros(len(offsets), dtype=bool)
+        # The new topic is empty: a delete of a key that it never had would change nothing.
+        mask = pc.and_(pc.and_(mask, pa.array(is_newest)), pc.is_valid(table.column("value")))
+    return table.filter(mask)
+
+
+def _tables(dump: Dump, partition: PartitionDump, columns: list[str]) -> Iterator[pa.Table]:
+    parts, unordered = slices(partition, after=None, until=None, max_bytes=_SLICE_BYTES)
+    if unordered:
+        raise Refused(
+            f"the rows of {partition.key} are too unordered to be read one after the other",
+            hint="write a new dump with `kstate dump`, whose files are in the order of offsets",
+        )
+    filesystem, _ = open_location(dump.uri)
+    for part in parts:
+        # A slice that kstate dump wrote is in order. Another one is read in sorted windows.
+        passage = Passage(ordered=part.ordered)
+        yield from iter_slice(part, columns, filesystem, _BATCH_ROWS, _BATCH_BYTES, passage)
+
+
+class _NewestOffsets:
+    """The highest offset of each key, of rows that come in batches."""
+
+    def __init__(self) -> None:
+        self._waiting: list[pa.Table] = []
+        self._rows = 0
+        self._grouped: pa.Table | None = None
+
+    def add(self, table: pa.Table) -> None:
+        """Add rows with the columns ``key`` and ``offset``. Rows without a key do not count."""
+        import pyarrow.compute as pc
+
+        self._waiting.append(table.select(["key", "offset"]).filter(pc.is_valid(table.column("key"))))
+        self._rows += table.num_rows
+        grouped = 0
+        if self._grouped is not None:
+            grouped = self._grouped.num_rows
+        if self._rows > max(_GROUP_ROWS, grouped):
+            self._group()
+
+    def offsets(self) -> npt.NDArray[np.int64]:
+        """Return the highest offset of each key, ascending."""
+        import numpy as np
+
+        self._group()
+        if self._grouped is None:
+            return np.empty(0, np.int64)
+        return np.sort(self._grouped.column("offset").to_numpy())
+
+    def _group(self) -> None:
+        import pyarrow as pa
+
+        tables = self._waiting
+        if self._grouped is not None:
+            tables = [self._grouped, *tables]
+        if not tables:
+            return
+        grouped = pa.concat_tables(tables).group_by("key").aggregate([("offset", "max")])
+        self._grouped = grouped.rename_columns(
+            ["offset" if name == "offset_max" else name for name in grouped.column_names]
+        ).select(["key", "offset"])
+        self._waiting, self._rows = [], 0

@@ -1,0 +1,293 @@
+"""Carry a plan out: create the topics, write and compare their records, apply their settings, copy the offsets.
+
+Each step is repeated by a later run that finds it unfinished. The order is: topics, records, comparison, settings,
+offsets. The new application has an offset only after everything else is complete, so it cannot begin before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kstate_cli.broker.client import admin_client, ask_broker
+from kstate_cli.broker.group_offsets import CommittedOffset, commit_offsets, read_committed
+from kstate_cli.errors import Refused, RunFailed
+from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.seed.cluster import (
+    EMPTY,
+    Connection,
+    TopicFacts,
+    partitions_with_offsets,
+    read_cluster,
+    topics_of,
+)
+from kstate_cli.seed.journal import SeedJournal
+from kstate_cli.seed.model import PlannedTopic, SeedPlan, SeedRequest
+from kstate_cli.seed.writing import EMPTY_LOG, WrittenLog, read_log, seed_producer, write_partition
+from kstate_cli.texts import some
+
+_SECONDS: Final = 60.0
+_FOREVER: Final = str((1 << 63) - 1)
+_SEEDING: Final[Mapping[str, str]] = {
+    # The broker must neither compact nor delete records before they are compared.
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    # Records keep their own times, however old or new.
+    "message.timestamp.type": "CreateTime",
+    "message.timestamp.before.max.ms": _FOREVER,
+    "message.timestamp.after.max.ms": _FOREVER,
+}
+"""Settings of a topic while it is written. The final ones replace them."""
+_FROM_THE_START: Final = ("max.message.bytes", "segment.bytes", "min.insync.replicas", "compression.type")
+"""Final settings that matter for writing too."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeedOutcome:
+    """What a run has done."""
+
+    topics: Mapping[str, WrittenLog]
+    """Target topic -> records of all its partitions; the digest is that of the last partition."""
+    created: int
+    written: int
+    """Records that this run has written; others were there from an earlier run."""
+    offsets: int
+
+
+class Watcher:
+    """Callbacks for progress; each may be overridden."""
+
+    def begin(self, text: str, records: int) -> None:
+        """Note that a phase begins, with so many records at most."""
+
+    def add(self, records: int) -> None:
+        """Note so many more records."""
+
+
+def carry_out(request: SeedRequest, plan: SeedPlan, journal: SeedJournal, watcher: Watcher) -> SeedOutcome:
+    """Carry the plan out, or what an earlier run has left of it. Raises Refused and RunFailed."""
+    planned = journal.first("planned")
+    if planned is None:
+        journal.add("planned", app=plan.app, source_app=plan.source_app, dump=request.dump, digest=plan.digest)
+    elif planned.get("digest") != plan.digest:
+        raise Refused(
+            f"the journal {journal.path} is of another plan: dump, source or options have changed since",
+            hint="run the command with the dump and options of the journal, or delete the topics of the new "
+            "application and pass --journal with a new file",
+        )
+    created = _create_topics(request.target, plan, journal)
+    written, logs = _write(request, plan, watcher)
+    _compare_again(request.target, plan, logs, watcher)
+    for topic in plan.topics:
+        if topic.target not in journal.topics("verified"):
+            journal.add("verified", topic=topic.target)
+    _apply_settings(request.target, plan)
+    _check_source(request, plan)
+    if plan.offsets:
+        _copy_offsets(request, plan, journal)
+    if journal.first("done") is None:
+        journal.add("done")
+    return SeedOutcome(_by_topic(logs), created, written, len(plan.offsets))
+
+
+def _create_topics(target: Connection, plan: SeedPlan, journal: SeedJournal) -> int:
+    """Create the topics that do not exist, and check that the others are those that this seed has created."""
+    created = 0
+    with admin_client(target.bootstrap, target.settings) as admin:
+        existing = topics_of(admin, [topic.target for topic in plan.topics])
+        for topic in plan.topics:
+            recorded = journal.topics("created").get(topic.target)
+            facts = existing.get(topic.target)
+            if facts is None:
+                if recorded is not None:
+                    raise RunFailed(
+                        f"{topic.target}, which this seed had created, no longer exists",
+                        hint="run the command again with a new journal",
+                    )
+                journal.add("announced", topic=topic.target)
+                _create(admin, topic)
+                facts = topics_of(admin, [topic.target])[topic.target]
+                created += 1
+            if recorded is None:
+                _take_over(target, topic, facts, journal)
+            elif recorded.get("id") != facts.topic_id:
+                raise RunFailed(
+                    f"{topic.target} was deleted and created again by another program",
+                    hint="pass another --app, or delete the topic and run the command again with a new journal",
+                )
+    return created
+
+
+def _take_over(target: Connection, topic: PlannedTopic, facts: TopicFacts, journal: SeedJournal) -> None:
+    """Record the id of a topic whose creation was announced, while it is empty. Raise Refused."""
+    if topic.target not in journal.topics("announced"):
+        raise Refused(f"{topic.target} exists, and this seed did not create it", hint="pass another --app")
+    logs = ask_broker(target.bootstrap, target.settings, group=None, topics=[topic.target])
+    if facts.partitions != len(topic.selections) or any(log.end for log in logs.values()):
+        # A kill between creation and record leaves an empty topic. This one is of another program.
+        raise Refused(f"{topic.target} is not the empty topic that this seed announced", hint="pass another --app")
+    journal.add("created", topic=topic.target, id=facts.topic_id)
+
+
+def _create(admin: Any, topic: PlannedTopic) -> None:
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import NewTopic
+
+    settings = {**_SEEDING, **{name: topic.settings[name] for name in _FROM_THE_START if name in topic.settings}}
+    new = NewTopic(topic.target, len(topic.selections), topic.replicas, config=settings)
+    (future,) = admin.create_topics([new], request_timeout=_SECONDS).values()
+    try:
+        future.result()
+    except KafkaException as error:
+        raise RunFailed(
+            f"the target does not create {topic.target}: {error.args[0].str()}",
+            hint="grant Create on the cluster, or correct the settings of the source topic, then run the command again",
+        ) from None
+
+
+def _write(request: SeedRequest, plan: SeedPlan, watcher: Watcher) -> tuple[int, dict[TopicPartition, WrittenLog]]:
+    """Write what the logs lack; return the records written, and what each log must have then."""
+    logs: dict[TopicPartition, WrittenLog] = {}
+    written = 0
+    with seed_producer(request.target, plan.app) as producer:
+        # Asked after init_transactions: the open transaction of a killed run is aborted by then.
+        ends = ask_broker(
+            request.target.bootstrap,
+            request.target.settings,
+            group=None,
+            topics=[topic.target for topic in plan.topics],
+        )
+        watcher.begin("writing", plan.records)
+        for topic in plan.topics:
+            for selection in topic.selections:
+                key = TopicPartition(topic.target, selection.partition.partition)
+                committed = EMPTY_LOG
+                if ends[key].end:
+                    committed = read_log(request.target, key, _silent)
+                logs[key] = write_partition(producer, plan.dump, selection, key, committed, watcher.add)
+                written += logs[key].records - committed.records
+        producer.commit()
+    return written, logs
+
+
+def _silent(_records: int) -> None:
+    """Show nothing."""
+
+
+def _compare_again(
+    target: Connection, plan: SeedPlan, logs: Mapping[TopicPartition, WrittenLog], watcher: Watcher
+) -> None:
+    """Read every log from its beginning, as an application would. Raise RunFailed if one is not as planned."""
+    watcher.begin("comparing", plan.records)
+    for key, expected in sorted(logs.items()):
+        if read_log(target, key, watcher.add) != expected:
+            raise RunFailed(
+                f"{key} does not have the records that were written",
+                hint="check the broker and what else writes to the topic. kstate has set no offsets",
+            )
+
+
+def _apply_settings(target: Connection, plan: SeedPlan) -> None:
+    """Give each topic its final settings. Raise RunFailed, naming the topic and the broker's reason."""
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+    with admin_client(target.bootstrap, target.settings) as admin:
+        existing = topics_of(admin, [topic.target for topic in plan.topics])
+        for topic in plan.topics:
+            now = existing[topic.target].settings
+            entries = [
+                ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+                for name, value in sorted(topic.settings.items())
+                if now.get(name) != value
+            ]
+            entries += [
+                ConfigEntry(name, None, incremental_operation=AlterConfigOpType.DELETE)
+                for name in sorted(now.keys() - topic.settings.keys())
+            ]
+            if not entries:
+                continue
+            resource = ConfigResource(ResourceType.TOPIC, topic.target, incremental_configs=entries)
+            (future,) = admin.incremental_alter_configs([resource], request_timeout=_SECONDS).values()
+            try:
+                future.result()
+            except KafkaException as error:
+                raise RunFailed(
+                    f"the target refuses the settings of {topic.target}: {error.args[0].str()}",
+                    hint="correct the settings of the source topic or the target, then run the command again",
+                ) from None
+
+
+def _check_source(request: SeedRequest, plan: SeedPlan) -> None:
+    """Read the source again: nothing may have changed since the plan. Raise Refused."""
+    source = read_cluster(request.source)
+    if source.groups.get(plan.source_app) not in (EMPTY, None):
+        raise Refused(
+            f"{plan.source_app} was started again meanwhile",
+            hint="stop it, write the dump again, and delete the topics of the new application before another run",
+        )
+    logs = ask_broker(
+        request.source.bootstrap,
+        request.source.settings,
+        group=plan.source_app,
+        topics=sorted({key.topic for key in plan.logs}),
+        stable=True,
+    )
+    changed = [
+        str(key)
+        for key, log in sorted(plan.logs.items())
+        if key not in logs
+        or (logs[key].end, logs[key].topic_id, logs[key].committed) != (log.end, log.topic_id, log.committed)
+    ]
+    if changed:
+        raise Refused(
+            f"the source has changed since the plan was made: {some(changed, 3)}",
+            hint="write the dump again, and delete the topics of the new application before another run",
+        )
+    if plan.offsets:
+        committed = read_committed(request.source.bootstrap, request.source.settings, plan.source_app, plan.offsets)
+        if committed != plan.offsets:
+            raise Refused(
+                f"the committed offsets of {plan.source_app} have changed since the plan was made",
+                hint="write the dump again, and delete the topics of the new application before another run",
+            )
+
+
+def _copy_offsets(request: SeedRequest, plan: SeedPlan, journal: SeedJournal) -> None:
+    """Commit the offsets of the new group, and read them again. Raise Refused and RunFailed."""
+    target = request.target
+    cluster = read_cluster(target)
+    if cluster.groups.get(plan.app) not in (EMPTY, None):
+        raise Refused(f"the group {plan.app} has members", hint="stop the new application, then run the command again")
+    present: dict[TopicPartition, CommittedOffset] = {}
+    if plan.app in cluster.groups:
+        present = read_committed(target.bootstrap, target.settings, plan.app, partitions_with_offsets(target, plan.app))
+    if any(plan.offsets.get(key) != committed for key, committed in present.items()):
+        raise Refused(
+            f"the group {plan.app} has offsets that kstate did not commit",
+            hint="delete the group, then run the command again",
+        )
+    if journal.first("offsets") is None:
+        journal.add(
+            "offsets",
+            offsets=[
+                [key.topic, key.partition, committed.offset, committed.metadata.hex(), committed.leader_epoch]
+                for key, committed in sorted(plan.offsets.items())
+            ],
+        )
+    commit_offsets(target.bootstrap, target.settings, plan.app, plan.offsets)
+    if read_committed(target.bootstrap, target.settings, plan.app, plan.offsets) != plan.offsets:
+        raise RunFailed(
+            f"the broker does not have the offsets of {plan.app} that kstate committed",
+            hint="run the command again",
+        )
+
+
+def _by_topic(logs: Mapping[TopicPartition, WrittenLog]) -> dict[str, WrittenLog]:
+    totals: dict[str, WrittenLog] = {}
+    for key, log in sorted(logs.items()):
+        before = totals.get(key.topic, EMPTY_LOG)
+        totals[key.topic] = WrittenLog(before.records + log.records, log.sha256)
+    return totals
