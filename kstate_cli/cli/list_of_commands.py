@@ -37,6 +37,7 @@ Commands:
   restore-snapshot  Copy stores back from snapshots.
   ls-snapshots      List snapshots with time, host, tasks and health.
   verify-snapshots  Read every file of snapshots, and report damage.
+  seed              Write the changelogs of a new application.id.
   start-barrier     Wait until all hosts are ready to start.
   maintain          Run the steps that are due, from cron or a timer.
   undo              Undo the newest change.
