@@ -38,7 +38,7 @@ class TopicFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterFacts:
+class SeedCluster:
     """The topics and groups that this user may see."""
 
     topics: frozenset[str]
@@ -47,12 +47,12 @@ class ClusterFacts:
     brokers: int
 
 
-def read_cluster(connection: Connection) -> ClusterFacts:
+def read_cluster(connection: Connection) -> SeedCluster:
     """Return topics, groups and the number of brokers. Raises UsageError and RunFailed."""
     with admin_client(connection.bootstrap, connection.settings) as admin:
         metadata = admin.list_topics(timeout=_SECONDS)
         groups = admin.list_consumer_groups(request_timeout=_SECONDS).result()
-        return ClusterFacts(
+        return SeedCluster(
             frozenset(metadata.topics),
             {group.group_id: str(getattr(group.state, "name", group.state)).upper() for group in groups.valid},
             len(metadata.brokers),

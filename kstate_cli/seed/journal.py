@@ -6,9 +6,10 @@ this run created a topic. Each line is durable before the step that it announces
     {"event": "planned", "app": …, "digest": …}     the plan; a later run must have the same
     {"event": "announced", "topic": …}              before the topic is created
     {"event": "created", "topic": …, "id": …}       with its topic id (KIP-516)
-    {"event": "verified", "topic": …}               read again, and equal
-    {"event": "offsets", "offsets": [[topic, partition, offset, metadata, epoch], …]}    before they are committed
+    {"event": "verified", "topic": …, "ends": {…}}  read again, and equal; the log ends by partition
+    {"event": "committing", "committed": [[topic, partition, offset, metadata, epoch], …]}    before it
     {"event": "done"}
+    {"event": "undone"}                             the topics were deleted; lines before it no longer count
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from typing import Any, Final
 from kstate_cli.change.system_calls import sync_directory
 from kstate_cli.errors import InUse, Refused, RunFailed
 from kstate_cli.formats.binary import parse_json
+from kstate_cli.texts import command
 
 _MOST_BYTES: Final = 64 << 20
 
@@ -60,6 +62,11 @@ class SeedJournal:
                 hint="make space, then run the command again: it continues",
             ) from None
         self.events.append(line)
+
+
+def undo_command(path: Path) -> str:
+    """Return the command that deletes the topics of a run."""
+    return command("seed", "--undo", "--delete-topics", path)
 
 
 @contextmanager
@@ -111,8 +118,10 @@ def _read(path: Path, descriptor: int) -> tuple[list[dict[str, Any]], int]:
             event = None
         if not isinstance(event, dict) or not isinstance(event.get("event"), str):
             raise Refused(
-                f"{path}, line {number}: not a line of a journal of kstate seed",
+                f"{path}, line {number}: this is no journal of a seed",
                 hint="pass --journal with the file of the run, or with a new one",
             )
         events.append(event)
+        if event["event"] == "undone":
+            events.clear()
     return events, length

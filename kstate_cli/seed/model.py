@@ -12,8 +12,8 @@ from kstate_cli.broker.facts import LogFacts
 from kstate_cli.broker.group_offsets import CommittedOffset
 from kstate_cli.dump_reader.model import Dump
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.seed.cluster import ClusterFacts, Connection, TopicFacts
-from kstate_cli.seed.records import Selection
+from kstate_cli.seed.cluster import Connection, SeedCluster, TopicFacts
+from kstate_cli.seed.records import PartitionSelection
 from kstate_cli.specification.draft import Spec
 
 
@@ -47,8 +47,8 @@ class SeedFacts:
     """What was read before the first judgement. The rules judge nothing else."""
 
     dump: Dump
-    source: ClusterFacts
-    target: ClusterFacts
+    source: SeedCluster
+    target: SeedCluster
     source_app: str
     source_topics: Mapping[str, TopicFacts]
     """The changelogs of the source application on its broker."""
@@ -72,7 +72,7 @@ class PlannedTopic:
     target: str
     store: str
     newest_only: bool
-    selections: tuple[Selection, ...]
+    selections: tuple[PartitionSelection, ...]
     """By partition, from 0."""
     replicas: int
     """-1: the default of the target."""

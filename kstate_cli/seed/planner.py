@@ -26,8 +26,8 @@ from kstate_cli.formats.topic_partition import (
 )
 from kstate_cli.seed.cluster import (
     EMPTY,
-    ClusterFacts,
     Connection,
+    SeedCluster,
     internal_topics,
     partitions_with_offsets,
     read_cluster,
@@ -35,7 +35,7 @@ from kstate_cli.seed.cluster import (
 )
 from kstate_cli.seed.model import PlannedTopic, SeedFacts, SeedPlan, SeedRequest
 from kstate_cli.seed.records import select_records
-from kstate_cli.texts import plural, some
+from kstate_cli.texts import command, plural, some
 
 _MOST: Final = 5
 """Names in one sentence."""
@@ -77,7 +77,7 @@ def read_facts(request: SeedRequest) -> SeedFacts:
     )
 
 
-def _only_application(dump: Dump, source: ClusterFacts) -> str:
+def _only_application(dump: Dump, source: SeedCluster) -> str:
     """Return the one application whose group is on the broker and whose changelogs the dump has. Raise UsageError."""
     changelogs = {key.topic for key in dump.partitions if is_changelog(key.topic)}
     # A group of this name is what tells ``my-app`` from ``my`` in ``my-app-count-changelog``.
@@ -88,13 +88,13 @@ def _only_application(dump: Dump, source: ClusterFacts) -> str:
     }
     if len(names) == 1:
         return names.pop()
-    found = "no group of the source cluster has the name of an application in the dump"
+    problem = "no group of the source cluster has the name of an application in the dump"
     if names:
-        found = f"the dump has changelogs of several applications: {some(sorted(names), _MOST)}"
-    raise UsageError(found, hint="pass --source-app with the application.id of the source")
+        problem = f"the dump has changelogs of several applications: {some(sorted(names), _MOST)}"
+    raise UsageError(problem, hint="pass --source-app with the application.id of the source")
 
 
-def _committed(connection: Connection, group: str, cluster: ClusterFacts) -> dict[TopicPartition, CommittedOffset]:
+def _committed(connection: Connection, group: str, cluster: SeedCluster) -> dict[TopicPartition, CommittedOffset]:
     if group not in cluster.groups:
         return {}
     return read_committed(connection.bootstrap, connection.settings, group, partitions_with_offsets(connection, group))
@@ -216,7 +216,7 @@ def _refuse_source(request: SeedRequest, facts: SeedFacts) -> Iterator[Refused]:
 
 
 def _refuse_dump(facts: SeedFacts) -> Iterator[Refused]:
-    again = "run `kstate dump` again after the application has stopped"
+    again = f"run {command('dump')} again after the application has stopped"
     if facts.dump.isolation != _READ_COMMITTED:
         yield Refused("the dump may have records of aborted transactions", hint=again)
     for topic, on_broker in sorted(facts.source_topics.items()):

@@ -16,6 +16,7 @@ from kstate_cli.dump_reader.location import open_location
 from kstate_cli.dump_reader.reader import iter_slice
 from kstate_cli.dump_reader.slices import slices
 from kstate_cli.errors import Refused
+from kstate_cli.texts import command
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,7 +44,7 @@ class Record(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class PartitionSelection:
     """Which records of a partition are written."""
 
     partition: PartitionDump
@@ -59,7 +60,7 @@ class Selection:
     """Records without a key, which Kafka Streams skips when it restores."""
 
 
-def select_records(dump: Dump, partition: PartitionDump, *, newest_only: bool) -> Selection:
+def select_records(dump: Dump, partition: PartitionDump, *, newest_only: bool) -> PartitionSelection:
     """Read keys, offsets and timestamps of a partition, and return which records are written.
 
     Raises Refused if only Spark could sort the rows of the partition, DumpError if a file cannot be read.
@@ -77,12 +78,12 @@ def select_records(dump: Dump, partition: PartitionDump, *, newest_only: bool) -
             newest.add(table)
     size = sum(piece.bytes for piece in partition.pieces)
     if not newest_only:
-        return Selection(partition, None, records - keyless, size, zero, keyless)
+        return PartitionSelection(partition, None, records - keyless, size, zero, keyless)
     offsets = newest.offsets()
-    return Selection(partition, offsets, len(offsets), size, zero, keyless)
+    return PartitionSelection(partition, offsets, len(offsets), size, zero, keyless)
 
 
-def selected_records(dump: Dump, selection: Selection) -> Iterator[list[Record]]:
+def selected_records(dump: Dump, selection: PartitionSelection) -> Iterator[list[Record]]:
     """Yield the records to write in batches, by offset. Raises DumpError if a file cannot be read."""
     partition = selection.partition
     columns = ["key", "value", "timestamp", "offset"]
@@ -134,7 +135,7 @@ def _tables(dump: Dump, partition: PartitionDump, columns: list[str]) -> Iterato
     if unordered:
         raise Refused(
             f"the rows of {partition.key} are too unordered to be read one after the other",
-            hint="write a new dump with `kstate dump`, whose files are in the order of offsets",
+            hint=f"write a new dump with {command('dump')}, whose files are in the order of offsets",
         )
     filesystem, _ = open_location(dump.uri)
     for part in parts:

@@ -23,7 +23,7 @@ from kstate_cli.dump_reader.model import Dump
 from kstate_cli.errors import RunFailed
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.seed.cluster import Connection
-from kstate_cli.seed.records import Record, Selection, selected_records
+from kstate_cli.seed.records import PartitionSelection, Record, selected_records
 
 _GROUP: Final = "kstate-seed"
 """``group.id`` of the consumer that reads the log again. The group is never joined."""
@@ -182,7 +182,7 @@ def _failed(error: Any) -> RunFailed:
     cause = error.args[0]
     if cause.name() in ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"):
         return RunFailed(
-            "another kstate seed for the same application has taken over",
+            "another run with the same --app has taken over",
             hint="let it end, or stop it and run this again",
         )
     return RunFailed(f"kstate cannot write to the changelogs: {cause.str()}", hint=_AGAIN)
@@ -191,7 +191,7 @@ def _failed(error: Any) -> RunFailed:
 def write_partition(
     producer: SeedProducer,
     dump: Dump,
-    selection: Selection,
+    selection: PartitionSelection,
     target: TopicPartition,
     committed: WrittenLog,
     progress: Progress,

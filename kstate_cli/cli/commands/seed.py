@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     from kstate_cli.cli.lines.seeds import SeedLine
     from kstate_cli.cli.output import Output
-    from kstate_cli.seed.model import SeedRequest
+    from kstate_cli.seed.cluster import Connection
+    from kstate_cli.seed.model import SeedPlan, SeedRequest
 
 
 @declared
@@ -26,24 +27,29 @@ def seed(source: SeedSourceOptions, target: SeedTargetOptions, report: SeedRepor
     writes all records in transactions, reads them again, and commits the input offsets last. It writes only to topics
     that it created, and changes nothing of the source. The same command continues a run that was killed.
     """
+    from kstate_cli.broker.settings import client_settings
     from kstate_cli.cli.metrics import Metrics
-    from kstate_cli.cli.views.seed import SeedProgress, show_outcome, show_plan
+    from kstate_cli.cli.views.seed import SeedProgress, show_end, show_outcome, show_plan
+    from kstate_cli.seed.cluster import Connection
+    from kstate_cli.seed.execution import carry_out
     from kstate_cli.seed.journal import open_journal, read_journal
-    from kstate_cli.seed.planner import plan_seed, read_facts
-    from kstate_cli.seed.run import carry_out
 
-    request = _request(source, target, report)
     results: Output[SeedLine] = output_of(report.output, None, quiet=report.quiet)
-    with Metrics(report.metrics_file, "seed", None, application=target.app) as metrics:
+    target_cluster = Connection(target.bootstrap_server, client_settings(target.kafka_settings))
+    if report.undo or report.delete_topics is not None:
+        return _undo(target_cluster, source, target, report, results)
+    request = _request(source, target, report, target_cluster)
+    with Metrics(report.metrics_file, "seed", None, application=request.app) as metrics:
         if report.dry_run:
-            events = read_journal(request.journal)
-            with waiting("reading the dump and the brokers", quiet=report.quiet):
-                plan = plan_seed(request, read_facts(request), resumes=bool(events))
+            plan = _plan(request, bool(read_journal(request.journal)), report)
             show_plan(request, plan, results)
             return metrics.finish(EXIT_OK)
         with open_journal(request.journal) as journal:
-            with waiting("reading the dump and the brokers", quiet=report.quiet):
-                plan = plan_seed(request, read_facts(request), resumes=bool(journal.events))
+            # The new application may be running by now, so nothing else is judged again.
+            if (done := journal.first("done")) is not None:
+                show_end(request, done, results)
+                return metrics.finish(EXIT_OK)
+            plan = _plan(request, bool(journal.events), report)
             with SeedProgress(quiet=report.quiet) as progress:
                 outcome = carry_out(request, plan, journal, progress)
         metrics.records = outcome.written
@@ -51,14 +57,50 @@ def seed(source: SeedSourceOptions, target: SeedTargetOptions, report: SeedRepor
         return metrics.finish(EXIT_OK)
 
 
-def _request(source: SeedSourceOptions, target: SeedTargetOptions, report: SeedReportOptions) -> SeedRequest:
+def _plan(request: SeedRequest, resumes: bool, report: SeedReportOptions) -> SeedPlan:
+    from kstate_cli.seed.planner import plan_seed, read_facts
+
+    with waiting("reading the dump and the brokers", quiet=report.quiet):
+        return plan_seed(request, read_facts(request), resumes=resumes)
+
+
+def _undo(
+    cluster: Connection,
+    source: SeedSourceOptions,
+    target: SeedTargetOptions,
+    report: SeedReportOptions,
+    results: Output[SeedLine],
+) -> int:
+    """Delete the topics of a run. Raise UsageError, Refused and RunFailed."""
+    from kstate_cli.cli.views.seed import show_undone
+    from kstate_cli.seed.journal import open_journal
+    from kstate_cli.seed.undo import undo_seed
+
+    if report.delete_topics is None or not report.undo:
+        raise UsageError(
+            "--undo and --delete-topics belong together", hint="pass --undo --delete-topics FILE with the run's journal"
+        )
+    if source.dump is not None or target.app is not None or report.dry_run:
+        raise UsageError("--undo takes no other option about a run", hint="omit --from, --app and --dry-run")
+    if not report.delete_topics.exists():
+        raise UsageError(f"{report.delete_topics} does not exist", hint="pass the journal of the run")
+    with open_journal(report.delete_topics) as journal:
+        topics = undo_seed(cluster, journal)
+    show_undone(report.delete_topics, topics, results)
+    return EXIT_OK
+
+
+def _request(
+    source: SeedSourceOptions, target: SeedTargetOptions, report: SeedReportOptions, cluster: Connection
+) -> SeedRequest:
     from kstate_cli.broker.settings import client_settings
     from kstate_cli.seed.cluster import Connection
     from kstate_cli.seed.model import SeedRequest
     from kstate_cli.specification.toml_file import read_spec
 
-    to = Connection(target.bootstrap_server, client_settings(target.kafka_settings))
-    origin = to
+    if source.dump is None or target.app is None:
+        raise UsageError("a seed needs a dump and a new application.id", hint="pass --from DUMP and --app ID")
+    origin = cluster
     if source.source_bootstrap_server is not None:
         origin = Connection(source.source_bootstrap_server, client_settings(source.source_kafka_settings))
     elif source.source_kafka_settings is not None:
@@ -72,7 +114,7 @@ def _request(source: SeedSourceOptions, target: SeedTargetOptions, report: SeedR
         dump=source.dump,
         app=target.app,
         source_app=source.source_app,
-        target=to,
+        target=cluster,
         source=origin,
         journal=report.journal or Path(f"kstate-seed-{target.app}.jsonl"),
         spec=spec,

@@ -17,6 +17,7 @@ Topics = Annotated[int, Meaning("Changelogs.", minimum=0)]
 Created = Annotated[int, Meaning("Topics that this run has created; others existed from an earlier run.", minimum=0)]
 Written = Annotated[int, Meaning("Records that this run has written.", minimum=0)]
 CopiedOffsets = Annotated[int, Meaning("Partitions of input topics whose committed offsets are copied.", minimum=0)]
+DeletedTopics = Annotated[list[str], Meaning("Topics that were deleted.")]
 Journal = Annotated[str, Meaning("Path of the journal.")]
 
 
@@ -47,4 +48,12 @@ class SeedSummaryLine(TypedDict):
     executed: shared.Executed
 
 
-SeedLine = SeedTopicLine | dumps.DumpNoteLine | SeedSummaryLine | shared.ErrorLine
+class SeedUndoneLine(TypedDict):
+    """With --undo: the end."""
+
+    type: Literal["undone"]
+    deleted_topics: DeletedTopics
+    journal: Journal
+
+
+SeedLine = SeedTopicLine | dumps.DumpNoteLine | SeedSummaryLine | SeedUndoneLine | shared.ErrorLine

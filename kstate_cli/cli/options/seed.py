@@ -20,9 +20,9 @@ class SeedSourceOptions:
     HELP_PANEL: ClassVar = "Source"
 
     dump: Annotated[
-        str,
+        str | None,
         typer.Option("--from", metavar="DUMP", help="Dump of all changelogs, written after the application stopped."),
-    ]
+    ] = None
     source_app: Annotated[
         str | None, typer.Option("--source-app", metavar="ID", help="Its application.id, if the dump has several.")
     ] = None
@@ -55,7 +55,9 @@ class SeedTargetOptions:
 
     HELP_PANEL: ClassVar = "Target"
 
-    app: Annotated[str, typer.Option("--app", metavar="ID", help="application.id of the new application.")]
+    app: Annotated[str | None, typer.Option("--app", metavar="ID", help="application.id of the new application.")] = (
+        None
+    )
     bootstrap_server: Annotated[
         str, typer.Option("--bootstrap-server", metavar="HOST:PORT", help="The cluster to write to.")
     ]
@@ -89,6 +91,16 @@ class SeedReportOptions:
             "--journal",
             metavar="FILE",
             help="Record of the run, to continue it; default: kstate-seed-ID.jsonl.",
+            readable=False,
+        ),
+    ] = None
+    undo: Annotated[bool, typer.Option("--undo", help="Undo a run; needs --delete-topics.")] = False
+    delete_topics: Annotated[
+        Path | None,
+        typer.Option(
+            "--delete-topics",
+            metavar="FILE",
+            help="DELETES the topics of the run with this journal, if they are unused.",
             readable=False,
         ),
     ] = None

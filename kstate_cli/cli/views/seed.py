@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from kstate_cli.cli.output import table
+from kstate_cli.cli.output import print_line, table
 from kstate_cli.cli.views.plan import Meter, count_unit
-from kstate_cli.seed.run import Watcher
-from kstate_cli.texts import plural
+from kstate_cli.seed.execution import Watcher
+from kstate_cli.texts import plural, some
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from kstate_cli.cli.lines.seeds import SeedLine, SeedSummaryLine
     from kstate_cli.cli.output import Output
+    from kstate_cli.seed.execution import SeedOutcome
     from kstate_cli.seed.model import SeedPlan, SeedRequest
-    from kstate_cli.seed.run import SeedOutcome
 
 
 class SeedProgress(Watcher):
@@ -59,6 +61,31 @@ def show_outcome(request: SeedRequest, plan: SeedPlan, outcome: SeedOutcome, res
     _say_notes(plan, results)
     results.remark(
         f"{plural(outcome.written, 'record')} written; all records were read again and are equal. {_offsets_text(plan)}"
+    )
+
+
+def show_end(request: SeedRequest, done: Mapping[str, Any], results: Output[SeedLine]) -> None:
+    """Print that an earlier run has done everything."""
+    summary: SeedSummaryLine = {
+        "type": "summary",
+        "application": request.app,
+        "source_application": str(done["source_app"]),
+        "topics": int(done["topics"]),
+        "created": 0,
+        "records": int(done["records"]),
+        "written": 0,
+        "copied_offsets": int(done["offsets"]),
+        "journal": str(request.journal.absolute()),
+        "executed": False,
+    }
+    results.show([summary], lambda: print_line(f"nothing to do: {request.app} was seeded completely"))
+
+
+def show_undone(journal: Path, topics: Sequence[str], results: Output[SeedLine]) -> None:
+    """Print the topics that were deleted."""
+    results.show(
+        [{"type": "undone", "deleted_topics": list(topics), "journal": str(journal.absolute())}],
+        lambda: print_line(f"{plural(len(topics), 'topic')} deleted: {some(topics, 5)}"),
     )
 
 

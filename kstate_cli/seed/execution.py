@@ -13,6 +13,7 @@ from typing import Any, Final
 from kstate_cli.broker.client import admin_client, ask_broker
 from kstate_cli.broker.group_offsets import CommittedOffset, commit_offsets, read_committed
 from kstate_cli.errors import Refused, RunFailed
+from kstate_cli.formats.binary import MAX_I64
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.seed.cluster import (
     EMPTY,
@@ -22,13 +23,13 @@ from kstate_cli.seed.cluster import (
     read_cluster,
     topics_of,
 )
-from kstate_cli.seed.journal import SeedJournal
+from kstate_cli.seed.journal import SeedJournal, undo_command
 from kstate_cli.seed.model import PlannedTopic, SeedPlan, SeedRequest
 from kstate_cli.seed.writing import EMPTY_LOG, WrittenLog, read_log, seed_producer, write_partition
 from kstate_cli.texts import some
 
 _SECONDS: Final = 60.0
-_FOREVER: Final = str((1 << 63) - 1)
+_FOREVER: Final = str(MAX_I64)
 _SEEDING: Final[Mapping[str, str]] = {
     # The broker must neither compact nor delete records before they are compared.
     "cleanup.policy": "delete",
@@ -53,7 +54,11 @@ class SeedOutcome:
     created: int
     written: int
     """Records that this run has written; others were there from an earlier run."""
-    offsets: int
+
+    @property
+    def records(self) -> int:
+        """The records of all topics."""
+        return sum(log.records for log in self.topics.values())
 
 
 class Watcher:
@@ -74,22 +79,27 @@ def carry_out(request: SeedRequest, plan: SeedPlan, journal: SeedJournal, watche
     elif planned.get("digest") != plan.digest:
         raise Refused(
             f"the journal {journal.path} is of another plan: dump, source or options have changed since",
-            hint="run the command with the dump and options of the journal, or delete the topics of the new "
-            "application and pass --journal with a new file",
+            hint=f"pass the dump and options of the journal, or undo that run: {undo_command(journal.path)}",
         )
     created = _create_topics(request.target, plan, journal)
     written, logs = _write(request, plan, watcher)
     _compare_again(request.target, plan, logs, watcher)
+    ends = ask_broker(
+        request.target.bootstrap, request.target.settings, group=None, topics=[topic.target for topic in plan.topics]
+    )
     for topic in plan.topics:
-        if topic.target not in journal.topics("verified"):
-            journal.add("verified", topic=topic.target)
+        # With transaction markers: what was compared has these ends, so an undo recognizes later records.
+        own = {str(key.partition): log.end for key, log in sorted(ends.items()) if key.topic == topic.target}
+        journal.add("verified", topic=topic.target, ends=own)
     _apply_settings(request.target, plan)
-    _check_source(request, plan)
+    _check_source(request, plan, journal)
     if plan.offsets:
         _copy_offsets(request, plan, journal)
-    if journal.first("done") is None:
-        journal.add("done")
-    return SeedOutcome(_by_topic(logs), created, written, len(plan.offsets))
+    outcome = SeedOutcome(_by_topic(logs), created, written)
+    journal.add(
+        "done", source_app=plan.source_app, topics=len(plan.topics), records=outcome.records, offsets=len(plan.offsets)
+    )
+    return outcome
 
 
 def _create_topics(target: Connection, plan: SeedPlan, journal: SeedJournal) -> int:
@@ -220,13 +230,13 @@ def _apply_settings(target: Connection, plan: SeedPlan) -> None:
                 ) from None
 
 
-def _check_source(request: SeedRequest, plan: SeedPlan) -> None:
+def _check_source(request: SeedRequest, plan: SeedPlan, journal: SeedJournal) -> None:
     """Read the source again: nothing may have changed since the plan. Raise Refused."""
     source = read_cluster(request.source)
     if source.groups.get(plan.source_app) not in (EMPTY, None):
         raise Refused(
             f"{plan.source_app} was started again meanwhile",
-            hint="stop it, write the dump again, and delete the topics of the new application before another run",
+            hint=f"stop it, and write the dump again. Before another run, undo this one: {undo_command(journal.path)}",
         )
     logs = ask_broker(
         request.source.bootstrap,
@@ -244,14 +254,14 @@ def _check_source(request: SeedRequest, plan: SeedPlan) -> None:
     if changed:
         raise Refused(
             f"the source has changed since the plan was made: {some(changed, 3)}",
-            hint="write the dump again, and delete the topics of the new application before another run",
+            hint=f"write the dump again. Before another run, undo this one: {undo_command(journal.path)}",
         )
     if plan.offsets:
         committed = read_committed(request.source.bootstrap, request.source.settings, plan.source_app, plan.offsets)
         if committed != plan.offsets:
             raise Refused(
                 f"the committed offsets of {plan.source_app} have changed since the plan was made",
-                hint="write the dump again, and delete the topics of the new application before another run",
+                hint=f"write the dump again. Before another run, undo this one: {undo_command(journal.path)}",
             )
 
 
@@ -269,10 +279,10 @@ def _copy_offsets(request: SeedRequest, plan: SeedPlan, journal: SeedJournal) ->
             f"the group {plan.app} has offsets that kstate did not commit",
             hint="delete the group, then run the command again",
         )
-    if journal.first("offsets") is None:
+    if journal.first("committing") is None:
         journal.add(
-            "offsets",
-            offsets=[
+            "committing",
+            committed=[
                 [key.topic, key.partition, committed.offset, committed.metadata.hex(), committed.leader_epoch]
                 for key, committed in sorted(plan.offsets.items())
             ],

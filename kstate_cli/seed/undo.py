@@ -1,0 +1,102 @@
+"""Delete the topics of a seed again: exactly those that it created, as long as nobody has used them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kstate_cli.broker.client import admin_client, ask_broker
+from kstate_cli.broker.group_offsets import CommittedOffset, read_committed
+from kstate_cli.errors import Refused, RunFailed
+from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.seed.cluster import EMPTY, Connection, partitions_with_offsets, read_cluster, topics_of
+from kstate_cli.seed.journal import SeedJournal
+
+_SECONDS: Final = 60.0
+
+
+def undo_seed(target: Connection, journal: SeedJournal) -> tuple[str, ...]:
+    """Delete the topics and the group of a seed, and return the deleted topics. Raises Refused and RunFailed.
+
+    A topic must have the id and the log ends with which the run left it. The group of the new application must have no
+    members, and no offsets but those that the run committed. Nothing is deleted before all of that was checked.
+    """
+    planned = journal.first("planned")
+    if planned is None:
+        raise Refused(f"{journal.path} has no run to undo", hint="pass the journal of a run")
+    app = str(planned["app"])
+    with admin_client(target.bootstrap, target.settings) as admin:
+        existing = _topics_to_delete(admin, target, journal)
+        has_group = _check_group(target, app, journal)
+        if has_group:
+            _resolved(admin.delete_consumer_groups([app], request_timeout=_SECONDS), f"delete the group {app}")
+        if existing:
+            _resolved(admin.delete_topics(existing, operation_timeout=_SECONDS), "delete the topics")
+    journal.add("undone")
+    return tuple(existing)
+
+
+def _topics_to_delete(admin: Any, target: Connection, journal: SeedJournal) -> list[str]:
+    """Return the topics of the run that still exist. Raise Refused if one is not as the run left it."""
+    created, verified = journal.topics("created"), journal.topics("verified")
+    existing = topics_of(admin, {*created, *journal.topics("announced")})
+    logs = ask_broker(target.bootstrap, target.settings, group=None, topics=existing)
+    for topic, facts in existing.items():
+        ends = {str(key.partition): log.end for key, log in logs.items() if key.topic == topic}
+        if topic not in created:
+            # Announced, and the run was killed before it recorded the id: ours only as long as it is empty.
+            if any(ends.values()):
+                raise Refused(
+                    f"{topic} is not the empty topic that the run announced", hint="keep it, or delete it yourself"
+                )
+        elif created[topic].get("id") != facts.topic_id:
+            raise Refused(
+                f"{topic} was deleted and created again by another program", hint="keep it, or delete it yourself"
+            )
+        elif topic not in verified:
+            raise Refused(
+                f"the run has not finished {topic}, so its end is unknown",
+                hint="complete the run with the command that began it, then undo it",
+            )
+        elif verified[topic].get("ends") != ends:
+            raise Refused(
+                f"{topic} has other records than the run has left: an application has written to it",
+                hint="keep it: the new application needs it",
+            )
+    return sorted(existing)
+
+
+def _check_group(target: Connection, app: str, journal: SeedJournal) -> bool:
+    """Return whether the group of the new application exists. Raise Refused if an application has used it."""
+    cluster = read_cluster(target)
+    if app not in cluster.groups:
+        return False
+    if cluster.groups[app] != EMPTY:
+        raise Refused(f"the group {app} has members", hint="stop the new application, then run the command again")
+    committing = journal.first("committing")
+    expected: Mapping[TopicPartition, CommittedOffset] = {}
+    if committing is not None:
+        expected = {
+            TopicPartition(topic, partition): CommittedOffset(offset, bytes.fromhex(metadata), epoch)
+            for topic, partition, offset, metadata, epoch in committing["committed"]
+        }
+    present = read_committed(target.bootstrap, target.settings, app, partitions_with_offsets(target, app))
+    if any(expected.get(key) != committed for key, committed in present.items()):
+        raise Refused(
+            f"the group {app} has offsets that the run did not commit: the new application has been started",
+            hint="keep its topics: the new application needs them",
+        )
+    return True
+
+
+def _resolved(futures: Mapping[str, Any], action: str) -> None:
+    from confluent_kafka import KafkaException
+
+    for future in futures.values():
+        try:
+            future.result()
+        except KafkaException as error:
+            raise RunFailed(
+                f"the broker does not {action}: {error.args[0].str()}",
+                hint="grant Delete on the topics and the group, then run the command again",
+            ) from None
