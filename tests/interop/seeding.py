@@ -1,0 +1,151 @@
+"""Sources for ``kstate seed`` that need no application: changelogs, input offsets and a dump of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from kstate_cli.broker.group_offsets import CommittedOffset, commit_offsets
+from kstate_cli.formats.topic_partition import TopicPartition as Key
+from tests.done import Done
+
+from .dumping import dump
+from .harness import Harness
+from .support import kstate
+
+Record = tuple[bytes | None, bytes | None, int, list[tuple[str, bytes | None]]]
+METADATA = b"AgAAAYzQ=="
+"""Any text: no client may change it, or append to it."""
+
+
+def records_of(count: int, *, keys: int, first: int = 0) -> list[Record]:
+    """Records with repeated keys, deletes, headers, and one record without a timestamp."""
+    records: list[Record] = []
+    for number in range(first, first + count):
+        value = None if number % 17 == 3 else f"value-{number}".encode() * (1 + number % 5)
+        headers: list[tuple[str, bytes | None]] = []
+        if number % 7 == 0:
+            headers = [("h", str(number).encode()), ("h", None), ("", b"")]
+        records.append((f"key-{number % keys}".encode(), value, -1 if number == first + 5 else 1_000 + number, headers))
+    return records
+
+
+@dataclass
+class Source:
+    """An application that has stopped: ``<app>-count-changelog``, its input topic, and its group."""
+
+    harness: Harness
+    folder: Path
+    app: str
+    partitions: int = 2
+    settings: dict[str, str] = field(default_factory=lambda: {"cleanup.policy": "compact", "segment.ms": "604800000"})
+
+    @property
+    def new(self) -> str:
+        """The application.id to seed."""
+        return f"{self.app}-new"
+
+    @property
+    def changelog(self) -> str:
+        """Its one changelog."""
+        return f"{self.app}-count-changelog"
+
+    def create(self, count: int = 200, keys: int = 20) -> Source:
+        """Create its topics with ``count`` records in each partition, its offsets, and a dump."""
+        self.topic(self.changelog, self.partitions, self.settings)
+        self.topic(f"{self.app}-in", 1)
+        self.produce(self.changelog, records_of(count, keys=keys))
+        self.commit()
+        self.dump()
+        return self
+
+    def topic(self, name: str, partitions: int, settings: dict[str, str] | None = None) -> None:
+        """Create a topic."""
+        admin = AdminClient({"bootstrap.servers": self.harness.bootstrap})
+        new = NewTopic(name, partitions, 1, config=settings or {})
+        (future,) = admin.create_topics([new]).values()
+        future.result()
+
+    def produce(self, topic: str, records: Sequence[Record], *, aborted: bool = False) -> None:
+        """Send the records to every partition in one transaction."""
+        producer = Producer({"bootstrap.servers": self.harness.bootstrap, "transactional.id": f"test-{topic}"})
+        producer.init_transactions()
+        producer.begin_transaction()
+        for partition in range(self.partitions if topic == self.changelog else 1):
+            for key, value, timestamp, headers in records:
+                producer.produce(topic, value, key, partition, timestamp=timestamp, headers=headers or None)
+                producer.poll(0)
+        if aborted:
+            producer.abort_transaction()
+        else:
+            producer.commit_transaction()
+
+    def commit(self, group: str | None = None, offset: int = 0) -> None:
+        """Commit an offset of the input topic."""
+        committed = {Key(f"{self.app}-in", 0): CommittedOffset(offset, METADATA)}
+        commit_offsets(self.harness.bootstrap, {}, group or self.app, committed)
+
+    def dump(self) -> None:
+        """Write a dump, or extend it."""
+        dump(self.harness, self.folder / "dump", "--app", self.app)
+
+    @property
+    def journal(self) -> Path:
+        """The journal of the run."""
+        return self.folder / "journal.jsonl"
+
+    def words(self, *options: object) -> list[object]:
+        """The command line of the seed."""
+        words: list[object] = ["seed", "--from", self.folder / "dump", "--app", self.new]
+        return [*words, "--bootstrap-server", self.harness.bootstrap, "--journal", self.journal, "-o", "json", *options]
+
+    def seed(self, *options: object, status: int = 0) -> Done:
+        """Run it."""
+        result = kstate(*self.words(*options))
+        assert result.status == status, result.report
+        return result
+
+    def undo(self, status: int = 0) -> Done:
+        """Undo the run of the journal."""
+        words = ["seed", "--undo", "--delete-topics", self.journal, "--bootstrap-server", self.harness.bootstrap]
+        result = kstate(*words, "-o", "json")
+        assert result.status == status, result.report
+        return result
+
+
+def content(harness: Harness, topic: str) -> dict[int, list[Record]]:
+    """The committed records of each partition of a topic, in order."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": harness.bootstrap,
+            "group.id": "test-reader",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+        }
+    )
+    partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+    records: dict[int, list[Record]] = {partition: [] for partition in partitions}
+    at_end: set[int] = set()
+    while len(at_end) < len(partitions):
+        message: Any = consumer.poll(30)
+        assert message is not None, f"{topic} cannot be read"
+        if message.error() is not None:
+            at_end.add(message.partition())
+            continue
+        record = (message.key(), message.value(), message.timestamp()[1], message.headers() or [])
+        records[message.partition()].append(record)
+    consumer.close()
+    return records
+
+
+def events(journal: Path) -> list[str]:
+    """The events of a journal."""
+    return [json.loads(line)["event"] for line in journal.read_text(encoding="utf-8").splitlines()]
