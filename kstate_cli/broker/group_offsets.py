@@ -80,7 +80,12 @@ _FUNCTIONS: Final[Mapping[str, tuple[Any, tuple[Any, ...]]]] = {
 
 
 def read_committed(
-    bootstrap: str, settings: Mapping[str, str], group: str, partitions: Iterable[TopicPartition]
+    bootstrap: str,
+    settings: Mapping[str, str],
+    group: str,
+    partitions: Iterable[TopicPartition],
+    *,
+    timeout_ms: int = _TIMEOUT_MS,
 ) -> dict[TopicPartition, CommittedOffset]:
     """Return the offsets that the group has committed for these partitions; partitions without an offset are missing.
 
@@ -91,7 +96,7 @@ def read_committed(
     if not keys:
         return {}
     with _client(bootstrap, settings, group) as (library, client), _partition_list(library, keys) as listed:
-        _require(library, library.rd_kafka_committed(client, listed, _TIMEOUT_MS), f"read the offsets of group {group}")
+        _require(library, library.rd_kafka_committed(client, listed, timeout_ms), f"read the offsets of group {group}")
         committed: dict[TopicPartition, CommittedOffset] = {}
         for key, element in zip(keys, _elements(listed), strict=True):
             _require(library, element.err, f"read the offset of group {group} for {key}")

@@ -48,6 +48,8 @@ SETTINGS: Final = frozenset(
         "on-state-change",
         "output",
         "reason",
+        "source-bootstrap-server",
+        "source-kafka-settings",
         "spec",
         "staging",
         "timeout",

@@ -195,6 +195,17 @@ EXAMPLES: Final = {
             "dump --bootstrap-server broker:9092 --app orders --out out --dry-run",
         ),
     ),
+    "seed": (
+        Example(
+            "Print what kstate would write",
+            "seed --from /dump --app v2 --bootstrap-server broker:9092 --dry-run",
+        ),
+        Example("Continue the application as v2", "seed --from /dump --app v2 --bootstrap-server broker:9092"),
+        Example(
+            "DELETES the topics of that run, if they are unused",
+            "seed --undo --delete-topics seed.jsonl --bootstrap-server broker:9092",
+        ),
+    ),
     "ls-dump": (
         Example("Show offsets, gaps, age and health of each partition", "ls-dump /backup/orders"),
         Example("For scripts", "ls-dump /backup/orders -o json"),

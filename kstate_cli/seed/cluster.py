@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -119,6 +119,14 @@ def partitions_with_offsets(connection: Connection, group: str) -> frozenset[Top
         )
 
 
-def internal_topics(application: str, topics: Collection[str], suffixes: tuple[str, ...]) -> list[str]:
-    """Return the topics that Kafka Streams has created for an application, by their names."""
-    return sorted(topic for topic in topics if topic.startswith(f"{application}-") and topic.endswith(suffixes))
+def internal_topics(application: str, cluster: SeedCluster, suffixes: tuple[str, ...]) -> list[str]:
+    """Return the topics that Kafka Streams has created for an application, by their names.
+
+    ``orders-eu-x-repartition`` is a topic of ``orders-eu`` if the cluster has a group of that name.
+    """
+    longer = tuple(f"{group}-" for group in cluster.groups if group.startswith(f"{application}-"))
+    return sorted(
+        topic
+        for topic in cluster.topics
+        if topic.startswith(f"{application}-") and topic.endswith(suffixes) and not topic.startswith(longer)
+    )

@@ -73,13 +73,14 @@ class Watcher:
 
 def carry_out(request: SeedRequest, plan: SeedPlan, journal: SeedJournal, watcher: Watcher) -> SeedOutcome:
     """Carry the plan out, or what an earlier run has left of it. Raises Refused and RunFailed."""
+    undo = undo_command(journal.path, request.target.bootstrap)
     planned = journal.first("planned")
     if planned is None:
         journal.add("planned", app=plan.app, source_app=plan.source_app, dump=request.dump, digest=plan.digest)
     elif planned.get("digest") != plan.digest:
         raise Refused(
             f"the journal {journal.path} is of another plan: dump, source or options have changed since",
-            hint=f"pass the dump and options of the journal, or undo that run: {undo_command(journal.path)}",
+            hint=f"pass the dump and options of the journal, or undo that run: {undo}",
         )
     created = _create_topics(request.target, plan, journal)
     written, logs = _write(request, plan, watcher)
@@ -97,7 +98,7 @@ def carry_out(request: SeedRequest, plan: SeedPlan, journal: SeedJournal, watche
         _copy_offsets(request, plan, journal)
     outcome = SeedOutcome(_by_topic(logs), created, written)
     journal.add(
-        "done", source_app=plan.source_app, topics=len(plan.topics), records=outcome.records, offsets=len(plan.offsets)
+        "done", source_app=plan.source_app, topics=len(plan.topics), records=outcome.records, copied=len(plan.offsets)
     )
     return outcome
 
@@ -232,11 +233,12 @@ def _apply_settings(target: Connection, plan: SeedPlan) -> None:
 
 def _check_source(request: SeedRequest, plan: SeedPlan, journal: SeedJournal) -> None:
     """Read the source again: nothing may have changed since the plan. Raise Refused."""
+    undo = undo_command(journal.path, request.target.bootstrap)
     source = read_cluster(request.source)
     if source.groups.get(plan.source_app) not in (EMPTY, None):
         raise Refused(
             f"{plan.source_app} was started again meanwhile",
-            hint=f"stop it, and write the dump again. Before another run, undo this one: {undo_command(journal.path)}",
+            hint=f"stop it, and write the dump again. Before another run, undo this one: {undo}",
         )
     logs = ask_broker(
         request.source.bootstrap,
@@ -254,14 +256,14 @@ def _check_source(request: SeedRequest, plan: SeedPlan, journal: SeedJournal) ->
     if changed:
         raise Refused(
             f"the source has changed since the plan was made: {some(changed, 3)}",
-            hint=f"write the dump again. Before another run, undo this one: {undo_command(journal.path)}",
+            hint=f"write the dump again. Before another run, undo this one: {undo}",
         )
     if plan.offsets:
         committed = read_committed(request.source.bootstrap, request.source.settings, plan.source_app, plan.offsets)
         if committed != plan.offsets:
             raise Refused(
                 f"the committed offsets of {plan.source_app} have changed since the plan was made",
-                hint=f"write the dump again. Before another run, undo this one: {undo_command(journal.path)}",
+                hint=f"write the dump again. Before another run, undo this one: {undo}",
             )
 
 

@@ -18,7 +18,7 @@ import errno
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -29,6 +29,11 @@ from kstate_cli.formats.binary import parse_json
 from kstate_cli.texts import command
 
 _MOST_BYTES: Final = 64 << 20
+
+
+def announced_topics(events: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+    """Return the topics of the target that the lines of a journal announce."""
+    return frozenset(str(line["topic"]) for line in events if line["event"] == "announced")
 
 
 class SeedJournal:
@@ -64,9 +69,9 @@ class SeedJournal:
         self.events.append(line)
 
 
-def undo_command(path: Path) -> str:
+def undo_command(path: Path, bootstrap: str) -> str:
     """Return the command that deletes the topics of a run."""
-    return command("seed", "--undo", "--delete-topics", path)
+    return command("seed", "--undo", "--delete-topics", path, "--bootstrap-server", bootstrap)
 
 
 @contextmanager

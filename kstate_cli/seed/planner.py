@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from kstate_cli.broker.client import ask_broker
@@ -35,7 +35,7 @@ from kstate_cli.seed.cluster import (
 )
 from kstate_cli.seed.model import PlannedTopic, SeedFacts, SeedPlan, SeedRequest
 from kstate_cli.seed.records import select_records
-from kstate_cli.texts import command, plural, some
+from kstate_cli.texts import plural, quoted, some
 
 _MOST: Final = 5
 """Names in one sentence."""
@@ -44,21 +44,25 @@ _QUEUES: Final = ("-repartition", "-subscription-registration-topic", "-subscrip
 _READ_COMMITTED: Final = "read_committed"
 
 
-def read_facts(request: SeedRequest) -> SeedFacts:
-    """Read everything that the rules judge. Raises UsageError, Refused, RunFailed and DumpError."""
+def read_facts(request: SeedRequest, seeded: Collection[str] = ()) -> SeedFacts:
+    """Read everything that the rules judge. Raises UsageError, Refused, RunFailed and DumpError.
+
+    ``seeded``: the topics that an earlier run has announced. Before the group of ``orders-v2`` exists, only they tell
+    ``orders-v2-count-changelog`` from the changelog of a store ``v2-count`` of ``orders``.
+    """
     dump = read_dump(request.dump, complete=False, committed_only=False)
     source = read_cluster(request.source)
     target = source
     if not request.same_cluster:
         target = read_cluster(request.target)
     source_app = request.source_app or _only_application(dump, source)
-    topics, _ = own_changelogs(source_app, source.topics, source.groups)
+    topics, _ = own_changelogs(source_app, source.topics - set(seeded), source.groups)
     if not topics:
         raise UsageError(
             f"the source cluster has no changelog of {source_app}",
             hint="pass --source-app with the application.id, or --source-bootstrap-server with its cluster",
         )
-    queues = internal_topics(source_app, source.topics, _QUEUES)
+    queues = internal_topics(source_app, source, _QUEUES)
     logs = ask_broker(
         request.source.bootstrap, request.source.settings, group=source_app, topics=[*topics, *queues], stable=True
     )
@@ -164,18 +168,20 @@ def _refuse_names(request: SeedRequest, facts: SeedFacts) -> Iterator[UsageError
         yield UsageError(f"--app {request.app!r} is not a valid application.id", hint="use letters, digits, . _ and -")
     if request.app == facts.source_app and request.same_cluster:
         yield UsageError(
-            f"--app {request.app} is the source application itself", hint="pass the new application.id with --app"
+            f"--app {quoted(request.app)} is the source application itself",
+            hint="pass the new application.id with --app",
         )
     stores = {store_of_changelog(topic, facts.source_app) for topic in facts.source_topics}
     for old, new in request.renamed.items():
+        pair = f"{old}={new}"
         if old not in stores:
             yield UsageError(
-                f"--rename-store {old}={new}: {facts.source_app} has no changelog of a store {old}",
+                f"--rename-store {quoted(pair)}: {facts.source_app} has no changelog of a store {old}",
                 hint=f"its stores are {some(sorted(store for store in stores if store), _MOST)}",
             )
         if not legal_store_name(new) or (new in stores and new not in request.renamed):
             yield UsageError(
-                f"--rename-store {old}={new}: {new} is the name of another store, or not a valid name",
+                f"--rename-store {quoted(pair)}: {new} is the name of another store, or not a valid name",
                 hint="pass a name that no store has",
             )
     if len(set(request.renamed.values())) < len(request.renamed):
@@ -216,7 +222,7 @@ def _refuse_source(request: SeedRequest, facts: SeedFacts) -> Iterator[Refused]:
 
 
 def _refuse_dump(facts: SeedFacts) -> Iterator[Refused]:
-    again = f"run {command('dump')} again after the application has stopped"
+    again = "extend the dump after the application has stopped, then run the command again"
     if facts.dump.isolation != _READ_COMMITTED:
         yield Refused("the dump may have records of aborted transactions", hint=again)
     for topic, on_broker in sorted(facts.source_topics.items()):

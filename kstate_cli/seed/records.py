@@ -16,7 +16,6 @@ from kstate_cli.dump_reader.location import open_location
 from kstate_cli.dump_reader.reader import iter_slice
 from kstate_cli.dump_reader.slices import slices
 from kstate_cli.errors import Refused
-from kstate_cli.texts import command
 
 if TYPE_CHECKING:
     import numpy as np
@@ -135,7 +134,7 @@ def _tables(dump: Dump, partition: PartitionDump, columns: list[str]) -> Iterato
     if unordered:
         raise Refused(
             f"the rows of {partition.key} are too unordered to be read one after the other",
-            hint=f"write a new dump with {command('dump')}, whose files are in the order of offsets",
+            hint="write a new dump, whose files are in the order of offsets",
         )
     filesystem, _ = open_location(dump.uri)
     for part in parts:

@@ -36,6 +36,7 @@ COMMAND_LINES: dict[str, tuple[object, ...]] = {
     "wipe": ("APP", "--store", "visits"),
     "rehome": ("APP", "--map", "0=3"),
     "dump": ("--help",),
+    "seed": ("--help",),
     "ls-dump": (EXAMPLES / "dump",),
     "verify-dump": ("--help",),
     "restore": ("APP", *RESTORE, "--rebuild", "-q", "-o", "json"),

@@ -42,7 +42,7 @@ SIGNAL = 128 + signal.SIGTERM
 CODES = (0, 1, 2, 3, 4, 5, 6, 7, SIGNAL)
 STORE = "kv-timestamped"
 OF_NO_DIRECTORY = (
-    *("fleet", "dump", "ls-snapshots", "verify-snapshots"),
+    *("fleet", "dump", "seed", "ls-snapshots", "verify-snapshots"),
     *("start-barrier", "maintain", "explain", "warm-up", "demo", "examples"),
 )
 """Commands that are given no application."""
@@ -82,6 +82,7 @@ class World:
             "wipe": ("--store", STORE),
             "rehome": ("--map", "0=9", "--warnings-ok"),
             "dump": ("--bootstrap-server", "127.0.0.1:1", "--topic", "t", "--out", self.folder / "dump", *LOCAL),
+            "seed": ("--from", DUMP, "--app", "new", "--bootstrap-server", "127.0.0.1:1", "--dry-run"),
             "restore": (*SPARK, "--dry-run"),
             "snapshot": ("--out", self.folder / "snapshots"),
             "restore-snapshot": ("--from-snapshot", self.templates["REPO"], "--accept-resurrected", "--dry-run"),
@@ -400,6 +401,7 @@ OF_SNAPSHOTS = "of snapshots: test_snapshot.py"
 OF_A_DUMP = "of a dump: test_verify_dump.py"
 OF_A_LISTING = "of a dump: test_ls_dump.py"
 OF_A_BROKER = "it takes a broker: tests/interop/test_dump_moves.py"
+OF_SEEDS = "it takes a broker: tests/interop/test_seed_topics.py"
 OF_SPARK = "it takes Spark: tests/restore/test_warm_up.py"
 TABLE: dict[str, dict[int, Cell | str]] = {
     "ls": {1: _with("--spec"), 3: ASKS_NOTHING, 5: BESIDE, 7: READS},
@@ -419,6 +421,8 @@ TABLE: dict[str, dict[int, Cell | str]] = {
                6: _failing("fsync", "EIO", "1"), 7: _after_the_exchange},
     "dump": {0: OF_A_BROKER, 1: OF_A_BROKER, 3: ASKS_NOTHING, 4: _with("--out", "."), 5: OF_A_BROKER, 6: OF_A_BROKER,
              7: "a manifest is there whole or not at all", SIGNAL: OF_A_BROKER},
+    "seed": {0: OF_SEEDS, 1: NO_WARNINGS, 3: ASKS_NOTHING, 4: OF_SEEDS, 5: OF_SEEDS, 6: OF_SEEDS, 7: "the same command continues it",
+             SIGNAL: OF_SEEDS},
     "ls-dump": {0: OF_A_LISTING, 1: NO_WARNINGS, 2: OF_A_LISTING, 3: OF_A_LISTING, 4: OF_A_LISTING, 5: "it takes no lock",
                 6: OF_A_LISTING, 7: READS, SIGNAL: "as verify-dump: tests/processes/test_deadline.py"},
     "verify-dump": {0: OF_A_DUMP, 1: OF_A_DUMP, 2: OF_A_DUMP, 3: OF_A_DUMP, 4: OF_A_DUMP, 5: "it takes no lock", 6: OF_A_DUMP,

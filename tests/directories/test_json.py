@@ -111,6 +111,8 @@ LONG = {("restore-progress", kind) for kind in ("recovered", "resumed", "warning
 """Of restorations that were interrupted, and that go on or wait: `tests/restore/test_attempts.py`, `…/test_standby.py` and `…/test_hosts.py`."""
 OF_A_BROKER = {("dump", kind) for kind in ("partition", "warning", "note", "round", "summary")} | {("fleet", "member")}
 """`tests/interop/test_dump_moves.py` and `tests/interop/test_fleet.py` have them."""
+OF_SEEDS = {("seed", kind) for kind in ("topic", "note", "summary", "undone", "error")}
+"""`tests/interop/test_seed_topics.py` has them."""
 OF_A_DUMP = {
     *(("verify-dump", kind) for kind in ("finding", "warning", "error", "summary")),
     *(("ls-dump", kind) for kind in ("partition", "error", "summary")),
@@ -178,7 +180,7 @@ def test_every_line_is_printed_by_a_test(tmp_path: Path) -> None:
     ask("maintain", "--config", tmp_path / "none.toml", status=2)
     backup = kept_lines()
     commands = {(command, kind) for command in json_lines.commands() for kind, _ in json_lines.types(command)}
-    assert commands - backup - rows == LONG | OF_A_BROKER | OF_A_DUMP | OF_SNAPSHOTS | OF_SPARK | OF_HOMES
+    assert commands - backup - rows == LONG | OF_A_BROKER | OF_SEEDS | OF_A_DUMP | OF_SNAPSHOTS | OF_SPARK | OF_HOMES
     assert not (backup | rows) - commands
 
 

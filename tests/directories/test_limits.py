@@ -26,7 +26,7 @@ from .listings import listed
 from .support import public_folder
 from .test_standard import CHANGING, COMMAND_LINES, DUMP, KINDS
 
-NEEDS_OTHERS = {"dump": "a broker", "verify-dump": "a growing dump", "warm-up": "Spark"}
+NEEDS_OTHERS = {"dump": "a broker", "seed": "a broker", "verify-dump": "a growing dump", "warm-up": "Spark"}
 """Commands of which only the help is here."""
 LEVELS = {"descriptors": (14, 24, 48), "memory": (8, 100), "threads": (2, 8)}
 HINTS = {

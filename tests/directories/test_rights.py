@@ -47,6 +47,7 @@ def test_every_command_is_here() -> None:
     assert {
         *COMMAND_LINES,
         "dump",
+        "seed",
         "ls-dump",
         "verify-dump",
         "ls-snapshots",

@@ -52,6 +52,7 @@ COMMAND_LINES: dict[str, tuple[str, ...]] = {
     "wipe": ("wipe", "APP", "--store", "kv-timestamped"),
     "rehome": ("rehome", "APP", "--map", "0=9", "--warnings-ok"),
     "help of dump": ("dump", "--help"),
+    "help of seed": ("seed", "--help"),
     "restore": ("restore", "LOST", "--from-changelog", str(DUMP), "--for", "4.3", "--spec", "SPEC", "--dry-run"),
     "snapshot": ("snapshot", "APP", "--out", "OUT", "-o", "json"),
     "restore-snapshot": ("restore-snapshot", "LOST", "--from-snapshot", "REPO", "--accept-resurrected", "--dry-run"),

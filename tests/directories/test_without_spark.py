@@ -43,6 +43,7 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
     "restore-snapshot": [("restore-snapshot", "COPY", "--from-snapshot", "REPO", "--accept-resurrected")],
     "migrate": [("migrate", "APP", "--to", "3.9", "--warnings-ok")],
     "dump": [("dump", "--help")],
+    "seed": [("seed", "--help")],
     "ls-dump": [("ls-dump", "DUMP")],
     "verify-dump": [("verify-dump", "--help")],
     "start-barrier": [("start-barrier", "PLACE", "--hosts", "1")],

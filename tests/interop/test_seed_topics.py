@@ -5,20 +5,27 @@ from __future__ import annotations
 import itertools
 import os
 import random
+import shlex
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
-from kstate_cli.broker.group_offsets import CommittedOffset, read_committed
-from kstate_cli.errors import UsageError
+from kstate_cli.broker.group_offsets import CommittedOffset, commit_offsets, read_committed
+from kstate_cli.errors import Refused, RunFailed, UsageError
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.seed.cluster import Connection, read_topics
+from kstate_cli.seed.execution import Watcher, carry_out
+from kstate_cli.seed.journal import open_journal
+from kstate_cli.seed.model import SeedRequest
+from kstate_cli.seed.planner import plan_seed, read_facts
 
 from .harness import Harness
 from .seeding import METADATA, Source, content, events, records_of
@@ -54,7 +61,7 @@ def test_records_settings_and_offsets_are_those_of_the_source(source: Source) ->
 def test_with_a_specification_only_the_newest_record_of_a_key_is_written(source: Source) -> None:
     spec = source.folder / "kstate.toml"
     spec.write_text(
-        f'application = "{source.app}"\n[stores.count]\nkind = "timestamped-key-value"\n'
+        f'format = 1\napplication = "{source.app}"\n[stores.count]\nkind = "timestamped-key-value"\n'
         f'changelog = "{source.changelog}"\nsubtopology = 0\npartitions = 2\n'
     )
     source.seed("--spec", spec)
@@ -74,7 +81,7 @@ def test_a_renamed_store_and_a_topic_without_records(source: Source) -> None:
     assert content(source.harness, f"{source.new}-empty-changelog") == {0: []}
 
 
-def test_an_undo_deletes_what_the_run_created_and_nothing_that_is_used(source: Source) -> None:
+def test_undo_deletes_unused_topics_of_the_run_only(source: Source) -> None:
     source.seed()
     new = f"{source.new}-count-changelog"
     source.produce(new, records_of(1, keys=1))
@@ -85,77 +92,85 @@ def test_an_undo_deletes_what_the_run_created_and_nothing_that_is_used(source: S
     other.commit(other.new, offset=7)
     assert "did not commit" in other.undo(status=4).error["message"]
     other.commit(other.new)
-    assert other.undo().of("undone")[0]["deleted_topics"] == [f"{other.new}-count-changelog"]
+    assert other.undo().rows[0]["deleted_topics"] == [f"{other.new}-count-changelog"]
     assert not read_topics(Connection(source.harness.bootstrap, {}), [f"{other.new}-count-changelog"])
     # The journal begins again, and so does a new run.
     assert other.seed().summary["written"] == 400
 
 
-def _running(source: Source) -> None:
-    source.harness.bootstrap  # noqa: B018
+def _grown_log(source: Source) -> None:
+    source.produce(source.changelog, records_of(1, keys=1))
 
 
-REFUSALS: dict[str, tuple[Callable[[Source], object], int, str, tuple[str, ...]]] = {
-    "a dump that ends before the log": (
-        lambda source: source.produce(source.changelog, records_of(1, keys=1)),
-        4,
-        "the dump ends at offset",
-        (),
-    ),
-    "records that the application has not read from itself": (
-        lambda source: (
-            source.topic(f"{source.app}-x-repartition", 1),
-            source.produce(f"{source.app}-x-repartition", records_of(1, keys=1)),
-        ),
-        4,
-        "has not read all records",
-        (),
-    ),
-    "timestamps of 0": (
-        lambda source: (source.produce(source.changelog, [(b"k", b"v", 1, [])]), source.dump()),
-        0,
-        "",
-        (),
-    ),
-    "topics of another program": (
-        lambda source: source.topic(f"{source.new}-count-changelog", 2),
-        4,
-        "that this run did not create",
-        (),
-    ),
-    "offsets of another program": (
-        lambda source: source.commit(source.new, offset=3),
-        4,
-        "has committed offsets already",
-        (),
-    ),
-    "the source itself": (lambda _source: None, 2, "is the source application itself", ("--app", "SOURCE")),
-    "a store that it does not have": (lambda _source: None, 2, "no changelog of a store x", ("--rename-store", "x=y")),
-    "no pair of names": (lambda _source: None, 2, "is not OLD=NEW", ("--rename-store", "x")),
-    "an application without changelogs": (
-        lambda _source: None,
-        2,
-        "has no changelog of nobody",
-        ("--source-app", "nobody"),
-    ),
-    "settings without their cluster": (
-        lambda _source: None,
-        2,
-        "needs --source-bootstrap-server",
-        ("--source-kafka-settings", "/dev/null"),
+def _unread_queue(source: Source) -> None:
+    source.topic(f"{source.app}-x-repartition", 1)
+    source.produce(f"{source.app}-x-repartition", records_of(1, keys=1))
+
+
+def _foreign_topic(source: Source) -> None:
+    source.topic(f"{source.new}-count-changelog", 2)
+
+
+def _foreign_offsets(source: Source) -> None:
+    source.commit(source.new, offset=3)
+
+
+def _no_change(_source: Source) -> None:
+    """The options alone are refused."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A situation that is refused, and options with which the same command succeeds, as its hint says."""
+
+    prepare: Callable[[Source], None]
+    status: int
+    message: str
+    options: tuple[str, ...] = ()
+    remedy: tuple[str, ...] = ()
+    follow: Callable[[Source], None] = _no_change
+    """What the hint says besides."""
+
+
+def _drained(source: Source) -> None:
+    commit_offsets(
+        source.harness.bootstrap, {}, source.app, {TopicPartition(f"{source.app}-x-repartition", 0): CommittedOffset(1)}
+    )
+
+
+def _dumped(source: Source) -> None:
+    source.dump()
+
+
+REFUSALS = {
+    "grown-log": Refusal(_grown_log, 4, "the dump ends at offset", follow=_dumped),
+    "unread-queue": Refusal(_unread_queue, 4, "has not read all records", follow=_drained),
+    "foreign-topic": Refusal(_foreign_topic, 4, "that this run did not create", remedy=("--app", "other-topic")),
+    "foreign-offsets": Refusal(_foreign_offsets, 4, "has committed offsets already", remedy=("--app", "other-offsets")),
+    "source-itself": Refusal(_no_change, 2, "is the source application itself", ("--app", "SOURCE")),
+    "no-such-store": Refusal(_no_change, 2, "no changelog of a store x", ("--rename-store", "x=y")),
+    "no-pair": Refusal(_no_change, 2, "is not OLD=NEW", ("--rename-store", "x"), ("--rename-store", "count=total")),
+    "no-such-application": Refusal(_no_change, 2, "has no changelog of other", ("--source-app", "other")),
+    "no-cluster": Refusal(_no_change, 2, "needs --source-bootstrap-server", ("--source-kafka-settings", "/dev/null")),
+    "only-undo": Refusal(_no_change, 2, "belong together", ("--undo",)),
+    "undo-with-run": Refusal(
+        _no_change, 2, "takes no other option about a run", ("--undo", "--delete-topics", "/dev/null")
     ),
 }
 
 
 @pytest.mark.parametrize("case", REFUSALS)
-def test_refusals_write_nothing(source: Source, case: str) -> None:
-    prepare, status, message, options = REFUSALS[case]
-    prepare(source)
-    options = tuple(source.app if word == "SOURCE" else word for word in options)
-    result = source.seed(*options, status=status)
-    if status:
-        assert message in result.error["message"], result.report
-        assert not source.journal.exists() or not events(source.journal)
+def test_refusals_write_nothing_and_their_hints_lead_on(source: Source, case: str) -> None:
+    refusal = REFUSALS[case]
+    refusal.prepare(source)
+    options = [source.app if word == "SOURCE" else word for word in refusal.options]
+    result = kstate(*source.words(*options))
+    assert result.status == refusal.status, result.report
+    assert refusal.message in result.error["message"], result.report
+    assert not source.journal.exists() or not events(source.journal)
+    refusal.follow(source)
+    again = kstate(*source.words(*refusal.remedy, "--dry-run"))
+    assert again.status == 0, again.report
 
 
 def test_timestamp_zero_is_refused_because_the_client_replaces_it(harness: Harness, tmp_path: Path) -> None:
@@ -185,7 +200,8 @@ def test_timestamp_zero_is_refused_because_the_client_replaces_it(harness: Harne
 
 
 def test_hints_of_journals_lead_on(source: Source) -> None:
-    missing = source.seed("--journal", source.folder / "no" / "journal", status=6)
+    missing = kstate(*source.words("--journal", source.folder / "no" / "journal"))
+    assert missing.status == 6
     assert missing.error["hint"] == "pass --journal with another file"
     foreign = source.folder / "foreign"
     foreign.write_text("x\n")
@@ -199,10 +215,11 @@ def test_hints_of_journals_lead_on(source: Source) -> None:
 
 def test_hints_about_the_source_lead_on(harness: Harness, tmp_path: Path) -> None:
     source = Source(harness, tmp_path, f"seed-{next(_names)}").create()
-    AdminClient({"bootstrap.servers": harness.bootstrap}).delete_consumer_groups([source.app])[source.app].result()
-    unknown = source.seed(status=2)
+    admin = AdminClient({"bootstrap.servers": harness.bootstrap})
+    admin.delete_consumer_groups([source.app])[source.app].result()
+    unknown = kstate(*source.words())
     assert "pass --source-app" in unknown.error["hint"]
-    without = source.seed("--source-app", source.app, status=4)
+    without = kstate(*source.words("--source-app", source.app))
     assert "--no-offsets" in without.error["hint"]
     assert source.seed("--source-app", source.app, "--no-offsets").summary["copied_offsets"] == 0
 
@@ -211,20 +228,66 @@ def test_a_plan_that_changed_is_not_continued(source: Source) -> None:
     source.seed()
     lines = source.journal.read_text().splitlines(keepends=True)
     source.journal.write_text("".join(line for line in lines if '"done"' not in line))
-    refused = source.seed("--rename-store", "count=total", status=4)
+    refused = kstate(*source.words("--rename-store", "count=total"))
     assert "is of another plan" in refused.error["message"]
     assert "kstate seed --undo --delete-topics" in refused.error["hint"]
-    source.undo()
+    (command,) = (line.strip() for line in refused.error["hint"].splitlines() if "kstate seed --undo" in line)
+    undone = kstate(*shlex.split(command.partition("kstate ")[2]))
+    assert undone.status == 0, undone.report
     source.seed("--rename-store", "count=total")
 
 
-def test_settings_that_the_client_rejects() -> None:
+def _joined(source: Source) -> object:
+    """A consumer in the group of the source application, as if that was started again."""
+    consumer = Consumer({"bootstrap.servers": source.harness.bootstrap, "group.id": source.app})
+    consumer.subscribe([f"{source.app}-in"])
+    while not consumer.assignment():
+        consumer.poll(0.2)
+    return consumer
+
+
+def _moved_offset(source: Source) -> None:
+    source.commit(offset=1)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [(_grown_log, "has changed"), (_moved_offset, "offsets"), (_joined, "was started again")],
+    ids=["grown-log", "moved-offset", "started"],
+)
+def test_a_source_that_changes_during_the_run(source: Source, change: Callable[[Source], object], message: str) -> None:
+    """The plan was made before. Everything is written, and the offsets of the new application are not set."""
+    cluster = Connection(source.harness.bootstrap, {})
+    request = SeedRequest(str(source.folder / "dump"), source.new, None, cluster, cluster, source.journal)
+    plan = plan_seed(request, read_facts(request), resumes=False)
+    running = change(source)
+    with open_journal(source.journal) as journal, pytest.raises(Refused, match=message) as caught:
+        carry_out(request, plan, journal, Watcher())
+    if isinstance(running, Consumer):
+        running.close()
+    assert not read_committed(source.harness.bootstrap, {}, source.new, [TopicPartition(f"{source.app}-in", 0)])
+    _, _, command = str(caught.value.hint).partition("kstate ")
+    undone = kstate(*shlex.split(command))
+    assert undone.status == 0, undone.report
+    source.dump()
+    assert source.seed().summary["executed"]
+
+
+def test_settings_that_the_client_rejects(source: Source) -> None:
     key = [TopicPartition("t", 0)]
     for settings in ({"no.such.setting": "secret"}, {"max.poll.interval.ms": "1000"}):
         with pytest.raises(UsageError) as caught:
             read_committed("127.0.0.1:1", settings, "group", key)
         assert caught.value.hint == "correct --kafka-settings"
         assert "secret" not in str(caught.value)
+    # Corrected, the broker is the next to be asked.
+    with pytest.raises(RunFailed):
+        read_committed("127.0.0.1:1", {}, "group", key, timeout_ms=100)
+    file = source.folder / "client.properties"
+    file.write_text("max.poll.interval.ms=1000\n")
+    assert kstate(*source.words("--kafka-settings", file)).error["hint"] == "correct --kafka-settings"
+    file.write_text("client.id=kstate\n")
+    assert kstate(*source.words("--kafka-settings", file, "--dry-run")).status == 0
 
 
 def test_a_topic_that_another_program_created_again(source: Source) -> None:
@@ -232,11 +295,13 @@ def test_a_topic_that_another_program_created_again(source: Source) -> None:
     lines = source.journal.read_text().splitlines(keepends=True)
     source.journal.write_text("".join(line for line in lines if '"done"' not in line))
     new = f"{source.new}-count-changelog"
-    AdminClient({"bootstrap.servers": source.harness.bootstrap}).delete_topics([new])[new].result()
-    assert "no longer exists" in source.seed(status=6).error["message"]
+    admin = AdminClient({"bootstrap.servers": source.harness.bootstrap})
+    admin.delete_topics([new])[new].result()
+    assert "no longer exists" in kstate(*source.words()).error["message"]
     source.topic(new, 2)
     assert "created again" in source.seed(status=6).error["message"]
     assert "created again" in source.undo(status=4).error["message"]
+    assert source.seed("--app", "another", "--journal", source.folder / "another.jsonl").summary["written"] == 400
 
 
 @pytest.mark.parametrize("moments", [100 if ALL else 15])
@@ -255,11 +320,7 @@ def test_a_killed_run_continues_and_writes_each_record_once(harness: Harness, tm
         _, errors = process.communicate()
         assert b"Traceback" not in errors, errors
         kills += 1
-        if source.journal.exists() and "done" in events(source.journal):
+        if source.journal.exists() and events(source.journal)[-1:] == ["done"]:
             source.undo()
     source.seed()
     assert content(harness, f"{source.new}-count-changelog") == expected
-
-
-def test_help_of_a_killed_group_is_not_needed() -> None:
-    assert kstate("seed", "--help").status == 0

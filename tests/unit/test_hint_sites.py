@@ -95,6 +95,46 @@ CARRIED_OUT = {
         ],
         "directories/test_hints_followed.py::test_followed",
     ),
+    (
+        "cli/commands/seed.py",
+        "pass --source-bootstrap-server",
+    ): "interop/test_seed_topics.py::test_refusals_write_nothing_and_their_hints_lead_on",
+    **dict.fromkeys(
+        [
+            ("cli/commands/seed.py", "omit --from, --app and --dry-run"),
+            ("cli/commands/seed.py", "pass --undo --delete-topics FILE"),
+            ("cli/commands/seed.py", "pass --from DUMP and --app ID"),
+        ],
+        "interop/test_seed_topics.py::test_refusals_write_nothing_and_their_hints_lead_on",
+    ),
+    ("seed/planner.py", "pass the new application.id with --app"): (
+        "interop/test_seed_topics.py::test_refusals_write_nothing_and_their_hints_lead_on"
+    ),
+    ("seed/planner.py", "stop the new application, or pass another --app"): (
+        "interop/test_seed_topics.py::test_refusals_write_nothing_and_their_hints_lead_on"
+    ),
+    ("seed/planner.py", "pass another --app, or delete this group"): (
+        "interop/test_seed_topics.py::test_refusals_write_nothing_and_their_hints_lead_on"
+    ),
+    ("seed/planner.py", "--no-offsets"): "interop/test_seed_topics.py::test_hints_about_the_source_lead_on",
+    ("seed/planner.py", "pass --source-app"): "interop/test_seed_topics.py::test_hints_about_the_source_lead_on",
+    ("seed/planner.py", "pass --journal with the file of the run"): (
+        "interop/test_seed_topics.py::test_hints_of_journals_lead_on"
+    ),
+    ("seed/journal.py", "pass --journal with"): "interop/test_seed_topics.py::test_hints_of_journals_lead_on",
+    ("seed/execution.py", "undo this one: {undo}"): (
+        "interop/test_seed_topics.py::test_a_source_that_changes_during_the_run"
+    ),
+    (
+        "seed/execution.py",
+        "undo that run: {undo}",
+    ): "interop/test_seed_topics.py::test_a_plan_that_changed_is_not_continued",
+    ("seed/execution.py", "pass another --app"): (
+        "interop/test_seed_topics.py::test_a_topic_that_another_program_created_again"
+    ),
+    ("broker/group_offsets.py", "correct --kafka-settings"): (
+        "interop/test_seed_topics.py::test_settings_that_the_client_rejects"
+    ),
     ("migrate/obstacles.py", "pass --wipe-unclean to remove these tasks"): (
         "directories/test_migrating.py::test_unclean_directories_are_refused_unless_the_user_vouches"
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kstate_cli.cli.options.seed import SeedReportOptions, SeedSourceOptions, SeedTargetOptions
 from kstate_cli.cli.options.shared import declared
@@ -41,7 +41,7 @@ def seed(source: SeedSourceOptions, target: SeedTargetOptions, report: SeedRepor
     request = _request(source, target, report, target_cluster)
     with Metrics(report.metrics_file, "seed", None, application=request.app) as metrics:
         if report.dry_run:
-            plan = _plan(request, bool(read_journal(request.journal)), report)
+            plan = _plan(request, read_journal(request.journal), report)
             show_plan(request, plan, results)
             return metrics.finish(EXIT_OK)
         with open_journal(request.journal) as journal:
@@ -49,7 +49,7 @@ def seed(source: SeedSourceOptions, target: SeedTargetOptions, report: SeedRepor
             if (done := journal.first("done")) is not None:
                 show_end(request, done, results)
                 return metrics.finish(EXIT_OK)
-            plan = _plan(request, bool(journal.events), report)
+            plan = _plan(request, journal.events, report)
             with SeedProgress(quiet=report.quiet) as progress:
                 outcome = carry_out(request, plan, journal, progress)
         metrics.records = outcome.written
@@ -57,11 +57,12 @@ def seed(source: SeedSourceOptions, target: SeedTargetOptions, report: SeedRepor
         return metrics.finish(EXIT_OK)
 
 
-def _plan(request: SeedRequest, resumes: bool, report: SeedReportOptions) -> SeedPlan:
+def _plan(request: SeedRequest, events: Sequence[Mapping[str, Any]], report: SeedReportOptions) -> SeedPlan:
+    from kstate_cli.seed.journal import announced_topics
     from kstate_cli.seed.planner import plan_seed, read_facts
 
     with waiting("reading the dump and the brokers", quiet=report.quiet):
-        return plan_seed(request, read_facts(request), resumes=resumes)
+        return plan_seed(request, read_facts(request, announced_topics(events)), resumes=bool(events))
 
 
 def _undo(

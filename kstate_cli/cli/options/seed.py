@@ -53,8 +53,6 @@ class SeedSourceOptions:
 class SeedTargetOptions:
     """The new application."""
 
-    HELP_PANEL: ClassVar = "Target"
-
     app: Annotated[str | None, typer.Option("--app", metavar="ID", help="application.id of the new application.")] = (
         None
     )

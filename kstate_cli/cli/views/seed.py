@@ -74,7 +74,7 @@ def show_end(request: SeedRequest, done: Mapping[str, Any], results: Output[Seed
         "created": 0,
         "records": int(done["records"]),
         "written": 0,
-        "copied_offsets": int(done["offsets"]),
+        "copied_offsets": int(done["copied"]),
         "journal": str(request.journal.absolute()),
         "executed": False,
     }

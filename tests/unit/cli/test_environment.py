@@ -21,11 +21,11 @@ from tests.command_line import program
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "environment.md"
 DECISIONS = {
     # What a command touches.
-    "app", "topic", "task", "store", "run", "global", "all", "everything", "share", "missing", "before", "host", "hosts", "barrier", "ignore", "partition", "subset", "older-than", "out",
+    "app", "source-app", "rename-store", "topic", "task", "store", "run", "global", "all", "everything", "share", "missing", "before", "host", "hosts", "barrier", "ignore", "partition", "subset", "older-than", "out",
     "by", "standby-replicas", "html", "from", "to", "as-of", "at", "limit", "by-store", "sort", "desc", "asc", "collate", "timestamps", "merge", "positions",
     "ignore-timestamps", "ignore-headers", "include-expired",
     # What is done, and from what.
-    "for", "dsl-store-format", "from-changelog", "dump", "offsets", "committed-offsets", "rebuild", "on-invalid-offset", "for-reset", "purge",
+    "for", "dsl-store-format", "from-changelog", "dump", "offsets", "committed-offsets", "rebuild", "on-invalid-offset", "for-reset", "purge", "no-offsets", "journal", "undo", "delete-topics",
     "map", "complete", "copy", "overwrite", "drop-headers", "full", "full-dump", "standby", "follow", "keep", "wipe-unclean", "unclean", "unproven", "transactional-stores", "to-jar", "for-jar", "max-lag", "allow-empty",
     # Something else, or nothing, is done.
     "version", "verbose", "debug", "help", "dry-run", "spec (flag)",

@@ -97,6 +97,7 @@ DELETING = {
     ("snapshot", "--keep"),
     ("snapshot", "--keep-for"),
     ("export", "--overwrite"),
+    ("seed", "--delete-topics"),
 }
 """Options that delete for good. ``clean`` does without any."""
 _METAVAR = re.compile(r"[A-Z]+([:/=][A-Z]+)*|[a-z]+(\|[a-z]+)+|DEFAULT\|HEADERS")

@@ -22,6 +22,7 @@ NEEDS = {
     "restore-snapshot": (["/a", "--from-snapshot", "r"], "from_changelog"),
     "rehome": (["/a"], "from_changelog"),
     "dump": (["--bootstrap-server", "b:1", "--topic", "t"], "out"),
+    "seed": (["--app", "n", "--bootstrap-server", "b:1"], "dump"),
     "ls-dump": ([], "dump"),
     "verify-dump": ([], "dump"),
 }
@@ -74,7 +75,7 @@ def test_the_help_shows_the_name_of_the_command() -> None:
     assert documented == {
         "ls": ["from-changelog"], "inspect-position": ["from-changelog"], "lag": ["dump"], "check": ["dump"],
         "restore": ["from-changelog"], "restore-snapshot": ["from-changelog"], "rehome": ["from-changelog"],
-        "dump": ["out"], "ls-dump": [], "verify-dump": [],
+        "dump": ["out"], "seed": ["from"], "ls-dump": [], "verify-dump": [],
     }  # fmt: skip
 
 
