@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kstate_cli.broker.facts import LogFacts
 from kstate_cli.broker.settings import cause_of, refused_by_client
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from confluent_kafka import TopicPartition as Key
     from confluent_kafka.admin import AdminClient
 
+_Answer = TypeVar("_Answer")
 _LOG = logging.getLogger(__name__)
 _SECONDS: Final = 30.0
 GRANTS = "grant Describe and DescribeConfigs on the topics, Read to dump them, and Describe on the group of --app"
@@ -149,7 +150,25 @@ def ask_broker(
     """
     names = sorted(set(topics))
     with admin_client(bootstrap, settings) as admin, timed(_LOG, f"asked {bootstrap} about {len(names)} topics"):
-        return _ask(admin, group, names, stable=stable)
+        return _ask_again(lambda: _ask(admin, group, names, stable=stable))
+
+
+def _ask_again(request: Callable[[], _Answer]) -> _Answer:
+    """Return the answer to a request, repeated while the leader of a partition is being elected.
+
+    A new topic has no leader for a moment, and a broker that restarts gives its partitions to others.
+    """
+    from confluent_kafka import KafkaError, KafkaException
+
+    deadline = time.monotonic() + _SECONDS
+    electing = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
+    while True:
+        try:
+            return request()
+        except KafkaException as error:
+            if cause_of(error).code() not in electing or time.monotonic() > deadline:
+                raise
+            time.sleep(_AGAIN_SECONDS)
 
 
 def names_on(admin: AdminClient) -> tuple[list[str], list[str]]:

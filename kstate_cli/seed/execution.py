@@ -6,6 +6,7 @@ offsets. The new application has an offset only after everything else is complet
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -29,6 +30,7 @@ from kstate_cli.seed.writing import EMPTY_LOG, WrittenLog, read_log, seed_produc
 from kstate_cli.texts import some
 
 _SECONDS: Final = 60.0
+_AGAIN_SECONDS: Final = 0.2
 _FOREVER: Final = str(MAX_I64)
 _SEEDING: Final[Mapping[str, str]] = {
     # The broker must neither compact nor delete records before they are compared.
@@ -119,7 +121,7 @@ def _create_topics(target: Connection, plan: SeedPlan, journal: SeedJournal) -> 
                     )
                 journal.add("announced", topic=topic.target)
                 _create(admin, topic)
-                facts = topics_of(admin, [topic.target])[topic.target]
+                facts = _await_topic(admin, topic.target)
                 created += 1
             if recorded is None:
                 _take_over(target, topic, facts, journal)
@@ -129,6 +131,16 @@ def _create_topics(target: Connection, plan: SeedPlan, journal: SeedJournal) -> 
                     hint="pass another --app, or delete the topic and run the command again with a new journal",
                 )
     return created
+
+
+def _await_topic(admin: Any, topic: str) -> TopicFacts:
+    """Return a topic that was just created: for a moment not every broker knows it. Raise RunFailed."""
+    deadline = time.monotonic() + _SECONDS
+    while time.monotonic() < deadline:
+        if (facts := topics_of(admin, [topic]).get(topic)) is not None:
+            return facts
+        time.sleep(_AGAIN_SECONDS)
+    raise RunFailed(f"the target has created {topic}, and does not list it", hint="run the command again")
 
 
 def _take_over(target: Connection, topic: PlannedTopic, facts: TopicFacts, journal: SeedJournal) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from kstate_cli.broker.client import admin_client, ask_broker
@@ -15,8 +16,17 @@ from kstate_cli.seed.journal import SeedJournal
 _SECONDS: Final = 60.0
 
 
-def undo_seed(target: Connection, journal: SeedJournal) -> tuple[str, ...]:
-    """Delete the topics and the group of a seed, and return the deleted topics. Raises Refused and RunFailed.
+@dataclass(frozen=True, slots=True)
+class UndoneSeed:
+    """A run that was undone, and the topics that were deleted."""
+
+    app: str
+    source_app: str
+    topics: tuple[str, ...]
+
+
+def undo_seed(target: Connection, journal: SeedJournal) -> UndoneSeed:
+    """Delete the topics and the group of a seed. Raises Refused and RunFailed.
 
     A topic must have the id and the log ends with which the run left it. The group of the new application must have no
     members, and no offsets but those that the run committed. Nothing is deleted before all of that was checked.
@@ -33,7 +43,7 @@ def undo_seed(target: Connection, journal: SeedJournal) -> tuple[str, ...]:
         if existing:
             _resolved(admin.delete_topics(existing, operation_timeout=_SECONDS), "delete the topics")
     journal.add("undone")
-    return tuple(existing)
+    return UndoneSeed(app, str(planned["source_app"]), tuple(existing))
 
 
 def _topics_to_delete(admin: Any, target: Connection, journal: SeedJournal) -> list[str]:

@@ -86,8 +86,8 @@ def _undo(
     if not report.delete_topics.exists():
         raise UsageError(f"{report.delete_topics} does not exist", hint="pass the journal of the run")
     with open_journal(report.delete_topics) as journal:
-        topics = undo_seed(cluster, journal)
-    show_undone(report.delete_topics, topics, results)
+        undone = undo_seed(cluster, journal)
+    show_undone(report.delete_topics, undone, results)
     return EXIT_OK
 
 

@@ -17,7 +17,6 @@ Topics = Annotated[int, Meaning("Changelogs.", minimum=0)]
 Created = Annotated[int, Meaning("Topics that this run has created; others existed from an earlier run.", minimum=0)]
 Written = Annotated[int, Meaning("Records that this run has written.", minimum=0)]
 CopiedOffsets = Annotated[int, Meaning("Partitions of input topics whose committed offsets are copied.", minimum=0)]
-DeletedTopics = Annotated[list[str], Meaning("Topics that were deleted.")]
 Journal = Annotated[str, Meaning("Path of the journal.")]
 
 
@@ -48,12 +47,11 @@ class SeedSummaryLine(TypedDict):
     executed: shared.Executed
 
 
-class SeedUndoneLine(TypedDict):
-    """With --undo: the end."""
+class SeedDeletedLine(TypedDict):
+    """With --undo: a changelog that was deleted. The numbers of the summary are 0 then."""
 
-    type: Literal["undone"]
-    deleted_topics: DeletedTopics
-    journal: Journal
+    type: Literal["deleted"]
+    target_topic: TargetTopic
 
 
-SeedLine = SeedTopicLine | dumps.DumpNoteLine | SeedSummaryLine | SeedUndoneLine | shared.ErrorLine
+SeedLine = SeedTopicLine | dumps.DumpNoteLine | SeedSummaryLine | SeedDeletedLine | shared.ErrorLine

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kstate_cli.cli.output import Output
     from kstate_cli.seed.execution import SeedOutcome
     from kstate_cli.seed.model import SeedPlan, SeedRequest
+    from kstate_cli.seed.undo import UndoneSeed
 
 
 class SeedProgress(Watcher):
@@ -81,11 +82,25 @@ def show_end(request: SeedRequest, done: Mapping[str, Any], results: Output[Seed
     results.show([summary], lambda: print_line(f"nothing to do: {request.app} was seeded completely"))
 
 
-def show_undone(journal: Path, topics: Sequence[str], results: Output[SeedLine]) -> None:
+def show_undone(journal: Path, undone: UndoneSeed, results: Output[SeedLine]) -> None:
     """Print the topics that were deleted."""
     results.show(
-        [{"type": "undone", "deleted_topics": list(topics), "journal": str(journal.absolute())}],
-        lambda: print_line(f"{plural(len(topics), 'topic')} deleted: {some(topics, 5)}"),
+        [
+            *({"type": "deleted", "target_topic": topic} for topic in undone.topics),
+            {
+                "type": "summary",
+                "application": undone.app,
+                "source_application": undone.source_app,
+                "topics": 0,
+                "created": 0,
+                "records": 0,
+                "written": 0,
+                "copied_offsets": 0,
+                "journal": str(journal.absolute()),
+                "executed": True,
+            },
+        ],
+        lambda: print_line(f"{plural(len(undone.topics), 'topic')} deleted: {some(undone.topics, 5)}"),
     )
 
 
