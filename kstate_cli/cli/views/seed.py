@@ -85,23 +85,26 @@ def show_end(request: SeedRequest, done: Mapping[str, Any], results: Output[Seed
 def show_undone(journal: Path, undone: UndoneSeed, results: Output[SeedLine]) -> None:
     """Print the topics that were deleted."""
     results.show(
-        [
-            *({"type": "deleted", "target_topic": topic} for topic in undone.topics),
-            {
-                "type": "summary",
-                "application": undone.app,
-                "source_application": undone.source_app,
-                "topics": 0,
-                "created": 0,
-                "records": 0,
-                "written": 0,
-                "copied_offsets": 0,
-                "journal": str(journal.absolute()),
-                "executed": True,
-            },
-        ],
+        _undone_lines(journal, undone),
         lambda: print_line(f"{plural(len(undone.topics), 'topic')} deleted: {some(undone.topics, 5)}"),
     )
+
+
+def _undone_lines(journal: Path, undone: UndoneSeed) -> Iterator[SeedLine]:
+    for topic in undone.topics:
+        yield {"type": "deleted", "target_topic": topic}
+    yield {
+        "type": "summary",
+        "application": undone.app,
+        "source_application": undone.source_app,
+        "topics": 0,
+        "created": 0,
+        "records": 0,
+        "written": 0,
+        "copied_offsets": 0,
+        "journal": str(journal.absolute()),
+        "executed": True,
+    }
 
 
 def _offsets_text(plan: SeedPlan) -> str:
