@@ -108,8 +108,6 @@ def test_not_a_properties_file(tmp_path: Path) -> None:
         ("a.Krb5LoginModule required;", "for librdkafka, its client, and not Krb5LoginModule"),
     ],
 )
-def test_a_login_that_is_malformed_is_distinguished_from_one_that_kstate_does_not_translate(
-    value: str, text: str
-) -> None:
+def test_malformed_login_is_distinguished_from_an_untranslatable_login(value: str, text: str) -> None:
     with pytest.raises(UsageError, match=text):
         translated({"sasl.jaas.config": value}, "client.properties")
