@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, cast
 
 from kstate_cli import __version__, clock
+from kstate_cli.broker.facts import LogFacts
 from kstate_cli.change.lockfile import ReaderLock, check_locks, in_use, reader_lock
 from kstate_cli.errors import Refused, RunFailed
 from kstate_cli.formats.binary import MalformedBytesError
@@ -36,6 +37,7 @@ from kstate_cli.rocks.files import CURRENT, is_log, is_sst, newest_options
 from kstate_cli.signals import submitted
 from kstate_cli.snapshot.cuts import Cuts, CutTask, HeldFile, cut_task, open_held
 from kstate_cli.snapshot.expiry import condemned_objects, intent_to_write
+from kstate_cli.snapshot.log_facts import Ask, read_logs, require_unchanged, why_another_log
 from kstate_cli.snapshot.model import (
     MOST_INLINE_BYTES,
     Generation,
@@ -82,6 +84,8 @@ class CaptureRequest:
     """The user confirms that the application is stopped, on a file system whose locks do not prove it."""
     at_least_once: bool = False
     """The user states that the application runs with at-least-once. Otherwise the rules of exactly-once count."""
+    ask: Ask | None = None
+    """Asks a broker about the logs; None without one."""
 
 
 def this_host() -> str:
@@ -176,6 +180,9 @@ def capture(
     check_locks(request.app, read_mounts(), lock_is_shared=request.lock_is_shared)
     with reader_lock(request.app, request.wait) as lock, Cuts(request.app) as cuts:
         planned, skipped = _plan(request, lock, cuts, _Earlier(repository, request.app.name))
+        stores = [store.offsets for task in planned for store in task.stores]
+        logs = read_logs(request.ask, (key for store in stores for key in store.offsets))
+        planned, skipped = _of_these_logs(planned, skipped, logs)
         if not planned:
             raise _nothing(request.app, skipped)
         exists = repository.exists()
@@ -198,6 +205,7 @@ def capture(
                 if task.name not in copies.refused and not _unchanged(task, request.app):
                     copies.refused[task.name] = _CHANGED
             skipped = {**skipped, **copies.refused}
+            require_unchanged(logs, read_logs(request.ask, logs))
             whole = [task for task in planned if task.name not in skipped]
             if not whole:
                 raise _nothing(request.app, skipped)
@@ -206,7 +214,7 @@ def capture(
                 request.host,
                 __version__,
                 clock.now_ms(),
-                tuple(_stored_task(task, copies.files) for task in whole),
+                tuple(_stored_task(task, copies.files, logs) for task in whole),
                 skipped,
             )
             intent.require()
@@ -235,6 +243,19 @@ def _plan(
     # Of a killed task the first reason says more: a cut is only the second try.
     reasons = {name: skipped.get(name, why) for name, why in not_cut.items()}
     return [*planned, *cut], reasons
+
+
+def _of_these_logs(
+    planned: Sequence[PlannedTask], skipped: Mapping[str, str], logs: Mapping[TopicPartition, LogFacts]
+) -> tuple[list[PlannedTask], dict[str, str]]:
+    """Return the tasks without those that are of another log than the broker has, and the reasons."""
+    reasons = dict(skipped)
+    for task in planned:
+        for store in task.stores:
+            why = why_another_log(store.offsets.offsets, logs, is_global=task.name == GLOBAL)
+            if why is not None:
+                reasons.setdefault(task.name, f"{store.offsets.store.name}: {why}")
+    return [task for task in planned if task.name not in reasons], reasons
 
 
 def _refuse_in_use(app: Path, lock: ReaderLock) -> None:
@@ -727,19 +748,26 @@ def _publish(generation: Generation, repository: Repository) -> str:
     return name
 
 
-def _stored_task(task: PlannedTask, files: Mapping[Path, StoredFile]) -> StoredTask:
+def _stored_task(
+    task: PlannedTask, files: Mapping[Path, StoredFile], logs: Mapping[TopicPartition, LogFacts]
+) -> StoredTask:
     absent = {name: tuple(sorted(offsets)) for name, offsets in task.resolved.absent.items()}
     return StoredTask(
         task.name,
         max(0, task.resolved.task.mtime_ns),
         task.home,
         task.is_whole,
-        tuple(_stored_store(task, store, files) for store in task.stores),
+        tuple(_stored_store(task, store, files, logs) for store in task.stores),
         absent,
     )
 
 
-def _stored_store(task: PlannedTask, planned: PlannedStore, files: Mapping[Path, StoredFile]) -> StoredStore:
+def _stored_store(
+    task: PlannedTask,
+    planned: PlannedStore,
+    files: Mapping[Path, StoredFile],
+    logs: Mapping[TopicPartition, LogFacts],
+) -> StoredStore:
     store = planned.offsets.store
     position = None
     if task.home is OffsetsHome.FILES and store.position_file is not None:
@@ -755,6 +783,7 @@ def _stored_store(task: PlannedTask, planned: PlannedStore, files: Mapping[Path,
         {tp.topic: mark.topic_id for tp, mark in planned.age.logs.items() if mark.topic_id is not None},
         tuple(_stored_database(store, database, sources, files) for database, sources in planned.databases),
         planned.is_cut,
+        logs={key: logs[key] for key in planned.offsets.offsets if key in logs},
     )
 
 

@@ -22,10 +22,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kstate_cli import clock
+from kstate_cli.broker.facts import LogFacts
 from kstate_cli.formats.binary import MAX_I32, MAX_I64, MIN_I64, MalformedBytesError, parse_json
 from kstate_cli.formats.offsets import OffsetsRecord, Position
 from kstate_cli.formats.store_kinds import OFFSETS_CF, row_families, store_kind
 from kstate_cli.formats.topic_partition import TaskId, TopicPartition, legal_store_name, legal_topic
+from kstate_cli.logs import RETENTION_MS, most_ms
 from kstate_cli.releases import OffsetsHome
 from kstate_cli.rocks.files import CURRENT
 from kstate_cli.statedir.names import segment_start
@@ -111,6 +113,22 @@ class StoredStore:
     databases: tuple[StoredDatabase, ...]
     is_cut: bool = False
     """It was not closed: a restoration writes its offset into each database, and that it is closed."""
+    logs: Mapping[TopicPartition, LogFacts] = field(default_factory=dict)
+    """What the broker stated about its changelog when the snapshot was taken; empty if no broker was asked."""
+
+    @property
+    def delete_retention_ms(self) -> int:
+        """Return how long its log keeps deletes, as far as it is recorded; else Kafka's default, in ms."""
+        retentions = [self.logs[key].delete_retention_ms if key in self.logs else None for key in self.offsets]
+        # The most cautious one counts: one partition without an answer may have the default.
+        return min((RETENTION_MS if ms is None else ms for ms in retentions), default=RETENTION_MS)
+
+    @property
+    def usable_until_ms(self) -> int | None:
+        """Return until when the log is certain to have every later delete, in ms since 1970; None if it is unknown."""
+        if self.as_of_ms is None:
+            return None
+        return self.as_of_ms + most_ms(self.delete_retention_ms)
 
     @property
     def size(self) -> int:
@@ -263,7 +281,21 @@ def _store_json(store: StoredStore) -> dict[str, Any]:
         "position": position,
         "as_of_ms": store.as_of_ms,
         "topic_ids": dict(store.topic_ids),
+        "logs": [_log_json(key, facts) for key, facts in sorted(store.logs.items())],
         "databases": [_database_json(database) for database in store.databases],
+    }
+
+
+def _log_json(key: TopicPartition, facts: LogFacts) -> dict[str, Any]:
+    return {
+        "topic": key.topic,
+        "partition": key.partition,
+        "topic_id": facts.topic_id,
+        "leader_epoch": facts.leader_epoch,
+        "start": facts.start,
+        "end": facts.end,
+        "cleanup_policy": facts.policy,
+        "delete_retention_ms": facts.delete_retention_ms,
     }
 
 
@@ -434,7 +466,26 @@ def _store(document: Any) -> StoredStore:
         databases,
         # Generations of before have closed stores only.
         _flag(members.get("cut", False)),
+        # Generations of before have none.
+        dict(_log(document) for document in _list(members.get("logs", []))),
     )
+
+
+def _log(document: Any) -> tuple[TopicPartition, LogFacts]:
+    members = _object(document, "a log")
+    start, end = _number(members["start"], 0, MAX_I64), _number(members["end"], 0, MAX_I64)
+    _require(start <= end, f"a log from {start} to {end}")
+    topic_id, policy = members["topic_id"], members["cleanup_policy"]
+    retention, epoch = members["delete_retention_ms"], members["leader_epoch"]
+    facts = LogFacts(
+        start,
+        end,
+        None if topic_id is None else _text(topic_id),
+        policy=None if policy is None else _text(policy),
+        delete_retention_ms=None if retention is None else _number(retention, 0, MAX_I64),
+        leader_epoch=None if epoch is None else _number(epoch, 0, MAX_I32),
+    )
+    return _key(members["topic"], members["partition"]), facts
 
 
 def _database(document: Any, store: str, *, segmented: bool) -> StoredDatabase:

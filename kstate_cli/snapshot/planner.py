@@ -28,6 +28,7 @@ from kstate_cli.offsets.keeping import Keeping, keeps_offsets_inside
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
 from kstate_cli.offsets.resolve import resolve_to_plan
 from kstate_cli.releases import RELEASES, OffsetsHome, Release, representative
+from kstate_cli.snapshot.log_facts import following
 from kstate_cli.snapshot.model import NamedGeneration, StoredStore, StoredTask
 from kstate_cli.statedir.model import Application
 from kstate_cli.statedir.problems import store_place
@@ -120,6 +121,8 @@ class _Outcomes:
     refusals: list[str] = field(default_factory=list)
     too_old: dict[str, int | None] = field(default_factory=dict)
     """``TASK/STORE`` whose deletes the log may have forgotten -> as of when its data is, in ms; None: unknown."""
+    retention_ms: int = RETENTION_MS
+    """The least time for which the logs of these stores keep deletes, as the snapshots state it."""
     stores: list[ChosenStore] = field(default_factory=list)
     unchanged: dict[str, str] = field(default_factory=dict)
     task_times: dict[str, int] = field(default_factory=dict)
@@ -173,7 +176,7 @@ def plan_restore(
             hint="see each line; nothing was changed",
         )
     if outcomes.too_old:
-        raise _too_old(app, outcomes.too_old, now_ms)
+        raise _too_old(app, outcomes, now_ms)
     release = release_of(home)
     change = Plan(
         app,
@@ -200,8 +203,9 @@ def release_of(home: OffsetsHome) -> Release:
     return representative([release for release in RELEASES if release.offsets_home is home])
 
 
-def _too_old(app: Path, stores: Mapping[str, int | None], now_ms: int) -> Refused:
+def _too_old(app: Path, outcomes: _Outcomes, now_ms: int) -> Refused:
     """Return the refusal for data that the log may not be able to continue."""
+    stores = outcomes.too_old
     names = some(list(stores), _MOST_NAMES)
     times = [as_of for as_of in stores.values() if as_of is not None]
     details = []
@@ -210,9 +214,12 @@ def _too_old(app: Path, stores: Mapping[str, int | None], now_ms: int) -> Refuse
         details.append(f"the oldest data is of {moment(oldest)}, {span_text(max(0, now_ms - oldest))} ago")
     if len(times) < len(stores):
         details.append("how old the data of some stores is, is not known")
+    unless = ""
+    if outcomes.retention_ms == RETENTION_MS:
+        unless = ", unless delete.retention.ms is longer"
     return Refused(
         f"deleted keys would come back in {plural(len(stores), 'store')} of {app}: {names}",
-        details=[*details, f"a log keeps deletes for {span_text(RETENTION_MS)}, unless delete.retention.ms is longer"],
+        details=[*details, f"a log keeps deletes for {span_text(outcomes.retention_ms)}{unless}"],
         hint="restore from a dump of the changelogs, or start without a directory; pass --accept-resurrected if the "
         "application writes no tombstones, or if old keys may come back",
     )
@@ -361,7 +368,10 @@ def _plan_task(
             )
             continue
         if _is_judged_here(candidate.store, options) and _may_lack_deletes(candidate.store, now_ms, task.name):
+            first = not outcomes.too_old
             outcomes.too_old[f"{task.name}/{store.name}"] = candidate.store.as_of_ms
+            retention_ms = candidate.store.delete_retention_ms
+            outcomes.retention_ms = retention_ms if first else min(retention_ms, outcomes.retention_ms)
         chosen.append(ChosenStore(task.name, candidate.store, candidate.generation, store.name in present))
     if not chosen:
         return
@@ -424,9 +434,15 @@ def _may_lack_deletes(store: StoredStore, now_ms: int, task: str) -> bool:
     """
     if not store.has_rows or (not store.offsets and task != GLOBAL):
         return False
-    if store.as_of_ms is None or set_back(store.as_of_ms, now_ms, RETENTION_MS):
+    if store.as_of_ms is None or set_back(store.as_of_ms, now_ms, store.delete_retention_ms):
         return True
-    return delete_coverage(store.as_of_ms, now_ms, RETENTION_MS) is not DeleteCoverage.YES
+    if any(
+        key in store.logs and following(offset, is_global=task == GLOBAL) < store.logs[key].start
+        for key, offset in store.offsets.items()
+    ):
+        # Records between the store and the log were gone already: only a dump may have them.
+        return True
+    return delete_coverage(store.as_of_ms, now_ms, store.delete_retention_ms) is not DeleteCoverage.YES
 
 
 def _best(named: _Named, store: StoredStore, generations: Sequence[NamedGeneration], outcomes: _Outcomes) -> _Candidate:
@@ -447,7 +463,10 @@ def _best(named: _Named, store: StoredStore, generations: Sequence[NamedGenerati
     for candidate in candidates[1:]:
         if not _ahead(candidate.store.offsets, best.store.offsets):
             continue
-        if _same_log(candidate.store, best.store):
+        if _other_log(candidate.store, best.store):
+            text = f"{named.task.name}/{store.name}: {candidate.generation} is of a topic that was recreated since"
+            outcomes.changes.append(warning(f"{text}: {best.generation}, which is newer, is used"))
+        elif _same_log(candidate.store, best.store):
             best = candidate
         else:
             # A directory that another host has left over, or a recreated topic: only the user can tell them apart.
@@ -469,6 +488,13 @@ def _same_store(task: StoredTask, store: StoredStore, target: StoredTask, target
 def _ahead(offsets: Mapping[TopicPartition, int], others: Mapping[TopicPartition, int]) -> bool:
     """Return whether offsets are higher in one partition, and lower in none."""
     return offsets != others and all(offset >= others[key] for key, offset in offsets.items())
+
+
+def _other_log(store: StoredStore, other: StoredStore) -> bool:
+    """Return whether the broker stated other topic ids when the two snapshots were taken."""
+    keys = [key for key in store.offsets if key in store.logs and key in other.logs]
+    ids = [(store.logs[key].topic_id, other.logs[key].topic_id) for key in keys]
+    return any(None not in pair and pair[0] != pair[1] for pair in ids)
 
 
 def _same_log(store: StoredStore, other: StoredStore) -> bool:

@@ -6,14 +6,21 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kstate_cli import clock
+from kstate_cli.broker.facts import Facts, LogFacts
+from kstate_cli.errors import Refused, RunFailed
+from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.snapshot.capture import CaptureReport, CaptureRequest, capture
+from kstate_cli.snapshot.folder import FolderRepository
 from kstate_cli.snapshot.model import name_of, parse, render, utc_name
+from kstate_cli.statedir.scan import read_application
 from tests import golden
 from tests.faults.small import small
 from tests.golden import unpack
@@ -21,6 +28,7 @@ from tests.golden import unpack
 from .support import kstate
 
 OLD = "--accept-resurrected"
+DAY_MS = 86_400_000
 CLEANING = ("--keep", "1", "--grace", "0s")
 
 
@@ -238,3 +246,94 @@ def test_no_real_directory_looks_like_a_contradiction(name: str, tmp_path: Path)
     assert captured.status in (0, 1, 4) and "cannot read the snapshot" not in captured.err, captured.report
     if captured.status != 4:
         kstate("verify-snapshots", tmp_path / "repository")
+
+
+# --- facts of a broker --------------------------------------------------------------------------------------------
+
+
+def _captured(app: Path, repository: Path, *answers: Facts, host: str = "a") -> CaptureReport:
+    """Capture with the answers of a broker; the last one holds from then on."""
+    rest = list(answers)
+
+    def ask(topics: Iterable[str]) -> Facts:
+        requested = set(topics)
+        facts = rest.pop(0) if len(rest) > 1 else rest[0]
+        return {key: row for key, row in facts.items() if key.topic in requested}
+
+    request = CaptureRequest(app, host=host, ask=ask)
+    place = FolderRepository(repository)
+    return capture(request, place, dry_run=False, progress=lambda _: None, begin=lambda _: None)
+
+
+def _facts(app: Path, **changes: Any) -> dict[TopicPartition, LogFacts]:
+    """What a broker states about the logs of an application that was closed at their ends."""
+    logs = {}
+    for task in read_application(app).tasks:
+        for key, offset in (task.checkpoint.entries if task.checkpoint is not None else {}).items():
+            logs[key] = replace(
+                LogFacts(0, offset + 1, "A" * 22, policy="compact", delete_retention_ms=DAY_MS, leader_epoch=3),
+                **changes,
+            )
+    return logs
+
+
+def _listed(repository: Path) -> list[dict[str, Any]]:
+    return kstate("ls", repository, "-o", "json").rows
+
+
+def test_the_facts_of_the_broker_decide_until_when_a_snapshot_is_usable(app: Path, tmp_path: Path) -> None:
+    repository, lost = tmp_path / "repository", tmp_path / "lost" / app.name
+    lost.parent.mkdir()
+    snapshot(app, repository)
+    _captured(app, repository, _facts(app, delete_retention_ms=1000 * DAY_MS), host="a")
+    assumed, stated = _listed(repository)
+    assert (assumed["delete_retention_ms"], stated["delete_retention_ms"]) == (None, 1000 * DAY_MS)
+    assert assumed["usable_until"] < clock.utc_text(clock.now_ms()) < stated["usable_until"]
+    assert "1 snapshot without facts of a broker" in kstate("ls", repository).err
+    # The newest one decides, and the log keeps deletes for long enough.
+    kstate("restore", lost, "--from-snapshot", repository, "--warnings-ok")
+    _captured(app, repository, _facts(app, delete_retention_ms=DAY_MS // 2))
+    other = tmp_path / "other" / app.name
+    other.parent.mkdir()
+    refusal = kstate("restore", other, "--from-snapshot", repository, status=4)
+    assert "a log keeps deletes for 12 h" in refusal.err
+
+
+def test_a_store_below_the_start_of_its_log_needs_a_dump(app: Path, tmp_path: Path) -> None:
+    repository, lost = tmp_path / "repository", tmp_path / "lost" / app.name
+    lost.parent.mkdir()
+    facts = {key: replace(row, start=row.end + 5, end=row.end + 9) for key, row in _facts(app).items()}
+    _captured(app, repository, {key: replace(row, delete_retention_ms=1000 * DAY_MS) for key, row in facts.items()})
+    refusal = kstate("restore", lost, "--from-snapshot", repository, status=4)
+    assert "deleted keys would come back" in refusal.err and not lost.exists()
+
+
+def test_a_store_past_the_end_of_its_log_is_not_captured(app: Path, tmp_path: Path) -> None:
+    facts = _facts(app)
+    first = min(facts)
+    with pytest.raises(Refused, match="no task"):
+        _captured(app, tmp_path / "repository", {key: replace(row, end=row.end - 1) for key, row in facts.items()})
+    facts[first] = replace(facts[first], end=facts[first].end - 1)
+    report = _captured(app, tmp_path / "repository", facts)
+    assert list(report.skipped) == [f"0_{first.partition}"] and "past the end" in str(report.skipped.values())
+
+
+@pytest.mark.parametrize("change", [{"topic_id": "B" * 22}, {"policy": "delete"}, {"delete_retention_ms": 1}, None])
+def test_a_topic_that_changes_during_the_copy_ends_the_snapshot(
+    change: dict[str, Any] | None, app: Path, tmp_path: Path
+) -> None:
+    later = {} if change is None else _facts(app, **change)
+    with pytest.raises(RunFailed, match="topics were changed"):
+        _captured(app, tmp_path / "repository", _facts(app), later)
+    assert not list((tmp_path / "repository" / "generations").iterdir())
+
+
+def test_a_higher_offset_of_a_topic_that_was_recreated_is_of_no_use(app: Path, tmp_path: Path) -> None:
+    """Without the ids of the broker the user had to choose."""
+    repository, lost = tmp_path / "repository", tmp_path / "lost" / app.name
+    lost.parent.mkdir()
+    _captured(app, repository, _facts(app, topic_id="B" * 22))
+    _captured(with_count(app, 10), repository, _facts(app, topic_id="C" * 22), host="b")
+    restored = kstate("restore", lost, "--from-snapshot", repository, OLD, "-o", "json", status=1)
+    assert any("was recreated since" in row["message"] for row in restored.rows if row["type"] == "warning")
+    assert "count-changelog 0 10\n" in (lost / "0_0" / ".checkpoint").read_text()

@@ -38,8 +38,12 @@ def test_a_lost_directory_serves_the_same(harness: Harness, tmp_path: Path, rele
     # More input after the first snapshot: the second one has it, and shares what did not change.
     harness.produce(release, app, BATCH.then())
     good(harness.run(release, app, state, Run(read=False)))
-    second = kstate("snapshot", directory, "--out", repository, "-o", "json")
+    broker = ("--bootstrap-server", harness.bootstrap)
+    second = kstate("snapshot", directory, "--out", repository, *broker, "-o", "json")
     assert second.status == 0, second.report
+    # Kafka's default of delete.retention.ms, as the broker states it; nobody asked it for the first snapshot.
+    listed = [row["delete_retention_ms"] for row in kstate("ls", repository, "-o", "json").rows]
+    assert listed == [None, 86_400_000]
     shutil.copytree(state, tmp_path / "untouched")
     before = good(harness.run(release, app, tmp_path / "untouched", Run(dump=tmp_path / "before.jsonl")))
 

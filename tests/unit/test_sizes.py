@@ -25,7 +25,7 @@ TO_THE_BYTE = {
     "verify/files.py": "a file that has not the size that the MANIFEST says",
     "verify/database.py": "the length of a key",
     **dict.fromkeys(
-        ("snapshot/health.py", "snapshot/repository.py", "snapshot/restoring.py"),
+        ("snapshot/bucket.py", "snapshot/folder.py", "snapshot/health.py", "snapshot/restoring.py"),
         "a file that has not the size that a snapshot says",
     ),
     "rows/serdes.py": "the length of a key or value",

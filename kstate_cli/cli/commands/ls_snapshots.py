@@ -29,8 +29,8 @@ def ls_snapshots(
     """List the snapshots of a repository: time, host, tasks, size, and until when each is usable with the log.
 
     Names and sizes of files are compared; kstate verify-snapshots reads them. After the time in the column usable
-    until, the log may have forgotten deletes: restore needs --accept-resurrected then. The time assumes the default of
-    delete.retention.ms. Exit code 3: a snapshot is damaged.
+    until, the log may have forgotten deletes: restore needs --accept-resurrected then. Unless the snapshot has facts of
+    a broker, the time assumes the default of delete.retention.ms. Exit code 3: a snapshot is damaged.
     """
     from kstate_cli.errors import ConditionNotMet
     from kstate_cli.snapshot.health import list_generations
@@ -48,6 +48,12 @@ def ls_snapshots(
     with_stores = generation is not None
     results.show(_lines(listed, place.where, with_stores=with_stores), lambda: _show(listed, with_stores=with_stores))
     results.remark(f"{plural(len(listed), 'snapshot')} in {place.where}")
+    guesses = sum(row.content is not None and row.delete_retention_ms is None for row in listed)
+    if guesses:
+        results.remark(
+            f"usable until: {plural(guesses, 'snapshot')} without facts of a broker, for which kstate assumes that the "
+            "logs keep deletes for 24 h (snapshot --bootstrap-server)"
+        )
     damage = [f"{row.name}: {row.damage}" for row in listed if row.damage is not None]
     if damage:
         raise ConditionNotMet(
@@ -159,4 +165,5 @@ def _snapshot_line(row: ListedGeneration) -> LsSnapshotsSnapshotLine:
         "bytes": row.content.size,
         "shared_bytes": row.shared_bytes,
         "usable_until": until,
+        "delete_retention_ms": row.delete_retention_ms,
     }

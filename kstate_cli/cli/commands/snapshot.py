@@ -9,7 +9,9 @@ import typer
 from kstate_cli import clock
 from kstate_cli.cli.options.shared import (
     App,
+    BootstrapServer,
     Guarantee,
+    KafkaSettings,
     LockIsShared,
     MetricsFile,
     OutputFormat,
@@ -56,6 +58,8 @@ def snapshot(
     ] = "1d",
     workers: Annotated[int, workers_option("Files")] = 0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Report files and new bytes, and write nothing.")] = False,
+    bootstrap_server: BootstrapServer = None,
+    kafka_settings: KafkaSettings = None,
     metrics_file: MetricsFile = None,
     guarantee: Annotated[
         Guarantee,
@@ -80,6 +84,7 @@ def snapshot(
     the reason, 4 if all are.
     """
     from kstate_cli.cli.metrics import Metrics
+    from kstate_cli.cli.options.logs import facts_source
     from kstate_cli.cli.views.plan import ByteProgress
     from kstate_cli.cli.views.snapshot import show_capture
     from kstate_cli.snapshot.capture import CaptureRequest, capture, this_host
@@ -101,6 +106,7 @@ def snapshot(
         wait=wait,
         lock_is_shared=lock_is_shared,
         at_least_once=guarantee is Guarantee.at_least_once,
+        ask=facts_source(None, bootstrap_server, kafka_settings, group=None),
     )
     with Metrics(metrics_file, "snapshot", path) as metrics:
         with ByteProgress("copying", quiet=quiet) as progress:

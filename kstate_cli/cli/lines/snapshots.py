@@ -22,8 +22,15 @@ SharedBytes = Annotated[int, Meaning("Bytes of SSTs and blob files that other sn
 UsableUntil = Annotated[
     str,
     Meaning(
-        "Until when the log is certain to have every later delete, if delete.retention.ms is the default, in UTC; "
-        "null: not known."
+        "Until when the log is certain to have every later delete, in UTC; null: not known. If delete_retention_ms is "
+        "null, it assumes the default of 24 h."
+    ),
+]
+DeleteRetentionMs = Annotated[
+    int,
+    Meaning(
+        "The least delete.retention.ms of the changelogs, as the broker stated it then; null: none was asked.",
+        minimum=0,
     ),
 ]
 Condemned = Annotated[int, Meaning("Snapshots that have expired, and are deleted after the grace period.", minimum=0)]
@@ -114,6 +121,7 @@ class LsSnapshotsSnapshotLine(TypedDict):
     bytes: NotRequired[shared.Bytes]
     shared_bytes: NotRequired[SharedBytes]
     usable_until: NotRequired[UsableUntil | None]
+    delete_retention_ms: NotRequired[DeleteRetentionMs | None]
 
 
 class LsSnapshotsStoreLine(TypedDict):

@@ -1,0 +1,79 @@
+"""The logs of a snapshot as the broker states them: which facts are recorded, and which offsets they prove wrong.
+
+The broker is asked before the copy and after it. A topic that was recreated, or whose deletes are kept for another time
+meanwhile, must not be recorded as if it had been so all the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from kstate_cli.broker.facts import Facts, LogFacts
+from kstate_cli.errors import RunFailed
+from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.texts import first_lines
+
+Ask = Callable[[Iterable[str]], Facts]
+"""Returns the facts of all partitions of topics."""
+
+
+def recorded(facts: LogFacts) -> LogFacts:
+    """Return the facts that a generation keeps: committed offsets and the like are of no use later."""
+    return LogFacts(
+        facts.start,
+        facts.end,
+        facts.topic_id,
+        policy=facts.policy,
+        delete_retention_ms=facts.delete_retention_ms,
+        leader_epoch=facts.leader_epoch,
+    )
+
+
+def read_logs(ask: Ask | None, keys: Iterable[TopicPartition]) -> dict[TopicPartition, LogFacts]:
+    """Return the facts of the logs that exist; nothing without a broker. Raise RunFailed if it does not answer."""
+    requested = set(keys)
+    if ask is None or not requested:
+        return {}
+    answers = ask({key.topic for key in requested})
+    return {key: recorded(facts) for key, facts in answers.items() if key in requested}
+
+
+def require_unchanged(before: Mapping[TopicPartition, LogFacts], after: Mapping[TopicPartition, LogFacts]) -> None:
+    """Raise RunFailed if a log is another one than before the copy, or keeps deletes for another time."""
+    changed = [str(key) for key, facts in sorted(before.items()) if _identity(facts) != _identity(after.get(key))]
+    if changed:
+        raise RunFailed(
+            "topics were changed while the snapshot was taken",
+            details=first_lines(changed),
+            hint="no generation was written: run the command again",
+        )
+
+
+def _identity(facts: LogFacts | None) -> tuple[object, ...] | None:
+    if facts is None:
+        return None
+    return facts.topic_id, facts.policy, facts.delete_retention_ms
+
+
+def why_another_log(
+    offsets: Mapping[TopicPartition, int], logs: Mapping[TopicPartition, LogFacts], *, is_global: bool
+) -> str | None:
+    """Return why a store is not of the log that the broker has; None if nothing shows that.
+
+    Task stores keep the offset of the last record, global ones that of the next.
+    """
+    for key, offset in offsets.items():
+        facts = logs.get(key)
+        if facts is not None and following(offset, is_global=is_global) > facts.end:
+            return (
+                f"its offset {offset} of {key} is past the end {facts.end} of the log, which was recreated or lost "
+                "records; without --bootstrap-server kstate captures it"
+            )
+    return None
+
+
+def following(offset: int, *, is_global: bool) -> int:
+    """Return the next offset to read."""
+    if is_global:
+        return offset
+    return offset + 1
