@@ -25,6 +25,7 @@ from kstate_cli.broker.facts import LogFacts
 from kstate_cli.change.lockfile import ReaderLock, check_locks, in_use, reader_lock
 from kstate_cli.errors import Refused, RunFailed
 from kstate_cli.formats.binary import MalformedBytesError
+from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.sst import read_properties
 from kstate_cli.formats.topic_partition import GLOBAL, TopicPartition
 from kstate_cli.offsets.ages import Age, age_of, read_ages, sst_age
@@ -60,6 +61,8 @@ from kstate_cli.texts import first_lines, plural
 
 _EARLIER: Final = 32
 """Newest generations whose SSTs need not be read again: more hosts than share the tasks of one directory."""
+_MOST_READ: Final = 512
+"""Generations that are read to find those of one host: each is a request to an object store."""
 _CHANGED: Final = "its files changed while they were read"
 
 Facts = Mapping[str, tuple[int, int, int]]
@@ -153,6 +156,8 @@ class CapturedStore:
     bytes: int
     new_bytes: int
     """Bytes that the repository did not have before. Of a dry run: at most."""
+    is_usable: bool = True
+    """A restoration continues at its offset; False for a cut with a segment that nothing bounds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +184,7 @@ def capture(
     """
     check_locks(request.app, read_mounts(), lock_is_shared=request.lock_is_shared)
     with reader_lock(request.app, request.wait) as lock, Cuts(request.app) as cuts:
-        planned, skipped = _plan(request, lock, cuts, _Earlier(repository, request.app.name))
+        planned, skipped = _plan(request, lock, cuts, _Earlier(repository, request.app.name, request.host))
         stores = [store.offsets for task in planned for store in task.stores]
         logs = read_logs(request.ask, (key for store in stores for key in store.offsets))
         planned, skipped = _of_these_logs(planned, skipped, logs)
@@ -373,8 +378,8 @@ def _why_not_store(resolved: TaskOffsets, offsets: StoreOffsets) -> str | None:
 class _Earlier:
     """The newest generations of an application, which are read once and only if a segment needs a bound."""
 
-    def __init__(self, repository: Repository, application: str) -> None:
-        self._repository, self._application = repository, application
+    def __init__(self, repository: Repository, application: str, host: str) -> None:
+        self._repository, self._application, self._host = repository, application, host
         self._generations: list[tuple[str, Generation]] | None = None
 
     def __call__(self) -> Sequence[tuple[str, Generation]]:
@@ -382,7 +387,8 @@ class _Earlier:
         if self._generations is None:
             self._generations = []
             if self._repository.exists():
-                newest = newest_generations(self._repository, self._application, _EARLIER)
+                # Other hosts have other databases. With dozens of hosts the newest generations may be theirs alone.
+                newest = newest_generations(self._repository, self._application, _EARLIER, self._host)
                 self._generations = [(named.name, named.content) for named in newest]
         return self._generations
 
@@ -566,17 +572,19 @@ class EarlierFiles:
         return replace(stored, name=file.path.name)
 
 
-def newest_generations(repository: Repository, application: str, most: int) -> list[NamedGeneration]:
-    """Return the newest readable generations of an application, newest first."""
+def newest_generations(
+    repository: Repository, application: str, most: int, host: str | None = None
+) -> list[NamedGeneration]:
+    """Return the newest readable generations of an application, newest first; with ``host`` those of one host."""
     generations: list[NamedGeneration] = []
-    for name in reversed(repository.generation_names()):
+    for name in reversed(repository.generation_names()[-_MOST_READ:]):
         if len(generations) == most:
             break
         try:
             content = repository.generation(name)
         except (DamagedError, FileNotFoundError):
             continue  # verify-snapshots names it; here it only saves no reading
-        if content.application == application:
+        if content.application == application and host in (None, content.host):
             generations.append(NamedGeneration(name, content))
     return generations
 
@@ -840,4 +848,5 @@ def _report(task: PlannedTask, planned: PlannedStore, new_bytes: Mapping[Path, i
         len(files),
         sum(file.size for file in files),
         sum(new_bytes[file.path] for file in files),
+        not (planned.is_cut and OFFSET_UNKNOWN in planned.offsets.offsets.values()),
     )

@@ -280,14 +280,38 @@ def cut_task(
     for attempt in range(_TASK_ATTEMPTS):
         cuts.forget(Place(tuple(name.split("/"))))
         time.sleep(attempt * _PAUSE_SECONDS)
-        task = read_task(name, path, cuts.read)
-        if task is None:
+        try:
+            # Held open, so that no other directory gets its inode.
+            folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except FileNotFoundError:
             return None
-        reason = _moved(cuts, task)
+        try:
+            task = read_task(name, path, cuts.read)
+            if task is None:
+                return None
+            reason = _moved(cuts, task) or _replaced(path, folder)
+        finally:
+            os.close(folder)
         if reason is None:
             return _judged(cuts, task, stores, earlier, at_least_once=at_least_once)
         why = reason
     return why
+
+
+def _replaced(path: Path, descriptor: int) -> str | None:
+    """Return why a task directory is not the one that was opened before; None if it is.
+
+    The cleaner deletes a task that moved away, and an assignment creates it again: the offsets of the old
+    ``.checkpoint`` would be past the rows of the new databases.
+    """
+    try:
+        now = os.stat(path, follow_symlinks=False)
+    except FileNotFoundError:
+        return CHANGING
+    before = os.fstat(descriptor)
+    if (now.st_dev, now.st_ino) != (before.st_dev, before.st_ino):
+        return CHANGING
+    return None
 
 
 def _moved(cuts: Cuts, task: Task) -> str | None:

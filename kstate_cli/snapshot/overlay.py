@@ -28,8 +28,9 @@ from kstate_cli.formats.store_kinds import DEFAULT_CF, OFFSETS_CF, kinds_of_fami
 from kstate_cli.formats.topic_partition import TaskId
 from kstate_cli.rocks.files import CURRENT, is_log
 from kstate_cli.rocks.shadow import LiveFile
-from kstate_cli.snapshot.model import StoredDatabase
+from kstate_cli.snapshot.model import StoredDatabase, StoredStore
 from kstate_cli.snapshot.planner import ChosenStore, SnapshotPlan
+from kstate_cli.snapshot.rules import closed_record
 from kstate_cli.statedir.model import Application, CheckpointFile, Database, Store, Task
 from kstate_cli.statedir.names import CHECKPOINT, position_file, segment_start, store_checkpoint
 
@@ -211,7 +212,7 @@ def _new_task(app: Path, name: str) -> Task:
 
 def _store(app: Path, chosen: ChosenStore) -> Store:
     stored, path = chosen.store, app / chosen.path
-    databases = tuple(_database(path, stored.name, database) for database in stored.databases)
+    databases = tuple(_database(path, stored, database) for database in stored.databases)
     families = {name for database in databases for name in database.data_families}
     kind = Kind(stored.kind, _is_certain(stored.kind, families, segmented=stored.segmented), "the snapshot")
     return Store(stored.name, path, stored.segmented, databases, kind, None, None)
@@ -225,11 +226,15 @@ def _is_certain(kind: str, families: set[str], *, segmented: bool) -> bool:
     return possible == {kind}
 
 
-def _database(store_path: Path, store: str, stored: StoredDatabase) -> Database:
+def _database(store_path: Path, store: StoredStore, stored: StoredDatabase) -> Database:
     path, start = store_path, None
     if stored.folder is not None:
         path = store_path / stored.folder
-        start = segment_start(store, stored.folder)
+        start = segment_start(store.name, stored.folder)
+    offsets = stored.offsets
+    if store.is_cut:
+        # As the run will place it: the copy of a database that was not closed gets the offset of its store.
+        offsets = closed_record(store, stored)
     files = {file.name: file for file in stored.files}
     live = {
         family: tuple(LiveFile(name, files[name].size) for name in names) for family, names in stored.families.items()
@@ -245,7 +250,7 @@ def _database(store_path: Path, store: str, stored: StoredDatabase) -> Database:
         rows=0,
         empty=not any(data.values()),
         samples={family: _SAMPLE if names else () for family, names in data.items()},
-        offsets=stored.offsets,
+        offsets=offsets,
         options=_options(stored),
         size=stored.size,
         newest_sst_ns=max((files[name].mtime_ns for names in stored.families.values() for name in names), default=0),

@@ -181,6 +181,25 @@ def test_rows_in_a_write_ahead_log_are_named(app: Path) -> None:
     assert isinstance(outcome, str) and "000099.log" in outcome
 
 
+def test_a_task_that_is_deleted_and_created_again_starts_again(app: Path) -> None:
+    """The offsets that were read first would be past the rows of the new databases."""
+    task, copy, reads = app / "0_0", app / "copy", []
+    shutil.copytree(task, copy)
+
+    class Replaced(Cuts):
+        def read(self, path: Path, start: int | None, place: Place) -> Database | None:
+            if not reads:
+                shutil.rmtree(task)
+                copy.rename(task)
+            reads.append(path)
+            return super().read(path, start, place)
+
+    with Replaced(app) as cuts:
+        outcome = cut_task(cuts, "0_0", task, STORES, list, at_least_once=True)
+        assert not isinstance(outcome, str) and outcome is not None, outcome
+    assert len(reads) == 2 * len(set(reads))
+
+
 def test_a_segment_that_is_created_meanwhile_starts_the_task_again(app: Path) -> None:
     store = app / "0_0" / "window-count"
     segments = sorted(store.iterdir())

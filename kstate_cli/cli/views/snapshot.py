@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kstate_cli.cli.output import say, table
 from kstate_cli.formats.topic_partition import typed_offsets
 from kstate_cli.offsets.model import by_topic
-from kstate_cli.texts import plural, size_text
+from kstate_cli.texts import plural, size_text, some
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from kstate_cli.cli.output import Output
     from kstate_cli.snapshot.capture import CaptureReport
     from kstate_cli.snapshot.expiry import Expiry
+
+
+_MOST_NAMES = 5
 
 
 def show_capture(report: CaptureReport, results: Output[SnapshotLine], out: str, host: str, expiry: Expiry) -> None:
@@ -28,6 +31,12 @@ def show_capture(report: CaptureReport, results: Output[SnapshotLine], out: str,
         results.remark(f"dry run: {amount}, of which at most {size_text(new)} are new; nothing was written")
         return
     results.remark(f"snapshot {report.generation} in {out}: {amount}, of which {size_text(new)} are new")
+    unbounded = [f"{store.task}/{store.store}" for store in report.stores if not store.is_usable]
+    if unbounded:
+        results.remark(
+            f"{some(unbounded, _MOST_NAMES)}: a segment was never flushed, and no earlier snapshot shows where it "
+            "begins, so the first start reads the whole log of the store. Later snapshots show it"
+        )
     if expiry.condemned or expiry.waiting:
         results.remark(f"{plural(expiry.condemned, 'snapshot')} expired; {expiry.waiting} files wait to be deleted")
     if expiry.removed:
