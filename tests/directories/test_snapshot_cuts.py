@@ -110,11 +110,11 @@ def _writing(path: Path) -> Iterator[list[int]]:
         db.close()
 
 
-def test_rows_and_offset_of_a_cut_are_of_one_moment(tmp_path: Path) -> None:
+def test_rows_and_offset_of_a_cut_share_a_moment(tmp_path: Path) -> None:
     """Flushes and compactions run all the time: each cut has exactly the rows up to its offset."""
     path = tmp_path / "app" / "0_0" / "rocksdb" / "count"
     path.parent.mkdir(parents=True)
-    seen = set()
+    offsets = set()
     with _writing(path) as written:
         while written[0] < 300:
             pass
@@ -131,16 +131,16 @@ def test_rows_and_offset_of_a_cut_are_of_one_moment(tmp_path: Path) -> None:
                     if file.descriptor is None:
                         shutil.copy(database.path / name, copy / name)
                         continue
-                    with os.fdopen(open_held(file), "rb") as held:
-                        (copy / name).write_bytes(held.read())
+                    with os.fdopen(open_held(file), "rb") as source:
+                        (copy / name).write_bytes(source.read())
                 read = Rdict(str(copy), Options(raw_mode=True), column_families={
                     "default": Options(raw_mode=True), "offsets": Options(raw_mode=True)})  # fmt: skip
                 rows = [int.from_bytes(key, "big") for key in _keys(read)]
                 read.close()
                 shutil.rmtree(copy)
                 assert rows == list(range(offset + 1))
-                seen.add(offset)
-    assert len(seen) > 6
+                offsets.add(offset)
+    assert len(offsets) > 6
 
 
 def _keys(db: Rdict) -> list[bytes]:

@@ -74,7 +74,7 @@ CASES = [
 class Figures:
     """The figures of one case, which the test prints."""
 
-    taken: int = 0
+    snapshots: int = 0
     skipped: int = 0
     windowed: int = 0
     usable: int = 0
@@ -148,7 +148,7 @@ def take(directory: Path, repository: Path, case: Case, figures: Figures, count:
             print(done.err)
             continue
         names.append(done.summary["snapshot"])
-        figures.taken += 1
+        figures.snapshots += 1
     return names
 
 
@@ -245,6 +245,10 @@ def test_exactly_once_captures_no_uncommitted_row(harness: Harness, tmp_path: Pa
                 good(running.finish())
     harness.produce(case.release, app, batch)
     good(harness.run(case.release, app, state, Run(conf=case.conf, read=False, options={"replace-thread": True})))
+    # It runs, and has flushed nothing since it opened its stores: the directory is as the last run has closed it.
+    with Background(harness, case.release, app, state, Run(conf=case.conf, read=False)) as running:
+        names += take(state / app.name, repository, case, figures, 1, 1)
+        good(running.finish())
     logs = on_broker(harness, [f"{app.name}-{store}-changelog" for store in STORES], tmp_path / "logs")
     for name in names:
         directory = tmp_path / name / app.name
@@ -256,7 +260,7 @@ def test_exactly_once_captures_no_uncommitted_row(harness: Harness, tmp_path: Pa
         compare(directory, app, logs, figures)
         shutil.rmtree(directory.parent)
     print(f"{case.release} {case.guarantee} without transactional stores: {figures}")
-    assert figures.taken and figures.skipped, figures
+    assert figures.snapshots and figures.skipped, figures
     harness.delete(case.release, app)
 
 
@@ -266,7 +270,8 @@ def start(harness: Harness, case: Case, app: App, state: Path, offsets: dict[str
     topics = [f"{app.name}-{store}-changelog" for store in STORES]
     logs = on_broker(harness, topics, tmp_path / "before-start")
     reply = good(harness.run(case.release, app, state, Run(conf=conf, read=False)))
-    assert not wiped(reply), reply.report()
+    # The scan at the start of 4.4 logs that it wipes a task without an offset, and wipes nothing: the counts prove it.
+    assert case.conf.keys() & TRANSACTIONAL.keys() or not wiped(reply), reply.report()
     counts = restored(reply)
     for store in STORES:
         records = logs[TopicPartition(f"{app.name}-{store}-changelog", 0)]

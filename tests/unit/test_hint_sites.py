@@ -28,6 +28,9 @@ OF_OTHERS = {"--format": "tar", "--force-reinstall": "pip", "--help": "every com
 """Options of other programs, and those that no single command has."""
 
 CARRIED_OUT = {
+    ("snapshot/capture.py", "pass --guarantee at_least_once"): (
+        "directories/test_snapshot.py::test_a_killed_at_least_once_directory_is_restored_as_closed"
+    ),
     ("cli/restore_combined.py", "restore without --for first"): (
         "directories/test_snapshot_later.py::test_a_release_that_reads_older_files_is_migrated_to_afterwards"
     ),

@@ -45,13 +45,13 @@ def reason(*databases: Database, at_least_once: bool = True, filled: int = 1, **
     return why_not(facts, checked)
 
 
-def test_at_least_once_captures_what_was_flushed() -> None:
+def test_at_least_once_captures_flushed_rows() -> None:
     assert reason(cut()) is None
     assert reason(database()) is None  # up to 4.2, with the offset of .checkpoint
 
 
 @pytest.mark.parametrize(("status", "captured"), [(0, True), (1, False), (None, True)])
-def test_exactly_once_captures_what_has_no_open_status(status: int | None, captured: bool) -> None:
+def test_exactly_once_captures_databases_without_open_status(status: int | None, captured: bool) -> None:
     assert (reason(cut(status=status), at_least_once=False) is None) is captured
     assert reason(database(), at_least_once=False) is not None  # up to 4.2 nothing shows it
 

@@ -33,7 +33,8 @@ final class Parts {
         Map.entry("new-window", "versioned"), Map.entry("new-in-memory", "versioned"), Map.entry("generated", "fk-right"));
 
     private static final AtomicLong RECORDS = new AtomicLong();
-    private static final long FAILS_EVERY = 1_700;
+    /** Later and later, so that a commit comes in between: what was aborted is processed again. */
+    private static final AtomicLong FAILS_AT = new AtomicLong(1_700);
 
     private Parts() { }
 
@@ -106,7 +107,8 @@ final class Parts {
             case "failing":
                 // Registered last, so that the stores before it have the record, and its transaction is aborted.
                 stream.foreach((key, value) -> {
-                    if (RECORDS.incrementAndGet() % FAILS_EVERY == 0) {
+                    if (RECORDS.incrementAndGet() == FAILS_AT.get()) {
+                        FAILS_AT.getAndUpdate(at -> 2 * at);
                         throw new IllegalStateException("deliberate");
                     }
                 });
