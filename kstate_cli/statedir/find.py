@@ -37,10 +37,14 @@ def find_application(path: Path) -> Path:
     absolute = Path(os.path.realpath(path))
     part = _is_part(absolute) and looks_like_application(absolute.parent)
     if part or OWN_FOLDER in absolute.parts:
+        hint = _GIVE_APPLICATION
+        # A part of a backup looks the same, and the directory above it is no application to work on.
+        if OWN_FOLDER not in absolute.parts:
+            hint = f"pass the application directory: {absolute.parent}"
         # Its lock would not be the application's.
         raise UsageError(
             f"{absolute} is a part of an application directory or of a backup of kstate, not an application directory",
-            hint=_GIVE_APPLICATION,
+            hint=hint,
         )
     # Before its contents are searched, since folders in it may look like applications, too.
     if looks_like_application(absolute):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from kstate_cli.cli.registry import COMMANDS
 from kstate_cli.spark.engine import find_java
 from tests.golden import unpack
+from tests.readme import README, STATE_DIR, outputs
 
 from .listings import listed
 
@@ -162,3 +164,31 @@ def test_a_restoration_takes_neither_unless_something_configures_spark(bare: Bar
     result = bare(*RESTORE, "--warnings-ok")
     assert result.returncode == 0, result.stderr
     assert "engine: local processes (no Spark master is configured)" in result.stdout
+
+
+def test_readme_leads_to_a_restored_directory(tmp_path: Path) -> None:
+    """Word for word, on a host with neither Java nor PySpark, in a home that is empty."""
+    bare = Bare(tmp_path)
+    (tmp_path / "home").mkdir()
+    for tool in ("bash", "mkdir", "rm", "tar", "xz"):
+        (tmp_path / "bin" / tool).symlink_to(str(shutil.which(tool)))
+    script = tmp_path / "bin" / "kstate"
+    script.write_text(f'#!{tmp_path}/bin/bash\nexec {sys.executable} -m kstate_cli "$@"\n')
+    script.chmod(0o755)
+    environment = {**bare.environment, "HOME": str(tmp_path / "home")}
+    printed = ""
+    for entry in outputs(README.read_text(encoding="utf-8")):
+        done = subprocess.run(
+            [str(tmp_path / "bin" / "bash"), "-c", entry.command.replace(STATE_DIR, str(tmp_path / "readme"))],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+            stdin=subprocess.DEVNULL,
+        )
+        # A specification has values to fill in: exit code 1.
+        assert done.returncode == int("--spec >" in entry.command), (entry.command, done.stdout, done.stderr)
+        printed += done.stdout
+    assert "nothing to restore up to the end of the dump" in printed

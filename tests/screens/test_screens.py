@@ -13,13 +13,14 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from pathlib import Path
 from unittest.mock import patch
 
 import pytest
 
 from kstate_cli import clock
+from kstate_cli.cli import output
 from kstate_cli.cli.app import main
 from kstate_cli.cli.columns import width_of
 from kstate_cli.cli.views.plan import Meter
@@ -109,6 +110,8 @@ def screen(
         patch.object(sys, "argv", ["kstate", *paths]),
         patch.object(clock, "now", lambda: THEN),
         patch.object(Meter, "on_a_terminal", False),
+        # The line about what takes long: whether it comes depends on how busy this host is.
+        patch.object(output, "now_and_then", lambda _look, _seconds: nullcontext()),
         redirect_stdout(out),
         redirect_stderr(err),
         pytest.raises(SystemExit),

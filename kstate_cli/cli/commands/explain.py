@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kstate_cli.explain.model import Explanation
 
 _INDENT: Final = "  "
+_COMMAND: Final = "kstate "
 _MOST_IN_FULL: Final = 3
 _WIDEST: Final = 100
 """Width of sentences on a terminal; elsewhere they are not broken."""
@@ -110,8 +111,7 @@ def _fitting(text: str) -> tuple[tuple[Explanation, ...], tuple[str, ...]]:
 
 def _choice(entries: Sequence[Explanation], sentences: Sequence[str]) -> Iterator[str]:
     """Codes that share a sentence: the text does not tell which of them it is, the directory does."""
-    yield "in the text:"
-    yield from (f"{_INDENT}{sentence.replace('{}', '…')}" for sentence in sentences)
+    yield from _in_text(sentences)
     yield "one of these causes it:"
     # So that the explanations begin in one column.
     widest = max(len(entry.full_name) for entry in entries)
@@ -125,10 +125,15 @@ def _choice(entries: Sequence[Explanation], sentences: Sequence[str]) -> Iterato
 def _where(entry: Explanation, sentences: Sequence[str]) -> Iterator[str]:
     """Yield the sentences of a pasted text that the explanation has, and its page; nothing for a code."""
     if sentences:
-        yield "in the text:"
-        yield from (f"{_INDENT}{sentence.replace('{}', '…')}" for sentence in sentences)
+        yield from _in_text(sentences)
         yield "page:"
         yield f"{_INDENT}{documentation(f'docs/codes/{entry.group}.md')}"
+
+
+def _in_text(sentences: Sequence[str]) -> Iterator[str]:
+    yield "in the text:"
+    for sentence in sentences:
+        yield from _filled(sentence.replace("{}", "…"), hanging=len(_INDENT))
 
 
 def _json_lines(entries: Sequence[Explanation]) -> Iterator[ExplainLine]:
@@ -162,7 +167,7 @@ def _index(title: str, name: str, explained: tuple[Explanation, ...]) -> str:
 
 
 def _lines(entry: Explanation) -> Iterator[str]:
-    """Yield the lines of an explanation; text to copy is never broken."""
+    """Yield the lines of an explanation; a command is never broken."""
     if entry.level:
         yield f"{entry.full_name} ({entry.level})"
     else:
@@ -173,9 +178,15 @@ def _lines(entry: Explanation) -> Iterator[str]:
         yield from _filled(entry.rule)
     if entry.log is not None:
         yield "in the log of Streams:"
-        yield from (f"{_INDENT}{sentence}" for sentence in entry.log or ("nothing",))
+        for sentence in entry.log or ("nothing",):
+            yield from _filled(sentence, hanging=len(_INDENT))
     yield "what to do:"
-    yield from (f"{_INDENT}{line}" for line in entry.do)
+    for line in entry.do:
+        # A command is to be pasted, and a terminal copies a line that it folds itself as one.
+        if _COMMAND in line:
+            yield f"{_INDENT}{line}"
+        else:
+            yield from _filled(line, hanging=len(_INDENT))
 
 
 def _filled(text: str, *, hanging: int = 0) -> list[str]:

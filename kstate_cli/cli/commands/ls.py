@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import dataclass
 from enum import Enum
@@ -149,6 +150,9 @@ def ls(
         say_missing_stores(listing.lacked, quiet=quiet)
 
     results.show(_lines(listing, sums, is_whole=not unlisted, quiet=quiet), show)
+    if os.path.realpath(app) != str(path):
+        # The only line that names the application.id: the table has tasks and stores.
+        results.remark(f"the application directory is {path}")
     # After the results: on a terminal, what is printed last is what is read.
     has_warnings = _say_remarks(application, quiet=quiet, doubt=listing.doubt)
     if unlisted:

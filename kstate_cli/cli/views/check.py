@@ -145,24 +145,29 @@ def _show_actions(release: str, report: Report, *, running: bool | None) -> None
     for code, hints in actions:
         if hints:
             print_prose(f"{code}:", indent=_INDENT)
+        before: str | None = None
         for hint in first_lines(list(hints), _MAX_LISTED):
-            _show_hint(hint)
+            # The same sentence is printed once, above all of its commands.
+            before = _show_hint(hint, before)
     worst = worst_of(report.findings)
     if worst is not None:
         print_prose(f"to see what {worst.code.name} means:", indent=_INDENT)
         print_line(safe(f"{_INDENT}{_INDENT}{command('explain', worst.code.name)}"), "bold")
 
 
-def _show_hint(hint: str) -> None:
+def _show_hint(hint: str, before: str | None) -> str | None:
+    """Print a hint, and return the sentence before its command; it is skipped if ``before`` is the same."""
     # A hint may end in a command: the text before it may fold, the command may not.
     match = _COMMAND.fullmatch(hint)
     if match is None:
         print_prose(hint, indent=_INDENT * 2)
-        return
-    if match[1]:
-        print_prose(f"{match[1]}:", indent=_INDENT * 2)
+        return None
+    sentence: str | None = match[1]
+    if sentence and sentence != before:
+        print_prose(f"{sentence}:", indent=_INDENT * 2)
     # On a separate line, and never folded, so that it can be pasted.
     print_line(safe(f"{_INDENT}{_INDENT}{match[2]}"), "bold")
+    return sentence
 
 
 def worst_of(findings: Iterable[Finding]) -> Finding | None:

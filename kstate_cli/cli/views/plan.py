@@ -18,7 +18,17 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 from kstate_cli.cli import standard
 from kstate_cli.cli.columns import Column, Fold
-from kstate_cli.cli.output import Activity, message_lines, print_line, progress_bar, safe, say, table, waiting
+from kstate_cli.cli.output import (
+    Activity,
+    message_lines,
+    print_line,
+    print_prose,
+    progress_bar,
+    safe,
+    say,
+    table,
+    waiting,
+)
 from kstate_cli.clock import Pace, PaceMeter, duration_text, pace_text
 from kstate_cli.signals import start
 from kstate_cli.statedir.names import LOCK
@@ -81,7 +91,11 @@ def _show_steps(plan: Plan, how: PlanView) -> None:
     if plan.steps and (how.dry_run or not how.results.quiet):
         print_line(safe(f"{plan.command}: {plan.app}"), "bold")
         for line in _summed_up(plan, how):
-            print_line(safe(f"  {line}"))
+            if line.startswith(" "):
+                # A command, which stays in one piece.
+                print_line(safe(f"  {line}"))
+            else:
+                print_prose(line, indent="  ")
         # A run of hours has hundreds of steps, and its summary would scroll away: a dry run is for reading them.
         if how.dry_run or how.verbose:
             print_line("")

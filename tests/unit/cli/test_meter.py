@@ -6,6 +6,8 @@ import io
 import re
 from contextlib import redirect_stderr
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -22,6 +24,7 @@ from kstate_cli.cli.views.plan import (
 )
 from kstate_cli.cli.views.restore import RestoreProgress
 from kstate_cli.cli.views.verify import VerifyProgress
+from kstate_cli.restore.planning.plan import RestorePlan
 from kstate_cli.restore.running.states import RestoreState
 from kstate_cli.spark.engine import REQUESTED, Engine, EngineChoice
 from tests.unit.model import database
@@ -87,6 +90,17 @@ def test_restore(stderr: io.StringIO, clock: list[float], *, resumed: bool, rate
         assert "slice" not in lines_of(stderr)
         if resumed:
             assert "resuming run 0001-restore: 33 % of its records are sorted already" in lines_of(stderr)
+
+
+def test_a_bar_has_ended_before_the_plan_is_printed(monkeypatch: pytest.MonkeyPatch, clock: list[float]) -> None:
+    """A dry run reads rows before it prints its plan: the plan would begin on the line of a live bar."""
+    monkeypatch.setenv("TERM", "xterm")
+    with redirect_stderr(Terminal()), RestoreProgress(TableOutput(None)) as progress:
+        progress.phase("check", "dump", 0)
+        progress.slices(1, 2, 10, 20, 0)
+        assert progress._meter.has_begun
+        progress.expect(cast("RestorePlan", SimpleNamespace(work=())))
+        assert not progress._meter.has_begun
 
 
 def test_warning_is_printed_even_when_quiet(stderr: io.StringIO, clock: list[float]) -> None:
