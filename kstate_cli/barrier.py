@@ -111,7 +111,7 @@ def wait_for_all(
             place.write(replace(wait.mine, has_stopped=not waiting.all_here, has_passed=waiting.all_here))
     except _SameName:
         raise Refused(
-            f"another host also has the name {host}: it waits at {place.shown}",
+            f"another host also has the name {host}, and waits at {place.shown}",
             hint="give each host a unique name. If you started this one twice, the other process continues to wait",
         ) from None
     except BaseException:
@@ -313,7 +313,7 @@ class MeetingPlace:
     def _unreachable(self, action: str, error: OSError) -> Refused:
         return Refused(
             f"{self.shown} cannot be {action}: {error.strerror or type(error).__name__}",
-            hint="check that this host reaches it, and that this user may read and write there",
+            hint=("check that this host can reach it, and that this user has the permission to read and write there"),
         )
 
 

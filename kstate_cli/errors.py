@@ -212,7 +212,7 @@ class OutputLost(KstateError):
     def __init__(self, error: OSError) -> None:
         super().__init__(
             f"kstate could not write all of standard output: {error.strerror or error}",
-            hint="run the command again with enough space for its output: the printed output is incomplete",
+            hint="the printed output is incomplete. Free disk space for it, then run the command again",
         )
         self.reader_has_gone = error.errno == errno.EPIPE
         """As with ``| head``: no failure, but the output is incomplete."""

@@ -361,7 +361,7 @@ def _short(number: int, where: str | None) -> HostError:
         # "Resource temporarily unavailable" names no resource.
         words = "no more threads or processes"
     error = HostError(
-        f"this host lacks resources: {words}. kstate draws no conclusion about the stores",
+        f"this host does not have enough resources: {words}. This does not mean that the stores are damaged",
         where=where,
         hint=_hint(number),
     )
@@ -394,7 +394,7 @@ def _hint(number: int) -> str:
         limit = _soft(resource.RLIMIT_NOFILE)
         return f"raise the limit of open files{_here(limit)} (ulimit -n; LimitNOFILE= of a systemd unit), {_AGAIN}"
     if number == errno.ENFILE:
-        return f"this machine has too many open files: raise fs.file-max with sysctl, {_AGAIN}"
+        return f"this host has too many open files. Raise fs.file-max with sysctl, {_AGAIN}"
     if number == errno.EAGAIN:
         limit = _soft(resource.RLIMIT_NPROC)
         return (

@@ -203,7 +203,7 @@ def _ended(status: int) -> HostError:
     """Return the error of a process that was killed, mostly for want of memory: that proves nothing about its input."""
     return HostError(
         f"a worker process ended (exit status {status})",
-        hint="pass fewer --workers, which need less memory. The system's log may show what ended it",
+        hint="pass fewer --workers, which need less memory. The system's log may show why it ended",
     )
 
 

@@ -154,7 +154,7 @@ class Objects:
                     time.sleep(_CONFLICT_SECONDS)  # another request for the name is under way
                     continue
                 if status == _NOT_IMPLEMENTED or code_of(error) == "NotImplemented":
-                    raise self.without_conditions(f"the store answers {code_of(error)}") from None
+                    raise self.without_conditions(f"the store responds with {code_of(error)}") from None
                 # A refusal of the first attempt is certain. After a retry, an earlier attempt may have created the
                 # object.
                 if status < _SERVERS and not error.response["ResponseMetadata"].get("RetryAttempts"):
@@ -411,9 +411,11 @@ def place_in_bucket(out: str) -> S3Place:
     rest = _S3.sub("", out, count=1)
     if re.search(r"[@?#]", rest):
         raise UsageError(
-            f"{printable(shown_uri(out))}: the URI has more than a bucket and a prefix",
-            hint="pass only a bucket and a prefix: credentials and endpoint come from the environment (AWS_PROFILE, "
-            "AWS_ENDPOINT_URL, …)",
+            f"{printable(shown_uri(out))}: the URI contains more than a bucket and a prefix",
+            hint=(
+                "pass only a bucket and a prefix. kstate takes credentials and endpoint from the environment "
+                "(AWS_PROFILE, AWS_ENDPOINT_URL, …)"
+            ),
         )
     bucket, _, prefix = rest.partition("/")
     parts = prefix.rstrip("/").split("/") if prefix.strip("/") else []
@@ -487,19 +489,21 @@ def error_of(place: S3Place, error: Exception) -> KstateError:
     if not isinstance(getattr(error, "response", None), dict):  # some have one that is None
         return _no_answer(place, error)
     code, status = printable(code_of(error)), status_of(error)
-    failure = f"{place.uri}: the store answers {getattr(error, 'operation_name', 'it')} with {code or status}"
+    failure = f"{place.uri}: the store responds to {getattr(error, 'operation_name', 'it')} with {code or status}"
     if code == "NoSuchBucket":
         return UsageError(
-            f"{place.uri}: there is no bucket {place.bucket}{_endpoint_text()}",
-            hint="check the name and the credentials. kstate creates no bucket",
+            f"{place.uri}: bucket {place.bucket} does not exist{_endpoint_text()}",
+            hint="check the name and the credentials. kstate does not create buckets",
         )
     if code in _WRONG_REGION:
         return Refused(failure, hint="check AWS_REGION: the bucket seems to be in another region")
     if status in _DENIED:
         return Refused(
-            f"{failure}: this user has no permission",
-            hint="check whose credentials these are (aws sts get-caller-identity), and which rights they need: "
-            f"{HOW_TO}",
+            f"{failure}: this user does not have the permission",
+            hint=(
+                "check which user the credentials belong to (aws sts get-caller-identity), and which "
+                f"permissions it needs: {HOW_TO}"
+            ),
         )
     if status in _BUSY or status >= _FIRST_SERVER_ERROR:
         return RunFailed(failure, hint="check the state of the store, then run the command again")
@@ -510,14 +514,14 @@ def _no_answer(place: S3Place, error: Exception) -> KstateError:
     kind = type(error).__name__
     if kind in _NO_CREDENTIALS or "Credential" in kind:
         return Refused(
-            f"{place.uri}: there are no credentials ({kind})",
+            f"{place.uri}: kstate found no credentials ({kind})",
             hint="set them as for every AWS tool: AWS_PROFILE, AWS_ACCESS_KEY_ID, ~/.aws, or the role of the host",
         )
     if kind in _NO_PROFILE:
         return UsageError(f"{place.uri}: the profile that AWS_PROFILE names does not exist", hint="check ~/.aws/config")
     return RunFailed(
-        f"{place.uri}: the store does not answer{_endpoint_text()} ({kind})",
-        hint="check that AWS_ENDPOINT_URL is right and reachable, then run the command again",
+        f"{place.uri}: the store does not respond{_endpoint_text()} ({kind})",
+        hint="check that AWS_ENDPOINT_URL is correct and reachable, then run the command again",
     )
 
 

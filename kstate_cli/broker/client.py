@@ -105,11 +105,11 @@ def _failed(bootstrap: str, error: Any) -> RunFailed:
         return RunFailed(f"{bootstrap} does not allow this user the request: {cause.str()}", hint=GRANTS)
     if answered(cause):
         return RunFailed(
-            f"{bootstrap} refuses the request: {_error_text(cause)}",
-            hint="run the command again: a topic may have been deleted, or a broker may be starting",
+            f"{bootstrap} rejects the request: {_error_text(cause)}",
+            hint="run the command again. A topic may have been deleted, or a broker may be starting",
         )
     return RunFailed(
-        f"{bootstrap} does not answer: {_error_text(cause)}",
+        f"{bootstrap} does not respond: {_error_text(cause)}",
         hint="check the address, and the settings in --kafka-settings",
     )
 
@@ -280,10 +280,11 @@ def _committed(admin: AdminClient, group: str, keys: list[Key]) -> dict[tuple[st
 _DEAD: Final = "DEAD"
 """The state of a group that does not exist, and librdkafka's state of one whose protocol it does not know."""
 _NOT_DESCRIBED: Final = (
-    "it has committed offsets, but the Kafka client does not support its protocol: it has group.protocol=streams"
+    "it has committed offsets, but it has group.protocol=streams, which the Kafka client does not support"
 )
 _NO_GROUP: Final = (
-    "the broker has no group of this name, or one with group.protocol=streams that has not yet committed an offset"
+    "the broker does not have a group of this name, or the group has group.protocol=streams and has not "
+    "committed an offset yet"
 )
 
 

@@ -139,11 +139,13 @@ def _require_passing(record: Any) -> None:
     if record.topic():
         place = f"{record.topic()}:{record.partition()}"
     if denied(error):
-        raise RunFailed(f"kstate cannot read {place}: the broker does not permit it: {error.str()}", hint=GRANTS)
+        raise RunFailed(
+            f"kstate cannot read {place}, because this user does not have the permission: {error.str()}", hint=GRANTS
+        )
     if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION):
         raise RunFailed(
-            f"{place} no longer exists: the topic was deleted after the command began",
-            hint="run the command again: it reads the topics that exist at that time",
+            f"{place} no longer exists, because the topic was deleted after the command started",
+            hint="run the command again, which reads the topics that exist then",
         )
     raise RunFailed(
         f"kstate cannot read {place}: {error.str()}", hint="check the state of the broker, then run the command again"

@@ -33,7 +33,9 @@ def reading() -> Iterator[None]:
     try:
         yield
     except PermissionError as error:
-        raise Refused(f"{error.filename} cannot be read: {error.strerror}", hint=access_hint(error.filename)) from None
+        raise Refused(
+            f"kstate cannot read {error.filename}: {error.strerror}", hint=access_hint(error.filename)
+        ) from None
 
 
 def own_like(path: Path | int, model: os.stat_result, *, follow_symlinks: bool = True) -> None:

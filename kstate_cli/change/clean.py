@@ -24,7 +24,7 @@ PRECIOUS_EVENT: Final = "precious"
 """Event of a run whose backup may be the only copy of records that a log has lost: only ``--run`` deletes it."""
 
 _INTERRUPTED: Final = "was interrupted"
-_MAY_RUN: Final = "is under way, or was interrupted"
+_MAY_RUN: Final = "is in progress, or was interrupted"
 """Without the lock the two cannot be told apart."""
 _GO_ON: Final = "kstate can no longer undo it. To continue"
 """Begins the way on from a run that is half deleted."""
@@ -70,7 +70,7 @@ def choose(request: CleanRequest, *, locked: bool = True) -> Choice:
     unknown = request.names - {run.name for run in runs}
     if unknown:
         raise UsageError(
-            f"there is no run {', '.join(sorted(unknown))}",
+            f"run {', '.join(sorted(unknown))} does not exist",
             hint=f"{did_you_mean(sorted(unknown), {run.name for run in runs})}To list the runs, run "
             f"{command('status', request.app)}",
         )
@@ -138,7 +138,10 @@ def _why_precious(app: Path, run: Run, *, locked: bool) -> str | None:
             f"it, run {_by_name(app, run)}"
         )
     if run.last(PRECIOUS_EVENT):
-        return f"{run.last(PRECIOUS_EVENT).get('why', 'it is precious')}. To delete it: {_by_name(app, run)}"
+        return (
+            f"{run.last(PRECIOUS_EVENT).get('why', 'it may be the only copy of a store')}. To delete it: "
+            f"{_by_name(app, run)}"
+        )
     return None
 
 

@@ -103,9 +103,11 @@ def commit(
         if error.errno in _CANNOT_EXCHANGE:
             raise Refused(
                 f"the file system of {app} cannot exchange two directories: {error.strerror}",
-                hint="copy the state.dir with its times (cp -a) to a local file system (ext4, xfs or btrfs). If an "
-                "overlay file system refuses to exchange a directory of a lower layer, a copy in the same "
-                "file system is enough",
+                hint=(
+                    "copy the state.dir with its times (cp -a) to a local file system (ext4, xfs or btrfs). "
+                    "If an overlay file system cannot exchange a directory of a lower layer, a copy in the "
+                    "same file system is enough"
+                ),
             ) from error
         raise
     try:
@@ -179,11 +181,11 @@ class RecoveryOutcome(Enum):
 
 _TEXTS: Final = {
     RecoveryOutcome.SWEPT: (
-        "run {} was interrupted before its switch: kstate removes its staged files, and {} is unchanged"
+        "run {} was interrupted before its switch. kstate removes its new files, and {} is unchanged"
     ),
-    RecoveryOutcome.FINISHED: "run {} was interrupted after its switch: kstate has finished it",
-    RecoveryOutcome.UNDO_CANCELLED: "the undo of run {} was interrupted before its switch: {} is unchanged",
-    RecoveryOutcome.UNDO_FINISHED: "the undo of run {} was interrupted after its switch: kstate has finished it",
+    RecoveryOutcome.FINISHED: "run {} was interrupted after its switch. kstate has completed it",
+    RecoveryOutcome.UNDO_CANCELLED: "the undo of run {} was interrupted before its switch. {} is unchanged",
+    RecoveryOutcome.UNDO_FINISHED: "the undo of run {} was interrupted after its switch. kstate has completed it",
 }
 
 
@@ -209,7 +211,7 @@ def unfinished_runs(app: Path) -> list[Run]:
 def tell_unfinished(app: Path, tell: Callable[[str], None]) -> None:
     """Print which runs the next change would settle. Raise Refused as :func:`unfinished_runs`."""
     for run in unfinished_runs(app):
-        tell(f"run {run.name} is unfinished: the next command that changes something continues or removes it")
+        tell(f"run {run.name} is incomplete. The next command that changes the directory continues or removes it")
 
 
 def recover(app: Path, tell: Callable[[str], None]) -> list[SettledRun]:
@@ -290,8 +292,10 @@ def _refuse_changed(app: Path, run: Run) -> None:
             f"run {run.name} was interrupted at its switch, and its tree has changed since then: "
             f"{some(changed, _MOST_NAMES)}",
             where=str(run.path),
-            hint=f"the tree may hold changes of the application. Keep the state that you need as {app}, then move "
-            f"{run.path} elsewhere",
+            hint=(
+                f"the tree may contain changes of the application. Keep the state that you need as {app}, then "
+                f"move {run.path} to another place"
+            ),
         )
 
 
@@ -344,11 +348,15 @@ def _settle_kept(app: Path, run: Run) -> RecoveryOutcome | None:
     back = _has(app, UNDOING, run)
     if back and not _is_back(app, run):
         raise Refused(
-            f"{app} has the mark of an undo, but the journal of run {run.name} does not record this undo, and "
-            "no other file proves it",
+            (
+                f"{app} has the mark of an undo, but the journal of run {run.name} does not record this undo, and "
+                "kstate has no other proof of it"
+            ),
             where=str(app / UNDOING),
-            hint=f"compare {app} with {run.tree}. If {app} is the result of the run, remove the mark. If it is the "
-            f"directory from before the run, move {run.path} elsewhere",
+            hint=(
+                f"compare {app} with {run.tree}. If {app} is the result of the run, remove the mark. If it is "
+                f"the directory from before the run, move {run.path} to another place"
+            ),
         )
     # A kill came between ``switched`` and the removal of its mark.
     if _has(app, STAGED, run):
@@ -388,9 +396,9 @@ def _is_folder(path: Path) -> bool:
 
 
 def _neither(app: Path, run: Run) -> Refused:
-    why, state, where = "no mark shows whether it happened", "its switch", "is lost"
+    why, state, where = "no mark shows whether the exchange happened", "its switch", "is lost"
     if run.token is None:
-        why = "the older kstate that made it left no mark"
+        why = "the older version of kstate left no mark"
     if run.state is RunState.UNDOING:
         state = "its undo"
     if os.path.lexists(app):
@@ -399,6 +407,8 @@ def _neither(app: Path, run: Run) -> Refused:
         f"run {run.name} was interrupted at {state}, and {why}: {app} {where}, and {run.tree} may be the "
         "only other copy",
         where=str(run.path),
-        hint=f"keep the state that you need as {app}, then move {run.path} elsewhere. Until then kstate changes "
-        "nothing here",
+        hint=(
+            f"keep the state that you need as {app}, then move {run.path} to another place. Until then kstate "
+            f"refuses to change {app}"
+        ),
     )

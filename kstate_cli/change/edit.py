@@ -304,7 +304,8 @@ def copy_tree(
             copy_file(path, copy, required=not copy_ssts)
         else:
             raise Refused(
-                f"{path} is neither a file nor a directory", hint="Kafka Streams creates no such file. Move it away"
+                f"{path} is neither a file nor a directory",
+                hint="Kafka Streams does not create such a file. Move it to another place",
             )
     _keep(source.stat(), source, target, required=not copy_ssts)
 

@@ -32,9 +32,9 @@ from kstate_cli.statedir.names import OWN_FOLDER
 COMMANDS: Final = frozenset({"migrate", "wipe", "restore", "rehome"})
 """The commands that create runs."""
 _OF_ANOTHER = (
-    "kstate does not restore or delete backups of another application. Move the folder to the runs "
-    "of the application that it belongs to. If you renamed the application directory together with its runs, rename "
-    "both back: Kafka Streams finds the state by application.id"
+    "kstate does not restore or delete backups of another application. Move the folder to the runs of the "
+    "application that it belongs to. If you renamed the application directory together with its runs, rename "
+    "both back, because Kafka Streams finds the state by application.id"
 )
 _NAME = re.compile(r"(\d{4,})-([a-z][a-z-]*)")
 
@@ -56,12 +56,14 @@ def read_runs(app: Path) -> list[Run]:
             if path.is_symlink():
                 raise Refused(
                     f"{path} is a symbolic link",
-                    hint="put a directory in its place: kstate keeps its runs there and follows no link",
+                    hint="replace it with a directory. kstate keeps its runs there and does not follow links",
                 )
             if not os.path.lexists(path):
                 return []
             if not path.is_dir():
-                raise Refused(f"{path} is not a directory", hint="move it away: kstate keeps its runs there")
+                raise Refused(
+                    f"{path} is not a directory", hint="move it to another place, because kstate keeps its runs there"
+                )
         runs = [read_run(path) for _, path in sorted(_folders(folder))]
     for run in runs:
         other = _of_another(run)
@@ -100,8 +102,9 @@ def require_understood(runs: list[Run]) -> list[Run]:
     for run in runs:
         if run.damage is not None:
             hint = (
-                f"check {run.path}: it may hold the only copy of an application directory. If you do not need "
-                f"{run.tree}, move the folder elsewhere. Until then kstate changes nothing here"
+                f"check {run.path}, because it may contain the only copy of an application directory. If you "
+                f"do not need {run.tree}, move the folder to another place. Until then kstate refuses to "
+                "change the application directory"
             )
             if _of_another(run):
                 hint = _OF_ANOTHER
@@ -151,7 +154,7 @@ def _refuse_copies(runs: list[Run]) -> None:
                 raise Refused(
                     f"{run.name} is a copy of run {first.name}",
                     where=str(run.path),
-                    hint="move one of the two elsewhere, then run the command again",
+                    hint="move one of the two to another place, then run the command again",
                 )
 
 

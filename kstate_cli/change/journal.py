@@ -388,14 +388,14 @@ def decode_line(line: bytes, number: int) -> dict[str, Any]:
     if type(version) is not int or version < 1:
         raise JournalError(f"has the schema_version {version!r}")
     if version > SCHEMA:
-        raise JournalError(f"has schema_version {version}: a newer kstate wrote it")
+        raise JournalError(f"has schema_version {version}, because a newer version of kstate wrote it")
     if version == SCHEMA or _OF_2 & row.keys():
         # The member that holds the version may itself be damaged.
         _check_sum(line)
         if version != SCHEMA:
             raise JournalError(f"has schema_version {version}, and members that only version {SCHEMA} has")
         if row.get("n") != number:
-            raise JournalError(f"is line {row.get('n')!r} of the journal, but stands in the place of line {number}")
+            raise JournalError(f"is line {row.get('n')!r} of the journal, but is in the place of line {number}")
     _check_members(row, version)
     return row
 
@@ -403,7 +403,7 @@ def decode_line(line: bytes, number: int) -> dict[str, Any]:
 def _check_sum(line: bytes) -> None:
     check_sum = _SUM.fullmatch(line[-_SUM_BYTES:])
     if check_sum is None or int(check_sum[1], 16) != zlib.crc32(line[:-_SUM_BYTES] + b"}"):
-        raise JournalError("was changed: its checksum does not match")
+        raise JournalError("was changed, because its checksum does not match")
 
 
 def _check_members(row: dict[str, Any], version: int) -> None:

@@ -188,7 +188,7 @@ def _lock_file(app: Path) -> Iterator[int]:
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise Refused(
             f"{path} is not a regular file",
-            hint="inspect it, then move it away: Kafka Streams locks a regular file of that name",
+            hint="inspect it, then move it to another place. Kafka Streams locks a regular file of that name",
         )
     # Only a new file gets an owner: that of an existing one is the application's.
     is_new = not path.exists()
@@ -227,8 +227,10 @@ def _wait_for(lock: Callable[[], object], app: Path, deadline: float) -> None:
             if error.errno not in (errno.EACCES, errno.EAGAIN):
                 raise Refused(
                     f"kstate cannot lock {app / LOCK}: {error.strerror}",
-                    hint="move the state.dir to a local file system, or correct the mount: this file system has no "
-                    "POSIX locks",
+                    hint=(
+                        "move the state.dir to a local file system, or fix the mount. This file system has no "
+                        "POSIX locks"
+                    ),
                 ) from None
             if time.monotonic() >= deadline:
                 raise in_use(app, read_lock_table().holder(app / LOCK), after_wait=waits) from None
@@ -274,11 +276,15 @@ def check_location(app: Path, *, lock_is_shared: bool, exchanges: bool = True) -
     if os.statvfs(app.parent).f_flag & os.ST_RDONLY:
         raise Refused(
             f"{app.parent} is on a file system that is mounted read-only",
-            hint="find the cause, then mount it for writing: after a disk error the kernel mounts it read-only",
+            hint=(
+                "find the cause, then mount it for writing. After a disk error, the kernel mounts a file "
+                "system read-only"
+            ),
         )
     if not os.access(app.parent, os.W_OK | os.X_OK):
         raise Refused(
-            f"this user may not write to {app.parent}", hint=access_hint(app.parent, os.R_OK | os.W_OK | os.X_OK)
+            f"this user does not have the permission to write to {app.parent}",
+            hint=access_hint(app.parent, os.R_OK | os.W_OK | os.X_OK),
         )
 
 
@@ -287,8 +293,10 @@ def check_locks(app: Path, mounts: tuple[Mount, ...], *, lock_is_shared: bool) -
     mount = mount_of(app, mounts)
     if mount is not None and mount.may_not_share_locks and not lock_is_shared:
         raise Refused(
-            f"{app} is on {mount.kind} ({mount.point}): the host of the application may not see the locks that "
-            "kstate takes there",
+            (
+                f"{app} is on {mount.kind} ({mount.point}), where the host of the application may not see the "
+                "locks of kstate"
+            ),
             hint=f"make sure that the application is stopped on all hosts, then pass {LOCK_IS_SHARED}",
         )
 
@@ -297,7 +305,7 @@ def _check_mounts_of_app(app: Path, mounts: tuple[Mount, ...]) -> None:
     at_or_below = mounts_at_or_below(app, mounts)
     if any(mount.point == app for mount in at_or_below):
         raise Refused(
-            f"{app} is a mount point: kstate cannot exchange it with the new directory in one step",
+            f"{app} is a mount point, so kstate cannot exchange it with the new directory in one step",
             hint="mount the state.dir instead of the application directory",
         )
     if at_or_below:
@@ -316,7 +324,7 @@ def _check_mounts_of_runs(app: Path, mounts: tuple[Mount, ...], *, exchanges: bo
         if mount.point in (folder.parent, folder):
             if exchanges:
                 raise Refused(
-                    f"{mount.point} is a mount point: kstate cannot exchange a directory across it in one step",
+                    (f"{mount.point} is a mount point, so kstate cannot exchange a directory across it in one step"),
                     hint=f"unmount it, so that the backups of runs are on the file system of {app}",
                 )
         elif mount.point.is_relative_to(folder):
@@ -332,9 +340,11 @@ def _check_devices(app: Path) -> None:
             its_device = os.lstat(path).st_dev if os.path.lexists(path) else device
         if its_device != device:
             raise Refused(
-                f"{path} is a separate file system, such as a btrfs subvolume: kstate cannot exchange a directory "
-                "across its border in one step",
-                hint=f"make it a plain directory of {app.parent} (which itself may be a subvolume)",
+                (
+                    f"{path} is a separate file system, such as a btrfs subvolume, so kstate cannot exchange a "
+                    "directory across its border in one step"
+                ),
+                hint=f"replace it with a plain directory of {app.parent} (which itself may be a subvolume)",
             )
 
 
@@ -371,7 +381,7 @@ def _check_space(plan: Plan, workers: int, *, copy_ssts: bool) -> None:
     files = edits * 16
     if stat.f_files and stat.f_favail < files:
         raise Refused(
-            f"not enough inodes: {files} are needed, but only {stat.f_favail} are free",
+            f"not enough inodes: kstate needs {files}, but only {stat.f_favail} are free",
             hint="delete files on that file system, then run the command again",
         )
 
@@ -406,9 +416,11 @@ def _on_device(entry: os.DirEntry[str], device: int) -> bool:
         return False  # a running application has dropped it
     if its_device != device:
         raise Refused(
-            f"{entry.path} is a separate file system inside the application directory, such as a btrfs "
-            "subvolume: kstate cannot link its files",
-            hint="make it a plain directory",
+            (
+                f"{entry.path} is a separate file system inside the application directory, such as a btrfs "
+                "subvolume, so kstate cannot link its files"
+            ),
+            hint="replace it with a plain directory",
         )
     return True
 
@@ -435,6 +447,9 @@ def _check_owner(app: Path) -> None:
             # Without CAP_CHOWN a user can give a file to itself and to its own groups only.
             if stat.st_uid != os.geteuid() or stat.st_gid not in groups:
                 raise Refused(
-                    f"{path} belongs to uid {stat.st_uid}, gid {stat.st_gid}: this user cannot preserve that owner",
+                    (
+                        f"{path} belongs to uid {stat.st_uid}, gid {stat.st_gid}, and this user cannot preserve "
+                        "that owner"
+                    ),
                     hint=f"run kstate as {_who_may(stat.st_uid)}, or pass --copy",
                 )

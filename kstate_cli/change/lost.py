@@ -28,7 +28,7 @@ class LostCopy:
     @property
     def text(self) -> str:
         """Return what is lost, and where the copy is."""
-        return f"{self.app} holds no {self.contents} any more, and this run has the backup of them"
+        return f"{self.app} does not contain {self.contents} any more, and this run has the backup of them"
 
     @property
     def back(self) -> str | None:
@@ -49,7 +49,7 @@ class LostCopy:
         delete = f"To delete it: {self.delete}"
         if self.back is None:
             return delete
-        return f"To put them back: {self.back}. {delete}"
+        return f"To restore them: {self.back}. {delete}"
 
     @property
     def sentences(self) -> str:

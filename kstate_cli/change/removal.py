@@ -118,7 +118,7 @@ def remove_sorted_files(run: Run) -> None:
     folder = run.path / SORTED_FILES
     if folder.is_symlink():
         raise Refused(
-            f"{folder} is a symbolic link", hint="check it, then remove the link: kstate creates no link there"
+            f"{folder} is a symbolic link", hint="check it, then remove the link. kstate does not create links there"
         )
     if folder.is_dir():
         _remove_all(folder)
@@ -136,7 +136,7 @@ def refuse_unproved(app: Path, run: Run) -> None:
     if not _is_beside(app, run):
         state = "is lost"
         if os.path.lexists(app):
-            state = "holds no task any more"
+            state = "does not contain any tasks"
         raise _unproved(run, f"may be the last copy of {app}, which {state}")
     token = token_of(run.tree, STAGED)
     if token is None:
@@ -167,7 +167,10 @@ def _unproved(run: Run, why: str) -> Refused:
     return Refused(
         f"run {run.name} is unfinished, and its tree {why}",
         where=str(run.tree),
-        hint=f"check {run.tree}, then move {run.path} elsewhere. Until then kstate changes nothing here",
+        hint=(
+            f"check {run.tree}, then move {run.path} to another place. Until then kstate refuses to change the "
+            "application directory"
+        ),
     )
 
 
@@ -175,7 +178,7 @@ def refuse_foreign(run: Run) -> None:
     """Raise Refused if the folder of a run has a foreign entry. Called before anything of it is deleted."""
     if run.tree.is_symlink() or (run.path / SORTED_FILES).is_symlink():
         raise Refused(
-            f"{run.path} holds a symbolic link where kstate keeps a directory",
+            f"{run.path} contains a symbolic link where kstate keeps a directory",
             hint="check where it points, remove the link, then run the command again",
         )
     # A file that kstate did not create may be the user's notes or data: nothing of the run is deleted
@@ -183,9 +186,9 @@ def refuse_foreign(run: Run) -> None:
     foreign = sorted(set(os.listdir(run.path)) - _OWN)
     if foreign:
         raise Refused(
-            f"the folder of run {run.name} contains {', '.join(foreign[:_MOST_NAMES])}, which no run has created",
+            (f"the folder of run {run.name} contains {', '.join(foreign[:_MOST_NAMES])}, which kstate did not create"),
             where=str(run.path),
-            hint="move it elsewhere: until then kstate deletes nothing of the run",
+            hint="move it to another place. Until then kstate does not delete the run",
         )
 
 

@@ -72,8 +72,10 @@ def read_standby(app: Path) -> Standby | None:
         raise Refused(
             f"kstate cannot read whether {app} is a standby: {error}",
             where=str(path),
-            hint="if a newer kstate wrote it, use that kstate. Otherwise create the standby again, in another "
-            "directory or in this one",
+            hint=(
+                "if a newer version of kstate wrote it, use that version. Otherwise create the standby again, "
+                "in another directory or in this one"
+            ),
         ) from None
 
 
@@ -111,14 +113,16 @@ def refuse_no_standby(app: Path) -> None:
     if not now:
         return
     standby = read_standby(app)
-    why: str | None = "kstate has not created it as a standby"
+    why: str | None = "kstate did not create it as a standby"
     if standby is not None:
         why = _why_used(app, standby, now)
     if why is not None:
         raise Refused(
-            f"kstate does not follow the dump with {app}: {why}",
-            hint="start the application from it, or catch it up once without --standby. To create a standby in its "
-            "place, first move it away:",
+            f"kstate does not update {app} from the dump: {why}",
+            hint=(
+                "start the application on it, or update it once without --standby. To create a standby in its "
+                "place, first move it away:"
+            ),
             hint_details=[shell("mv", app, app.with_name(f"{app.name}.old"))],
         )
 

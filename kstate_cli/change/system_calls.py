@@ -29,7 +29,7 @@ def exchange(path: Path, other: Path) -> None:
     libc = _libc()
     # glibc has it since 2.28.
     if not hasattr(libc, "renameat2"):
-        raise OSError(errno.ENOSYS, "this system has no renameat2")
+        raise OSError(errno.ENOSYS, "this system does not support renameat2")
     # Both names exist at every moment, even for a concurrent reader and after a power failure.
     result = libc.renameat2(_AT_FDCWD, os.fsencode(path), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE)
     if result != 0:

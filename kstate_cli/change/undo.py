@@ -109,13 +109,14 @@ def _prove_kept(app: Path, run: Run, options: UndoOptions) -> Listing:
     if run.tree.is_symlink() or not run.tree.is_dir():
         raise Refused(
             f"run {run.name} has no backup of the earlier directory: {run.tree} is not a directory",
-            hint=f"check {run.path}: another program has removed or replaced the backup",
+            hint=f"check {run.path}, because another program has removed or replaced the backup",
             hint_details=[f"to abandon the run, run {command('clean', app, '--run', run.name)}"],
         )
     # A backup has lost its marks before the exchange (list_trees): one with the mark was never APP.
     if token_of(run.tree, STAGED) is not None:
         raise Refused(
-            f"{run.tree} has a staging mark, so it never was {app}", hint=f"check {run.path}, then move it elsewhere"
+            f"{run.tree} has a staging mark, so it was never {app}",
+            hint=f"check {run.path}, then move it to another place",
         )
     list_digest = run.last("switching").get("kept")
     if not isinstance(list_digest, str):
@@ -125,7 +126,7 @@ def _prove_kept(app: Path, run: Run, options: UndoOptions) -> Listing:
         return _prove_listed(app, run, options, list_digest)
     except OSError as error:
         raise Refused(
-            f"{error.filename or run.tree} cannot be read: {error.strerror}",
+            f"kstate cannot read {error.filename or run.tree}: {error.strerror}",
             hint=access_hint(error.filename or run.tree),
         ) from None
 
@@ -141,7 +142,7 @@ def _prove_listed(app: Path, run: Run, options: UndoOptions, list_digest: str) -
         raise Refused(
             f"the backup of run {run.name} has changed: {some(changed, _MOST_NAMES)}",
             where=str(run.tree),
-            hint=f"{app} is unchanged: undo would put a damaged directory in its place. Choose:",
+            hint=f"{app} is unchanged, because undo would replace it with a damaged directory. Choose one:",
             hint_details=[
                 f"restore the missing files in {run.tree}",
                 f"or abandon the run: {command('clean', app, '--run', run.name)}",
@@ -159,10 +160,15 @@ def _prove_listed(app: Path, run: Run, options: UndoOptions, list_digest: str) -
 
 def _only_times(app: Path, run: Run, options: UndoOptions, changed: list[str]) -> Refused:
     return Refused(
-        f"the backup of run {run.name} has changed: only times differ, of {len(changed)} files with the "
-        f"same names and sizes: {some(changed, _MOST_NAMES)}",
+        (
+            f"the backup of run {run.name} has changed: {len(changed)} files have the same names and sizes, but "
+            f"other times: {some(changed, _MOST_NAMES)}"
+        ),
         where=str(run.tree),
-        hint="a copy without times has this effect (cp -r, GNU tar without --format=posix, rsync without -t). Choose:",
+        hint=(
+            "a copy without times has this effect (cp -r, GNU tar without --format=posix, rsync without -t). "
+            "Choose one:"
+        ),
         hint_details=[
             "if the original still exists, copy it again with its times (cp -a, rsync -a)",
             "to check every block against its checksum, then restore the backup with its original times: "
@@ -204,7 +210,7 @@ def _refuse_newer(app: Path, run: Run, options: UndoOptions) -> None:
             ways.insert(0, f"if a copy lost the times: {replace(options, times_lost=True).command(app)}")
         only = ""
         if times:
-            only = "only the times of files differ, not their sizes: "
+            only = "only the times of files differ, but not their sizes: "
         raise Refused(
             f"{app} has changed since run {run.name}: {only}{some(changed, _MOST_NAMES)}",
             hint="choose:",

@@ -148,9 +148,9 @@ def foreign_entries(snapshot: Snapshot, task: Task) -> Iterator[Finding]:
         if name.endswith(LOCK):
             yield snapshot.finding(LOCK_FILE_IN_TASK, f"Streams will delete {label}", task)
         elif name in task.leftovers:
-            yield snapshot.finding(LEFTOVER_FILE, f"{label} is left from a crash", task)
+            yield snapshot.finding(LEFTOVER_FILE, f"a crash left {label}", task)
         elif name not in names and not is_offsets_file(name):
-            yield snapshot.finding(FOREIGN_IN_TASK, f"{label} is not a file of Streams", task)
+            yield snapshot.finding(FOREIGN_IN_TASK, f"Streams did not create {label}", task)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,10 +202,10 @@ def _names_by_numbers(snapshot: Snapshot) -> dict[tuple[str | None, tuple[int, .
 
 
 def _copied_directory(snapshot: Snapshot, names: Sequence[str], numbers: Sequence[int]) -> Finding:
-    text = f"{', '.join(names)}: in several subtopologies, {' and '.join(map(str, numbers))}"
+    text = f"{', '.join(names)}: in several sub-topologies, {' and '.join(map(str, numbers))}"
     if not (snapshot.request.into_family and snapshot.has_global):
         return snapshot.finding(STORE_IN_TWO_SUBTOPOLOGIES, text)
-    text += f": {snapshot.request.release} also opens the global stores in the wrong one, and does not start"
+    text += f": {snapshot.request.release} also opens the global stores in the wrong one, and fails to start"
     return snapshot.finding(STORE_IN_TWO_SUBTOPOLOGIES, text, level=Level.ERROR)
 
 

@@ -63,8 +63,8 @@ WIPE_STORE: Final = "kstate wipe APP --task TASK --store STORE"
 REHOME: Final = "kstate rehome APP --topology NEW"
 NOTHING: Final = "nothing to do"
 EXPORT_FIRST: Final = (
-    "do not start the application: it would restore from a log that has lost these records. First "
-    "export: kstate export APP STORE --out DIR"
+    "do not start the application, because it would restore from a log that has lost these records. First "
+    "run: kstate export APP STORE --out DIR"
 )
 
 

@@ -126,14 +126,17 @@ def _offsets_around(snapshot: Snapshot, task: Task) -> bool:
 def _why(snapshot: Snapshot, task: Task, store: Store, read: TaskInitialOffsets) -> Finding:
     offsets_read = read.stores[store.name]
     if offsets_read.dropped_unknown:
-        text = f"its offset is -4, which {snapshot.request.release} does not read"
+        text = f"its offset is -4, which {snapshot.request.release} does not support"
         return snapshot.finding(UNKNOWN_OFFSET, text, task, store.name)
     if snapshot.request.into_family and store.segmented and not store.databases:
         if offsets_read.line_without_home:
-            return snapshot.finding(NO_SEGMENTS, "it has an offset, but no segment to keep it", task, store.name)
+            return snapshot.finding(NO_SEGMENTS, "it has an offset, but no segment that can keep it", task, store.name)
         return snapshot.finding(NO_SEGMENTS_YET, "it has no segment, and therefore no offset", task, store.name)
     if not any(offsets.offsets for offsets in read.stores.values()):
-        text = "it has rows, but no store has an offset: it was not closed cleanly, or .checkpoint was lost"
+        text = (
+            "it has rows, but none of the stores has an offset: the task was not closed cleanly, or "
+            ".checkpoint was lost"
+        )
         return snapshot.finding(NO_OFFSETS, text, task)
     text = "it has no offset, but other stores of the task have one"
     return snapshot.finding(OFFSET_MISSING, text, task, store.name)
@@ -147,7 +150,7 @@ def compared_places(snapshot: Snapshot, task: Task, read: TaskInitialOffsets) ->
         for tp, (inside, line) in read.stores[store.name].overridden.items():
             text = f"{tp}: .checkpoint has {line}, and overrides {inside} in the store"
             if line > inside:
-                text += ": if the store does not have the rows between, they are silently missing"
+                text += ": if the store does not have the rows in between, they are silently missing"
             # Restoring continues behind the line. If the store ends before it, nothing brings the rows between.
             level = Level.ERROR if line > inside >= 0 else None
             yield snapshot.finding(STALE_CHECKPOINT, text, task, store.name, level)
@@ -173,8 +176,8 @@ def _stale_position(snapshot: Snapshot, task: Task, store: Store) -> Iterator[Fi
     }
     if ahead:
         text = (
-            f"{position_file(store.name)} is ahead of the store ({offsets_text(ahead)}), so bounded queries "
-            "pass too early"
+            f"{position_file(store.name)} is ahead of the store ({offsets_text(ahead)}), so queries with a "
+            "bound succeed too early"
         )
         yield snapshot.finding(STALE_POSITION, text, task, store.name)
     else:
@@ -204,7 +207,7 @@ def _replayed(snapshot: Snapshot, task: Task, store: Store) -> Iterator[Finding]
     if not keeps_versions(store):
         return
     if may_be_ahead(store, snapshot.resolved[task.name]):
-        text = "it was killed, and its rows may be ahead of its offset: replayed records then create other versions"
+        text = "it was killed, and its rows may be ahead of its offset, so replayed records create other versions"
         yield snapshot.finding(VERSIONED_REPLAYED, text, task, store.name, Level.ERROR)
     else:
         text = "the first out-of-order record of a key hides the older versions of that key"

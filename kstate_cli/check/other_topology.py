@@ -43,21 +43,21 @@ def lacked(snapshot: Snapshot, task: Task, name: str) -> Finding:
     if snapshot.homes is not None:
         missing = snapshot.homes.missing[task.name].get(name)
     if missing is None or not (missing.other_task or missing.new):
-        text = "it is missing here, but other tasks of the subtopology have it"
+        text = "it is missing here, but other tasks of the sub-topology have it"
         return snapshot.finding(STORE_MISSING, text, task, name)
     if missing.other_task:
         text = f"it is in {missing.other_task}, but the topology now has it in {task.name}"
         return snapshot.finding(STORE_ELSEWHERE, text, task, name)
     costs = snapshot.request.exactly_once and not snapshot.task_is_empty(task)
     costs = costs and not has_line(snapshot, snapshot.resolved[task.name].absent.get(name, {}))
-    text = "no task here has it: it is new"
+    text = "none of the tasks here has it, so it is new"
     if missing.on_disk is None:
         text += ", in memory, or on another host"
     if not costs:
         # Streams creates it empty, and restores it from its new changelog, which is empty too.
         return snapshot.finding(NEW_STORE, text, task, name, Level.EXPECTED)
     if missing.on_disk is None:
-        text += ". If it is in memory, it has no effect on its task"
+        text += ". If it is in memory, its task is not affected"
     return snapshot.finding(NEW_STORE, text, task, name)
 
 
@@ -86,15 +86,15 @@ def left_behind(snapshot: Snapshot, task: Task, *, wiped: bool) -> tuple[tuple[P
         if home is None or lost:
             code, text = MOVED_WITHOUT_CHANGELOG, f"the topology now has it in {home}"
             if home is None:
-                code, text = STORE_NOT_IN_TOPOLOGY, "the topology has no such store"
+                code, text = STORE_NOT_IN_TOPOLOGY, "the topology does not have this store"
             if lost:
-                text += ", and no offset shows a changelog"
+                text += ", and no offset shows that it has a changelog"
             findings.append(snapshot.finding(code, text, task, name, bad))
         elif name not in homes.missing.get(home, {}):
-            findings.append(snapshot.finding(code, f"a copy: the start uses the one in {home}", task, name))
+            findings.append(snapshot.finding(code, f"it is a copy, and Streams uses the one in {home}", task, name))
         if wiped:
             code = COPY_DELETED
-            text = "the start deletes it with its task, which is not the task of the store in the topology"
+            text = "Streams deletes it with its task, which is not the task of the store in the topology"
             findings.append(snapshot.finding(code, text, task, name, bad))
         predictions.append(Prediction(task.name, name, Outcome.IGNORED, code=code))
     return tuple(predictions), tuple(findings)
@@ -106,10 +106,10 @@ def topology_findings(snapshot: Snapshot) -> Iterator[Finding]:
     if homes is None or topology is None:
         return
     for name in homes.global_unused:
-        text = "the topology has no such global store, so it remains unchanged"
+        text = "the topology does not have this global store, so it remains unchanged"
         yield snapshot.finding(STORE_NOT_IN_TOPOLOGY, text, _global(snapshot), name, Level.EXPECTED)
     for name in homes.global_missing:
-        text = "it is not here: Streams reads its whole topic"
+        text = "it is not here, so Streams reads its whole topic"
         yield replace(snapshot.finding(NEW_STORE, text, level=Level.EXPECTED), task=GLOBAL, store=name)
     # Sub-topologies without any directory: the partitions, and so the tasks, of their stores are unknown.
     for key in homes.unplaced:
@@ -168,11 +168,11 @@ def judge_left_over_task(snapshot: Snapshot, task: Task) -> TaskCheckDraft:
         )
     # Before anything is opened: StateDirectory.cleanOutdatedDirsOnStartup comes first.
     if _deleted(snapshot, task):
-        text = f"Streams deletes {task.name} before it opens anything"
+        text = f"Streams deletes {task.name} before it opens any store"
         return _ignored(snapshot, draft.with_findings(snapshot.finding(OLDER_THAN_MAX_AGE, text, task)))
     if snapshot.request.into_family:
         return _opened_at_start(snapshot, topology, draft)
-    text = "the topology has no such sub-topology: the cleaner deletes it"
+    text = "the topology does not have this sub-topology, so the cleaner deletes it"
     obstacle, findings = checkpoint_obstacle(snapshot, task)
     draft = draft.with_findings(snapshot.finding(LEFT_OVER_TASK, text, task), *findings)
     if obstacle is not None and len(obstacle.messages) == 1:
@@ -216,7 +216,7 @@ def _opened_at_start(snapshot: Snapshot, topology: RequestedTopology, draft: Tas
 
 def _unknown_topology(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     task = draft.task
-    text = f"the topology has none of its name, so {snapshot.request.release} does not start"
+    text = f"the topology does not have this named topology, so {snapshot.request.release} fails to start"
     message = streams_log.UNKNOWN_TOPOLOGY.format(streams_log.NO_BUILDER, task.topology)
     obstacle = Obstacle(UNKNOWN_TOPOLOGY, text, task.name, (message,))
     finding = snapshot.finding(UNKNOWN_TOPOLOGY, text, task)
@@ -245,14 +245,14 @@ def _second_opening(
     names = [part.stores[0] for part in parts]
     or_else = None
     if is_own:
-        text = f"{_builds(snapshot, task.id.subtopology)}, too, and does not start"
+        text = f"{_builds(snapshot, task.id.subtopology)}, too, and fails to start"
     else:
-        text = f"{_builds(snapshot)}, global stores ({some(names, _LISTED_NAMES)}) too, and does not start"
+        text = f"{_builds(snapshot)}, global stores ({some(names, _LISTED_NAMES)}) too, and fails to start"
         if _corrupted_before(snapshot, topology, task, min(part.number for part in parts)):
             # The opening may end before it reaches a global store, and then the start goes on.
             or_else = Outcome.IGNORED
     if not any(name in _on_disk(snapshot) for name in names):
-        text += ", unless these are in memory: they are not here"
+        text += ", unless these are in memory, because they are not here"
         or_else = Outcome.IGNORED
     failing = draft.with_findings(snapshot.finding(LEFT_OVER_TASK, text, task, level=Level.ERROR))
     messages = (streams_log.ANOTHER_TASK.format(task.path.name),)
@@ -262,8 +262,8 @@ def _second_opening(
 def _builds(snapshot: Snapshot, number: int | None = None) -> str:
     """Return what the release builds in the directory; ``number`` is that of a global store."""
     if number is not None:
-        return f"{number} is the number of a global store in the topology: {snapshot.request.release} builds it here"
-    return f"the topology has no such sub-topology: {snapshot.request.release} builds all of it here"
+        return f"{number} is the number of a global store in the topology, so {snapshot.request.release} builds it here"
+    return f"the topology does not have this sub-topology, so {snapshot.request.release} builds all of it here"
 
 
 def _global_stores(snapshot: Snapshot) -> tuple[str, ...]:

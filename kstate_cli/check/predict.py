@@ -60,14 +60,14 @@ def check(app: Application, request: CheckRequest) -> Report:
     # FIFOs and devices: opening one would wait, or act, so kstate opened none of them. Streams might.
     if special := [problem for problem in app.all_problems() if problem.code is ProblemCode.SPECIAL]:
         raise Refused(
-            "kstate cannot predict a start of this directory",
+            "kstate cannot predict what happens when this directory is started",
             where=str(app.path),
             details=first_lines([problem.reasoned for problem in special]),
             hint="move entries that are neither files nor directories out of the application directory",
         )
     if unreadable := [problem for problem in app.all_problems() if problem.code is ProblemCode.UNREADABLE]:
         raise Refused(
-            "kstate cannot predict a start of this directory, because it cannot read all of it",
+            "kstate cannot read all of this directory, so it cannot predict what happens when it is started",
             where=str(app.path),
             details=first_lines([problem.text for problem in unreadable]),
             hint=STORES_STAY,
@@ -164,7 +164,7 @@ def _not_understood(task: str, store: str) -> Prediction:
     return Prediction(task, store, Outcome.UNKNOWN, code=NOT_UNDERSTOOD)
 
 
-_LATER: Final = "do nothing while the application is running. Check again after it is closed"
+_LATER: Final = "do nothing while the application is running. Check again after you have closed it"
 
 
 def while_running(predictions: list[Prediction], findings: list[Finding]) -> tuple[list[Prediction], list[Finding]]:

@@ -171,10 +171,10 @@ def because_of(
 def _lost(snapshot: Snapshot, task: Task, store: Store, code: FindingCode, or_else: Outcome | None) -> Verdict:
     """Judge a store without a changelog in a task that is wiped."""
     outcome = Outcome.MAY_BE_LOST
-    reason = "it may be a store without a changelog (--bootstrap-server, --dump or --offsets would show that)"
+    reason = "it may be a store without a changelog. To find out, pass --bootstrap-server, --dump or --offsets"
     if is_surely_lost(snapshot, store):
         outcome, reason = Outcome.LOST, "Streams treats it as a store without a changelog"
-    text = f"no offset: {reason}, and the start wipes its task ({code})"
+    text = f"no offset: {reason}, and Streams wipes its task ({code})"
     finding = snapshot.finding(LOST_WITH_ITS_TASK, text, task, store.name)
     return Prediction(task.name, store.name, outcome, None, finding.code, or_else=or_else), (finding,)
 
@@ -290,7 +290,7 @@ def _without_offset(snapshot: Snapshot, draft: TaskCheckDraft, name: str, store:
 def _without_changelog(snapshot: Snapshot, task: Task, store: Store) -> Verdict | None:
     """Judge a store that no place names a changelog of; None if it has no database, and so nothing to lose."""
     if _may_have_changelog(snapshot, store):
-        text = "it was not closed and has no offset, and it is unknown whether it has a changelog"
+        text = "it was not closed and has no offset, and kstate does not know whether it has a changelog"
         finding = snapshot.finding(OFFSET_MISSING, text, task, store.name)
         # The more expensive outcome first: a user plans for that one.
         outcome, otherwise = Outcome.RESTORES_ALL, Outcome.OPENS

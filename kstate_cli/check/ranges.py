@@ -164,10 +164,10 @@ def judge_age(snapshot: Snapshot, task: Task, store: Store, key: TopicPartition 
     as_of = snapshot.ages[task.name, store.name].as_of_ms
     deletes_heard = delete_coverage(as_of, snapshot.now_ms, retention)
     if deletes_heard is DeleteCoverage.UNKNOWN or as_of is None:
-        yield snapshot.finding(AGE_UNKNOWN, "the age of its data is unknown", task, store.name)
+        yield snapshot.finding(AGE_UNKNOWN, "kstate does not know how old its data is", task, store.name)
     elif deletes_heard is DeleteCoverage.NO:
         text = (
-            f"its data is of {moment(as_of)}, {span_text(snapshot.now_ms - as_of)} ago: records that were "
+            f"its data is of {moment(as_of)}, {span_text(snapshot.now_ms - as_of)} ago. Records that were "
             f"deleted since then may remain in it (delete.retention.ms is {span_text(retention)})"
         )
         yield snapshot.finding(OLDER_THAN_TOMBSTONES, text, task, store.name)
@@ -191,7 +191,7 @@ def rows_below(
         offset = stated_offset(segment, key)
         spans.append(f"{span} (no offset)" if offset is None else f"{span} ({offset})")
     text = (
-        f"the start uses offset {offsets[key]} of {key}, but these segments are behind it: "
+        f"Streams uses offset {offsets[key]} of {key}, but these segments are behind it: "
         f"{some(spans, _LISTED_SEGMENTS)}. Their rows up to offset {offsets[key]} are then silently missing"
     )
     return snapshot.finding(SEGMENT_BEHIND, text, task, store.name)

@@ -42,7 +42,7 @@ def _kind(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraft:
     kind = draft.store.kind.name
     if readable_by(without_headers(kind), snapshot.request.release):
         return draft
-    text = f"{snapshot.request.release} has no {kind} stores"
+    text = f"{snapshot.request.release} does not support {kind} stores"
     return replace(draft.with_findings(snapshot.finding(UNKNOWN_KIND, text, draft.task, draft.store.name)), ended=True)
 
 
@@ -91,7 +91,7 @@ def _no_database(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraft:
     # A negative offset is none of a record: such a store may have been empty all along.
     if draft.store.databases or not any(offset >= 0 for offset in draft.read.offsets.values()):
         return draft
-    text = "it has an offset, but no database: its rows are lost"
+    text = "it has an offset, but no database, so its rows are lost"
     finding = snapshot.finding(OFFSET_WITHOUT_STORE, text, draft.task, draft.store.name)
     return draft.with_findings(finding).without_rows(finding.code)
 
@@ -113,7 +113,7 @@ def _misplaced_segments(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreChec
 def _recreated(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraft:
     if not draft.recreated:
         return draft
-    text = "CURRENT is missing, so RocksDB creates a new, empty database"
+    text = "CURRENT is missing, so RocksDB creates an empty database"
     finding = snapshot.finding(DOES_NOT_OPEN, text, draft.task, draft.store.name)
     return draft.with_findings(finding).without_rows(finding.code)
 
@@ -123,7 +123,7 @@ def _global_status(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraf
     request = snapshot.request
     if draft.fatal is not None or not (request.into_family and request.exactly_once and store.status == "open"):
         return draft
-    text = f"its status is open, and every start of {request.release} fails at it"
+    text = f"its status is open, so {request.release} fails at every start"
     not_valid, because = streams_log.INVALID_STATE
     messages = (not_valid.format(store.name), because)
     file = f"{task.name}/{store_folder(store.name, segmented=False)}"
@@ -132,7 +132,7 @@ def _global_status(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraf
 
 
 STORE_RULES: tuple[Rule[StoreCheckDraft], ...] = (
-    Rule("releases.py: the kind of store came with a later release", _kind),
+    Rule("releases.py: a later release added this kind of store", _kind),
     Rule("StoreQueryUtils.readPositionFromCheckpoint, LegacyCheckpointingStateStore.init", _files),
     Rule("AbstractSegments.segmentIdFromSegmentName", _segments),
     Rule("RocksDBStore.openRocksDB, AbstractSegments.openExisting", _databases),

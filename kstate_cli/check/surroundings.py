@@ -43,7 +43,7 @@ def _ages(snapshot: Snapshot) -> Iterator[Finding]:
     # The folder of the global stores has no cleaner: global state is in every instance.
     old = [t.name for t in snapshot.app.tasks if not t.is_global and now - t.mtime_ns / 1e9 > _CLEANUP_DELAY]
     if old:
-        text = f"{_some(old)}: older than ten minutes. The cleaner deletes those that are not assigned to this instance"
+        text = f"{_some(old)}: older than ten minutes. The cleaner deletes tasks that are not assigned to this instance"
         yield snapshot.finding(CLEANER_MAY_DELETE, text)
 
 
@@ -52,7 +52,7 @@ def _versioned(snapshot: Snapshot) -> Iterator[Finding]:
     names = sorted({store.name for store in stores if has_key(store.kind.name, KeySchema.VERSIONED)})
     # Up to 4.2 ``<store>.position`` keeps it.
     if names and snapshot.request.into_family:
-        yield snapshot.finding(VERSIONED_POSITION, f"{_some(names)}: its Position begins empty at each start")
+        yield snapshot.finding(VERSIONED_POSITION, f"{_some(names)}: its Position is empty after each start")
 
 
 def _owners(snapshot: Snapshot) -> Iterator[Finding]:
@@ -101,8 +101,8 @@ def _in_memory(snapshot: Snapshot) -> Iterator[Finding]:
         names &= {key.store for key in snapshot.request.topology.new.homes}
     for name in sorted(names):
         text = (
-            f"{name}: its changelog exists, but it has no directory: it is in memory, and Streams restores all "
-            "of it at every start"
+            f"{name}: its changelog exists, but it has no directory, because it is in memory. Streams restores "
+            "all of it at every start"
         )
         yield snapshot.finding(CHANGELOG_WITHOUT_STORE, text)
 

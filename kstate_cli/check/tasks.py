@@ -85,7 +85,7 @@ def _too_old(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     age = snapshot.now_seconds - task.mtime_ns / 1e9
     if not request.into_family or request.max_age is None or age <= request.max_age.total_seconds():
         return draft
-    old = snapshot.finding(OLDER_THAN_MAX_AGE, f"Streams deletes {task.name} before it opens anything", task)
+    old = snapshot.finding(OLDER_THAN_MAX_AGE, f"Streams deletes {task.name} before it opens any store", task)
     # The cleaner at the start deletes the folder as a whole, unread: no other rule matters.
     verdicts = [because_of(snapshot, draft, store.name, old.code, Outcome.WIPED) for store in task.stores]
     draft = draft.with_findings(old, *(finding for _, findings in verdicts for finding in findings))
@@ -112,7 +112,10 @@ def _absent_stores(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
         if name in snapshot.entries[task.name] or offset == OFFSET_UNKNOWN:
             continue
         if task.has_offsets_family and name not in absent:
-            text = "has an offset, but no directory: a store in memory, which upgrade.from lists too"
+            text = (
+                "it has an offset, but no directory: it is in memory, and with upgrade.from .checkpoint "
+                "contains such stores too"
+            )
             findings.append(snapshot.finding(OFFSET_WITHOUT_STORE, text, task, name, Level.EXPECTED))
             continue
         text = f"its directory is missing, but its offset {offset} exists"
@@ -194,7 +197,7 @@ def _hanging(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     hangs, text = None, "if the first store that Streams opens in it has status 1"
     if all(store.status == "open" for store in stores):
         hangs, text = True, "its stores have status 1"
-    finding = snapshot.finding(START_HANGS, f"{text}: the client remains in REBALANCING", draft.task)
+    finding = snapshot.finding(START_HANGS, f"{text}: the client stays in REBALANCING", draft.task)
     return replace(draft.with_findings(finding), code=finding.code, hangs=hangs)
 
 

@@ -65,7 +65,7 @@ def _root(
         to_standard_error(sys.argv[1:])
     if verbose and not version:
         raise UsageError(
-            "pass --version too: --verbose needs it",
+            "pass --version too, because --verbose needs it",
             hint=f"to see the versions, run {command('--version', '--verbose')}",
         )
 

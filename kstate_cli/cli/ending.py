@@ -169,7 +169,7 @@ def report_deadline(number: int) -> None:
     services = " and ".join(deadline.services())
     error.add_details(
         (
-            f"{CLOSING_SECONDS:.0f} s later {services} had not answered: the command waits no longer",
+            (f"{services} did not respond within {CLOSING_SECONDS:.0f} s, so kstate ends without waiting any longer"),
             f"what remains: {deadline.remains()}",
         )
     )

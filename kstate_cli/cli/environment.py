@@ -119,11 +119,11 @@ def unread(click_command: Any, path: str) -> list[str]:
     for name in sorted(os.environ):
         if name in alone:
             warnings.append(
-                f"kstate ignores {name}: a variable must contain the name of the command: "
+                f"kstate ignores {name}, because a variable must contain the name of the command: "
                 f"{some(alone[name], _MAX_LISTED)}"
             )
         elif name in decisions:
-            warnings.append(f"kstate ignores {name}: pass it on the command line: --{decisions[name]}")
+            warnings.append(f"kstate ignores {name}. Pass it on the command line: --{decisions[name]}")
         elif name.startswith(f"{variable_of(path)}_") and name not in settings:
             warnings.append(
                 f"kstate ignores {name}{_instead(name, [*settings])}: {command_line(*path.split(), '--help')}"
@@ -136,7 +136,7 @@ def _instead(name: str, names: list[str]) -> str:
     close = close_to(name, names, _ALIKE)
     if close:
         return f" (you may mean {close})"
-    return ", there is no such setting"
+    return ", because this setting does not exist"
 
 
 def _warn(lines: list[str]) -> None:

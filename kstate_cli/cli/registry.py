@@ -209,7 +209,7 @@ def _watch(parameter: Any, path: str) -> None:
             raise UsageError(
                 f"{name} is empty",
                 where=command(*path.split()),
-                hint='check whether a variable of the shell is unset: with "${NAME:?}" the shell reports it',
+                hint='check whether a variable of the shell is unset. With "${NAME:?}" the shell reports it',
             )
         processed = process(ctx, value)
         # After the conversion, so that a value that Click refuses names no directory that was never meant.

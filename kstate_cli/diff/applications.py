@@ -179,7 +179,7 @@ def _compare(
             b, filled_b = _open(in_b, request, databases, "B")
             diff.kinds = _kinds(a, b, filled_a, filled_b)
             if not diff.comparable:
-                diff.left_out = (f"rows: a {diff.kinds[0]} store has other keys than a {diff.kinds[1]} store",)
+                diff.left_out = (f"rows: {diff.kinds[0]} and {diff.kinds[1]} stores have different keys",)
                 return
             fields = compared(
                 a.layout,

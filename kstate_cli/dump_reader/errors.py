@@ -10,12 +10,12 @@ from kstate_cli.errors import Refused
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.texts import command
 
-NOT_REACHED: Final = "check that the dump is reachable, and that this user may read it"
+NOT_REACHED: Final = "check that the dump is reachable, and that this user has the permission to read it"
 """The hint for a file that the system does not return; its content is unknown."""
 
 NEW_DUMP: Final = "take a new dump into an empty folder"
 """The hint for a dump with contradicting files. No hint asks to remove files, which would lose records."""
-WHOLE_COPY: Final = "copy the dump again from a complete copy, manifests last, or take a new one into an empty folder"
+WHOLE_COPY: Final = "copy the dump again from a complete copy, manifests last, or take a new dump into an empty folder"
 
 
 class DumpError(Refused):
@@ -68,9 +68,11 @@ def rot(path: str, message: str, *, growing: str | None = None) -> DumpRot:
     return DumpRot(
         message,
         where=printable(path),
-        hint="check the disk, because a disk, memory or a copy changed bytes of the file. Copy the file again "
-        "from another copy of the dump. Without one, read the topics again into a new full dump while the "
-        "broker has their records:",
+        hint=(
+            "check the disk, because the disk, the memory or a copy has changed bytes of the file. Copy the "
+            "file again from another copy of the dump. If you have none, read the topics again into a new "
+            "full dump while the broker still has the records:"
+        ),
         hint_details=[command("dump", "--bootstrap-server", "HOST:PORT", "--app", "ID", "--out", *out)],
     )
 

@@ -114,9 +114,9 @@ def _footer_bytes(filesystem: FileSystem, file: ListedFile) -> int:
 
 def _encrypted(file: ListedFile) -> DumpError:
     return DumpError(
-        "the file is encrypted (Parquet modular encryption), and kstate has no keys",
+        "the file is encrypted (Parquet modular encryption), which kstate does not support",
         where=printable(file.path),
-        hint="write the dump again without that encryption. A disk or a bucket may encrypt it instead",
+        hint="write the dump again without that encryption. You can use an encrypted disk or bucket instead",
     )
 
 
@@ -345,8 +345,10 @@ def check_rows(manifest: Manifest, facts: Iterable[FileFacts], where: str, damag
         for key, piece in file_facts.pieces:
             if entry.topic not in (None, key.topic) or entry.partition not in (None, key.partition):
                 raise DumpError(
-                    f"{printable(entry.path)} holds rows of {key}, but the manifest lists it under "
-                    f"{entry.topic}:{entry.partition}",
+                    (
+                        f"{printable(entry.path)} contains rows of {key}, but the manifest lists it under "
+                        f"{entry.topic}:{entry.partition}"
+                    ),
                     where=where,
                 )
             range_ = rows.setdefault(key, [piece.first, piece.last, 0])
@@ -354,21 +356,23 @@ def check_rows(manifest: Manifest, facts: Iterable[FileFacts], where: str, damag
     partitions = {TopicPartition(entry.topic, entry.partition): entry for entry in manifest.partitions}
     for key, in_files in rows.items():
         if key not in partitions:
-            raise DumpError(f"the files hold {key}, which the manifest does not name", where=where)
+            raise DumpError(f"the files contain {key}, which is not in the manifest", where=where)
         partition = partitions[key]
         manifest_range = [partition.first, partition.last, partition.rows]
         # A partition with a lost file has fewer rows for that reason, which is recorded already.
         if key not in damage.partitions and manifest_range != in_files:
             error = DumpError(
-                f"{key}: the files hold {in_files[2]} rows with offsets {in_files[0]}..{in_files[1]}, but the "
-                f"manifest records {partition.rows} with {partition.first}..{partition.last}",
+                (
+                    f"{key}: the files contain {in_files[2]} rows with offsets {in_files[0]}..{in_files[1]}, but "
+                    f"the manifest records {partition.rows} with {partition.first}..{partition.last}"
+                ),
                 where=where,
             )
             damage.add([key], error)
     for key, partition in partitions.items():
         if partition.rows and key not in rows and key not in damage.partitions:
             error = DumpError(
-                f"{key}: the manifest records {partition.rows} rows, but the files hold none", where=where
+                f"{key}: the manifest records {partition.rows} rows, but the files contain none", where=where
             )
             damage.add([key], error)
 

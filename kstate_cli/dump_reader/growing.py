@@ -173,7 +173,7 @@ def _grown(content: Any, generation: int | None) -> Grown:
     forgotten = tuple(_forgotten(row) for row in optional_items(whole, "forgotten"))
     # A sweep would remove a file that the dump needs.
     if any(file.path in paths for file in forgotten):
-        raise DumpError("it names a file that it lists as deleted")
+        raise DumpError("it contains a file that it also lists as deleted")
     return Grown(
         whole.number("generation"),
         isolation_of(whole),
@@ -299,7 +299,7 @@ def _group(values: list[Any], path: str) -> RowGroup:
     first, last, rows, size, key_bytes = (facts.number(name) for name in _GROUP)
     # Compaction leaves holes, so there may be fewer rows than offsets, and never more.
     if not (1 <= rows <= last - first + 1):
-        raise DumpError(f"{printable(path)}: {rows} rows do not fit between offsets {first} and {last}")
+        raise DumpError(f"{printable(path)}: {rows} rows are impossible between offsets {first} and {last}")
     return RowGroup(first, last, rows, size, key_bytes)
 
 
@@ -317,7 +317,7 @@ def _tail(facts: JsonObject, key: TopicPartition, offsets: list[int]) -> tuple[T
         raise DumpError(f"{key}: its tail is not in the order of offsets")
     # The tail ends with the last record of the files: it identifies the log at the end of the dump.
     if records and (offsets[-1:] != [records[-1].offset] or records[0].offset < offsets[0]):
-        raise DumpError(f"{key}: its tail does not fit its files")
+        raise DumpError(f"{key}: its tail does not match its files")
     return records
 
 

@@ -137,8 +137,8 @@ def _as_of_generation(grown: Grown, generation: int, where: str) -> tuple[Grown,
         return grown, ()
     warning = (
         f"{some(left_out, _MOST_NAMES)}: restored from an older full dump (--full-dump "
-        f"{quoted(str(generation))}). kstate skips the newest full dump and all records that only this "
-        "dump has"
+        f"{quoted(str(generation))}). kstate skips the newest full dump and all records that only this dump "
+        "contains"
     )
     return replace(grown, fulls=fulls), (warning,)
 

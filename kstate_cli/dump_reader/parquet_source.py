@@ -131,7 +131,7 @@ def _plain_dump(survey: _Survey, place: DumpPlace, options: OpenOptions) -> Dump
                 where,
             )
         if not files.parquet:
-            raise DumpError("there is no Parquet file", where=where)
+            raise DumpError("it contains no Parquet file", where=where)
     else:
         check_files(files.manifest, files.parquet, where, damage)
         if options.check_digests:
@@ -288,7 +288,12 @@ def _refuse_tables_above(filesystem: FileSystem, root: str) -> list[str]:
         raise table_refusal(above.tables, printable, lambda _: "COPY")
     if not above.unreadable:
         return []
-    return [f"cannot list {_some([*above.unreadable])}: whether the dump is part of a table there is unknown"]
+    return [
+        (
+            f"kstate cannot list {_some([*above.unreadable])}, so it does not know whether the dump is part of a "
+            "table there"
+        )
+    ]
 
 
 def _record_warnings(facts: list[FileFacts], manifest: Manifest | None, *, committed_only: bool) -> list[str]:

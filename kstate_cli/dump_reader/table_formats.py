@@ -234,7 +234,7 @@ def table_refusal(
     if lines:
         hint += ", for example:"
     return DumpError(
-        f"{places} {are}: only the log of the table shows which of its files belong to it",
+        f"{places} {are}. Only the log of the table shows which files belong to it",
         hint=hint,
         hint_details=lines,
     )
@@ -243,8 +243,7 @@ def table_refusal(
 def file_refusal(path: str, format_: TableFormat) -> DumpError:
     """Return the refusal of a file of a table whose log is elsewhere."""
     return DumpError(
-        f"the file belongs to a table ({format_.name}): only the log of the table shows which of its files "
-        "belong to it",
+        (f"the file belongs to a table ({format_.name}). Only the log of the table shows which files belong to it"),
         where=printable(path),
         hint="write the current rows of the table as plain Parquet to a new folder, with a reader of that "
         "format, and pass the new folder",

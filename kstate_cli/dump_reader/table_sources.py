@@ -87,7 +87,7 @@ def _replayed(place: DumpPlace, version: int) -> dict[str, _TableFile]:
         path = f"{place.root}/{_DELTA_LOG}/{number:020d}.json"
         if not os.path.isfile(path):
             raise _RefusedTableError(
-                f"commit {number} of its log has expired: whether older commits removed records is unknown"
+                f"commit {number} of its log has expired, so kstate does not know whether older commits removed records"
             )
         data = content_of(place.filesystem, ListedFile(path, path, os.path.getsize(path)), "commit")
         actions = [parse_json(line) for line in data.splitlines() if line.strip()]

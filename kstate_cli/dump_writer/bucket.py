@@ -61,7 +61,10 @@ class BucketStore:
         names = [entry.path for entry in objects]
         if manifest.NAME in names:
             raise Refused(
-                f"{self._where} has a dump that was written at once ({manifest.NAME}), which cannot grow",
+                (
+                    f"{self._where} contains a dump that was written at once ({manifest.NAME}), to which kstate "
+                    "cannot add records"
+                ),
                 hint="pass a new prefix",
             )
         foreign = [
@@ -73,8 +76,10 @@ class BucketStore:
         foreign += [f"{name}/" for name in folders if not name.startswith(TOPIC)]
         if foreign:
             raise Refused(
-                f"{self._where} has files that belong to no dump: "
-                f"{some([printable(name) for name in foreign], _MOST_NAMES)}",
+                (
+                    f"{self._where} contains files that do not belong to a dump: "
+                    f"{some([printable(name) for name in foreign], _MOST_NAMES)}"
+                ),
                 hint="pass a new prefix, or the prefix of a growing dump",
             )
         entries = [ListedFile(f"{self._where}/{entry.path}", entry.path, entry.size) for entry in objects]
@@ -104,7 +109,7 @@ class BucketStore:
             if self._objects.create(probe, b"", f"not {run}"):
                 raise self._objects.without_conditions("it replaced an object")
         except NotAnsweredError as error:
-            raise RunFailed(str(error), hint="run the command again: nothing was read or written") from None
+            raise RunFailed(str(error), hint="run the command again. kstate has not read or written anything") from None
         finally:
             # The probe does no harm if it stays: a later call sweeps it.
             with suppress(KstateError):
@@ -140,9 +145,9 @@ class BucketStore:
         except NotAnsweredError as error:
             # Code 7, because the dump may have changed: neither "done" nor "nothing changed" would be true.
             raise RunHalfway(
-                f"it is unknown whether generation {grown.generation} was written: {error}",
+                f"kstate does not know whether generation {grown.generation} was written: {error}",
                 where=self._where,
-                hint="run the command again: in both cases the dump is complete, and the command continues from it",
+                hint=("run the command again. The dump is complete in both cases, and the command continues from it"),
             ) from None
         except KstateError:
             self.unanswered = False

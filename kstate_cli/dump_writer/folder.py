@@ -84,14 +84,17 @@ class FolderStore:
             raise
         if manifest.NAME in names:
             raise Refused(
-                f"{folder} has a dump that was written at once ({manifest.NAME}), which cannot grow",
+                (
+                    f"{folder} contains a dump that was written at once ({manifest.NAME}), to which kstate cannot "
+                    "add records"
+                ),
                 hint="pass a new folder",
             )
         # kstate removes files here later: a folder with files of others is not ours to sweep.
         foreign = [printable(name) for name in names if not _is_of_dump(name)]
         if foreign:
             raise Refused(
-                f"{folder} has files that belong to no dump: {some(foreign, _MOST_NAMES)}",
+                f"{folder} contains files that do not belong to a dump: {some(foreign, _MOST_NAMES)}",
                 hint="pass a new folder, or the folder of a growing dump",
             )
         _refuse_links(folder, names)
@@ -116,7 +119,10 @@ class FolderStore:
             if error.errno not in _NO_LINKS:
                 raise
             raise Refused(
-                f"{folder}: its file system has no hard links, but kstate needs them to commit a manifest in one step",
+                (
+                    f"{folder}: its file system does not support hard links, which kstate needs to commit a "
+                    "manifest in one step"
+                ),
                 hint="dump to another folder, and copy the dump from there, manifests last",
             ) from None
         finally:
@@ -240,7 +246,7 @@ def _refuse_links(folder: str, names: Iterable[str]) -> None:
                 raise Refused(
                     f"{printable(relative)} is {kind_of(mode)}, not a folder",
                     where=folder,
-                    hint="find out who created it, then replace it by a real folder",
+                    hint="find out who created it, then replace it with a real folder",
                 )
 
 

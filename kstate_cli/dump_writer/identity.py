@@ -52,7 +52,7 @@ class Comparison:
         """Return the reason in a sentence; for a log that is not the same."""
         if self.identity is Identity.ANOTHER:
             return f"it is another log: {self.why}"
-        return f"kstate cannot compare it with the log that was read before: {self.why}"
+        return f"kstate cannot compare it with the log that it read before: {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,8 @@ def compare_logs(
 def _compare_spans(sample: LogSample, log_start: int, end: SpanRecords | None, read: SpanRecords | None) -> Comparison:
     if end is not None and end.ended is SpanEnd.TRUNCATED:
         return Comparison(
-            Identity.ANOTHER, f"leader epoch {sample.epoch} ends below offset {sample.end}, up to which it was read"
+            Identity.ANOTHER,
+            f"leader epoch {sample.epoch} ends below offset {sample.end}, but kstate read beyond it",
         )
     if read is None:
         return compare(sample, (), log_start)
@@ -200,7 +201,7 @@ def compare(sample: LogSample, present: Sequence[TailRecord], log_start: int) ->
     proven = max(offsets, default=None)
     if proven is None and not sample.is_whole_log(log_start):
         return Comparison(
-            Identity.NOT_COMPARABLE, f"none of the last {len(sample.tail)} records that were read exists any more"
+            Identity.NOT_COMPARABLE, f"none of the last {len(sample.tail)} records that kstate had read exists any more"
         )
     unproven = [record for record in missing if proven is None or record.offset > proven]
     return Comparison(Identity.SAME, awaited=frozenset(record.key for record in unproven))
@@ -209,13 +210,13 @@ def compare(sample: LogSample, present: Sequence[TailRecord], log_start: int) ->
 def _difference(before: TailRecord | None, record: TailRecord) -> str | None:
     """Return how a record of the log differs from the one that was read at its offset; None if it is the same."""
     if before is None:
-        return f"it has a record at offset {record.offset}, but had none when it was read"
+        return f"it has a record at offset {record.offset}, but had none when kstate read it"
     if before.sha256 != record.sha256:
         return f"the record at offset {record.offset} has changed"
     if None not in (before.epoch, record.epoch) and before.epoch != record.epoch:
         return (
             f"the record at offset {record.offset} is of leader epoch {record.epoch}, but was of "
-            f"{before.epoch} when it was read"
+            f"{before.epoch} when kstate read it"
         )
     return None
 
@@ -225,7 +226,7 @@ def unexplained(comparison: Comparison, keys: Iterable[str]) -> str | None:
     absent = comparison.awaited - frozenset(keys)
     if not absent:
         return None
-    return f"{len(absent)} of the last records that were read no longer exist, and no later record has their key"
+    return f"{len(absent)} of the last records that kstate had read no longer exist, and no later record has their key"
 
 
 class LogChangedError(Exception):
@@ -254,7 +255,7 @@ def _stable_end(first: LogFacts, again: LogFacts, end: int) -> object:
     """Transactions are decided in order: a stable offset stays stable."""
     if again.stable_end is not None and again.stable_end < end:
         raise LogChangedError(
-            f"its last stable offset went back to {again.stable_end}, although it was read up to {end}"
+            f"its last stable offset went back to {again.stable_end}, although kstate had read it up to {end}"
         )
     return first.stable_end
 

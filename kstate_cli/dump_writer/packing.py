@@ -212,7 +212,7 @@ def join_small_files(
             smaller, paths = pack(store, full, generation, run)
         except DumpError as error:
             # Joining would copy the damage into a new file, with a digest that calls it sound.
-            warn(f"{full.key}: {error}: kstate does not join its small files. To replace them, dump with --full")
+            warn(f"{full.key}: {error}. kstate does not join its small files. To replace them, dump with --full")
             smaller, paths = full, ()
         packed.append(smaller)
         joined += paths
@@ -255,7 +255,7 @@ def _join_files(
         new = file.finish(relative)
     # A row more or less would only show at a restore, when the old files are gone.
     if new is None or new.rows != sum(part.rows for part in parts):
-        raise DumpError("its files do not have the rows that the manifest states", where=str(key))
+        raise DumpError("its files do not have the rows that the manifest records", where=str(key))
     return new
 
 

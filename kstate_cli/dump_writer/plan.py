@@ -105,7 +105,10 @@ def _plan(
     if not full:
         why = not_continued(before, facts, request_ms)
     if why is None and unknown_time is not None and _forgets(before, facts):
-        why = f"deletes may be missing: the time since the last reading is unknown: {unknown_time}"
+        why = (
+            "deletes may be missing, because kstate does not know how much time has passed since the last "
+            f"reading: {unknown_time}"
+        )
     if why is not None:
         return new_full(key, facts, why, request_ms)
     return PartitionPlan(key, facts, before.end, max(readable_end(facts), before.end), request_ms, before)
@@ -138,13 +141,16 @@ def not_continued(before: Full, facts: LogFacts, now_ms: int) -> str | None:
     if None not in (before.topic_id, facts.topic_id) and before.topic_id != facts.topic_id:
         return f"the topic was recreated (id {before.topic_id}, now {facts.topic_id})"
     if before.leader_epoch is not None and facts.leader_epoch is not None and facts.leader_epoch < before.leader_epoch:
-        return f"it is another log: leader epoch {facts.leader_epoch}, but {before.leader_epoch} when it was read"
+        return (
+            f"it is another log: its leader epoch is {facts.leader_epoch}, but was {before.leader_epoch} when "
+            "kstate read it"
+        )
     # A log never gets shorter by itself: an unclean leader election, or a disk that was restored.
     if facts.end < before.end:
-        return f"the log was truncated: it ends at {facts.end}, but was read up to {before.end}"
+        return f"the log was truncated: it ends at {facts.end}, but kstate had read it up to {before.end}"
     # The records between were deleted unread: what they deleted or changed is unknown.
     if facts.start > before.end:
-        return f"a gap: the log begins at {facts.start}, but was read only up to {before.end}"
+        return f"a gap: the log begins at {facts.start}, but kstate had read it only up to {before.end}"
     retention = retention_of(before, facts)
     if not _forgets(before, facts):
         return None
@@ -152,9 +158,12 @@ def not_continued(before: Full, facts: LogFacts, now_ms: int) -> str | None:
     first = before.ranges[0]
     # Only of a compacted log: another one keeps every record until its retention, which shows as a gap.
     if set_back(first.continues_ms, first.ended_ms, retention):
-        return "the clock of the host was set back during the reading, so the duration of the reading is unknown"
+        return "the clock of the host was set back during the reading, so kstate does not know how long it took"
     if delete_coverage(first.continues_ms, first.ended_ms, retention) is DeleteCoverage.NO:
-        return f"it was read too slowly to be the base of a rebuild (delete.retention.ms is {span_text(retention)})"
+        return (
+            "kstate read it too slowly to use it as the base of a rebuild (delete.retention.ms is "
+            f"{span_text(retention)})"
+        )
     return too_late(before, facts, now_ms)
 
 
@@ -169,8 +178,8 @@ def too_late(before: Full, facts: LogFacts, ended_ms: int) -> str | None:
         return None
     if set_back(before.as_of_ms, ended_ms, retention):
         return (
-            f"deletes may be missing: the last reading was at {moment(before.as_of_ms)}, which is in the "
-            "future by the clock of this host, so the elapsed time is unknown"
+            "deletes may be missing: by the clock of this host, the last reading was in the future, at "
+            f"{moment(before.as_of_ms)}, so kstate does not know how much time has passed"
         )
     if delete_coverage(before.as_of_ms, ended_ms, retention) is not DeleteCoverage.NO:
         return None
@@ -268,13 +277,15 @@ def select_topics(
     topics_on_broker = set(on_broker)
     missing = [topic for topic in topics if topic not in topics_on_broker]
     if missing:
-        reason = "the broker has no such topic"
+        reason = "the broker does not have this topic"
         if not all(map(legal_topic, missing)):
             reason = "this is not a valid topic name"
         raise UsageError(
             f"{topics[missing[0]]} {missing[0]!r}: {reason}",
-            hint=f"{did_you_mean(missing[:1], topics_on_broker)}the broker hides topics that this user may not "
-            "describe",
+            hint=(
+                f"{did_you_mean(missing[:1], topics_on_broker)}the broker hides topics that this user does not "
+                "have the permission to describe"
+            ),
         )
     names: set[str] = set(topics)
     foreign: list[tuple[str, str]] = []
@@ -288,7 +299,10 @@ def select_topics(
                 message += f"; the changelogs are {some(sorted(filter(is_changelog, topics_on_broker)), _MOST_NAMES)}"
             raise UsageError(
                 message,
-                hint="pass the application.id. The broker hides topics that this user may not describe",
+                hint=(
+                    "pass the application.id. The broker hides topics that this user does not have the "
+                    "permission to describe"
+                ),
             )
     return Topics(tuple(sorted(names)), tuple(sorted(foreign)))
 
@@ -341,13 +355,13 @@ class RoundClock:
 
     def _why_unknown(self, before: ClockMark | None) -> str | None:
         if before is None:
-            return "a version that did not record it wrote the manifest"
+            return "an older version of kstate wrote the manifest and did not record it"
         if before.boot == self._anchor.boot:
             return None
         # Times of day of two hosts, or of two starts, can only be compared if both were synchronized.
         if before.max_error_ms is None or self._max_error_ms is None:
             return (
-                "the earlier call ran on another host, or this host was restarted, and their clocks are not "
+                "the previous run was on another host, or this host was restarted, and their clocks are not "
                 "synchronized"
             )
         return None

@@ -111,8 +111,10 @@ class DumpRound:
             return
         note(
             error,
-            f"run the command again: the dump has the {outcome.records:,} records that were read, and the next call "
-            "continues from there",
+            (
+                f"run the command again. The dump contains the {outcome.records:,} records that were read, and the "
+                "next run continues from there"
+            ),
         )
 
     def _finished_part(self, plan: PartitionPlan) -> PartitionPlan | None:
@@ -163,7 +165,7 @@ class DumpRound:
         self.plans = plan_round(self._grown, facts, request_ms, full=request.full, unknown_time=self._clock.why_unknown)
         for plan in self.plans:
             if plan.why is not None and not request.full:
-                self._warn(f"{plan.key}: {plan.why}: kstate begins a new full dump")
+                self._warn(f"{plan.key}: {plan.why}. kstate starts a new full dump")
         newest = newest_fulls(self._grown)
         for key in sorted(newest.keys() - facts.keys()):
             if key.topic in topics.names or key.topic in request.topics:
@@ -186,7 +188,7 @@ class DumpRound:
             if comparison is None or comparison.identity is Identity.SAME:
                 continue
             why = comparison.text
-            self._warn(f"{plan.key}: {why}: kstate begins a new full dump")
+            self._warn(f"{plan.key}: {why}. kstate starts a new full dump")
             self.plans[number] = new_full(plan.key, plan.facts, why, plan.request_ms)
             # The new full dump continues nothing, so no key of the old one has to be read again.
             del self._comparisons[plan.key]
@@ -198,7 +200,7 @@ class DumpRound:
         if not facts:
             raise RunFailed(
                 f"{request.bootstrap} does not describe the topics",
-                hint="give this user the right to describe them",
+                hint="give this user the permission to describe them",
             )
         return facts
 
@@ -215,9 +217,9 @@ class DumpRound:
             before = plan.continues
             if before is not None and before.held_back and plan.held_back and plan.end == before.end:
                 self._warn(
-                    f"{plan.key}: the transaction that is open at offset {plan.end} was already open at the last "
-                    f"call, and holds back {plan.held_back:,} offsets. kafka-transactions find-hanging shows its "
-                    "producer"
+                    f"{plan.key}: the transaction at offset {plan.end} was already open in the last run, and "
+                    f"holds back {plan.held_back:,} offsets. To find its producer, run kafka-transactions "
+                    "find-hanging"
                 )
 
     def _notes(self) -> tuple[str, ...]:
@@ -226,7 +228,7 @@ class DumpRound:
             return ()
         offsets = sum(plan.held_back for plan in self.plans)
         place = some(places, _MOST_NAMES)
-        return (f"a transaction is open, so the next call reads the records behind it: {place} ({offsets:,} offsets)",)
+        return (f"a transaction is open, so the next run reads the records after it: {place} ({offsets:,} offsets)",)
 
     def _warn(self, text: str) -> None:
         self.warnings.append(text)
@@ -248,8 +250,8 @@ class DumpRound:
                 return
         keys = ", ".join(str(plan.key) for plan in waiting[:_MOST_NAMES])
         raise RunFailed(
-            f"{keys}: the log repeatedly changes while it is read",
-            hint="find out what deletes its records. More --workers make the reading faster",
+            f"{keys}: the log changes again and again while kstate reads it",
+            hint="find out what deletes its records. With more --workers, kstate reads faster",
         )
 
     def _read(self, plans: Sequence[PartitionPlan], runner: RangeRunner) -> None:
@@ -307,13 +309,13 @@ class DumpRound:
             again = facts.get(plan.key)
             if again is None:
                 raise RunFailed(
-                    f"{plan.key} no longer exists: its topic was deleted during the reading",
-                    hint="run the command again: it reads the topics that exist at that time",
+                    f"{plan.key} no longer exists, because its topic was deleted while kstate was reading it",
+                    hint="run the command again, which reads the topics that exist then",
                 )
             try:
                 plan = replace(plan, facts=settle(plan.facts, again, plan.end))
             except LogChangedError as error:
-                reasons[plan.key] = f"it changed during the reading: {error}"
+                reasons[plan.key] = f"it changed while kstate was reading it: {error}"
             else:
                 why = self._why_invalid(plan, request_ms)
                 if why is not None:
@@ -327,7 +329,7 @@ class DumpRound:
             # The records are of another log: neither a commit nor a signal may add them.
             self._results.pop(key, None)
             self._comparisons.pop(key, None)
-            self._warn(f"{key}: {why}: kstate begins a new full dump")
+            self._warn(f"{key}: {why}. kstate starts a new full dump")
             replaced[key] = new_full(key, facts[key], why, request_ms)
         self.plans = [replaced.get(plan.key, plan) for plan in self.plans]
         if not replaced and not self._keys:
@@ -341,7 +343,7 @@ class DumpRound:
         if another is not None:
             return f"it is another log: {another}"
         if any(result.begins_later for result in results):
-            return "its first records were deleted during the reading"
+            return "its first records were deleted while kstate was reading it"
         comparison = self._comparisons.get(plan.key)
         if comparison is not None:
             why = unexplained(comparison, (key for result in results for key in result.awaited_keys))
@@ -365,9 +367,9 @@ class DumpRound:
         reasons = {}
         for key, comparison in compare_logs(self._request.bootstrap, self._request.settings, logs).items():
             if comparison.identity is Identity.ANOTHER:
-                reasons[key] = f"it changed during the reading: {comparison.why}"
+                reasons[key] = f"it changed while kstate was reading it: {comparison.why}"
             elif comparison.identity is Identity.NOT_COMPARABLE:
-                self._warn(f"{key}: kstate cannot compare it with the log that was read before: {comparison.why}")
+                self._warn(f"{key}: kstate cannot compare it with the log that it read before: {comparison.why}")
         return reasons
 
     def _sample(self, plan: PartitionPlan, again: LogFacts) -> LogSample | None:
@@ -383,7 +385,7 @@ class DumpRound:
         keys = sorted(map(str, facts.keys() - {plan.key for plan in self.plans}))
         if keys:
             self._warn(
-                f"{some(keys, _MOST_NAMES)}: the partition was added during the reading, so the next call reads it"
+                f"{some(keys, _MOST_NAMES)}: the partition was added while kstate was reading, so the next run reads it"
             )
 
     def commit(self) -> RoundOutcome:
@@ -466,8 +468,8 @@ class DumpRound:
         slow = reading.too_slow(plan)
         if slow is not None:
             self._warn(
-                f"{plan.key}: reading it took {span_text(slow)}: it cannot be the base of a rebuild, because "
-                "deletes from this time may be missing"
+                f"{plan.key}: reading it took {span_text(slow)}, so it cannot be the base of a rebuild, "
+                "because deletes from this time may be missing"
             )
         return full
 

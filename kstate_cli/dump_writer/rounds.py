@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 # Printed by the deadline, which cannot find out whether the manifest was written.
 _REMAINS = (
-    "files of this call that no manifest names (a call a day later removes them). The dump is unchanged, or has one "
-    "generation more"
+    "files of this run that are not in a manifest (a run a day later removes them). The dump is unchanged, or "
+    "has one more generation"
 )
 
 
@@ -72,7 +72,7 @@ def dump_round(
         _remove_uncommitted(dump, store)
         if isinstance(error, OSError) and error.errno in FULL:
             raise RunFailed(
-                f"no disk space is left: {error.strerror}. The dump is unchanged",
+                f"the disk is full: {error.strerror}. The dump is unchanged",
                 where=request.out,
                 hint="free disk space, then run the command again",
             ) from None

@@ -72,7 +72,7 @@ def destination(out: str) -> str:
     if _SCHEME.match(out):
         raise UsageError(
             f"{printable(shown_uri(out))} is neither a folder nor s3://BUCKET/PREFIX, the only destinations of a dump",
-            hint="pass a folder. You may copy the dump elsewhere afterwards, manifests last",
+            hint="pass a folder. You can copy the dump to another place afterwards, manifests last",
         )
     # What looks like a scheme is rejected above: a folder "gs:" in the working directory is not what a user means.
     return local_folder(out)

@@ -163,7 +163,7 @@ class _RangeMessages:
 
     def _silent(self, log_end: int | None) -> RunFailed:
         if log_end is None:
-            return self._failed(f"the broker sent nothing for {SILENT_SECONDS:.0f} seconds")
+            return self._failed(f"the broker sent no data for {SILENT_SECONDS:.0f} seconds")
         return self._failed(f"the log ends at {log_end}, but ended at {self._job.end} or above before")
 
     def _within(self, records: list[Any]) -> list[Any]:
@@ -233,25 +233,25 @@ class _RangeMessages:
         code = error.code()
         # librdkafka detects it by the leader epoch of the last record that it read (KIP-320).
         if code == KafkaError._LOG_TRUNCATION:
-            raise _AnotherLogError("the log was truncated below the records that were read")
+            raise _AnotherLogError("the log was truncated below the records that kstate had read")
         if code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
             raise _BeginsLaterError
         if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION):
             raise self._failed(
-                "its topic no longer exists: it was deleted during the reading",
+                "its topic no longer exists, because it was deleted while kstate was reading it",
                 "run the command again, which reads the topics that exist then. The dump is unchanged",
             )
         # The group is never used, so a missing right to it does not matter.
         if code == KafkaError.GROUP_AUTHORIZATION_FAILED or error.retriable():
             return
         if denied(error):
-            raise self._failed(f"the broker does not allow it: {error.str()}", GRANTS)
+            raise self._failed(f"the broker does not permit it: {error.str()}", GRANTS)
         raise self._failed(error.str())
 
     def _failed(self, why: str, hint: str | None = None) -> RunFailed:
         return RunFailed(
             f"kstate cannot read {self._job.label}: {why}",
-            hint=hint or "check that the broker runs, then run the command again. The dump is unchanged",
+            hint=hint or "check that the broker is running, then run the command again. The dump is unchanged",
         )
 
 

@@ -323,10 +323,12 @@ def files_in_use(grown: Grown) -> set[str]:
 def lost_race(where: str, generation: int) -> InUse:
     """Return the error if another process has committed first."""
     return InUse(
-        f"another process has written generation {generation} of the dump meanwhile, so kstate does not "
-        "add the records of this call",
+        (
+            f"another process has written generation {generation} of the dump in the meantime, so kstate does not "
+            "add the records of this run"
+        ),
         where=where,
-        hint="run one dump at a time. The dump is complete",
+        hint="run only one dump at a time. The dump is complete",
     )
 
 
@@ -335,8 +337,10 @@ def lost_file(path: str, where: str) -> Refused:
     return Refused(
         f"{printable(path)} no longer exists, or was replaced after kstate wrote it",
         where=where,
-        hint="copy it again from another copy of the dump. Without one, dump into a new place (--out), and keep "
-        "this dump: the broker may no longer have all of its records",
+        hint=(
+            "copy it again from another copy of the dump. If you have none, dump to a new place (--out), and "
+            "keep this dump, because the broker may no longer have all of its records"
+        ),
     )
 
 

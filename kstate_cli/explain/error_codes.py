@@ -43,11 +43,11 @@ ERRORS: Final = {
         do=(f"to list the stores: {command('ls', 'APP')}",),
     ),
     ConditionNotMet.code: Texts(
-        "A check has a negative result (exit 3)", "The findings are printed before the error.", do=(_MESSAGE,)
+        "A check has a negative result (exit 3)", "kstate printed the findings before the error.", do=(_MESSAGE,)
     ),
     QueryFailedError.code: Texts(
         "A partition did not answer the query (exit 3)",
-        "Rows of the other partitions were printed. Each failure has a reason, such as NOT_UP_TO_BOUND.",
+        "kstate printed the rows of the other partitions. Each failure has a reason, such as NOT_UP_TO_BOUND.",
         do=("check the reason of each failure",),
     ),
     Refused.code: Texts(
@@ -56,12 +56,12 @@ ERRORS: Final = {
         do=(_MESSAGE,),
     ),
     DumpError.code: Texts(
-        "A dump contradicts its manifest, or cannot be read (exit 4)",
-        "Files are missing, a column has another type, or its manifest contradicts its records.",
+        "A dump contradicts its manifest, or kstate cannot read it (exit 4)",
+        "Files are missing, a column has another type, or the manifest does not match the records.",
         do=(str(DumpError.usual_hint),),
     ),
     DumpRot.code: Texts(
-        "A file of a dump is damaged: bytes have changed since it was written (exit 4)",
+        "A file of a dump is damaged, because its bytes have changed since it was written (exit 4)",
         "Its SHA-256 differs from the manifest, or kstate cannot decode a page of it. Nothing was changed.",
         do=(
             "copy the file again from another copy of the dump",
@@ -72,7 +72,7 @@ ERRORS: Final = {
     ),
     SerdeError.code: Texts(
         "The serde cannot read the bytes, or would not write this key (exit 4)",
-        "Readable rows were printed.",
+        "kstate printed the rows that it could read.",
         do=("pass another serde: --key-serde, --value-serde",),
     ),
     InUse.code: Texts(
@@ -86,40 +86,40 @@ ERRORS: Final = {
     ),
     HostError.code: Texts(
         "This host lacks descriptors, threads, memory or disk space (exit 6)",
-        "This does not mean that the stores are damaged: do not wipe any of them because of it.",
+        "This does not mean that the stores are damaged, so do not wipe them for this reason.",
         do=("raise the limit that the message names, or free the resource, then run the command again", STORES_STAY),
     ),
     # These three stand for exceptions of Python and of libraries, which are no classes of kstate.
     SYSTEM_CODE: Texts(
         "The operating system returned an error (exit 6)",
-        "Examples: a missing file, a disk that does not answer, missing rights.",
+        "For example, a file is missing, the disk does not respond, or permissions are missing.",
         do=(_MESSAGE,),
     ),
     DATABASE_CODE: Texts("RocksDB returned an error (exit 6)", do=(look_closer("APP"),)),
     StoreUnreadable.code: Texts(
-        "A store cannot be read (exit 6)",
-        "It is damaged, open in a running application, or of an ambiguous kind.",
+        "kstate cannot read a store (exit 6)",
+        "The store is damaged, open in a running application, or of an ambiguous kind.",
         do=(look_closer("APP"), "to read the last flush of a running application: --last-flush"),
     ),
     OutputLost.code: Texts(
-        "Not all results could be written (exit 6)",
+        "kstate could not write all results (exit 6)",
         "The printed output is incomplete.",
         do=("free disk space for the output, then run the command again",),
     ),
     KstateError.code: Texts("A failure without a specific code (exit 6)", do=(_MESSAGE,)),
     DEFECT_CODE: Texts(
         "A defect of kstate (exit 6)",
-        "kstate ended with an unexpected error. A change is complete or has no effect even then.",
+        "kstate ended with an unexpected error. Even then, a change is complete or has no effect.",
         do=("report it: run the command again with KSTATE_LOG=FILE, and attach the file", _STATUS),
     ),
     RunHalfway.code: Texts(
         "A run failed after its switch (exit 7)",
-        "APP is completely the new directory, but the end of the run is missing.",
+        "APP is completely the new directory, but the run did not complete its last steps.",
         do=("run the command again", f"or roll it back: {command('undo', 'APP')}", _STATUS),
     ),
     Interrupted.code: Texts(
         "A signal ended the command (exit 128 plus the number of the signal)",
-        "kstate removes all staged files that it has not switched to.",
+        "kstate removes all new files that are not part of APP yet.",
         do=("run the command again", _STATUS),
     ),
 }
@@ -130,30 +130,34 @@ _OLD: Final = "pass the text of the topology that ran here last too: --from OLD.
 
 REHOME: Final = {
     WhyRefused.OTHER_APPLICATION: Texts(
-        "None of the stores here, or few of them, are in the new topology (exit 4)",
+        "The new topology has few or none of the stores in this directory (exit 4)",
         "The text belongs to another application, or nearly all stores were renamed.",
         do=("pass the text of this application", _OLD),
     ),
     WhyRefused.OLD_DOES_NOT_FIT: Texts(
         "The old topology has stores in other tasks than the directory (exit 4)",
-        "With topology.optimization the numbers depend on the properties passed to build.",
+        "With topology.optimization, the numbers depend on the properties that you pass to build.",
         do=("pass the text of the topology that ran here last, from build(props)",),
     ),
     WhyRefused.GLOBAL: Texts(
         "A store is global only in the topology or only in the directory (exit 4)",
-        "A global store has no partitions, and Streams restores it from its whole topic: its rows do "
-        "not fit a store of a task.",
-        do=("wipe that store: Streams recreates it",),
+        (
+            "A global store has no partitions, and Streams restores it from its whole topic. So its rows cannot "
+            "become the rows of a task's store."
+        ),
+        do=("wipe that store. Streams then recreates it",),
     ),
     WhyRefused.TWO_COPIES: Texts(
         "Two tasks of one partition have the same store (exit 4)",
-        "The new topology was started here once, and created stores in addition to the old ones.",
+        "You have started the new topology once, and it created stores in addition to the old ones.",
         do=(_OLD,),
     ),
     WhyRefused.HALF_A_TASK: Texts(
-        "Sub-topologies that are merged are on different hosts (exit 4)",
-        "Each host would have half a task, and under exactly-once Streams wipes a task that lacks the "
-        "offset of a store.",
+        "The tasks of merged sub-topologies are on different hosts (exit 4)",
+        (
+            "Each host would have half a task. Under exactly-once, Streams wipes a task if the offset of a store "
+            "is missing."
+        ),
         do=(
             "complete it from a dump, in the same run and on every host: --from-changelog DUMP --for RELEASE",
             "or move the directories of one partition to one host, while the application is stopped on both hosts",
@@ -161,60 +165,76 @@ REHOME: Final = {
     ),
     WhyRefused.GENERATED: Texts(
         "A name that the DSL generated contains the number of the operator (exit 4)",
-        "Another number means another store and another changelog, and the same name may belong to another "
-        "operator. Such a store moves only if both texts have the same sources and processors for it.",
-        do=(_OLD, "or pin the old name in the code, with Materialized.as"),
+        (
+            "After a change, the operator has another number, and so its store has another name and another "
+            "changelog. The same name may belong to another operator. kstate moves such a store only if it has "
+            "the same sources and processors in both texts."
+        ),
+        do=(_OLD, "or set the old name in the code, with Materialized.as"),
     ),
     WhyRefused.NUMBER_TAKEN: Texts(
-        "The directory has tasks of the new number of a sub-topology (exit 4)",
-        "Numbers alone do not distinguish a merge from the replacement of a removed sub-topology.",
+        "The directory already has tasks with the new number of a sub-topology (exit 4)",
+        (
+            "From the numbers alone, kstate cannot see whether sub-topologies were merged, or whether one "
+            "replaced another."
+        ),
         do=("map those tasks with another --map, or pass texts: --topology, --from",),
     ),
     WhyRefused.KIND_UNKNOWN: Texts(
         "A store is new, and its kind is unknown (exit 4)",
-        "From 4.3 on, an offset states that an empty store is read from the beginning. Without it, "
-        "exactly-once Streams wipes the task. Its place, and whether it exists at all, depend on the kind.",
+        (
+            'From 4.3 on, an empty store needs an offset that means "from the beginning". Without it, Streams '
+            "wipes the task under exactly-once. Where this offset is stored depends on the kind of the store."
+        ),
         do=("specify the kind in kstate.toml: --spec", _OLD, "or, with at-least-once: --guarantee at_least_once"),
     ),
     # Both ways lose something: the restoration its time, the other guarantee its safety. The user chooses.
     WhyRefused.UNCLEAN: Texts(
-        "Stores that are to move had an unclean shutdown (exit 4)",
+        "Stores that kstate would move were not closed cleanly (exit 4)",
         "Under exactly-once they may contain uncommitted rows.",
         do=(
-            "pass --wipe-unclean to remove these stores, so that only they are restored",
+            "pass --wipe-unclean to remove these stores, so that Streams restores only them",
             "or --guarantee at_least_once",
         ),
     ),
     WhyRefused.FOREIGN: Texts(
-        "A task that loses stores contains a file that Streams did not create (exit 4)",
+        "A task from which kstate would move stores contains a file that Streams did not create (exit 4)",
         "kstate cannot determine the task of this file.",
         do=("move it out of the application directory",),
     ),
     WhyRefused.MEMBERS: Texts(
         "The group of the application has members (exit 4)",
-        "An instance is running, or was stopped less than session.timeout.ms ago: Streams does not leave its group.",
+        (
+            "An instance is running, or was stopped less than session.timeout.ms ago. Streams does not leave its "
+            "group when it stops."
+        ),
         do=("stop all instances", "and wait until the sessions of stopped instances end: --wait 60"),
     ),
     WhyRefused.UNREAD: Texts(
         "The new topology does not read some topics that have unread records (exit 4)",
-        "Renaming a repartition topic creates another topic: no instance ever reads the rest of the old one.",
+        (
+            "For example, a renamed repartition topic is a new topic, and no instance ever reads the rest of the "
+            "old one."
+        ),
         do=(
             "start the old topology, let it process all its input, and stop it",
-            "if these records may be lost, omit --bootstrap-server",
+            "if you can lose these records, omit --bootstrap-server",
         ),
     ),
     WhyRefused.PARTITIONS: Texts(
-        "The changelogs have other numbers of partitions than their future sub-topologies have tasks (exit 4)",
-        "Streams creates a task for each partition of the largest source topic, and ends at the start if "
-        "an existing changelog has another number. If a table is restored from its source topic, the "
-        "application never begins to run.",
+        ("Changelogs have more or fewer partitions than their new sub-topologies have tasks (exit 4)"),
+        (
+            "Streams creates a task for each partition of the largest source topic, and fails to start if an "
+            "existing changelog has another number of partitions. If Streams restores a table from its source "
+            "topic, the application never reaches RUNNING."
+        ),
         log=(OTHER_PARTITIONS,),
-        do=("keep these sub-topologies apart", "or repartition one of their inputs"),
+        do=("keep these sub-topologies separate", "or repartition one of their inputs"),
     ),
     WhyRefused.OTHER_CLUSTER: Texts(
         "The broker has none of the changelogs of the directory (exit 4)",
-        "It is another cluster, or this user may not describe those topics.",
-        do=("pass the cluster of this application, and a user who may describe its topics",),
+        "It is another cluster, or this user does not have the permission to describe these topics.",
+        do=("pass the cluster of this application, and a user with the permission to describe its topics",),
     ),
 }
 
@@ -223,8 +243,8 @@ _STATUS = f"to see what the run did: {command('status', 'APP')}"
 # True for every ended command: the journal shows the next one what to finish or delete.
 _AGAIN = "run the command again: it continues the interrupted run, or deletes its files"
 _SIGNALLED = (
-    "At the first signal kstate ends the command in order. Before the switch it deletes the staged "
-    "files, and APP is unchanged. After the switch the message reports the state."
+    "After the first signal, kstate ends the command in an orderly way. Before the switch, it deletes the new "
+    "files, and APP is unchanged. After the switch, the message reports the state."
 )
 
 
@@ -235,70 +255,88 @@ def _of_signal(number: signal.Signals) -> str:
 # By the exit code of the class, or of the signal, in ascending order.
 EXITS: Final = {
     str(EXIT_OK): Texts(
-        "Done, or there was nothing to do",
-        "For check, diff, verify, and inspect-position with a bound: the result is positive.",
+        "The command is done, or there was nothing to do",
+        "check, diff, verify, and inspect-position with a bound have a positive result.",
         do=("nothing",),
     ),
     str(EXIT_WARNINGS): Texts(
-        "Done, with warnings",
-        "The work is complete, but with something to know: stores that were skipped, headers that were "
-        "dropped, an unclean shutdown. For a command that reads: rows may be silently missing.",
-        do=("read the warnings. If you know them, pass --warnings-ok to exit with 0",),
+        "The command is done, with warnings",
+        (
+            "The work is complete, but you should know something: stores were skipped, headers were dropped, or a "
+            "shutdown was unclean. If the command reads, rows may be silently missing."
+        ),
+        do=("read the warnings. If you accept them, pass --warnings-ok to exit with 0",),
     ),
     str(UsageError.exit_code): Texts(
         "The command line is invalid",
-        "An option, a file or a store does not exist, or the directory does not belong to an application. "
-        "Nothing was changed.",
-        do=("the message names the mistake, and --help of the command lists every option",),
+        (
+            "An option, a file or a store does not exist, or the directory does not belong to an application. "
+            "kstate changed nothing."
+        ),
+        do=("read the message, which names the mistake. To see every option, pass --help to the command",),
     ),
     str(ConditionNotMet.exit_code): Texts(
         "A check has a negative result",
-        "The command is complete. check reports a finding, diff a difference, verify damage, ls an entry "
-        "that Streams did not leave, or a store has not reached the bound. Nothing was changed.",
-        do=("check the findings: each has a code, which this command explains",),
+        (
+            "The command is complete. check reports a finding, diff a difference, verify damage, or ls an entry "
+            "that Streams did not leave, or a store is below the bound. kstate changed nothing."
+        ),
+        do=("look up the code of each finding with this command",),
     ),
     str(Refused.exit_code): Texts(
         "Refused: the state is unknown, or the operation is unsafe",
-        "Unknown state is never changed, and kstate does not guess. Nothing was changed. For a command that reads: "
-        "kstate could not judge some of the state, and the output lists it.",
-        do=("the message names the obstacle, and how to remove it",),
+        (
+            "kstate never changes a directory whose state it does not know, and it does not guess. It changed "
+            "nothing. If the command reads, kstate could not judge some of the state, and the output lists it."
+        ),
+        do=("read the message, which names the obstacle and how to remove it",),
     ),
     str(InUse.exit_code): Texts(
         "Another process holds the directory",
-        "The application or another command of kstate is running. A client of Streams holds the lock of "
-        "APP/.lock from its constructor to its close. If you start one while kstate changes the directory, "
-        "it prints the messages below.",
+        (
+            "The application or another command of kstate is running. A client of Streams holds the lock of "
+            "APP/.lock from its constructor to its close. If you start a client while kstate changes the "
+            "directory, it prints the messages below."
+        ),
         (log.LOCKED, log.TASK_LOCKED),
         do=("stop the application, or pass --wait SECONDS",),
     ),
     str(RunFailed.exit_code): Texts(
         "Failed, and the application directory is unchanged",
-        "A disk that is full or broken, a store that cannot be read, an error of Spark, or a result that could not be "
-        "written.",
+        ("The disk is full or broken, kstate could not read a store or write a result, or Spark reported an error."),
         do=("fix the cause that the message names, then run the command again", _STATUS),
     ),
     str(RunHalfway.exit_code): Texts(
-        "Failed midway: the application directory was changed, but a later step failed",
-        "APP is completely the new directory. The end is missing: a sync, a journal line, the summary. For "
-        "clean: part of the backup is deleted.",
+        "The command failed midway: it has changed the application directory, but a later step failed",
+        (
+            "APP is completely the new directory. A last step is missing, such as a sync, a journal line or the "
+            "summary. After clean, a part of the backup is deleted."
+        ),
         do=(
             _AGAIN,
             f"or, except after clean, roll it back: {command('undo', 'APP')}",
             _STATUS,
         ),
     ),
-    _of_signal(signal.SIGHUP): Texts("Ended by signal 1 (SIGHUP): the terminal was closed", _SIGNALLED, do=(_AGAIN,)),
-    _of_signal(signal.SIGINT): Texts("Ended by signal 2 (SIGINT): Ctrl-C", _SIGNALLED, do=(_AGAIN,)),
+    _of_signal(signal.SIGHUP): Texts(
+        "Signal 1 (SIGHUP) ended the command, because the terminal was closed", _SIGNALLED, do=(_AGAIN,)
+    ),
+    _of_signal(signal.SIGINT): Texts(
+        "Signal 2 (SIGINT) ended the command, because you pressed Ctrl-C", _SIGNALLED, do=(_AGAIN,)
+    ),
     # No handler runs at SIGKILL: the shell or the container reports the code, and not kstate.
     "137": Texts(
-        "Ended by signal 9 (SIGKILL): killed, often because memory was short",
-        "kstate could not end in order. The directory is nevertheless completely the old or completely the new one.",
+        "Signal 9 (SIGKILL) ended the command, often because the host was short of memory",
+        (
+            "kstate could not end in an orderly way. The directory is still completely the old one or completely "
+            "the new one."
+        ),
         do=("give the container more memory, or pass fewer --workers", _AGAIN, _STATUS),
     ),
     _of_signal(signal.SIGPIPE): Texts(
-        "The reader of the output has ended, as with | head",
+        "The program that reads the output has ended, for example | head",
         "The printed output is correct, but incomplete.",
-        do=("if that was intended, do nothing",),
+        do=("if you intended that, do nothing",),
     ),
-    _of_signal(signal.SIGTERM): Texts("Ended by signal 15 (SIGTERM): it was stopped", _SIGNALLED, do=(_AGAIN,)),
+    _of_signal(signal.SIGTERM): Texts("Signal 15 (SIGTERM) ended the command", _SIGNALLED, do=(_AGAIN,)),
 }

@@ -18,8 +18,8 @@ from kstate_cli.texts import internals as see
 
 _UNDO = f"to roll it back: {command('undo', 'APP')}"
 _CLEAN = f"to free the space of its backup: {command('clean', 'APP', '--older-than', '7d')}"
-_TAKEN_OVER = "run the command again: the next command that changes something finishes or removes the run"
-_WAIT = "do nothing: it is under way"
+_TAKEN_OVER = "run the command again. The next command that changes the directory completes or removes the run"
+_WAIT = "do nothing, because the run is in progress"
 _AFTER_ERROR = "fix the cause, then run the command again with --after-error"
 _WHY = f"to see why it failed: {command('status', 'APP')}"
 _RUNS = f"no rule of Streams: the change engine ({see('engine.md#run-states')})"
@@ -29,101 +29,109 @@ _LIKE = f"KafkaStreams.State, as of KIP-696 ({see('restoring.md#states')})"
 RUN_STATES: Final = {
     CREATED: Texts("The folder of the run exists, but is still empty", rule=_RUNS, do=(_TAKEN_OVER,)),
     RunState.STAGING.value: Texts(
-        "The new directory is under construction beside the old one",
+        "kstate is building the new directory next to the old one",
         "APP has not changed. If the process has ended, status shows interrupted.",
         rule=_RUNS,
         do=(_WAIT,),
     ),
     RunState.SWITCHING.value: Texts(
-        "The exchange of the two directories was announced",
-        "APP is completely the old or completely the new one, as marks in the two trees show.",
+        "kstate was about to exchange the two directories",
+        "APP is completely the old or completely the new one. Marks in both trees show which.",
         rule=_RUNS,
         do=(_WAIT, _TAKEN_OVER),
     ),
     RunState.KEPT.value: Texts(
-        "Done: APP is the new directory, and the old one is the backup for undo",
-        "It shares its files with the new one, and needs disk space as Streams compacts those away.",
+        "The run is complete: APP is the new directory, and the old one is the backup for undo",
+        ("The backup shares its files with the new directory. It uses disk space when Streams compacts these files."),
         rule=_RUNS,
         do=(_UNDO, _CLEAN),
     ),
     RunState.UNDOING.value: Texts(
-        "The exchange back was announced",
-        "APP is completely the one or completely the other directory.",
+        "kstate was about to exchange the two directories back",
+        "APP is completely one of the two directories.",
         rule=_RUNS,
         do=(_WAIT, f"if its process died: {command('undo', 'APP')}"),
     ),
     RunState.UNDONE.value: Texts(
-        "Rolled back: APP is the old directory again",
+        "The run was rolled back: APP is the old directory again",
         "kstate keeps the result of the run until you clean it.",
         rule=_RUNS,
         do=(_CLEAN,),
     ),
     RunState.FAILED.value: Texts(
-        "It ended before the switch: APP is unchanged",
-        "kstate deleted the staged files. If a signal ended it, or its process died, status shows that.",
+        "The run ended before the switch, so APP is unchanged",
+        "kstate deleted the new files. status shows whether a signal ended the run, or its process died.",
         rule=_RUNS,
-        do=(_WHY, "fix that, and run the command again"),
+        do=(_WHY, "fix the cause, and run the command again"),
     ),
     RunState.CLEANING.value: Texts(
-        "The deletion of the backup of the run is under way",
+        "kstate is deleting the backup of the run",
         "kstate can no longer undo it.",
         rule=_RUNS,
         do=(f"if its process died: {command('clean', 'APP')}",),
     ),
     RUN_INTERRUPTED: Texts(
         "The process ended before the run was complete",
-        "A kill, or a power failure. APP is completely the old or completely the new directory. The sorted "
-        "files of a restoration remain, and the next one uses them.",
+        (
+            "The cause was a kill or a power failure. APP is completely the old or completely the new directory. "
+            "The sorted files of a restoration remain, and the next restoration uses them."
+        ),
         rule=f"no rule of Streams: the change engine ({see('engine.md#dies-here')})",
         do=(_TAKEN_OVER,),
     ),
     DAMAGED: Texts(
-        "The journal of the run is unreadable, so kstate leaves the backup alone",
-        "It is missing, cut off, corrupt, a copy, or from a newer kstate. The folder of the run may hold "
-        "the only copy of a directory.",
+        "kstate cannot read the journal of the run, so it does not delete the backup",
+        (
+            "The journal is missing, truncated, corrupt, a copy, or from a newer version of kstate. The folder of "
+            "the run may be the only copy of a directory."
+        ),
         rule=f"no rule of Streams: the change engine ({see('engine.md#what-proves-what')})",
         do=(
             f"to see what is wrong with it: {command('status', 'APP')}",
-            "after you have saved what you need from it, move the folder of the run elsewhere",
+            "save the files that you need, then move the folder of the run to another place",
         ),
     ),
 }
 
 # In the order in which a restoration passes through them; interrupted is none of its own, but what status infers.
 RESTORATION_STATES: Final = {
-    RestoreState.CREATED.value: Texts("The restoration is planned, but has not begun", rule=_LIKE, do=(_WAIT,)),
-    RestoreState.REBALANCING.value: Texts("Tasks and parts of the dump are being assigned", rule=_LIKE, do=(_WAIT,)),
+    RestoreState.CREATED.value: Texts("The restoration is planned, but has not started", rule=_LIKE, do=(_WAIT,)),
+    RestoreState.REBALANCING.value: Texts("kstate is assigning tasks and parts of the dump", rule=_LIKE, do=(_WAIT,)),
     RestoreState.RESTORING.value: Texts(
         "At least one store is not complete",
-        "Streams has this state for tasks only: KIP-728 proposes it for the client, and is in no release.",
+        ("Streams has this state only for tasks. KIP-728 proposes it for the client, but no release contains it."),
         (log.RESTORES_FROM_OFFSET, log.RESTORES_FROM_START, log.RESTORED),
         f"KIP-728 ({see('restoring.md#states')})",
         (f"to see its progress: {command('status', 'APP')}",),
     ),
     RestoreState.RUNNING.value: Texts(
-        "Every store is complete and in its place", "The run only has to close.", rule=_LIKE, do=(_WAIT,)
+        "Every store is complete and in its place", "Only the run itself is not closed yet.", rule=_LIKE, do=(_WAIT,)
     ),
     RestoreState.PENDING_SHUTDOWN.value: Texts(
-        "It is closing, because it is done or was stopped in order", rule=_LIKE, do=(_WAIT,)
+        "The restoration is closing, because it is complete or was stopped", rule=_LIKE, do=(_WAIT,)
     ),
-    RestoreState.NOT_RUNNING.value: Texts("It has ended in order", rule=_LIKE, do=("nothing",)),
+    RestoreState.NOT_RUNNING.value: Texts("The restoration has ended in an orderly way", rule=_LIKE, do=("nothing",)),
     RestoreState.PENDING_ERROR.value: Texts(
-        "A step failed, and kstate closes Spark, databases and locks",
-        "ERROR follows. Unlike a client of Streams, a restoration may enter this state from every other "
-        "state, because closing can fail.",
+        "A step failed, and kstate is closing Spark, databases and locks",
+        (
+            "The next state is ERROR. A restoration can enter this state from every other state, because closing "
+            "can fail. A client of Streams cannot."
+        ),
         rule=_LIKE,
         do=(_WAIT, _WHY),
     ),
     RestoreState.ERROR.value: Texts(
-        "It has failed, which is a final state",
-        "The next restoration and the next wipe require --after-error, so that a cron job does not repeat "
-        "the failure for ever.",
+        "The restoration has failed, and this state is final",
+        (
+            "The next restoration and the next wipe require --after-error, so that a cron job does not repeat the "
+            "failure forever."
+        ),
         rule=_LIKE,
         do=(_WHY, _AFTER_ERROR),
     ),
     INTERRUPTED: Texts(
-        "Its process died",
-        "The next restoration uses the sorted files. After three in a row it requires --after-error.",
+        "The process of the restoration died",
+        ("The next restoration uses the sorted files. After three interruptions in a row, it requires --after-error."),
         rule=f"no state of Streams ({see('restoring.md#taken-up-again')})",
         do=("run the restoration again",),
     ),
@@ -132,12 +140,14 @@ RESTORATION_STATES: Final = {
 # In the words of ``ls``; a store of a release up to 4.2 has no status at all.
 STORE_STATUS: Final = {
     "open": Texts(
-        "The store was not closed: the application is running, or was killed",
-        "Under exactly-once 4.3 wipes the task at the next start, because the store may have rows of an "
-        "aborted transaction. For a global store every start fails.",
+        "The store was not closed, because the application is running or was killed",
+        (
+            "Under exactly-once, 4.3 wipes the task when it starts, because the store may contain rows of an "
+            "aborted transaction. For a global store, every start fails."
+        ),
         log.INVALID_STATE,
         f"AbstractColumnFamilyAccessor.open ({see('offsets.md#status')})",
-        (f"to see the next start: {command('check', 'APP', '--for', 'RELEASE')}",),
+        ((f"to predict what happens when the application starts: {command('check', 'APP', '--for', 'RELEASE')}"),),
     ),
     "closed": Texts(
         "The store was closed cleanly",
@@ -149,9 +159,9 @@ STORE_STATUS: Final = {
 }
 
 
-_FINDING = "read the finding that causes it, and its hint"
+_FINDING = "read the finding that causes this, and its hint"
 _DUMP = (
-    "to restore from a dump before the start: "
+    "to restore from a dump before you start the application: "
     f"{command('restore', 'APP', '--from-changelog', 'DUMP', '--for', 'RELEASE')}"
 )
 _CHANGELOG = f"StoreChangelogReader ({see('changelogs.md#log-ends')})"
@@ -161,12 +171,14 @@ _WIPED = f"TaskCorruptedException, StateManagerUtil.closeStateManager ({see('sta
 # others.
 OUTCOMES: Final = {
     Outcome.OPENS: Texts(
-        "The store opens unchanged", "Streams restores nothing.", (log.FROM_OFFSET,), _CHANGELOG, ("nothing",)
+        "Streams opens the store unchanged", "It restores nothing.", (log.FROM_OFFSET,), _CHANGELOG, ("nothing",)
     ),
     Outcome.OPENS_EMPTY: Texts(
-        "The store silently opens without all or some of its rows",
-        "Its offset states that it is complete, so Streams restores nothing. This is the worst outcome: "
-        "queries and joins give wrong answers, and no message is printed.",
+        "Streams silently opens the store without some or all of its rows",
+        (
+            "According to its offset the store is complete, so Streams restores nothing. This is the worst "
+            "outcome, because queries and joins give wrong results, and Streams prints no message."
+        ),
         (log.FROM_OFFSET,),
         f"AbstractSegments.openExisting; OffsetCheckpoint ({see('start.md#going-down')})",
         # Afterwards nothing shows which rows are missing: the offset states that the store is complete.
@@ -181,21 +193,21 @@ OUTCOMES: Final = {
     ),
     Outcome.RESTORES_ALL: Texts(
         "Streams restores the whole changelog over the existing rows",
-        "Keys that were deleted in that time may remain.",
+        "Keys that were deleted in the meantime may remain.",
         (log.FROM_START, log.RESTORES_FROM_START, log.RESTORED),
         _CHANGELOG,
         (_FINDING, _DUMP),
     ),
     Outcome.WIPED: Texts(
         "Streams deletes the directory of the task, then restores all its stores from the beginning",
-        "Streams treats a whole task as corrupted, never a single store: it restores all of them because of one.",
+        "Streams treats a task as corrupted as a whole, so it restores all stores because of one.",
         (log.NO_OFFSETS, log.CORRUPTED, log.REVIVED, log.WIPED, log.RESTORES_FROM_START),
         _WIPED,
         (_FINDING, _DUMP),
     ),
     Outcome.LOST: Texts(
-        "Streams wipes the task, and the store has no changelog: its rows are lost",
-        "No command restores them afterwards.",
+        "Streams wipes the task, and the rows of the store are lost, because it has no changelog",
+        "You cannot restore them afterwards.",
         (log.CORRUPTED, log.REVIVED, log.WIPED, log.NOT_LOGGED),
         _WIPED,
         (
@@ -206,48 +218,57 @@ OUTCOMES: Final = {
         ),
     ),
     Outcome.MAY_BE_LOST: Texts(
-        "Streams wipes the task, and the store may have no changelog: without one its rows are lost",
-        "A store that was not closed cleanly may have no offset yet although it has a changelog.",
+        "Streams wipes the task, and the rows of the store are lost if it has no changelog",
+        "A store that was not closed cleanly may have no offset yet, even if it has a changelog.",
         (log.CORRUPTED, log.REVIVED, log.WIPED, log.NOT_LOGGED),
         _WIPED,
         (
-            "before the start, pass a source of the topics: --bootstrap-server, --dump or --offsets",
+            ("before you start the application, pass a source of the topics: --bootstrap-server, --dump or --offsets"),
             f"to keep its rows as Parquet: {command('export', 'APP', 'STORE', '--out', 'DIR')}",
             _FINDING,
         ),
     ),
     Outcome.FAILS: Texts(
-        "The start fails, or a stream thread does: the client ends in ERROR",
-        "It fails in the same way each time, until you remove the cause. check prints the exceptions, from "
-        "the outermost on.",
+        "The start or a stream thread fails, and the client ends in ERROR",
+        (
+            "It fails at every start until you remove the cause. check prints the exceptions, beginning with the "
+            "outermost."
+        ),
         (log.STORE_NOT_OPENED, log.CHECKPOINT_NOT_LOADED, log.CHECKPOINT_NOT_MIGRATED, log.GLOBAL_FAILED),
         f"StateManagerUtil.registerStateStores ({see('start.md')})",
         (_FINDING,),
     ),
     Outcome.HANGS: Texts(
-        "The client never leaves REBALANCING, and restores nothing",
-        "With transactional stores, the first store that a task opens has status 1. Streams marks the "
-        "stores opened before it as corrupted. There are none, so it wipes nothing and tries again without "
-        "end. The order of the stores of a task is not on disk.",
+        "The client stays in REBALANCING, and restores nothing",
+        (
+            "With transactional stores, the first store that a task opens has status 1. Streams marks the stores "
+            "that it opened before as corrupted. There are none, so it wipes nothing and retries forever. The "
+            "order of the stores of a task is not on disk."
+        ),
         log.INVALID_STATE,
         f"TaskManager.closeDirtyAndRevive ({see('offsets.md#transactional-stores')})",
         (_FINDING,),
     ),
     Outcome.NOT_REACHED: Texts(
-        "Another store of the task makes the start fail before this one is opened",
-        "Its own outcome is unknown.",
+        "The start fails at another store of the task, before Streams opens this one",
+        "So the outcome of this store is unknown.",
         SILENT,
         "StateManagerUtil.registerStateStores: it opens no store after one that fails",
         ("check the store that fails",),
     ),
     Outcome.UNKNOWN: Texts(
-        "Unknown: the application runs, the broker lacks the log, or kstate does not read all of the task",
-        "While the application is running, the files are those of its last flush, and the outcome depends "
-        "on how it closes the stores. Entries that kstate does not read (a link, a database that its "
-        "RocksDB refuses) never count as missing.",
+        ("Unknown: the application is running, the broker lacks the log, or kstate cannot read all of the task"),
+        (
+            "While the application is running, its files are those of the last flush, and the outcome depends on "
+            "how it closes the stores. Entries that kstate does not read, such as a link or a database that its "
+            "RocksDB cannot open, never count as missing."
+        ),
         SILENT,
         f"AbstractColumnFamilyAccessor.close, ProcessorStateManager.checkpoint ({see('start.md#clean-or-not')})",
-        ("check again after the application is stopped", "the findings name what kstate does not read"),
+        (
+            "check again after you have stopped the application",
+            "read the findings, which name the entries that kstate does not read",
+        ),
     ),
     Outcome.IGNORED: Texts(
         "The release has no such store, or no such task",
@@ -264,38 +285,47 @@ _RULE = f"StoreQueryUtils, KIP-796 ({see('positions.md#who-answers-what')})"
 # What to do about each is printed by ``query`` itself, which owns that text: only further advice is here.
 FAILURES: Final = {
     FailureReason.UNKNOWN_QUERY_TYPE: Texts(
-        "This kind of store does not answer this kind of query",
-        "A window store has no range of keys, a plain store no timestamps. The message lists the queries that it "
-        "answers.",
+        "This kind of store does not support this kind of query",
+        (
+            "For example, a window store has no range of keys, and a plain store has no timestamps. The message "
+            "lists the queries that the store supports."
+        ),
         rule=_RULE,
     ),
     FailureReason.NOT_ACTIVE: Texts(
-        "The query requires a running active task, but nothing runs in a directory",
+        "The query requires a running active task, but the application is stopped",
         "In Streams, this means that the task is a standby here, or is still restoring.",
         rule="KafkaStreams.query with StateQueryRequest.requireActive",
     ),
     FailureReason.NOT_UP_TO_BOUND: Texts(
-        "The store has not reached the bound",
-        "Its Position, which records how far the store has read its input, is behind for at least one "
-        "partition of the bound.",
+        "The store is behind the bound",
+        (
+            "Its Position, which records how far the store has read its input, is lower than the bound for at "
+            "least one partition."
+        ),
         rule=f"StoreQueryUtils.isPermitted ({see('positions.md#bounds')})",
         do=("restore it, or let the application process more input",),
     ),
     FailureReason.NOT_PRESENT: Texts(
-        "No task in this directory has the partition",
-        "Another instance has it. In Streams it may also have moved during the query.",
+        "None of the tasks in this directory has the partition",
+        "Another instance has the task. In Streams, it may also have moved during the query.",
         (log.MIGRATED,),
         rule="KafkaStreams.query",
     ),
     FailureReason.DOES_NOT_EXIST: Texts(
         "The store has fewer partitions",
-        "kstate knows the number only from kstate.toml. Streams declares this reason, but no release returns it.",
+        (
+            "kstate knows the number of partitions only from kstate.toml. Streams declares this reason, but no "
+            "release returns it."
+        ),
         rule=f"FailureReason ({see('positions.md#who-answers-what')})",
     ),
     FailureReason.STORE_EXCEPTION: Texts(
-        "The store could not be read",
-        "It is damaged, open in a running application, or of an ambiguous kind. Rows that were printed "
-        "before are correct.",
+        "kstate could not read the store",
+        (
+            "The store is damaged, open in a running application, or of an ambiguous kind. The rows that kstate "
+            "has printed are correct."
+        ),
         rule=_RULE,
         do=(
             "to read the last flush of a running application: --last-flush",

@@ -350,7 +350,7 @@ class OutFolder:
         # An interrupted export lists the parts that it has renamed. All other parts belong to a complete export,
         # which may be the only copy of the rows, so the user must pass --overwrite.
         if INCOMPLETE not in names or MANIFEST in names or own - {INCOMPLETE} - self._renamed():
-            raise Refused(f"{self.out} holds an export", hint="pass a new folder, or --overwrite")
+            raise Refused(f"{self.out} contains an export", hint="pass a new folder, or --overwrite")
         # The file is the first that an export writes. Without it the interrupted export has no rows to lose.
         if self._read(_OWNER) not in (None, self._owner):
             raise Refused(f"{self.out} contains another, interrupted export", hint="pass a new folder, or --overwrite")

@@ -102,7 +102,7 @@ def export_store(request: ExportRequest, watcher: ExportWatcher) -> Exported:
         # wrapping.
         if plan.shape.internal and request.value_serde != "bytes":
             raise Refused(
-                f"only Streams can read the values of a {plan.shape.name} store: no serde reads them",
+                (f"only Streams can read the values of a {plan.shape.name} store, because there is no serde for them"),
                 hint="omit --value-serde",
             )
         engine = choose_engine(request.engine, plan.size, len(plan.parts), request.workers)
@@ -225,7 +225,7 @@ def plan_export(
     if len(shapes) > 1:
         raise Refused(
             f"{stores[0][1].name} is of different kinds: {', '.join(map(str, readers))}",
-            hint="one table cannot hold them all. To export the stored rows of every task:",
+            hint="one table cannot contain them all. To export the stored rows of every task:",
             hint_details=[command("query", "raw-scan", stores[0][0].app, stores[0][1].name, "-o", "json")],
         )
     plans: list[TaskPlan] = []

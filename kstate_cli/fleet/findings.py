@@ -46,8 +46,8 @@ class FleetFinding:
 
 # The client decides it under the classic protocol; under KIP-1071 the broker does, by rules of its own.
 _ASSIGNED: Final = (
-    "under the classic protocol an instance that has the state of a task gets the task. If none has "
-    "it, one restores it ({page})"
+    "under the classic protocol, an instance that has the state of a task gets the task. If none has it, one "
+    "of them restores it ({page})"
 )
 _ASSIGNMENT: Final = "start.md#which-instance-gets-a-task"
 _RESTORE: Final = command("restore", "APP", "--from-changelog", "DUMP", "--for", "RELEASE")
@@ -59,50 +59,50 @@ _OTHERS: Final = f"for all hosts at once, see {documentation('docs/how-to/fleet.
 
 HOST_UNREAD: Final = FleetCode(
     "host-unread",
-    "A listing is incomplete, or cannot be read",
+    "A listing is incomplete, or kstate cannot read it",
     level=FleetLevel.UNKNOWN,
     more=(
-        "The file is cut off, belongs to another command or version, or the listing failed on that host. "
-        "kstate prints the readable part. It treats a task or store that no listing contains as unknown, "
-        "and not as missing."
+        "The file is truncated, belongs to another command or version, or the listing failed on that host. "
+        "kstate prints the part that it can read. If a task or store is in none of the listings, kstate "
+        "treats it as unknown, and not as missing."
     ),
     source="a listing ends with its summary (docs/json.md)",
-    hint="check the named line, and list that host again",
+    hint="check the line, and list that host again",
     command=_LIST,
 )
 TASK_MISSING: Final = FleetCode(
     "task-missing",
-    "No host has the task",
+    "None of the hosts has the task",
     level=FleetLevel.ERROR,
     more=(
-        "The instance that gets it restores all of its stores from the changelogs, and processes no input "
-        "of it until then."
+        "The instance that gets the task restores all of its stores from the changelogs, and does not process "
+        "its input until then."
     ),
     source=_ASSIGNED,
     page=_ASSIGNMENT,
-    hint="restore them before the start",
+    hint="restore them before you start the application",
     command=_RESTORE,
     do=(_OTHERS,),
 )
 TASK_NOT_KNOWN: Final = FleetCode(
     "task-not-known",
-    "No host with a complete listing has the task",
+    "None of the hosts with a complete listing has the task",
     level=FleetLevel.UNKNOWN,
     more=(
-        "A host with an incomplete listing may have it. Do not restore the task before you know, or two "
+        "A host with an incomplete listing may have it. Do not restore the task before you know this, or two "
         "hosts will have it."
     ),
     source="the unread part may contain it",
-    hint="check the named line, and list that host again",
+    hint="check the line, and list that host again",
     command=_LIST,
 )
 PROCESS_ID_DOUBLED: Final = FleetCode(
     "process-id-doubled",
-    "Two hosts have one process id",
+    "Two hosts have the same process id",
     level=FleetLevel.ERROR,
     more=(
-        "A volume was cloned with the files that Streams keeps in it. Both instances have one name, and assignors "
-        "count them as one process with the state of either."
+        "A volume was cloned with the files that Streams keeps in it. Both instances have the same name, so "
+        "assignors treat them as one process that has the state of both."
     ),
     source="the process id names the client in the group ({page})",
     page="layout.md",
@@ -114,9 +114,8 @@ APPLICATIONS_DIFFER: Final = FleetCode(
     "The listings belong to different applications",
     level=FleetLevel.ERROR,
     more=(
-        "Files of two applications were passed together, or a volume was mounted at the wrong place. "
-        "kstate counts the tasks of both together, so its results about missing and extra tasks are wrong "
-        "for both."
+        "You passed files of two applications, or a volume was mounted in the wrong place. kstate counts the "
+        "tasks of both together, so its results about missing and extra tasks are wrong for both."
     ),
     source="the directory has the name of the application.id ({page})",
     page="layout.md",
@@ -124,11 +123,12 @@ APPLICATIONS_DIFFER: Final = FleetCode(
 )
 CHANGELOGS_DIFFER: Final = FleetCode(
     "changelogs-differ",
-    "A store of one name has different changelogs on different hosts",
+    "A store has different changelogs on different hosts",
     level=FleetLevel.ERROR,
     more=(
-        "Another application filled one of the directories, or an application with another application.id "
-        "did, and the directory was renamed. A start would treat rows of one as the state of the other."
+        "Another application filled one of the directories, or the directory of an application with another "
+        "application.id was renamed. If you start the application, it treats the rows of one as the state of "
+        "the other."
     ),
     source="the name of a changelog contains its application and store ({page})",
     page="changelogs.md",
@@ -136,9 +136,9 @@ CHANGELOGS_DIFFER: Final = FleetCode(
 )
 KINDS_DIFFER: Final = FleetCode(
     "kinds-differ",
-    "A store of one name is of different kinds on different hosts",
+    "A store is of different kinds on different hosts",
     level=FleetLevel.ERROR,
-    more="Hosts were started with different versions of the topology, or a directory belongs to another application.",
+    more="The hosts run different versions of the topology, or a directory belongs to another application.",
     source="in one topology, stores with the same name have the same kind ({page})",
     page="stores.md",
     hint="on that host",
@@ -146,11 +146,11 @@ KINDS_DIFFER: Final = FleetCode(
 )
 OFFSET_OUTSIDE_LOG: Final = FleetCode(
     "offset-outside-log",
-    "The next offset of a store is not in its changelog",
+    "The log no longer has the record after the offset of a store",
     level=FleetLevel.ERROR,
     more=(
-        "The topic was recreated, or was truncated later. The start wipes the task, and restores the "
-        "records that the log has."
+        "The topic was recreated, or was truncated later. Streams wipes the task when it starts, and restores "
+        "the records that the log still has."
     ),
     source="the next offset is in the log, or at its end ({page})",
     page="changelogs.md#log-ends",
@@ -161,32 +161,37 @@ HOST_PROBLEM: Final = FleetCode(
     "host-problem",
     "The listing of a host contains a problem",
     level=FleetLevel.ERROR,
-    more="The text comes from the listing, with the code of the problem, which has a separate explanation.",
+    more=(
+        "The text comes from the listing, with the code of the problem. To explain it, run the same command "
+        "with that code."
+    ),
     source="read the listing of that directory",
     hint="on that host",
     command=_CHECK,
 )
 TASK_DOUBLED: Final = FleetCode(
     "task-doubled",
-    "More hosts have the task than should",
+    "More hosts than necessary have the task",
     level=FleetLevel.WARNING,
     more=(
-        "It is a standby, if the application has any. Otherwise it is a copy from before the task moved, "
-        "and the cleaner of that instance deletes it after state.cleanup.delay.ms. If all instances start "
-        "again, any of them may get the task: one that is behind restores the difference."
+        "It is a standby, if the application has any. Otherwise it is a copy from before the task moved, and "
+        "the cleaner of that instance deletes it after state.cleanup.delay.ms. If all instances start again, "
+        "each of them may get the task. If its copy is behind, it restores the difference."
     ),
-    source="one active task and num.standby.replicas more. Others remain until the cleaner deletes them ({page})",
+    source=(
+        "one active task and num.standby.replicas more. Other copies remain until the cleaner deletes them ({page})"
+    ),
     page="start.md",
     hint="if the application has standbys, pass --standby-replicas N. Otherwise the cleaner deletes it "
     "after state.cleanup.delay.ms",
 )
 TASK_TOO_FEW: Final = FleetCode(
     "task-too-few",
-    "Fewer hosts have the task than should",
+    "Fewer hosts than necessary have the task",
     level=FleetLevel.WARNING,
-    more="A standby is missing. If the only host is lost, Streams restores the whole task.",
+    more="A standby is missing. If you lose the only host, Streams restores the whole task.",
     source="each task has num.standby.replicas copies beside the active one",
-    hint="restore them before the start",
+    hint="restore them before you start the application",
     command=_RESTORE,
 )
 TASK_UNEXPECTED: Final = FleetCode(
@@ -194,27 +199,30 @@ TASK_UNEXPECTED: Final = FleetCode(
     "The task belongs to a partition that does not exist",
     level=FleetLevel.WARNING,
     more=(
-        "Streams never uses it, and its cleaner deletes it. The topic had more partitions before, or the "
-        "directory or the specification belongs to another application."
+        "Streams never uses the task, and its cleaner deletes it. Either the topic had more partitions "
+        "before, or the directory or the specification belongs to another application."
     ),
     source="a sub-topology has as many tasks as its topics have partitions",
     hint="check whether the topic was recreated with fewer partitions, or the directory belongs to another application",
 )
 STORE_MISSING: Final = FleetCode(
     "store-missing",
-    "A task lacks a store",
+    "A store is missing in a task",
     level=FleetLevel.WARNING,
-    more="Other tasks of the same sub-topology have it. The start restores it from its beginning.",
+    more=(
+        "Other tasks of the same sub-topology have it. When the application starts, it restores the store "
+        "from the beginning."
+    ),
     source="all tasks of a sub-topology have the same stores ({page})",
     page="layout.md",
-    hint="restore them before the start",
+    hint="restore them before you start the application",
     command=_RESTORE,
 )
 GLOBAL_MISSING: Final = FleetCode(
     "global-missing",
     "A host has no global stores",
     level=FleetLevel.WARNING,
-    more="Other hosts have them. The start reads all of their topics before anything else.",
+    more="Other hosts have them. When this instance starts, it first reads all of their topics.",
     source="each instance has all global stores ({page})",
     page="layout.md",
     hint="on that host",
@@ -224,7 +232,7 @@ COPY_UNCLEAN: Final = FleetCode(
     "copy-unclean",
     "A stopped instance did not close a store cleanly",
     level=FleetLevel.WARNING,
-    more="Under exactly-once the next start wipes the task on that host and restores it, if it gets the task.",
+    more="Under exactly-once, Streams wipes the task on that host and restores it, if it gets the task.",
     source="under exactly-once Streams wipes stores after an unclean shutdown ({page})",
     page="start.md#clean-or-not",
     hint="on that host",
@@ -235,21 +243,21 @@ RELEASES_DIFFER: Final = FleetCode(
     "Different releases wrote the stores",
     level=FleetLevel.WARNING,
     more=(
-        "An upgrade or a downgrade stopped halfway, or a task has not been opened since then. An older "
-        "release does not open the stores of a newer one."
+        "An upgrade or a downgrade is incomplete, or a task has not been opened since then. An older release "
+        "cannot open the stores of a newer one."
     ),
-    source="each release opens certain layouts ({page})",
+    source="each release can open certain layouts ({page})",
     page="start.md#going-down",
     hint="on that host",
     command=_CHECK,
 )
 MEMBER_WITHOUT_HOST: Final = FleetCode(
     "member-without-host",
-    "A member of the group uses a directory that no listing contains",
+    "A member of the group uses a directory that is not in the listings",
     level=FleetLevel.WARNING,
-    more="The listing of a host is missing, so its tasks count as missing.",
-    source="a member without a custom client.id contains the process id of its directory",
-    hint="list the directory of that member too",
+    more="The listing of a host is missing, so kstate counts its tasks as missing.",
+    source="the name of a member without a custom client.id contains the process id of its directory",
+    hint="also list the directory of that member",
 )
 
 # A module keeps the order of its assignments, so that an entry needs no registration.

@@ -41,7 +41,7 @@ def _unread(fleet: Fleet) -> Iterator[FleetFinding]:
                 where = f"{report.source}, line {gap.line}"
             yield FleetFinding(of.HOST_UNREAD, f"{report.name}: {where}: {gap.why}", hosts=(report.name,))
         if len(gaps) > _MOST_NAMES:
-            more = f"{report.name}: {report.source}: {len(gaps) - _MOST_NAMES} more lines cannot be read"
+            more = f"{report.name}: {report.source}: kstate cannot read {len(gaps) - _MOST_NAMES} more lines"
             yield FleetFinding(of.HOST_UNREAD, more, hosts=(report.name,))
 
 
@@ -62,7 +62,7 @@ def _identities(fleet: Fleet) -> Iterator[FleetFinding]:
     for name, hosts in ids.items():
         # Each host that runs Streams has an id of its own in its directory: only a copy has another host's.
         if len(hosts) > 1:
-            text = f"{some(hosts, _MOST_NAMES)} have the process id {name}: one volume is a copy of the other"
+            text = f"{some(hosts, _MOST_NAMES)} have the process id {name}, so one volume is a copy of the other"
             yield FleetFinding(of.PROCESS_ID_DOUBLED, text, hosts=tuple(hosts))
     if len(apps) > 1:
         text = "; ".join(f"{name} on {some(hosts, _MOST_NAMES)}" for name, hosts in apps.items())
@@ -79,7 +79,7 @@ def _tasks(fleet: Fleet) -> Iterator[FleetFinding]:
             yield FleetFinding(of.TASK_DOUBLED, text, task=task, hosts=tuple(hosts))
         # An unread host may have the missing copy: then too few is not known.
         elif len(hosts) < copies and not fleet.unread:
-            text = f"{task} is on {some(list(hosts), _MOST_NAMES)} only, and {copies} should have it"
+            text = f"only {some(list(hosts), _MOST_NAMES)} has {task}, but {copies} hosts should have it"
             yield FleetFinding(of.TASK_TOO_FEW, text, task=task, hosts=tuple(hosts))
 
 
@@ -110,10 +110,10 @@ def _missing(fleet: Fleet) -> Iterator[FleetFinding]:
             # Restoring a task that another host has makes two copies, of which one is wiped or stale.
             if fleet.unread:
                 names = some([report.name for report in fleet.unread], _MOST_NAMES)
-                text = f"no host with a complete listing has {task}, but {names} may have it"
+                text = f"none of the hosts with a complete listing has {task}, but {names} may have it"
                 yield FleetFinding(of.TASK_NOT_KNOWN, text, task=task)
             else:
-                text = f"no host has {task}, although it should exist ({_COUNT_SOURCES[partitions.source]})"
+                text = f"none of the hosts has {task}, although it should exist ({_COUNT_SOURCES[partitions.source]})"
                 yield FleetFinding(of.TASK_MISSING, text, task=task)
     for task, hosts in fleet.tasks.items():
         name = TaskId.parse(task)
@@ -138,7 +138,7 @@ def _stores(fleet: Fleet) -> Iterator[FleetFinding]:
             # All tasks of a sub-topology have the same processors, and so the same stores.
             for store, (other, where) in usual[sub_topology(copies[0].id)].items():
                 if store not in here:
-                    text = f"{host}: {task} has no {store}, but {other} on {where} has one"
+                    text = f"{host}: {task} does not have {store}, but {other} on {where} does"
                     yield FleetFinding(of.STORE_MISSING, text, task=task, store=store, hosts=(host,))
 
 
@@ -161,7 +161,7 @@ def _globals(fleet: Fleet) -> Iterator[FleetFinding]:
     for report in fleet.reports:
         # Without any host that has them, the application has no global stores, as far as listings show.
         if having and report.name not in having and report.whole:
-            text = f"{report.name} has no global stores, and {some(list(having), _MOST_NAMES)} has"
+            text = f"{report.name} has no global stores, but {some(list(having), _MOST_NAMES)} has"
             yield FleetFinding(of.GLOBAL_MISSING, text, task=GLOBAL, hosts=(report.name,))
 
 
@@ -203,7 +203,7 @@ def _no_common_release(fleet: Fleet) -> Iterator[FleetFinding]:
     if opens and not set.intersection(*map(set, opens)):
         parts = [f"{some(releases, 20)} (on {some(hosts, 3)})" for releases, hosts in opens.items()]
         hosts = tuple(dict.fromkeys(host for names in opens.values() for host in names))
-        text = f"no release opens all stores. Some stores are for {'; for '.join(parts)}"
+        text = f"none of the releases opens all stores. Some stores are for {'; for '.join(parts)}"
         yield FleetFinding(of.RELEASES_DIFFER, text, hosts=hosts)
 
 
@@ -234,7 +234,7 @@ def _copies(fleet: Fleet) -> Iterator[FleetFinding]:
         for copy in report.copies:
             where = f"{report.name}: {copy.task}/{copy.store}"
             if copy.unclean:
-                text = f"{where} had an unclean shutdown"
+                text = f"{where} was not closed cleanly"
                 yield FleetFinding(of.COPY_UNCLEAN, text, copy.task, copy.store, (report.name,))
             for key in fleet.standing(copy).outside:
                 # ``outside`` has only logs with facts, and offsets that the copy has.
@@ -253,5 +253,5 @@ def _members(fleet: Fleet) -> Iterator[FleetFinding]:
         return
     for member in fleet.group.members:
         if fleet.host_of(member) is None:
-            text = f"{member.client} at {member.host} uses a directory that is not among the passed ones"
+            text = f"{member.client} at {member.host} uses a directory that is not in the listings"
             yield FleetFinding(of.MEMBER_WITHOUT_HOST, text)

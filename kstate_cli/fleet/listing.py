@@ -59,7 +59,7 @@ def read_listings(arguments: Iterable[str]) -> list[HostReport]:
     # A host that cannot be read is a gap, but without any readable file there is no fleet to judge.
     if len(closed) == len(reports):
         raise UsageError(
-            "kstate could read no file of any host",
+            "kstate could not read any of the files",
             details=first_lines(closed),
             hint=f"create one on each host: {command('ls', 'APP', '-o', 'json')}",
         )
@@ -205,7 +205,7 @@ class _ListingReader:
             return
         # A gap explains the missing summary better.
         if not self._ended and not report.gaps:
-            report.gaps.append(Gap(None, "no summary: it was cut off, or the command ended early"))
+            report.gaps.append(Gap(None, "it has no summary, because it was truncated, or the command ended early"))
         if not report.name:
             report.name = report.hostname or f"{self._source}:{report.line}"
         self._reports.append(report)
@@ -256,7 +256,7 @@ class _ListingReader:
         """Read an error: the end of a failed listing, or the answer of a complete one, which lists its problems."""
         # Any other error comes in place of the summary: what follows in the stream is another host.
         if row.get("code") != _ENDS_WITH_SUMMARY or not self._ended:
-            report.gaps.append(Gap(number, f"the listing failed there: {_text(row, 'message')}"))
+            report.gaps.append(Gap(number, f"the listing failed on that host: {_text(row, 'message')}"))
             self._ended = True
         elif not report.problems:
             report.problems.append(ListedProblem(_text(row, "code"), None, ".", _text(row, "message")))
@@ -392,7 +392,7 @@ def read_fleet(path: Path) -> FleetListing:
             raise Refused(f"{path}, line {number}: not a line of fleet -o json", where=str(path), hint=_MAKE) from None
     # Without its last line any number of tasks may be missing: a host would restore what another one has.
     if summary is None:
-        raise Refused(f"{path} is cut off: it has no summary", where=str(path), hint=_MAKE)
+        raise Refused(f"{path} is truncated, because it has no summary", where=str(path), hint=_MAKE)
     return FleetListing(path, applications, hosts, tasks)
 
 
@@ -403,7 +403,10 @@ def held_elsewhere(fleet: FleetListing, application: str, host: str | None) -> f
     unread = sorted(name for name, whole in fleet.hosts.items() if not whole and name != host)
     if unread:
         raise Refused(
-            f"the listing of {some(unread, _MOST_NAMES)} is incomplete, so it is unknown what is missing",
+            (
+                f"the listing of {some(unread, _MOST_NAMES)} is incomplete, so kstate does not know which tasks "
+                "are missing"
+            ),
             where=str(fleet.source),
             hint="list it again. If the directory of a host is lost, omit that host",
         )
@@ -416,12 +419,12 @@ def had_before(fleet: FleetListing, application: str, host: str) -> frozenset[st
     if host not in fleet.hosts:
         suggestion = did_you_mean([host], fleet.hosts)
         raise UsageError(
-            f"{fleet.source} contains no host {host}",
+            f"{fleet.source} does not contain host {host}",
             hint=f"{suggestion}hosts: {some(sorted(fleet.hosts), _MOST_NAMES)}",
         )
     if not fleet.hosts[host]:
         raise Refused(
-            f"the former tasks of {host} are unknown: its listing was incomplete",
+            f"kstate does not know the former tasks of {host}, because its listing was incomplete",
             where=str(fleet.source),
             hint="pass an older listing, or --share for a share of the missing tasks",
         )

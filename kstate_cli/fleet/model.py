@@ -148,8 +148,10 @@ def expected_partitions(
     for sub, partitions in expected.items():
         if partitions.count > MOST_PARTITIONS:
             raise Refused(
-                f"sub-topology {sub[1]} has {partitions.count:,} partitions according to "
-                f"{partitions.source.value}: no topic has so many",
+                (
+                    f"sub-topology {sub[1]} has {partitions.count:,} partitions according to "
+                    f"{partitions.source.value}, which is not possible"
+                ),
                 hint="check the files of --offsets and --spec",
             )
     return expected

@@ -32,18 +32,21 @@ _OLD_NAMES: Final = {
 _DUMP: Final = ("application",)
 
 MEASURES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
-    "kstate_step_last_run_timestamp_seconds": ("maintain: when the step last ended.", _STEP),
+    "kstate_step_last_run_timestamp_seconds": ("maintain: time when the step last ended.", _STEP),
     "kstate_step_last_success_timestamp_seconds": (
-        "maintain: when it last ended without an error, and without a warning that --warnings-ok does not accept.",
+        (
+            "maintain: time when the step last ended without an error, and without a warning that --warnings-ok "
+            "does not accept."
+        ),
         _STEP,
     ),
-    "kstate_step_duration_seconds": ("maintain: how long it took the last time.", _STEP),
-    "kstate_step_exit_code": ("maintain: its last exit code; 6 if it exceeded its time limit.", _STEP),
-    "kstate_step_findings": ("maintain: its findings, by code and level.", (*_STEP, "code", "level")),
+    "kstate_step_duration_seconds": ("maintain: how long the step took in its last run.", _STEP),
+    "kstate_step_exit_code": ("maintain: last exit code of the step; 6 if it exceeded its time limit.", _STEP),
+    "kstate_step_findings": ("maintain: findings of the step, by code and level.", (*_STEP, "code", "level")),
     "kstate_verified_completely_timestamp_seconds": (
         (
-            "maintain: when every store had last been verified, part by part. An empty directory label means "
-            "the files of the dump."
+            "maintain: time when all stores had last been verified, part by part. An empty directory label "
+            "means the files of the dump."
         ),
         ("application", "directory", "of"),
     ),
@@ -54,17 +57,18 @@ MEASURES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "kstate_backup_bytes": ("maintain: bytes of the backups kept for undo.", ("application", "directory", "of")),
     "kstate_kept_bytes": ("maintain: the old name of kstate_backup_bytes.", ("application", "directory", "of")),
     "kstate_lag_records": ("maintain: records of the broker's log that the store has not read.", _STORE),
-    "kstate_lag_seconds": ("maintain: the age of the first of those records.", _STORE),
+    "kstate_lag_seconds": ("maintain: the age of the first of these records.", _STORE),
     "kstate_dump_lag_offsets": (
         (
-            "maintain: offsets from the store's end to the dump's, including markers of transactions; 0 if the "
-            "application is ahead of it. Absent for a standby that is ahead: it belongs to another log."
+            "maintain: offsets from the end of the store to the end of the dump, including transaction "
+            "markers; 0 if the application is ahead of the dump. Absent for a standby that is ahead, because "
+            "it belongs to another log."
         ),
         _STORE,
     ),
     "kstate_dump_bytes": ("maintain: bytes of the files of the dump.", _DUMP),
     "kstate_dump_read_timestamp_seconds": (
-        "maintain: time of the last query of the broker, for the partition whose last query is the oldest.",
+        ("maintain: time of the last query of the broker, for the partition that was queried the longest time ago."),
         _DUMP,
     ),
     "kstate_dump_held_back_offsets": (
@@ -73,14 +77,14 @@ MEASURES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     ),
     "kstate_dump_headroom_seconds": (
         (
-            "maintain: time until the dump can no longer be continued: delete.retention.ms of its compacted "
-            "topics, less a margin, since they were last read. If negative, the next dump begins with a full "
-            "dump."
+            "maintain: time in which dump can still add to the dump: delete.retention.ms of its compacted "
+            "topics, less a margin, since they were last read. If it is negative, the next run starts with a "
+            "full dump."
         ),
         _DUMP,
     ),
     "kstate_dump_continued_until_timestamp_seconds": (
-        "maintain: when that time ends, which stays correct while no call updates the file.",
+        "maintain: when that time ends, which stays correct if no run updates the file.",
         _DUMP,
     ),
 }

@@ -192,7 +192,7 @@ def take_lock(path: Path) -> int:
         hint = "wait until it ends"
         if who:
             hint += f"; it last reported: {printable(who)}"
-        raise InUse("another call with this memory_file is running", where=os.fspath(path), hint=hint) from None
+        raise InUse("another run with this memory_file is in progress", where=os.fspath(path), hint=hint) from None
     return lock
 
 
@@ -221,7 +221,10 @@ def read_memory(path: Path) -> Memory:
 def _refusal(path: Path, why: str) -> Refused:
     return Refused(
         f"memory_file {quoted(path)} {why}",
-        hint="check it, and move it elsewhere. Without it every step is due, and verify begins with its first part",
+        hint=(
+            "check it, and move it to another place. Without it, every step is due, and verify starts with "
+            "its first part"
+        ),
     )
 
 

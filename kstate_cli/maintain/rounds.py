@@ -154,8 +154,8 @@ def _verified_part(
         return message
     half = memory.too_large(task.of, part, task.parts)
     if half is None:
-        return f"{message}. A single store takes longer: raise its timeout. The next call reads others"
-    return f"{message}. The next call reads half of it: part {half[0]} of {half[1]}"
+        return f"{message}. A single store takes longer, so raise its timeout. The next run reads other stores"
+    return f"{message}. The next run reads half of it: part {half[0]} of {half[1]}"
 
 
 def _outcome(ended: Ended) -> str:
@@ -286,9 +286,9 @@ def run(
             if not _end(process, min(grace, SIGNAL_GRACE_SECONDS)):
                 note(
                     error,
-                    f"the running step did not end within {SIGNAL_GRACE_SECONDS:.0f} s, and kstate killed it",
+                    f"the current step did not end within {SIGNAL_GRACE_SECONDS:.0f} s, so kstate killed it",
                 )
-            note(error, "what remains: the next call runs this step again, and the later steps")
+            note(error, "what remains: the next run repeats this step, and runs the later steps")
             raise
         finally:
             _end(process, grace)

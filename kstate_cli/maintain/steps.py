@@ -129,7 +129,7 @@ def _apart(configuration: Configuration, maintenance: Maintenance) -> None:
             if name != other and path.is_relative_to(place):
                 raise UsageError(
                     f"{quoted(configuration.path)}: {name} {quoted(path)} is in {other}, or the same",
-                    hint="give directory, standby and dump different places",
+                    hint="use different places for directory, standby and dump",
                 )
     for key, file in (("memory_file", maintenance.memory_file), ("metrics_file", maintenance.metrics_file)):
         if file is not None:

@@ -63,7 +63,7 @@ def refuse_unreadable(snapshot: MigrationSnapshot) -> None:
             # stores.
             kind = without_headers(kind)
         if not readable_by(kind, snapshot.target):
-            lines.append(f"{name}: {kind} stores are unknown to {snapshot.target}")
+            lines.append(f"{name}: {snapshot.target} does not support {kind} stores")
         reason = snapshot.subscriptions.get((task.name, store.name))
         if reason is not None:
             lines.append(f"{name}: {reason}")
@@ -72,14 +72,14 @@ def refuse_unreadable(snapshot: MigrationSnapshot) -> None:
             f"{snapshot.target} cannot read these stores",
             details=first_lines(lines),
             where=str(snapshot.app.path),
-            hint="stay with a release that has such stores. Or remove them from the topology, then wipe them",
+            hint=("stay with a release that supports such stores. Or remove them from the topology, then wipe them"),
         )
     if headers and not snapshot.options.drop_headers:
         raise Refused(
             f"{snapshot.target} cannot read these stores",
             details=first_lines(headers),
             where=str(snapshot.app.path),
-            hint="pass --drop-headers to convert their rows to the older layout: the headers are lost",
+            hint="pass --drop-headers to convert their rows to the older layout. You lose the headers",
         )
 
 
@@ -104,7 +104,7 @@ def misread_sessions(snapshot: MigrationSnapshot) -> Iterator[Remark]:
             at_risk.append(place)
     if lines:
         raise Refused(
-            "4.3.1 reads these on-window-close sessions wrong under dsl.store.format=HEADERS",
+            "4.3.1 would misread these on-window-close sessions with dsl.store.format=HEADERS",
             details=first_lines(lines),
             where=str(snapshot.app.path),
             hint="if the store never had headers, leave dsl.store.format at DEFAULT. Otherwise wipe it, and "
@@ -113,7 +113,7 @@ def misread_sessions(snapshot: MigrationSnapshot) -> Iterator[Remark]:
         )
     if at_risk:
         yield note(
-            f"{', '.join(at_risk)}: 4.3.1 reads on-window-close sessions wrong under dsl.store.format=HEADERS: "
+            f"{', '.join(at_risk)}: 4.3.1 misreads on-window-close sessions with dsl.store.format=HEADERS, so "
             "leave it at DEFAULT"
         )
 
@@ -121,8 +121,10 @@ def misread_sessions(snapshot: MigrationSnapshot) -> Iterator[Remark]:
 def refuse_rewrites_of_forgetful(snapshot: MigrationSnapshot, steps: Sequence[Step]) -> None:
     """Raise Refused if files of a FIFO store have to be rewritten: RocksDB would drop other rows of the new files."""
     lines = [
-        f"{step.path}: column family {step.before.forgetful_family} has "
-        f"compaction_style=kCompactionStyleFIFO, but its files must be rewritten for {snapshot.target}"
+        (
+            f"{step.path}: column family {step.before.forgetful_family} has compaction_style=kCompactionStyleFIFO, "
+            f"but kstate must rewrite its files for {snapshot.target}"
+        )
         for step in steps
         # Offsets alone are safe: an edit of their family keeps the data files.
         if isinstance(step, EditDatabase) and (step.sst_format is not None or step.conversions)
@@ -130,7 +132,10 @@ def refuse_rewrites_of_forgetful(snapshot: MigrationSnapshot, steps: Sequence[St
     ]
     if lines:
         raise Refused(
-            "RocksDB drops whole files of these stores by age and size, and would drop other rows of rewritten files",
+            (
+                "RocksDB deletes whole files of these stores by age and size, and would delete other rows from "
+                "rewritten files"
+            ),
             details=first_lines(lines),
             where=str(snapshot.app.path),
             hint="set another compaction style in rocksdb.config.setter, start and stop the application once, then "
@@ -201,9 +206,9 @@ def wiped_all_the_same(app: Application, resolved: TaskOffsets, target: Release,
     if not never:
         return []
     text = (
-        f"{resolved.task.name}: no offset of {some(never, _MOST_NAMES)} exists: under exactly-once "
-        f"{target} wipes the task and restores all of it, as any release would. Otherwise it restores "
-        "those of them that have a changelog"
+        f"{resolved.task.name}: kstate has found no offset of {some(never, _MOST_NAMES)}. Under exactly-once, "
+        f"{target} wipes the task and restores all of it, like every release. Otherwise it restores those that "
+        "have a changelog"
     )
     return [text]
 
@@ -235,9 +240,12 @@ def _lacks_file(store: Store) -> bool:
 def replayed(app: Application, resolved: TaskOffsets) -> list[str]:
     """Return a warning for each versioned store whose rows may be ahead of its offset: the next start replays them."""
     return [
-        f"{resolved.task.name}/{state.store.name}: it was killed, and its rows may be ahead of its offset. "
-        "The next start replays records over them, which changes the versions of a versioned store. To "
-        "restore it instead: " + command("wipe", app.path, "--task", resolved.task.name, "--store", state.store.name)
+        (
+            f"{resolved.task.name}/{state.store.name}: it was killed, and its rows may be ahead of its offset. "
+            "When Streams starts, it replays records over them, which changes the versions of a versioned store. "
+            "To restore it instead: "
+        )
+        + command("wipe", app.path, "--task", resolved.task.name, "--store", state.store.name)
         for state in resolved.stores
         if may_be_ahead(state.store, resolved)
     ]
@@ -281,7 +289,7 @@ def refuse_unclean(snapshot: MigrationSnapshot, reasons: Sequence[str]) -> None:
     """Raise Refused for tasks that may hold uncommitted rows: the user decides what becomes of them."""
     if reasons:
         raise Refused(
-            "unclean shutdown: under exactly-once, the stores may have uncommitted data",
+            "unclean shutdown: under exactly-once, the stores may contain uncommitted data",
             details=first_lines(reasons),
             where=str(snapshot.app.path),
             hint=f"{_transactional_hint(snapshot.offsets, snapshot.options)}if the application ran with "
@@ -302,11 +310,14 @@ def refuse_losses(snapshot: MigrationSnapshot, reasons: Sequence[str]) -> None:
     """Raise Refused if the next start would lose rows that no changelog brings back."""
     if reasons:
         raise Refused(
-            "the next start would lose rows",
+            "the application would lose rows when it starts",
             details=first_lines(reasons),
             where=str(snapshot.app.path),
-            hint="let the older release recreate the wiped store: start it, stop it, then migrate. If the "
-            "application runs with at-least-once, it wipes nothing: --guarantee at_least_once",
+            hint=(
+                "let the older release recreate the wiped store: start it, stop it, then migrate. If the "
+                "application runs with at-least-once, it does not wipe the task, so pass --guarantee "
+                "at_least_once"
+            ),
         )
 
 
@@ -315,4 +326,4 @@ def unproven_pair(sources: Collection[Release], target: Release) -> tuple[str, .
     names = tuple(source.name for source in sources)
     if target.name in names or proven(names, target):
         return ()
-    return (f"unproven: no test has run {'/'.join(names) or '?'} to {target} with the real releases",)
+    return (f"unproven: kstate was not tested with real releases from {'/'.join(names) or '?'} to {target}",)

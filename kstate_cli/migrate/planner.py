@@ -204,7 +204,7 @@ def _rewrite_only(snapshot: MigrationSnapshot, task: Task) -> Iterator[Change]:
     yield from rewrites
     # Rewritten SSTs change nothing about that: without the file the offsets of the task are missing.
     if rewrites and task.checkpoint is None and not task.is_global:
-        yield note(f"{task.name}: it has no .checkpoint: Streams restores it, with or without a migration")
+        yield note(f"{task.name}: it has no .checkpoint, so Streams restores it, with or without a migration")
 
 
 def _too_new(snapshot: MigrationSnapshot, database: Database) -> bool:
@@ -252,12 +252,12 @@ def _into_family(snapshot: MigrationSnapshot, state: TaskOffsets) -> Iterator[Ch
         if not task.is_global and legal_store_name(name) and name not in task.store_files:
             yield from _absent_into_family(snapshot, state, name, offsets)
     for key, offset in state.unknown.items():
-        yield warning(f"{task.name}: no file here has the offset {offset} of {key}, so kstate drops it")
+        yield warning(f"{task.name}: the store of offset {offset} of {key} is not here, so kstate drops the offset")
     if task.checkpoint is not None:
         yield keeping.without_lines("its offsets are in the stores now")
     yield from _remove_leftovers(snapshot, task)
     for name in sorted(set(task.position_files) - {store.name for store in task.stores}):
-        yield note(f"{task.name}/{position_file(name)}: no store with that name is here, so the file remains")
+        yield note(f"{task.name}/{position_file(name)}: a store with that name is not here, so the file remains")
 
 
 def _store_into_family(snapshot: MigrationSnapshot, task: Task, state: StoreOffsets) -> Iterator[Change]:
@@ -296,7 +296,7 @@ def _absent_into_family(
         yield _keeping(snapshot, task).carrier(name, closed(offsets), segmented=kept_inside[0].segmented)
         return
     yield _offsets_file(snapshot, task, offsets, name)
-    yield note(f"{task.name}: {name} has no RocksDB here; its offset goes to {store_checkpoint(name)}")
+    yield note(f"{task.name}: {name} has no RocksDB here, so its offset goes to {store_checkpoint(name)}")
     if unknown and not buffers:
         yield _wiped_everywhere(snapshot, state, name)
 
@@ -304,15 +304,15 @@ def _absent_into_family(
 def _wiped_everywhere(snapshot: MigrationSnapshot, state: TaskOffsets, name: str) -> Remark:
     """Return the consequence for a task with a store that was wiped in all tasks: its layout in 4.3 is unknown."""
     wiped = (
-        f"{state.task.name}: {name} was wiped in every task, so no task shows how 4.3 keeps it: if it is a "
-        "RocksDB store, under exactly-once the next start wipes its whole task"
+        f"{state.task.name}: {name} was wiped in every task, so kstate does not know where 4.3 keeps its "
+        "offset. If it is a RocksDB store, Streams wipes its whole task under exactly-once"
     )
     without = [other.store for other in state.stores if not other.offsets]
     lost = [store.name for store in without if store.databases and not store.empty]
     if not lost or snapshot.options.at_least_once:
         return warning(f"{wiped} and restores it. Restore {name} first, or start the older release")
     # StateManagerUtil wipes the directory of a corrupted task as a whole, and stores without a changelog are lost then.
-    rows = f"{', '.join(lost)} in it has no offset: without a changelog its rows are lost"
+    rows = f"{', '.join(lost)} in it has no offset. Without a changelog, its rows are lost"
     return Remark(RemarkKind.LOSS, f"{wiped}. {rows}")
 
 
@@ -326,7 +326,8 @@ def _out_of_family(snapshot: MigrationSnapshot, state: TaskOffsets) -> Iterator[
         # The directory does not state which store owns a topic. Without its line a store is rebuilt: slow, but right.
         if lines.pop(key, None) is not None:
             yield warning(
-                f"global: kstate does not write {key} to .checkpoint: a store that the last run did not open names it"
+                f"global: kstate does not write {key} to .checkpoint, because it belongs to a store that the "
+                "last run did not open"
             )
     if not task.is_global:
         for absent in state.absent.values():
@@ -337,7 +338,7 @@ def _out_of_family(snapshot: MigrationSnapshot, state: TaskOffsets) -> Iterator[
     if lines:
         yield _offsets_file(snapshot, task, lines)
     elif task.checkpoint is not None:
-        yield keeping.without_lines("no store here has an offset")
+        yield keeping.without_lines("none of the stores here has an offset")
     # Removed after ``.checkpoint`` has the offset: older releases would leave the file there forever.
     for name in task.store_files:
         yield keeping.without_lines_of(name, "its offset is in .checkpoint now")
@@ -358,7 +359,7 @@ def _store_out_of_family(
     if state.stale:
         yield warning(
             f"{task.name}/{store.name}: the last run did not open it. kstate does not write its topics to "
-            ".checkpoint, because a release up to 4.2 does not start with an unknown topic there"
+            ".checkpoint, because releases up to 4.2 fail to start if it contains an unknown topic"
         )
         return
     for key, offset in _line_offsets(snapshot, task, state).items():
@@ -384,7 +385,7 @@ def _edit_out(snapshot: MigrationSnapshot, store: Store) -> Iterator[Change]:
     for database in store.databases:
         # Up to 4.2 a line of ``.checkpoint`` is enough for a store without segments.
         if _is_carrier(store, database):
-            yield OmitTree(snapshot.relative(database.path), "a segment that only carried an offset")
+            yield OmitTree(snapshot.relative(database.path), "the segment contained only an offset")
             continue
         # 4.2 does not open a database with a family that its options do not name.
         drop = (OFFSETS_CF,) if OFFSETS_CF in database.column_families else ()
@@ -416,7 +417,7 @@ def _refuse_below_zero(snapshot: MigrationSnapshot, task: Task, lines: Offsets) 
     if bad:
         out = command("wipe", snapshot.app.path, "--task", task.name)
         raise Refused(
-            "Streams does not write offsets with these values",
+            "Streams does not write such offsets",
             details=first_lines([f"{task.name}: offset {offset} of {key}" for key, offset in bad.items()]),
             where=str(snapshot.app.path),
             hint=f"remove the task, and Streams restores it from its changelogs: {out}",
@@ -454,7 +455,7 @@ def _unwritable(snapshot: MigrationSnapshot, place: str, error: ValueError) -> R
     return Refused(
         f"kstate cannot write {place} to a file: {error}",
         where=str(snapshot.app.path),
-        hint="wipe that store, and Streams restores it from its changelog: no older release could read the file",
+        hint=("wipe that store, and Streams restores it from its changelog. An older release could not read the file"),
     )
 
 
@@ -464,7 +465,9 @@ def _name_unlogged(snapshot: MigrationSnapshot, state: StoreOffsets) -> Iterator
         return  # up to 4.2 .checkpoint is not there while an exactly-once application runs
     store = state.store
     if not state.offsets and store.databases and not store.empty:
-        yield warning(f"{snapshot.relative(store.path)}: no offset: kstate treats it as a store without a changelog")
+        yield warning(
+            f"{snapshot.relative(store.path)}: it has no offset, so kstate treats it as a store without a changelog"
+        )
 
 
 def _remove_leftovers(snapshot: MigrationSnapshot, task: Task) -> Iterator[Change]:

@@ -161,7 +161,7 @@ def _newer_subscription(name: str, store: Store, since: Mapping[int, str]) -> st
 def _not_all_read(where: Path, lines: list[str]) -> Refused:
     """Return the error for unreadable data. It may be whole, so kstate neither plans nor advises its removal."""
     return Refused(
-        "kstate cannot migrate the directory, because it cannot read all of it",
+        "kstate cannot read all of the directory, so it does not migrate it",
         details=first_lines(lines),
         where=str(where),
         hint=STORES_STAY,

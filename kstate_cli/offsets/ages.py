@@ -170,8 +170,8 @@ def read_ages(app: Path) -> tuple[Age, ...]:
     # bool is a subclass of int in Python: without this test true would pass for version 1.
     if isinstance(version, int) and not isinstance(version, bool) and version > SCHEMA:
         raise Refused(
-            f"a newer kstate wrote {path} (schema_version {version}, known: {SCHEMA})",
-            hint="run the newer kstate, or upgrade this one",
+            f"a newer version of kstate wrote {path} (schema_version {version}, known: {SCHEMA})",
+            hint="use the newer version of kstate, or upgrade this one",
         )
     # Every entry is parsed, also those of other stores: one damaged entry makes the whole file
     # untrustworthy.
@@ -242,9 +242,11 @@ def _common_clock(marks: list[ClockMark | None]) -> ClockMark | None:
 def _damaged(path: Path, app: Path, error: Exception) -> Refused:
     return Refused(
         f"kstate cannot read {path}: {error}",
-        hint="restore it unchanged from a backup: it records the age of restored data. Without it, data that "
-        "kstate has rewritten may look younger than it is, so that deleted keys remain. If there is no "
-        "backup, move the file away and rebuild the stores:",
+        hint=(
+            "restore the file unchanged from a backup, because it records the age of restored data. Without "
+            "it, data that kstate has rewritten may appear newer than it is, so that deleted keys remain. If "
+            "you have no backup, move the file away and rebuild the stores:"
+        ),
         hint_details=[command("restore", app, "--from-changelog", "DUMP", "--for", "RELEASE", "--rebuild")],
     )
 

@@ -170,8 +170,8 @@ class Guesses:
             # A guess by the usual name is reported. Without any offset 4.3 wipes the task for certain.
             topics = {usual_changelog(self.app.app_id, task.task, name).topic}
             self.warnings.append(
-                f"kstate cannot read {task.task.name}/{name}, and assumes that its changelog is {min(topics)}. If "
-                "it has another changelog, exactly-once Streams wipes the whole task at the next start"
+                f"kstate cannot read {task.task.name}/{name}, and assumes that its changelog is {min(topics)}. "
+                "If it has another changelog, Streams wipes the whole task under exactly-once"
             )
         self._topics[name] = topics
         return {TopicPartition(topic, task.task.partition): OFFSET_UNKNOWN for topic in topics}

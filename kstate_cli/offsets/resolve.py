@@ -84,8 +84,11 @@ def as_of_note(app: Application) -> tuple[str, ...]:
     if not app.running:
         return ()
     process = f"process {app.pid}" if app.pid else "another process"
-    text = f"as of the last flush: {process} uses {app.path}. The prediction assumes that it closes cleanly now"
-    return (f"{text}. To run it, stop the application: kstate then plans again",)
+    text = (
+        f"{process} uses {app.path}. This prediction is based on the last flush, and assumes that the "
+        "application closes cleanly now"
+    )
+    return (f"{text}. Before you run it, stop the application. kstate then plans again",)
 
 
 # --- one task ---------------------------------------------------------------------------------------------------------
@@ -311,8 +314,8 @@ def give_lines(app_id: str, task: Task) -> Owners:
             owners.stores.setdefault(name, {})[partition] = offset
         if len(candidates) > 1:
             owners.notes.append(
-                f"{task.name}: kstate gives the offset of {partition} to {', '.join(candidates)}, because any of "
-                "them may be built from that topic"
+                f"{task.name}: kstate assigns the offset of {partition} to {', '.join(candidates)}, because "
+                "each of them may be restored from that topic"
             )
     return owners
 
@@ -327,8 +330,8 @@ def _give_global(task: Task, lines: _Offsets) -> Owners:
             owners.stores[store.name] = dict(lines)
     if len(task.stores) > 1 and lines:
         owners.notes.append(
-            "global: kstate gives each store the offsets of all topics, because Streams reads only "
-            "those of the topic of the store"
+            "global: kstate assigns the offsets of all topics to each store, because Streams uses only those "
+            "of the store's topic"
         )
     return owners
 
@@ -368,7 +371,7 @@ def unclean_store(
     if segments_disagree(store):
         yield Unclean(label, "its segments have different offsets", store.name)
     if not store.empty and OFFSET_UNKNOWN in offsets.values():
-        yield Unclean(label, "its offset is unknown (-4) although it has rows", store.name)
+        yield Unclean(label, "its offset is unknown (-4), although it has rows", store.name)
     if store.is_grace_buffer and store.has_offsets_family and store.store_file is None and not store.empty:
         yield Unclean(label, f"it has rows, but no {store_checkpoint(store.name)}", store.name)
 
@@ -414,6 +417,7 @@ def unclean_files(task: Task) -> Iterator[Unclean]:
         # SST.
         if max(database.newest_sst_ns for database in store.databases) > task.checkpoint.mtime_ns:
             text = (
-                "an SST is younger than .checkpoint (a crash, a late compaction, or a copy that did not preserve times)"
+                "an SST is newer than .checkpoint (after a crash, a late compaction, or a copy that did not "
+                "preserve times)"
             )
             yield Unclean(f"{task.name}/{store.name}", text, store.name, younger=True)

@@ -255,7 +255,7 @@ class StateQueryResult(Generic[R]):
 def hints(app: str | os.PathLike[str]) -> dict[FailureReason, str]:
     """Return the hint for each failure, with commands about ``app``; STORE_EXCEPTION: if the store is damaged."""
     return {
-        FailureReason.NOT_ACTIVE: "omit --require-active. Or pass --assume-active if the tasks ran here last",
+        FailureReason.NOT_ACTIVE: "omit --require-active. Or pass --assume-active if the tasks were active here",
         FailureReason.NOT_UP_TO_BOUND: f"to see how far each store has read: {command('inspect-position', app)}",
         FailureReason.NOT_PRESENT: "query the host that has the partition. To list the tasks here: "
         f"{command('ls', app)}",

@@ -160,7 +160,7 @@ class OfflineStreams:
         if app.running and not self._last_flush:
             holder = f"process {app.pid}" if app.pid else "another process"
             raise StoreUnreadable(
-                f"{task.name}/{store.name} is open in {holder}: its newest rows are not on disk",
+                f"{task.name}/{store.name} is open in {holder}, so its newest rows are not on disk",
                 hint="query the application, stop it, or pass --last-flush to read the last flush",
             )
         spec = self._store_spec(store.name)

@@ -80,8 +80,8 @@ def judge_live(layout: RehomeLayout, cluster: Cluster) -> list[Change]:
     if facts.group.why is not None:
         changes.append(
             warning(
-                "it is unknown whether an instance still runs, because kstate cannot read the members of the group "
-                f"{app_id} ({facts.group.why}): make sure that all instances are stopped"
+                f"kstate cannot read the members of the group {app_id} ({facts.group.why}), so an instance may "
+                "still be running. Make sure that all instances are stopped"
             )
         )
     # Repartition topics carry records between sub-topologies; they are read by one application only.
@@ -117,7 +117,10 @@ def judge_partitions(layout: RehomeLayout, counts: Mapping[str, int]) -> list[Ch
             f"the broker has none of the changelogs of this directory: {some(sorted(changelogs), _MOST)}",
             where=str(snapshot.app.path),
             code=WhyRefused.OTHER_CLUSTER,
-            hint="check that it is the cluster of this application, and that this user may describe its topics",
+            hint=(
+                "check that it is the cluster of this application, and that this user has the permission to "
+                "describe its topics"
+            ),
         )
     changes, wrong = _compare_counts(layout, counts)
     if wrong:
@@ -152,16 +155,18 @@ def _refuse_members(snapshot: RehomeSnapshot, group: StreamsGroup, *, only_looks
     count = plural(len(lines), "member")
     if only_looks:
         return warning(
-            f"the group {snapshot.app.app_id} has {count} ({some(lines, _MOST)}): kstate moves nothing before "
-            "all instances are stopped"
+            f"the group {snapshot.app.app_id} has {count} ({some(lines, _MOST)}). kstate moves stores only "
+            "after you have stopped all instances"
         )
     raise Refused(
         f"the group {snapshot.app.app_id} has {count}: stop all instances",
         details=first_lines(lines),
         where=str(snapshot.app.path),
         code=WhyRefused.MEMBERS,
-        hint="stop them, then pass --wait 60: Streams does not leave its group, so a stopped instance stays a member "
-        "until its session times out (session.timeout.ms, 45 s by default)",
+        hint=(
+            "stop them, then pass --wait 60. Streams does not leave its group, so a stopped instance stays a "
+            "member until its session times out (session.timeout.ms, 45 s by default)"
+        ),
     )
 
 
@@ -204,12 +209,14 @@ def _records_lost(snapshot: RehomeSnapshot, unread: list[str]) -> Refused:
     if snapshot.options.new is not None:
         topics = "these topics"
     return Refused(
-        f"unread records would never be read: the new topology does not read {topics}",
+        f"unread records would never be processed, because the new topology does not read {topics}",
         details=first_lines(unread),
         where=str(snapshot.app.path),
         code=WhyRefused.UNREAD,
-        hint="start the old topology, let it process all its input, and stop it. If these records may be lost, "
-        "omit --bootstrap-server",
+        hint=(
+            "start the old topology, let it process all its input, and stop it. If you can lose these "
+            "records, omit --bootstrap-server"
+        ),
     )
 
 
@@ -226,7 +233,7 @@ def _compare_counts(layout: RehomeLayout, counts: Mapping[str, int]) -> tuple[li
             why = "it reads topics by a pattern"
             if absent:
                 why = f"the broker does not have {some(absent, _MOST)}"
-            changes.append(note(f"sub-topology {home}: the number of its future tasks is unknown: {why}"))
+            changes.append(note(f"sub-topology {home}: kstate does not know how many tasks it will have: {why}"))
             continue
         lines = list(other_counts(home, sources, layout.changelogs_into(home), counts))
         wrong += lines
@@ -244,8 +251,8 @@ def _uneven_sources(
     if len(sizes) > 1 and not _together_before(old, part):
         yield warning(
             f"sub-topology {home}: its source topics have {' and '.join(map(str, sizes))} partitions. Kafka "
-            "Streams uses the largest number, and starts. But if the topology joins them, records of one key "
-            "may be in two tasks"
+            "Streams uses the largest number, and starts. But if the topology joins them, records with the "
+            "same key may be in two tasks"
         )
 
 

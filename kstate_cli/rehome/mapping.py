@@ -42,7 +42,10 @@ def by_numbers(tasks: Sequence[DirectoryTask], numbers: Mapping[int, int | None]
 def _refuse_named_topologies(homes: Iterable[Home]) -> None:
     if topologies := sorted(home.topology for home in homes if home.topology):
         raise Refused(
-            f"the directory has named topologies ({some(topologies, _MOST)}): numbers alone do not identify them",
+            (
+                f"the directory has named topologies ({some(topologies, _MOST)}), so numbers are not enough to "
+                "identify sub-topologies"
+            ),
             hint="pass both texts: --topology NEW.txt --from OLD.txt",
         )
 
@@ -55,10 +58,15 @@ def _refuse_occupied_numbers(targets: Mapping[Home, int | None], numbers: Mappin
         occupants = [other for other, target in targets.items() if target == new and other != home]
         if new is not None and occupants:
             raise Refused(
-                f"sub-topology {home} gets number {new}, but a sub-topology with this number is here too",
+                (
+                    f"sub-topology {home} gets number {new}, but the directory already has a sub-topology with "
+                    "this number"
+                ),
                 code=WhyRefused.NUMBER_TAKEN,
-                hint=f"state its new number too: --map {quoted(f'{occupants[0]}={REMOVED}')}, or a number that is "
-                "free. If sub-topologies were merged, pass both texts: --topology, --from",
+                hint=(
+                    f"also pass its new number: --map {quoted(f'{occupants[0]}={REMOVED}')}, or a number that "
+                    "is free. If sub-topologies were merged, pass both texts: --topology, --from"
+                ),
             )
 
 
@@ -227,13 +235,15 @@ def _refuse_others(
         raise Refused(
             f"the new topology has {len(shared)} of the {len(here)} stores here, but not these: {missing}",
             code=WhyRefused.OTHER_APPLICATION,
-            hint="check that the text is of this application. If it is, pass the text of the previous topology too: "
-            "--from OLD.txt",
+            hint=(
+                "check that the text describes this application. If it does, pass the text of the previous "
+                "topology too: --from OLD.txt"
+            ),
         )
     raise Refused(
         f"the new topology has none of the stores here: {missing}",
         code=WhyRefused.OTHER_APPLICATION,
-        hint="it is the text of another application: pass the text of build(props) of this one",
+        hint="it describes another application. Pass the text of build(props) of this application",
     )
 
 
@@ -244,7 +254,7 @@ def _refuse_global(here: Collection[StoreKey], global_here: frozenset[str], new:
         raise Refused(
             f"stores that are global only in the directory or only in the topology: {some(stores, _MOST)}",
             code=WhyRefused.GLOBAL,
-            hint="wipe the store, and Streams recreates it: a global store has another changelog, and no partitions",
+            hint=("wipe the store, and Streams recreates it. A global store has another changelog, and no partitions"),
         )
 
 
@@ -260,17 +270,19 @@ def _refuse_old(tasks: Sequence[DirectoryTask], new: Described, old: Described) 
     ]
     if wrong:
         raise Refused(
-            "the old topology is not the one that wrote this directory",
+            "the old topology did not write this directory",
             details=first_lines(wrong),
             code=WhyRefused.OLD_DOES_NOT_FIT,
-            hint="pass the text of the topology that ran here last to --from, made by build(props): with "
-            "topology.optimization, the numbers depend on the properties",
+            hint=(
+                "pass --from with the text of the topology that ran here last, made by build(props). With "
+                "topology.optimization, the numbers depend on the properties"
+            ),
         )
 
 
 def _place_of(home: Home | None) -> str:
     if home is None:
-        return "it has no such store"
+        return "it does not have this store"
     return f"it has it in sub-topology {home}"
 
 
@@ -290,12 +302,14 @@ def _source_tasks(tasks: Sequence[DirectoryTask], new: Described, old: Described
     ]
     if ambiguous:
         raise Refused(
-            "two tasks have a copy of the same store: the new topology was started here once",
+            "two tasks have a copy of the same store, because you have started the new topology here once",
             details=first_lines(sorted(ambiguous)),
             code=WhyRefused.TWO_COPIES,
-            hint="pass the text of the topology that ran before: --from OLD.txt. kstate takes the copies of that "
-            "topology. In some patch releases several sub-topologies have a copy of one store, and that text shows "
-            "them",
+            hint=(
+                "pass the text of the topology that ran before: --from OLD.txt. kstate uses the copies of "
+                "that topology. In some patch releases, several sub-topologies have a copy of one store, and "
+                "that text shows them"
+            ),
         )
     return {
         (key, partition): _preferred(key, owners, new, old)[0].task.name
@@ -352,14 +366,14 @@ def _refuse_generated(names: Sequence[StoreKey], old: Described | None) -> None:
     if old is None:
         raise _generated_names(
             names,
-            "without the old text, they may be those of other operators",
+            "without the old text, they may belong to other operators",
             hint="pass the text of the topology that ran here last too: --topology NEW.txt --from OLD.txt",
         )
     pins = some([f'Materialized.as("{key.store}") at its operator' for key in names], _MOST)
     raise _generated_names(
         names,
-        "other operators have them",
-        hint=f"pin the previous names in the code: {pins}. Or wipe these stores, and delete their changelogs",
+        "they belong to other operators",
+        hint=f"set the previous names in the code: {pins}. Or wipe these stores, and delete their changelogs",
     )
 
 
@@ -443,10 +457,13 @@ def half_a_task(rehoming: Rehoming) -> Refused:
         "half a task: merged sub-topologies are on different hosts",
         details=first_lines(list(_half_lines(rehoming))),
         code=WhyRefused.HALF_A_TASK,
-        hint="complete it from a dump of the changelogs: --from-changelog DUMP --for RELEASE --from OLD.txt. Or move "
-        "the task directories of one partition to one host first, with the application stopped on both. Or wipe the "
-        "half that is here. A store in memory is on no host: state its kind in a kstate.toml (--spec). If no host "
-        "ever had it, the topics differ in their number of partitions: --bootstrap-server counts them",
+        hint=(
+            "complete it from a dump of the changelogs: --from-changelog DUMP --for RELEASE --from OLD.txt. "
+            "Or stop the application on both hosts, and move the task directories of one partition to one of "
+            "them. Or wipe the half on this host. If a missing store is in memory, specify its kind in a "
+            "kstate.toml (--spec). If the topics have different numbers of partitions, pass "
+            "--bootstrap-server, and kstate counts them"
+        ),
     )
 
 

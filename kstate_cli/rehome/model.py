@@ -38,7 +38,7 @@ class LeaveReason(str, Enum):
     # Python 3.10 has no StrEnum, and other versions differ in the text of a member in a format string.
     __str__ = str.__str__
 
-    NO_SUCH_STORE = "the new topology has no such store; the changelog topic stays"
+    NO_SUCH_STORE = "the new topology does not have this store; the changelog topic stays"
     STARTED = "the new topology was started here once, and created this copy"
     EMPTY = "a failed start left it empty; Streams recreates it"
     LOST = "its offset is lost, because the new topology ran in its task; the copy that this created has an offset"
@@ -339,7 +339,7 @@ def _refuse_contradictions(new: Path | None, old: Path | None, pairs: Sequence[s
     if (new is None) == (not pairs):
         raise UsageError(
             "specify the new topology: pass --topology FILE, or --map OLD=NEW" if new is None else _BOTH,
-            hint="write the text of System.out.println(builder.build(props).describe()) into a file",
+            hint="write the text of System.out.println(builder.build(props).describe()) to a file",
         )
     if old is not None and new is None:
         raise UsageError("pass --topology too: --from goes with --topology", hint="--map needs no text")

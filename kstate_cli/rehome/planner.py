@@ -28,7 +28,7 @@ from kstate_cli.texts import command, first_lines, some
 
 _MOST: Final = 5
 """Names in one sentence."""
-_UNCLEAN: Final = "its task had an unclean shutdown"
+_UNCLEAN: Final = "its task was not closed cleanly"
 
 
 def plan_rehome(app: Application, options: RehomeOptions) -> Plan:
@@ -196,12 +196,14 @@ def _unclean_stores(layout: RehomeLayout, tasks: Iterable[str]) -> list[TaskStor
                 stores += [(name, store) for store in with_rows]
     if reasons and not options.wipe_unclean:
         raise Refused(
-            "unclean shutdown: under exactly-once, the stores may have uncommitted data",
+            "unclean shutdown: under exactly-once, the stores may contain uncommitted data",
             details=first_lines(reasons),
             where=str(layout.snapshot.app.path),
             code=WhyRefused.UNCLEAN,
-            hint="if the application ran with at-least-once, pass --guarantee at_least_once. Otherwise pass "
-            "--wipe-unclean, which skips these stores: Streams restores only them",
+            hint=(
+                "if the application ran with at-least-once, pass --guarantee at_least_once. Otherwise pass "
+                "--wipe-unclean to skip these stores, so that Streams restores only them"
+            ),
         )
     return stores
 
@@ -223,7 +225,7 @@ def _partial_copies(layout: RehomeLayout) -> Iterator[Change | Omission]:
         if not state.offsets:
             yield warning(
                 f"{placement.source}/{placement.store}: several sub-topologies had a copy of it, but it has no "
-                f"changelog: only {placement.target} gets this copy"
+                f"changelog, so only {placement.target} gets this copy"
             )
             continue
         yield key, str(LeaveReason.COPY)
@@ -255,7 +257,9 @@ def _stores_without_offset(layout: RehomeLayout, tasks: Iterable[str]) -> Iterat
             if any(other.offsets for other in layout.snapshot.elsewhere(name, placement.store)):
                 yield (name, placement.store), "it has rows, but its offset is lost"
             elif placement.moves:
-                yield warning(f"{name}/{placement.store}: no offset: kstate treats it as a store without a changelog")
+                yield warning(
+                    f"{name}/{placement.store}: it has no offset, so kstate treats it as a store without a changelog"
+                )
 
 
 def refuse_foreign(layout: RehomeLayout) -> None:
@@ -270,7 +274,7 @@ def refuse_foreign(layout: RehomeLayout) -> None:
     ]
     if unknown:
         raise Refused(
-            "unknown file in a task that loses stores",
+            "a task from which kstate moves stores contains an unknown file",
             details=first_lines(unknown),
             where=str(snapshot.app.path),
             code=WhyRefused.FOREIGN,
@@ -313,7 +317,7 @@ def _directory_changes(layout: RehomeLayout) -> Iterator[Change]:
     # After all omissions: a store may move to the place that another one leaves.
     yield from moves
     for name in _ending_tasks(layout):
-        yield OmitTree(name, "it has no contents any more")
+        yield OmitTree(name, "it is empty")
 
 
 def _omission_reason(layout: RehomeLayout, placement: Placement) -> str | None:
@@ -360,8 +364,8 @@ def _omission_remarks(layout: RehomeLayout, placement: Placement) -> Iterator[Ch
         return
     if not any(other.offsets for other in layout.snapshot.elsewhere(placement.source, placement.store)):
         yield warning(
-            f"{placement.source}/{placement.store} has rows, but no offset: without a changelog they are lost "
-            "for ever. To keep them, first run "
+            f"{placement.source}/{placement.store} has rows, but no offset. Without a changelog, they are lost "
+            "forever. To keep them, first run "
             f"{command('export', layout.snapshot.app.path, placement.store, '--out', 'DIR')}"
         )
 
@@ -372,7 +376,8 @@ def _global_store_remarks(layout: RehomeLayout) -> Iterator[Change]:
     here = {store.name for task in layout.snapshot.app.tasks if task.is_global for store in task.stores}
     if new is not None and (removed := sorted(here - new.global_stores)):
         yield note(
-            f"{GLOBAL}: the new topology does not have {some(removed, _MOST)}, but global stores remain in place"
+            f"{GLOBAL}: the new topology does not have {some(removed, _MOST)}, but kstate leaves global stores "
+            "unchanged"
         )
 
 
@@ -407,13 +412,13 @@ def _repartition_remarks(layout: RehomeLayout) -> Iterator[Change]:
     new, old = layout.snapshot.options.new, layout.snapshot.options.old
     if new is None or old is None:
         yield warning(
-            "unread records of repartition topics that the new topology does not read are never read. To see "
-            "these topics, pass the texts of both topologies (--topology, --from)"
+            "if the new topology does not read a repartition topic, its unread records are never processed. "
+            "To see these topics, pass the texts of both topologies (--topology, --from)"
         )
     elif topics := list(stranded(new, old)):
         yield warning(
-            "the new topology does not read these repartition topics, so their unread records are never read: "
-            f"{some(topics, _MOST)}"
+            "the new topology does not read these repartition topics, so their unread records are never "
+            f"processed: {some(topics, _MOST)}"
         )
 
 
@@ -428,9 +433,9 @@ def _partition_remarks(layout: RehomeLayout) -> Iterator[Change]:
         sources |= {_home(missing.half_of) for missing in missing_stores if missing.half_of is not None}
         if len(sources) > 1:
             yield note(
-                f"sub-topology {home}: stores of {some(sorted(map(str, sources)), _MOST)} come together. Kafka "
-                "Streams starts only if their source topics have equally many partitions (pass --bootstrap-server "
-                "to check that)"
+                f"sub-topology {home}: it gets stores of {some(sorted(map(str, sources)), _MOST)}. Kafka "
+                "Streams starts only if their source topics have the same number of partitions (to check "
+                "that, pass --bootstrap-server)"
             )
 
 

@@ -264,7 +264,10 @@ def _unrestorable_remarks(layout: RehomeLayout) -> Iterator[Change]:
     for name, stores in layout.rehoming.halves.items():
         # No dump has these rows: they exist on the other host only, and only a warning can say so.
         if without := sorted(set(stores) & unlogged):
-            yield warning(f"{name}: no changelog has {some(without, _MOST)}: its rows on other hosts remain there")
+            yield warning(
+                f"{name}: kstate cannot restore {some(without, _MOST)} without a changelog, and its rows on "
+                "other hosts stay there"
+            )
 
 
 def _refuse_unknown_tasks(layout: RehomeLayout, halves: Mapping[str, tuple[str, ...]]) -> None:
@@ -297,9 +300,9 @@ def _leaving_remarks(layout: RehomeLayout, decision: HalfTasks) -> Iterator[Chan
     for name in sorted(decision.leaving):
         sources = sorted({placement.source for placement in layout.rehoming.into(name)})
         yield warning(
-            f"{name}: only {some(sources, _MOST)} is here, and kstate removes it: "
-            f"{_host(layout, name)} completes {name}. If no host does, name it on one: --complete "
-            f"{quoted(name)}"
+            f"{name}: only {some(sources, _MOST)} is here, and kstate removes it, because "
+            f"{_host(layout, name)} completes {name}. If none of the hosts does, pass --complete "
+            f"{quoted(name)} on one of them"
         )
 
 

@@ -29,7 +29,7 @@ from kstate_cli.texts import first_lines, some
 
 _MOST: Final = 5
 """Names in one sentence."""
-_NOT_HERE: Final = "is not here: offset -4, so that only this store is restored"
+_NOT_HERE: Final = "is not here: offset -4, so that Streams restores only this store"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,9 @@ def task_changes(layout: RehomeLayout, guesses: Guesses, target: str) -> list[Ch
         raise Refused(
             f"{target}: kstate cannot write its offsets to a file: {error}",
             where=str(layout.snapshot.app.path),
-            hint="wipe the store, and Streams restores it from its changelog: no release could read such offsets",
+            hint=(
+                "wipe the store, and Streams restores it from its changelog. Kafka Streams could not read such offsets"
+            ),
         ) from None
 
 
@@ -75,7 +77,7 @@ def _checkpoint(layout: RehomeLayout, target: str, lines: Offsets) -> Iterator[C
     if here is not None and here.task.checkpoint is not None:
         before = here.task.checkpoint.entries
     if before and not lines:
-        yield keeping.without_lines("no offset of its present contents")
+        yield keeping.without_lines("it has no offset that matches its contents")
     elif lines and lines != before:
         yield keeping.lines(lines)
 
@@ -183,7 +185,10 @@ def _unowned_lines(layout: RehomeLayout, target: str) -> _Lines:
             elif tp.partition == task.partition and (whole or tp.topic in topics):
                 lines[tp] = min(offset, lines.get(tp, offset))
             else:
-                text = f"{source}/{CHECKPOINT}: no file here has the offset {offset} of {tp}, so kstate skips it"
+                text = (
+                    f"{source}/{CHECKPOINT}: the store of offset {offset} of {tp} is not here, so kstate skips "
+                    "the offset"
+                )
                 changes.append(note(text))
     return _Lines(lines, tuple(changes))
 
@@ -230,20 +235,27 @@ def refuse_unknown_kinds(layout: RehomeLayout) -> None:
     if halves:
         raise _kind_unknown(
             layout,
-            "the kinds of these stores are unknown here: other hosts have them",
+            "kstate does not know the kinds of these stores, because other hosts have them",
             halves,
-            hint="state them in a kstate.toml, and pass it with --spec: on the hosts that have them, `ls` "
-            "with --spec prints it",
+            hint=(
+                "specify them in a kstate.toml, and pass it with --spec. To print it, run `ls` with --spec on "
+                "the hosts that have these stores"
+            ),
         )
     new = sorted({missing.store for missing in unspecified if not missing.existed})
     if new and layout.snapshot.inside and not options.at_least_once:
         raise _kind_unknown(
             layout,
-            "the kinds of these new stores are unknown: under exactly-once the next start would wipe their tasks",
+            (
+                "kstate does not know the kinds of these new stores, and under exactly-once Streams would wipe "
+                "their tasks"
+            ),
             new,
-            hint="state them in a kstate.toml, and pass it with --spec. If a store ran here before, in memory, pass "
-            "the old text: --from OLD.txt. If the application runs with at-least-once, pass --guarantee "
-            "at_least_once: then nothing is wiped",
+            hint=(
+                "specify them in a kstate.toml, and pass it with --spec. If a store was in memory before, "
+                "pass the old text: --from OLD.txt. If the application runs with at-least-once, pass "
+                "--guarantee at_least_once, because Streams then wipes nothing"
+            ),
         )
 
 
@@ -261,8 +273,8 @@ def _kind_unknown(layout: RehomeLayout, message: str, stores: list[str], *, hint
 def _assumed_new(layout: RehomeLayout, target: str, missing: MissingStore) -> Iterator[Change]:
     if not missing.existed and layout.snapshot.options.old is None:
         yield warning(
-            f"{target}: no task here has {missing.store}, so kstate treats it as new: if another host has it, "
-            "bring its task here first"
+            f"{target}: none of the tasks here has {missing.store}, so kstate treats it as new. If another "
+            "host has it, first bring its task here"
         )
 
 
@@ -331,9 +343,9 @@ def _source_topic(layout: RehomeLayout, target: str, missing: MissingStore) -> t
     if from_source == {False} or layout.snapshot.options.at_least_once:
         return None, ()
     doubt = (
-        f"{target}: kstate assumes that {missing.store} has a separate changelog: if it is restored from "
+        f"{target}: kstate assumes that {missing.store} has a separate changelog. If Streams restores it from "
         f"{some(topics, _MOST)} (topology.optimization), specify that in kstate.toml (--spec). Otherwise "
-        "exactly-once Kafka Streams wipes the task"
+        "Streams wipes the task under exactly-once"
     )
     return None, (warning(doubt),)
 

@@ -87,9 +87,14 @@ def check_area(uri: str) -> None:
     """
     if not leads_there(uri):
         raise Refused(
-            f"--staging {uri_text(uri)}: a path with an @ behind a password is ambiguous once kstate removes "
-            "the password, and kstate records no password",
-            hint="pass a URI without user and password (credentials come from the environment), or a path without an @",
+            (
+                f"--staging {uri_text(uri)}: kstate does not record passwords, and a path with an @ after a "
+                "password is ambiguous without it"
+            ),
+            hint=(
+                "pass a URI without user and password (kstate takes credentials from the environment), or a "
+                "path without an @"
+            ),
         )
     filesystem, path = open_location(uri)
     try:
@@ -189,7 +194,7 @@ def _contents(uri: str, token: str) -> tuple[int, int, str | None] | None:
     files, size, empty = contents
     if empty or _mark(filesystem, path).get("token") == token:
         return files, size, None
-    return files, size, f"it has no {MARK} of this run"
+    return files, size, f"it does not contain {MARK} of this run"
 
 
 def _contents_here(uri: str, token: str, mount: object) -> tuple[int, int, str | None] | None:
@@ -289,7 +294,7 @@ def remove_from_area(run: Run) -> Leftover | None:
     raise RunFailed(
         f"kstate does not delete the files that run {run.name} left in its staging area {leftover.place}: "
         f"{leftover.why}",
-        hint="check that folder and remove it yourself. Then, or to keep it, delete the run by its name: "
+        hint=("check that folder and remove it yourself. Then, or if you want to keep it, delete the run by its name: ")
         + command("clean", run.path.parents[2] / run.path.parent.name, "--run", run.name),
     )
 
@@ -371,7 +376,7 @@ def _delete(filesystem: FileSystem, path: str) -> None:
 
 
 def _no_answer(seconds: float) -> str:
-    return f"no answer within {seconds:g} s"
+    return f"it did not respond within {seconds:g} s"
 
 
 def _words(error: Exception) -> str:

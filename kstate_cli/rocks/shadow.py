@@ -344,8 +344,10 @@ def require_own_folder(copy: Path) -> None:
     paths = [path for ssts in _tables(manifest).values() for path in ssts.values()]
     if elsewhere := sum(path > 0 for path in paths):
         raise RocksError(
-            f"the application stores {elsewhere} of {len(paths)} SSTs in other folders (setDbPaths or "
-            "setCfPaths in its rocksdb.config.setter), which no file of the database names",
+            (
+                f"the application stores {elsewhere} of {len(paths)} SSTs in other folders (setDbPaths or "
+                "setCfPaths in its rocksdb.config.setter), which the files of the database do not contain"
+            ),
             RocksMessage(RocksCode.OTHER_FOLDERS, None),
         )
 
@@ -362,8 +364,8 @@ def family_without_ssts(copy: Path) -> RocksError | None:
 def no_ssts(count: int) -> str:
     """Return what it means that none of the SSTs of a column family exists in the directory of the database."""
     return (
-        f"none of its SSTs is here, but the MANIFEST names {count}: either they were removed, or the "
-        "application stores them in other folders (setDbPaths or setCfPaths in its rocksdb.config.setter)"
+        f"none of its {count} SSTs in the MANIFEST is here. Either they were removed, or the application "
+        "stores them in other folders (setDbPaths or setCfPaths in its rocksdb.config.setter)"
     )
 
 

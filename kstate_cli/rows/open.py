@@ -106,7 +106,7 @@ def _layout(task: Task, store: Store, others: Sequence[Store], kind: str | None)
             name = certain.pop()
         elif not store.empty:
             raise StoreUnreadable(
-                f"{task.name}/{store.name} could be of several kinds ({store.kind.inferred_from})",
+                f"{task.name}/{store.name} may be of several kinds ({store.kind.inferred_from})",
                 hint="specify its kind in a specification, and pass that with --spec",
                 hint_details=[f"to create one, run {command('ls', task.app, '--spec')}"],
                 is_damage=False,
@@ -116,16 +116,17 @@ def _layout(task: Task, store: Store, others: Sequence[Store], kind: str | None)
     if store.segmented != is_segmented(name):
         if store.empty:
             return Layout(name, ())
-        message = f"{task.name}/{store.name} is not segmented: it is no {name} store"
+        message = f"{task.name}/{store.name} is not segmented, so it is not a {name} store"
         if store.segmented:
-            message = f"{task.name}/{store.name} is segmented: it is no {name} store"
+            message = f"{task.name}/{store.name} is segmented, so it is not a {name} store"
         # The user's own statement is wrong, not the directory.
         if kind == name:
             raise StoreUnreadable(message, hint="correct its kind in the specification", is_damage=False)
         raise StoreUnreadable(
             message,
-            hint="it is not a database of this store: replace it by the right one, or move it out, which undo "
-            "reverses:",
+            hint=(
+                "it is not a database of this store. Replace it with the right one, or move it out, which you can undo:"
+            ),
             hint_details=[command("wipe", task.app, "--task", task.name, "--store", store.name)],
             is_damage=False,
         )
@@ -153,7 +154,7 @@ def stores_of(
         if topology:
             place = f" in topology {topology}"
         raise UnknownStateStoreError(
-            f"no task of {app.path} has a store {name}{place}",
+            f"none of the tasks of {app.path} has a store {name}{place}",
             hint=f"{_suggestion(app, name, topology)}to list the stores, run {command('ls', app.path)}",
         )
     # Only among tasks that have the store: other sub-topologies do not matter.
@@ -166,7 +167,7 @@ def _refuse_hidden(app: Application, tasks: Sequence[Task], name: str) -> None:
     hidden_stores = (problem for task in tasks for problem in _hidden_stores(task, name))
     for problem in chain(_hidden_tasks(app), hidden_stores):
         raise Refused(
-            f"{problem.place.text} {problem.description}: kstate may not see a part of store {name}",
+            f"{problem.place.text} {problem.description}, so kstate may not see a part of store {name}",
             hint=f"{problem.rule}: restore the original entry",
         )
 
@@ -180,7 +181,7 @@ def refuse_several_places(tasks: Sequence[Task], name: str) -> None:
         )
     if len({_subtopology(task) for task in tasks}) > 1:
         raise Refused(
-            f"store {name} is in tasks of several subtopologies: {', '.join(task.name for task in tasks)}",
+            f"store {name} is in tasks of several sub-topologies: {', '.join(task.name for task in tasks)}",
             hint=f"only one of them is current. Specify it in kstate.toml (--spec): [stores.{name}] subtopology = …",
         )
 
@@ -247,7 +248,7 @@ def refuse_running(app: Application, *, last_flush: bool) -> None:
         if app.pid:
             holder = f"process {app.pid}"
         raise InUse(
-            f"{app.path} is open in {holder}: its newest rows are not on disk",
+            f"{app.path} is open in {holder}, so its newest rows are not on disk",
             hint="stop the application, or pass --last-flush to read the last flush",
         )
 

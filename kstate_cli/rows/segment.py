@@ -137,8 +137,10 @@ class Segment:
             names = ", ".join(sorted(foreign))
             raise StoreUnreadable(
                 f"{self.relative_path}: column family {names} does not belong to a {self._layout.kind} store",
-                hint="it is not a database of this store, or a newer release wrote it: replace it by the right "
-                "one, or move it out, which undo reverses:",
+                hint=(
+                    "it is not a database of this store, or a newer release wrote it. Replace it with the "
+                    "right one, or move it out, which you can undo:"
+                ),
                 hint_details=[command("wipe", self.app, "--task", str(self._task), "--store", self._store)],
                 is_damage=False,
             )
@@ -160,7 +162,7 @@ class Segment:
         if isinstance(error, OSError) and (short := host_error(error)) is not None:
             return short
         if isinstance(error, OSError) and cannot_be_read(error):
-            text = f"{self.relative_path}: cannot be read: {error.strerror}"
+            text = f"kstate cannot read {self.relative_path}: {error.strerror}"
             return StoreUnreadable(text, hint=STORES_STAY, by_host=True)
         text = str(error)
         if not self._is_named_by(error):

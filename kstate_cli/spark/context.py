@@ -318,14 +318,14 @@ def _does_not_start(error: Exception, output: IO[bytes]) -> Refused:
     if isinstance(error, ImportError):
         return Refused(
             f"kstate cannot import PySpark: {error}",
-            hint="pass --engine local, which needs no Spark. Or install kstate again, with its dependencies",
+            hint=("pass --engine local, which does not need Spark. Or install kstate again, with its dependencies"),
         )
     output.seek(0)
     lines = [line.strip() for line in output.read().decode(errors="replace").splitlines()]
     # A stack trace: keep the lines with the error, without those with places.
     tail = [line for line in lines if line and not line.startswith("at ")][-_TAIL_LINES:]
     return Refused(
-        f"Spark does not start: {_last_line(error)}",
+        f"Spark failed to start: {_last_line(error)}",
         details=tail,
         hint=f"install Java {JAVA} or later, and check --master and --conf",
     )

@@ -143,12 +143,13 @@ def check_java() -> None:
     java = find_java()
     least_version = _needed_version()
     hint = (
-        f"install Java {least_version} or later, or name it in JAVA_HOME. Or pass --engine local, which needs no Java"
+        f"install Java {least_version} or later, or set JAVA_HOME to it. Or pass --engine local, which does "
+        "not need Java"
     )
     if java is None and home:
         raise Refused(f"Spark needs Java, but JAVA_HOME is {home}, which has no bin/java", hint=hint)
     if java is None:
-        raise Refused("Spark needs Java, but the PATH has none", hint=hint)
+        raise Refused("Spark needs Java, but it is not on the PATH", hint=hint)
     try:
         # The file first: starting a JVM takes far longer, and every restoration with Spark asks.
         version = _version_in_release(java) or _VERSION.search(version_text(java))
@@ -194,7 +195,8 @@ def spark_home() -> str:
         return str(_find_spark_home())
     except SystemExit:
         raise Refused(
-            "neither SPARK_HOME nor the folder of PySpark has a Spark", hint="unset SPARK_HOME, or set it to a Spark"
+            "neither SPARK_HOME nor PySpark's folder contains Spark",
+            hint="unset SPARK_HOME, or set it to Spark's folder",
         ) from None
 
 

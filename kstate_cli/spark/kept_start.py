@@ -194,7 +194,7 @@ def _spark_home() -> str:
 def of_java(java: str | None) -> dict[str, Any]:
     """Return the identity of a JVM, without starting it. Raises NotKept, and OSError."""
     if java is None:
-        raise NotKept("there is no Java")
+        raise NotKept("Java is not installed")
     path = Path(os.path.realpath(java))
     home = path.parent.parent
     try:

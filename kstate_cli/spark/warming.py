@@ -73,7 +73,7 @@ def warm_up(*, for_all: bool, phase: Phase) -> Warmed:
     except NotKept as error:
         raise Refused(
             f"kstate cannot keep an archive of this Spark's start: {error}",
-            hint="do nothing: Spark starts without an archive",
+            hint="do nothing, because Spark starts without an archive",
         ) from None
     folder = _made_folder(for_all=for_all)
     # An archive takes a while to make: a second process waits, and uses that of the first.
@@ -98,7 +98,7 @@ def _made_folder(*, for_all: bool) -> Path:
         folder, mode = kept_start.FOR_ALL, 0o755
     if folder is None:
         raise Refused(
-            "the cache folder is unknown: neither XDG_CACHE_HOME nor HOME is set",
+            "kstate does not know the cache folder, because neither XDG_CACHE_HOME nor HOME is set",
             hint="set HOME. To create the archive for all users, run this as root with --for-all",
         )
     for parent in (*reversed(folder.parents), folder):
@@ -188,7 +188,7 @@ def _watched(classes: Path) -> tuple[tuple[str, ...], dict[str, str]]:
             raise RunFailed(
                 "Spark's launcher has started a program that kstate does not know",
                 details=words[:1],
-                hint="do nothing: Spark starts without an archive",
+                hint="do nothing, because Spark starts without an archive",
             )
         command = tuple(word for word in words[: words.index(MAIN_CLASS) + 1] if word != noting)
         settings = dict(variable.split("=", 1) for variable in variables if "=" in variable)
@@ -236,9 +236,9 @@ def _dump(command: Sequence[str], classes: Path, new: Path) -> None:
             output.seek(0)
             lines = output.read().decode(errors="replace").splitlines()
             raise RunFailed(
-                f"the JVM has created no archive: it ended with status {status}",
+                f"the JVM has not created an archive: it ended with status {status}",
                 details=[line.strip() for line in lines if line.strip()][-_OUTPUT_LINES:],
-                hint="do nothing: Spark starts without one, as before",
+                hint="do nothing, because Spark starts without an archive",
             )
 
 

@@ -64,7 +64,7 @@ def merge(
     # foreign topic.
     if app is not None and in_file.application not in (None, app.app_id):
         raise Refused(
-            f"{file_name} is about application {in_file.application}, but the directory is that of {app.app_id}",
+            (f"{file_name} describes application {in_file.application}, but the directory belongs to {app.app_id}"),
             hint="pass the right file, or correct 'application' in it",
         )
     inferred = Inference(SpecDraft(None, ()), {}, ())
@@ -132,9 +132,11 @@ def _refuse_uneven(in_file: SpecDraft, stores: Sequence[StoreDraft], file_name: 
         other, number = counts.setdefault((store.topology, store.subtopology), (store.name, count))
         if number != count:
             raise Refused(
-                f"{file_name} has partitions = {number} for store {other}, but partitions = {count} for store "
-                f"{store.name}. Both are in sub-topology {store.subtopology}, and each of its tasks has every "
-                "store of the sub-topology",
+                (
+                    f"{file_name} has partitions = {number} for store {other}, but partitions = {count} for store "
+                    f"{store.name}. Both are in sub-topology {store.subtopology}, so each of its tasks has both "
+                    "stores"
+                ),
                 hint=f"correct partitions or subtopology of {table_of(other)} or {table_of(store.name)} in the file",
             )
 
@@ -225,7 +227,7 @@ def _against_evidence(in_file: StoreDraft, file_name: str, merged: StoreDraft, e
             by_retention = f" (retention_ms = {retention})"
         yield (
             f"{file_name} specifies segments of {interval} ms{by_retention}, but segments of the directory, or "
-            "rows in them, do not fit"
+            "rows in them, do not match"
         )
 
 

@@ -127,17 +127,17 @@ class StoreDraft:
     def missing(self) -> tuple[Missing, ...]:
         """Return the required fields without a value, of a draft that was :meth:`filled`."""
         # The kind decides how rows are written, so no store is built without it.
-        required = {"kind": "no source shows the kind of the store"}
+        required = {"kind": "kstate has found no source for the kind of the store"}
         if self.is_global:
             required["source"] = (
                 "'table' for a globalTable, 'processor' for addGlobalStore, whose processor may transform records"
             )
-            required["changelog"] = "no source shows the topic of the global store"
+            required["changelog"] = "kstate has found no source for the topic of the global store"
         elif self.logged is not False:
-            required["changelog"] = "without the application.id, the changelog must be named"
+            required["changelog"] = "without the application.id, you must specify the changelog"
         # kstate never builds an unlogged store, so its retention is not needed.
         if has_retention(self.kind) and self.logged is not False:
-            required["retention_ms"] = "no source shows the retention"
+            required["retention_ms"] = "kstate has found no source for the retention"
         # An index row that is missing or superfluous makes lookups by key miss rows, silently
         # (KIP-825).
         if is_time_ordered(self.kind) and not store_kind(str(self.kind)).always_indexed:

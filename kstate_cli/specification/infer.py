@@ -165,7 +165,7 @@ def _kind(answers: _Answers, stores: list[Store]) -> tuple[str | None, frozenset
     answers.ask("kind", f"not certain from {unsure.inferred_from}", *likely)
     # A grace buffer has segment 0 only, so it has no retention to ask for.
     if segmented and not has_key(unsure.name, KeySchema.BUFFER):
-        answers.ask("retention_ms", "it follows from the rows once the kind is known")
+        answers.ask("retention_ms", "kstate derives it from the rows when you specify the kind")
     return None, possible
 
 
@@ -183,7 +183,7 @@ def _place(answers: _Answers, app: Application, tasks: list[Task]) -> None:
     if len(parts) > 1:
         numbers = sorted(number for _, number in parts)
         answers.ask(
-            "subtopology", "tasks of several subtopologies contain it, but only one of them is current", *numbers
+            "subtopology", "tasks of several sub-topologies contain it, but only one of them is current", *numbers
         )
         return
     topology, number = next(iter(parts))
@@ -308,7 +308,7 @@ def _index(answers: _Answers, databases: list[Database]) -> None:
 
 def _absent(app: Application, task: Task, name: str, topic: str) -> StoreDraft:
     answers = _Answers()
-    answers.ask("kind", "only an offset is here: the store is in memory, custom, or was removed", IN_MEMORY)
+    answers.ask("kind", "only its offset is here: the store is in memory, custom, or was removed", IN_MEMORY)
     answers.know("changelog", topic, CHECKPOINT)
     _place(answers, app, [task])
     return answers.draft(name)
@@ -387,7 +387,7 @@ def _topic_without_offset(places: Sequence[tuple[Task, Store]]) -> Topic:
     """Return that a store has no changelog if a logged store would have an offset here, else a question."""
     # All tasks must agree: one that was killed has no line although the store is logged.
     if all(_would_have_line(task, store) for task, store in places):
-        return Topic(unlogged=True, why="no line in the .checkpoint of its tasks, which has one for each logged store")
+        return Topic(unlogged=True, why="its tasks have no line for it in .checkpoint, which lists each logged store")
     if all(_would_have_offset(store) for _, store in places):
         return Topic(unlogged=True, why="no offset, although the store was closed cleanly")
     why = "no offset, and the store was not closed cleanly or is empty"

@@ -58,7 +58,7 @@ def fitting(where: str, table: str, members: object, keys: Mapping[str, KeyRule]
     for key, value in members.items():
         if not keys[key].fits(value):
             raise UsageError(
-                f"{where}: {table} {key} = {short(value)} does not fit", hint=f"{key} must be {keys[key].expected}"
+                f"{where}: {table} {key} = {short(value)} is invalid", hint=f"{key} must be {keys[key].expected}"
             )
     return members
 
@@ -129,7 +129,7 @@ def _of_broker_commands(option: str) -> tuple[str, ...]:
 
 DEFAULTS: Final[Mapping[str, Default]] = {
     "directory": Default(_path, _PATH, "The application directory, state.dir/application.id.", (APP,), is_path=True),
-    "release": Default(_word, _WORD, "The release of Kafka Streams that is started.", ("for",)),
+    "release": Default(_word, _WORD, "The release of Kafka Streams that you start.", ("for",)),
     "guarantee": Default(_word, _WORD, "`processing.guarantee` of the application.", ("guarantee",)),
     "dsl_store_format": Default(_word, _WORD, "`dsl.store.format` of the application.", ("dsl-store-format",)),
     "dump": Default(
@@ -148,31 +148,33 @@ DEFAULTS: Final[Mapping[str, Default]] = {
     "kafka_settings": Default(
         _path, _PATH, "Client properties for the broker.", _of_broker_commands("kafka-settings"), is_path=True
     ),
-    "engine": Default(_word, "auto, local or spark", "What dumps, restores and exports.", ("engine",)),
-    "master": Default(_word, _WORD, "As `master` of `[spark]`.", ("master",)),
+    "engine": Default(_word, "auto, local or spark", "The engine of `dump`, `restore` and `export`.", ("engine",)),
+    "master": Default(_word, _WORD, "The same as `master` in `[spark]`.", ("master",)),
     "staging": Default(
-        _word, _WORD, "The folder where a restoration on a cluster builds its sorted files.", ("staging",)
+        _word, _WORD, "The folder where a restoration on a cluster writes its sorted files.", ("staging",)
     ),
-    "memory": Default(_word, _WORD, "How much of the memory a restoration may use: 2G.", ("memory",)),
-    "max_rate": Default(_word, _WORD, "How many bytes a second kstate reads from the brokers: 50M.", ("max-rate",)),
-    "workers": Default(whole(0, _MOST), "a whole number from 0", "How many tasks run at once.", ("workers",)),
+    "memory": Default(_word, _WORD, "How much memory a restoration may use, such as 2G.", ("memory",)),
+    "max_rate": Default(
+        _word, _WORD, "Bytes per second that kstate reads from the brokers, such as 50M.", ("max-rate",)
+    ),
+    "workers": Default(whole(0, _MOST), "a whole number from 0", "How many tasks run at the same time.", ("workers",)),
 }
 """The keys of ``[defaults]``."""
 
 SPARK: Final[Mapping[str, Default]] = {
-    "master": Default(_word, _WORD, "The Spark cluster. With it, `--engine auto` uses Spark.", ("master",)),
+    "master": Default(_word, _WORD, "The Spark cluster. If you set it, `--engine auto` uses Spark.", ("master",)),
     "conf": Default(
         _spark_settings,
         'a table of texts, such as { "spark.executor.memory" = "4g" }',
-        "Settings of Spark. With them, `--engine auto` uses Spark.",
+        "Settings of Spark. If you set them, `--engine auto` uses Spark.",
         ("conf",),
     ),
 }
 """The keys of ``[spark]``."""
 
 SERDES: Final[Mapping[str, Default]] = {
-    "key": Default(_word, _WORD, "What the keys of the store are.", ("key-serde",)),
-    "value": Default(_word, _WORD, "What its values are.", ("value-serde",)),
+    "key": Default(_word, _WORD, "The serde of the keys.", ("key-serde",)),
+    "value": Default(_word, _WORD, "The serde of the values.", ("value-serde",)),
 }
 """The keys of ``[serdes.STORE]``."""
 
@@ -180,11 +182,13 @@ MAINTAIN: Final[Mapping[str, KeyRule]] = {
     "memory_file": KeyRule(
         _path,
         _PATH,
-        "The file in which `maintain` records its last steps, outside of directory, standby and dump. This "
-        "key is required. The lock of the file is beside it.",
+        (
+            "The file in which `maintain` records when it ran each step. It must be outside of directory, standby "
+            "and dump. This key is required. kstate creates a lock file next to it."
+        ),
     ),
     "standby": KeyRule(
-        _path, _PATH, "The standby that `restore` keeps caught up with the dump: state.dir/application.id."
+        _path, _PATH, "The standby that `restore` keeps up to date with the dump: state.dir/application.id."
     ),
     "metrics_file": KeyRule(_path, _PATH, "The file for `--metrics-file` of `maintain`."),
 }
@@ -194,8 +198,10 @@ _EVERY_STEP: Final[Mapping[str, KeyRule]] = {
     "every": KeyRule(
         _span,
         _SPAN,
-        "The time after the last successful start, less a tenth, when the step is due again. Without it, "
-        "the step is due at each call.",
+        (
+            "The interval between the starts of two successful runs, with a tolerance of a tenth. Without it, the "
+            "step is due in each run of `maintain`."
+        ),
     ),
     "timeout": KeyRule(
         _span, _SPAN, 'How long each command of the step may run before kstate ends it. The default is "1h".'
@@ -208,22 +214,25 @@ STEPS: Final[Mapping[str, tuple[str, Mapping[str, KeyRule]]]] = {
             "keep": KeyRule(
                 whole(1, _MOST),
                 "a whole number from 1",
-                "DELETES all full dumps except the newest ones, so many: `--keep`.",
+                "DELETES all but the newest N full dumps, like `--keep`.",
             )
         },
     ),
     "restore": (
-        "`restore --standby`: catches the standby up with the dump, even if this call has not extended the dump.",
+        (
+            "`restore --standby`: brings the standby up to date with the dump, even if this run has not added "
+            "records to the dump."
+        ),
         {},
     ),
-    "lag": ("`inspect-position`: the progress of directory and standby, for the metrics.", {}),
+    "lag": ("`inspect-position`: measures the progress of directory and standby, for the metrics.", {}),
     "check": ("`check` of directory and standby.", {}),
     "verify": (
-        "`verify` of a part of the stores of directory and standby, and of the next part at the next call.",
+        "`verify` of one part of the stores of directory and standby in each run.",
         {"parts": KeyRule(whole(1, _MOST), "a whole number from 1", "The number of parts. The default is 7.")},
     ),
     "verify-dump": (
-        "`verify-dump` of a part of the files of the dump, and of the next part at the next call.",
+        "`verify-dump` of one part of the files of the dump in each run.",
         {"parts": KeyRule(whole(1, _MOST), "a whole number from 1", "The number of parts. The default is 7.")},
     ),
     "clean": (

@@ -69,13 +69,15 @@ else:
 FORMAT: Final = 1
 _MAX_BYTES: Final = 4 << 20
 TOP: Final[Mapping[str, str]] = {
-    "format": "1: the version of the file format. It is required.",
-    "application": "application.id, the prefix of the changelogs. Without it, each store must name its changelog.",
-    "stores": 'A table for each store: `[stores.NAME]`, or `[stores."NAME"]` if the name has dots.',
-    DEFAULTS_TABLE: "Default options of the commands that get this file with `--config`.",
+    "format": "The version of the file format, which is 1. It is required.",
+    "application": (
+        "application.id, the prefix of the changelogs. Without it, you must specify the changelog of each store."
+    ),
+    "stores": 'A table for each store: `[stores.NAME]`, or `[stores."NAME"]` if the name contains dots.',
+    DEFAULTS_TABLE: "Default options of the commands that you run with `--config`.",
     SERDES_TABLE: "How `query` and `export` decode a store: `[serdes.NAME]`, for commands with `--config`.",
-    SPARK_TABLE: "The Spark cluster that dumps and restores, for commands with `--config`.",
-    MAINTAIN_TABLE: "What `maintain` does, and how often.",
+    SPARK_TABLE: "The Spark cluster for `dump` and `restore`, for commands with `--config`.",
+    MAINTAIN_TABLE: "The steps of `maintain`, and their intervals.",
 }
 """The keys of the file, and what they mean."""
 
@@ -181,13 +183,13 @@ KEYS: Final[Mapping[str, _Key]] = {
         "kind",
         _kind,
         f"one of {', '.join(sorted(spec_kinds()))}",
-        "The kind of the store, as in the list of stores (`ls`).",
+        "The kind of the store, as in the output of `ls`.",
     ),
     "logged": _Key(
         "logged",
         flag,
         "true or false",
-        "Whether it has a changelog: `false` is `withLoggingDisabled`. The default is `true`.",
+        "Whether the store has a changelog. `false` means `withLoggingDisabled`. The default is `true`.",
     ),
     "global": _Key(
         "is_global",
@@ -199,21 +201,23 @@ KEYS: Final[Mapping[str, _Key]] = {
         "source",
         word_in({*GLOBAL_SOURCES, SOURCE_TOPIC}),
         '"table", "processor" or "topic"',
-        "The kind of its changelog, if that is not a changelog topic. `topic`: the source topic of a table "
-        "(`topology.optimization`). For a global store `table`: a `globalTable`, or `processor`: an "
-        "`addGlobalStore`, whose processor may transform records.",
+        (
+            "The kind of its changelog, if that is not a changelog topic. `topic`: the source topic of a table "
+            "(`topology.optimization`). For a global store, `table` means a `globalTable`, and `processor` an "
+            "`addGlobalStore`, whose processor may transform records."
+        ),
     ),
     "changelog": _Key(
         "changelog",
         _topic,
         f"a topic: {_LEGAL}",
-        "The topic that the store is restored from. The default is `<application>-<store>-changelog`.",
+        "The topic from which the store is restored. The default is `<application>-<store>-changelog`.",
     ),
     "subtopology": _Key(
         "subtopology",
         whole(0, MAX_I32),
         "a whole number from 0",
-        "The first number in the names of its tasks: 0 for `0_0`, `0_1`, …",
+        "The first number in the names of its tasks, such as 0 for `0_0`, `0_1`, …",
     ),
     "partitions": _Key(
         "partitions",
@@ -225,14 +229,16 @@ KEYS: Final[Mapping[str, _Key]] = {
         "retention_ms",
         whole(1, MAX_I64),
         "milliseconds, a whole number from 1",
-        "How long windows, sessions or versions remain: `withRetention`, or window size and grace. For a "
-        "versioned store, its history retention.",
+        (
+            "How long windows, sessions or versions are kept: `withRetention`, or window size plus grace. For a "
+            "versioned store, its history retention."
+        ),
     ),
     "segment_interval_ms": _Key(
         "segment_interval_ms",
         whole(1, MAX_I64),
         "milliseconds, a whole number from 1",
-        "The time range of a segment. The default is half the retention, at least a minute.",
+        "The time range of a segment. The default is half the retention, but at least a minute.",
     ),
     "indexed": _Key(
         "indexed",
@@ -270,7 +276,7 @@ def _store(where: str, name: str, table: object) -> StoreDraft:
             close = None
             if key == "kind":
                 close = similar(value, spec_kinds())
-            message = f"{where}: {header} {key} = {short(value)} does not fit"
+            message = f"{where}: {header} {key} = {short(value)} is invalid"
             raise UsageError(message, hint=close or f"{key} must be {rule.expected}")
         values[rule.field] = value
     if values.get("source") in GLOBAL_SOURCES:
@@ -292,25 +298,31 @@ def _contradictions(store: StoreDraft) -> Iterator[tuple[str, str]]:
     if not has_retention(store.kind):
         for key in ("retention_ms", "segment_interval_ms"):
             if store.get(key) is not None:
-                yield f"is of kind {store.kind}, but has {key}", f"remove {key}: that kind has none"
+                yield f"is of kind {store.kind}, but has {key}", f"remove {key}, which that kind does not have"
     # Silently ignored it would look as if kstate had built an index.
     if store.indexed and not is_time_ordered(store.kind):
-        yield f"is of kind {store.kind}, but indexed", "remove indexed: only time-ordered stores have an index"
+        yield f"is of kind {store.kind}, but indexed", "remove indexed, because only time-ordered stores have an index"
 
 
 def _contradictions_of_source(store: StoreDraft) -> Iterator[tuple[str, str]]:
     if store.is_global:
         for key in ("subtopology", "topology"):
             if store.get(key) is not None:
-                yield f"is global, but has a {key}", f"remove {key}: global stores belong to no subtopology"
+                yield (
+                    f"is global, but has a {key}",
+                    f"remove {key}, because global stores belong to no sub-topology",
+                )
         if store.logged is not None:
-            yield "is global, but has 'logged'", "name the source topic as changelog: a global store is read from it"
+            yield (
+                "is global, but has 'logged'",
+                "specify the source topic as changelog. A global store is restored from it",
+            )
         if store.source == SOURCE_TOPIC:
             yield 'is global with source = "topic"', 'use source = "table" or "processor" for a global store'
     elif store.source in GLOBAL_SOURCES:
         yield f'has source = "{store.source}", but is not global', "remove 'global = false', or the source"
     elif store.source == SOURCE_TOPIC and store.changelog is None:
-        yield 'has source = "topic", but names no topic', "name the source topic as changelog"
+        yield 'has source = "topic", but no topic', "specify the source topic as changelog"
 
 
 def to_toml(spec: Spec | SpecDraft, *, notes: Iterable[str] = ()) -> str:

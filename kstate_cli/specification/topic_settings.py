@@ -210,8 +210,8 @@ def _absent(app: Application, store: StoreDraft, described: SpecDraft) -> str | 
     if not tasks or not others or not complete or any(task.problems for task in tasks):
         return None
     return (
-        f"{FROM} has it, and the tasks of subtopology {store.subtopology} here have the other stores of "
-        "this sub-topology on disk"
+        f"{FROM} has it, and the tasks of sub-topology {store.subtopology} here have the other stores of this "
+        "sub-topology on disk"
     )
 
 

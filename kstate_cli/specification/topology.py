@@ -226,9 +226,9 @@ def _in_order(node: Node) -> Node:
 
 
 _HINT: Final = (
-    "write the output of System.out.println(topology.describe()) into it, for all named topologies if "
-    "there are any. If the broker keeps the topology, the output of kafka-streams-groups.sh --describe "
-    "--topology of 4.4 also works"
+    "write the output of System.out.println(topology.describe()) to it, for all named topologies if there are "
+    "any. If the broker keeps the topology, the output of kafka-streams-groups.sh --describe --topology of "
+    "4.4 also works"
 )
 
 
@@ -281,7 +281,7 @@ def _read_line(where: str, number: int, line: str, topology: str | None, parts: 
     if head is not None:
         # Java's int: a larger number is no output of Streams.
         if int(head["id"]) > MAX_I32:
-            raise _wrong(where, number, f"{head['id']} is not the number of a subtopology")
+            raise _wrong(where, number, f"{head['id']} is not the number of a sub-topology")
         parts.append(_SubtopologyDraft(int(head["id"]), topology, head["global"] is not None, number))
         return
     source, processor = _SOURCE.fullmatch(line), _PROCESSOR.fullmatch(line)
@@ -292,7 +292,7 @@ def _read_line(where: str, number: int, line: str, topology: str | None, parts: 
             _read_other(line, parts[-1])
         return
     if not parts:
-        raise _wrong(where, number, "a node before the first subtopology")
+        raise _wrong(where, number, "a node before the first sub-topology")
     if source is not None:
         _read_source(source["topics"], parts[-1])
         parts[-1].nodes.append(Node(source["name"], source["topics"]))
@@ -346,7 +346,7 @@ def _check(where: str, parts: Iterable[_SubtopologyDraft]) -> None:
         if not part.is_global:
             other = numbers.setdefault((part.topology, part.number), part)
         if other is not part:
-            raise _wrong(where, part.line, f"subtopology {part.number} is already on line {other.line}")
+            raise _wrong(where, part.line, f"sub-topology {part.number} is already on line {other.line}")
         # Streams gives each global store a sub-topology of its own with one source
         # (InternalTopologyBuilder.addGlobalStore).
         if part.is_global and (len(part.stores) != 1 or len(part.topics) != 1 or part.pattern):
@@ -354,7 +354,7 @@ def _check(where: str, parts: Iterable[_SubtopologyDraft]) -> None:
         for name in part.stores:
             owner = owners.setdefault(name, part)
             if owner is not part and (owner.is_global or part.is_global or owner.topology != part.topology):
-                raise _wrong(where, part.line, f"store {name} is already in the subtopology on line {owner.line}")
+                raise _wrong(where, part.line, f"store {name} is already in the sub-topology on line {owner.line}")
 
 
 def _wrong(where: str, line: int, error: str) -> UsageError:

@@ -216,8 +216,8 @@ def unknown_families(place: Place, families: Sequence[str]) -> Iterator[Problem]
 def unnamed_ssts(place: Place, names: Collection[str]) -> Iterator[Problem]:
     """Yield a problem if the database has SSTs, ``names``, that its MANIFEST does not name: rows may be missing."""
     if names:
-        rule = "a crash leaves such files. If there was none, the MANIFEST is damaged"
-        text = f"the MANIFEST does not name {', '.join(sorted(names))}"
+        rule = "a crash leaves such files. If the application did not crash, the MANIFEST is damaged"
+        text = f"the MANIFEST does not list {', '.join(sorted(names))}"
         yield Problem(ProblemCode.SST_NOT_NAMED, place, text, rule)
 
 
@@ -251,7 +251,7 @@ def _does_not_open(path: Path, place: Place, error: RocksError | OSError) -> Pro
         return Problem(ProblemCode.UNREADABLE, place, f"cannot be read: {error}", CHECK_THE_DISK)
     elif error.code in (RocksCode.REFUSED, RocksCode.TOO_NEW):
         rule = "another RocksDB may open it"
-        return Problem(ProblemCode.NOT_OPENED_HERE, place, f"it does not open with this RocksDB: {error}", rule)
+        return Problem(ProblemCode.NOT_OPENED_HERE, place, f"it cannot be opened with this RocksDB: {error}", rule)
     elif error.code is RocksCode.OTHER_FOLDERS:
         return Problem(ProblemCode.FOREIGN_SETTING, place, str(error), OWN_FOLDER)
     elif error.code is RocksCode.NO_SSTS:

@@ -182,7 +182,7 @@ def _leave_out_twins(task: Place, entries: TaskEntries) -> None:
             entries.stores = [*others, *(filled or twins[:1])]
             continue
         entries.stores = others
-        rule = "the application opens one of them, and kstate cannot determine which: move the other one away"
+        rule = "the application uses only one of them, and kstate cannot determine which one. Move the other one away"
         entries.problems += [
             Problem(ProblemCode.TWO_LAYOUTS, place, "is one of two stores of that name in the task", rule)
             for place in both_places("/".join(task.names), name)
@@ -227,7 +227,7 @@ def _may_be_store(entry: Path) -> bool:
 
 
 def _ignorable(place: Place) -> Problem:
-    rule = "Streams ignores it, but never treats a task directory with it as empty. A change carries it along"
+    rule = "Streams ignores it, but does not treat a task directory with it as empty. kstate keeps it during a change"
     return Problem(ProblemCode.FOREIGN, place, "is not a file of Streams", rule)
 
 
@@ -236,7 +236,7 @@ def _illegal(place: Place) -> Problem:
         ProblemCode.ILLEGAL_NAME,
         place,
         "is not a legal store name",
-        "letters, digits, dot, underscore and dash, 249 at most",
+        "a name consists of letters, digits, dots, underscores and dashes, and has at most 249 characters",
     )
 
 
@@ -285,8 +285,8 @@ def _sort_store_folder(place: Place, path: Path, entries: TaskEntries) -> None:
         entries.stores.append(StoreFolder(name, path, segmented=True))
     elif (path.parent / position_file(name)).exists():
         rule = (
-            "a store with a Position belongs to Streams: 4.3 does not start with an entry that it cannot parse "
-            "as a segment"
+            "a store with a Position belongs to Streams, and 4.3 fails to start if it contains an entry that "
+            "is not a segment"
         )
         entries.problems.append(_no_segment(place / children[0], rule))
     else:
@@ -299,7 +299,7 @@ def _segment_problem(place: Place, entry: Path, *, is_segment: bool) -> Iterator
     if entry.is_symlink():
         yield symbolic_link(place, "segments must be in their store")
     elif not is_segment:
-        rule = "move it out of the task: 4.3 does not start with it, and older releases silently open the store empty"
+        rule = "move it out of the task. With it, 4.3 fails to start, and older releases silently open the store empty"
         yield _no_segment(place, rule)
     elif not entry.is_dir():
         rule = "a segment is a RocksDB directory"
@@ -328,8 +328,8 @@ def _read_checkpoint(path: Path, place: Place, problems: list[Problem]) -> Check
         return file
     # Java parses "-1" as a partition. No topic has it, so the file is not one that Streams wrote.
     if any(tp.partition < 0 for tp in content.entries):
-        negative = MalformedBytesError("names a negative partition")
-        problems.append(Problem(ProblemCode.NEGATIVE_PARTITION, place, str(negative), "partitions count from 0"))
+        negative = MalformedBytesError("contains a negative partition")
+        problems.append(Problem(ProblemCode.NEGATIVE_PARTITION, place, str(negative), "partitions start at 0"))
         return CheckpointFile(path, None, negative, mtime)
     problems += [
         Problem(
@@ -354,7 +354,7 @@ def _reading_failure(error: MalformedBytesError | OSError) -> tuple[ProblemCode,
     code = ProblemCode.MALFORMED_OFFSETS
     if isinstance(error, OSError):
         code = ProblemCode.READING_FAILED
-    return code, "Streams does not start if a task has a malformed offset file"
+    return code, "Streams fails to start if a task has a malformed offset file"
 
 
 def special_entries(app: Path) -> Iterator[Problem]:

@@ -134,7 +134,9 @@ def find_application_to_create(path: Path) -> Path:
     try:
         exists = path.is_symlink() or (path.exists() and (not path.is_dir() or any(path.iterdir())))
     except PermissionError as error:
-        raise Refused(f"{error.filename} cannot be read: {error.strerror}", hint=access_hint(error.filename)) from None
+        raise Refused(
+            f"kstate cannot read {error.filename}: {error.strerror}", hint=access_hint(error.filename)
+        ) from None
     # An empty folder counts as lost: a mount point, or what an operator made again. A link that leads nowhere does not.
     if exists:
         return find_application(path)
@@ -142,7 +144,9 @@ def find_application_to_create(path: Path) -> Path:
     if not absolute.parent.is_dir():
         raise UsageError(
             f"{absolute.parent} does not exist",
-            hint="pass state.dir/application.id. If the path is right, create its state.dir as the application's user:",
+            hint=(
+                "pass state.dir/application.id. If the path is correct, create its state.dir as the application's user:"
+            ),
             hint_details=[shell("mkdir", "-p", absolute.parent)],
         )
     return absolute
@@ -218,7 +222,9 @@ def _files_of_tasks(app: Path) -> Iterator[tuple[str, list[str]]]:
             for _, _, files in os.walk(task, onerror=_raise_unless_missing):
                 yield name, files
     except PermissionError as error:
-        raise Refused(f"{error.filename} cannot be read: {error.strerror}", hint=access_hint(error.filename)) from None
+        raise Refused(
+            f"kstate cannot read {error.filename}: {error.strerror}", hint=access_hint(error.filename)
+        ) from None
 
 
 def _raise_unless_missing(error: OSError) -> None:
@@ -272,5 +278,5 @@ def unknown_selection(app: Application, tasks: Iterable[str], stores: Iterable[s
     suggestion = did_you_mean(tasks, {task.name for task in app.tasks})
     suggestion = suggestion or did_you_mean(stores, {store.name for task in app.tasks for store in task.stores})
     return UsageError(
-        "no such task or store here", hint=f"{suggestion}to list the stores, run {command('ls', app.path)}"
+        "this task or store is not here", hint=f"{suggestion}to list the stores, run {command('ls', app.path)}"
     )

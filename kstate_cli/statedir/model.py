@@ -154,7 +154,7 @@ class Store:
         remarks = [problem.reasoned for problem in harmless]
         if not self.position_is_readable and self.position_file is not None:
             where = f"{self.position_file.path.parent.name}/{self.position_file.path.name}"
-            remarks.append(f"{where}: {self.position_file.why}: the Position of the store is unknown")
+            remarks.append(f"{where}: {self.position_file.why}, so kstate does not know the Position of the store")
         return tuple(remarks)
 
     @property

@@ -185,7 +185,7 @@ def unlisted_error(errors: Sequence[OSError]) -> Refused:
     first = errors[0]
     more = f", and {len(errors) - 1} more" if errors[1:] else ""
     return Refused(
-        f"{first.filename} cannot be listed: {first.strerror}{more}",
+        f"kstate cannot list {first.filename}: {first.strerror}{more}",
         hint=access_hint(first.filename) if first.errno in DENIED else STORES_STAY,
     )
 

@@ -23,10 +23,10 @@ from kstate_cli.verify.files import store_digest
 from kstate_cli.verify.findings import MISSING, NOT_UNDERSTOOD, UNDECODABLE, UNREADABLE, VerifyFinding
 
 NOT_COVERED = (
-    "filter blocks, and other meta blocks of SSTs that reading rows does not need",
+    "filter blocks, and other meta blocks of SSTs that are not needed to read rows",
     "write-ahead logs (Streams does not write any)",
-    "SSTs that no MANIFEST names",
-    "the equality of the rows and the changelog at the stored offset (compare the digest of another copy)",
+    "SSTs that are not in a MANIFEST",
+    "whether the rows match the changelog at the stored offset (compare the digest with another copy)",
 )
 """Parts of a database that a good verdict does not cover."""
 

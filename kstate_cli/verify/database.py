@@ -181,7 +181,7 @@ class _Verification:
             if self._job.running:
                 self._remarks.append(f"{place.text}/{manifest} {text}. {place.text}: {_UNDER_WAY}")
             else:
-                self._findings.append(VerifyFinding(CORRUPT, place / manifest, f"{text}: one of them is cut off"))
+                self._findings.append(VerifyFinding(CORRUPT, place / manifest, f"{text}: one of them is truncated"))
         for family in sorted(families - all_families()):
             text = f"column family {of_no_store(family)} does not belong to Streams"
             self._findings.append(VerifyFinding(NOT_UNDERSTOOD, place, text))
@@ -358,7 +358,8 @@ class _Verification:
             most = counts.entries - counts.deletions
             if contents.rows != most:
                 text = (
-                    f"has {contents.rows:,} rows, but its properties count {most:,}: some are missing, or out of order"
+                    f"has {contents.rows:,} rows, but its properties count {most:,}, so some rows are missing "
+                    "or out of order"
                 )
                 self._add(CORRUPT, place, text)
 
@@ -371,12 +372,14 @@ class _Verification:
         # RocksDB replaces CURRENT once a new MANIFEST is complete: unnamed SSTs beside a newer one mean
         # that CURRENT is an old one.
         if newer is not None:
-            text = f"names {manifest}, but {newer} is newer, and no named MANIFEST contains {', '.join(orphans)}"
+            text = (
+                f"names {manifest}, but {newer} is newer, and none of the named MANIFESTs contains {', '.join(orphans)}"
+            )
             self._findings.append(VerifyFinding(CORRUPT, place / CURRENT, text))
         else:
             self._remarks.append(
-                f"{place.text}: {manifest} does not name {', '.join(orphans)}. A crash leaves such files. If there "
-                "was none, the MANIFEST is damaged"
+                f"{place.text}: {manifest} does not list {', '.join(orphans)}. A crash leaves such files. If "
+                "the application did not crash, the MANIFEST is damaged"
             )
 
     def _rocks(self, error: RocksError, otherwise: str) -> None:

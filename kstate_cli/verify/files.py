@@ -78,7 +78,7 @@ def check_current(path: Path, place: Place) -> tuple[str | None, list[VerifyFind
     try:
         reading = health.current(path)
     except FileNotFoundError:
-        return None, [VerifyFinding(MISSING, where, "is missing: it names the MANIFEST to start from")]
+        return None, [VerifyFinding(MISSING, where, "is missing. It contains the name of the MANIFEST")]
     except NotReadableError:
         return None, []  # check_entries has named it
     name = reading.manifest
@@ -92,7 +92,7 @@ def check_current(path: Path, place: Place) -> tuple[str | None, list[VerifyFind
         return name, []
     if manifests:
         return None, [
-            VerifyFinding(CORRUPT, where, f"names {name}, which is missing, while {', '.join(manifests)} exists")
+            VerifyFinding(CORRUPT, where, f"names {name}, which is missing, although {', '.join(manifests)} exists")
         ]
     return None, [VerifyFinding(MISSING, place / name, "is missing, although CURRENT names it")]
 
@@ -122,7 +122,7 @@ def check_options(path: Path, place: Place) -> tuple[frozenset[str] | None, list
         return (
             None,
             [],
-            [f"{place.text}: no OPTIONS file. RocksDB opens it without this file, but kstate does not change it"],
+            [(f"{place.text}: no OPTIONS file. RocksDB opens the database without it, but kstate does not change it")],
         )
     where = place / newest.name
     try:
@@ -186,7 +186,7 @@ def check_live(path: Path, files: Iterable[LiveFile], place: Place) -> list[Veri
         where = place / file.name
         size = health.live_size(path, file)
         if size is None:
-            findings.append(VerifyFinding(MISSING, where, "is missing, although the MANIFEST names it"))
+            findings.append(VerifyFinding(MISSING, where, "is missing, although the MANIFEST lists it"))
         # RocksDB appends nothing to a finished SST: a shorter one lost its end, a longer one was
         # changed.
         elif size < file.size:

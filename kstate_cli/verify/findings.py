@@ -36,16 +36,19 @@ class VerifyCode(Code):
 _SILENT_ROCKSDB: Final = "RocksDB reads a block, and its checksum, only when it needs a row of the block ({page})"
 _REBUILD: Final = (
     f"restore it again: {command('restore', 'APP', '--from-changelog', 'DUMP', '--for', 'RELEASE', '--rebuild')}",
-    f"or let the next start restore it: {command('wipe', 'APP', '--task', 'TASK', '--store', 'STORE')}",
-    "check the disk before you trust it again: correct bytes have become wrong",
+    (
+        "or let the application restore it when it starts: "
+        f"{command('wipe', 'APP', '--task', 'TASK', '--store', 'STORE')}"
+    ),
+    "check the disk before you use it again, because it has changed bytes",
 )
-_CHECK: Final = f"to see how the next start treats it: {command('check', 'APP', '--for', 'RELEASE')}"
+_CHECK: Final = f"to see what happens when the application starts: {command('check', 'APP', '--for', 'RELEASE')}"
 
 CORRUPT: Final = VerifyCode(
     "corrupt",
     "Bytes have changed: a checksum, a size, an order or a count is wrong",
     level=VerifyLevel.DAMAGE,
-    more="Streams does not notice until it reads that block. Then the query, or the whole thread, fails.",
+    more="Streams does not notice this until it reads the block. Then the query fails, or the whole thread.",
     log=(log.CHECKSUM,),
     source=_SILENT_ROCKSDB,
     page="rocksdb.md",
@@ -55,30 +58,30 @@ TRUNCATED: Final = VerifyCode(
     "truncated",
     "The end of a file is missing",
     level=VerifyLevel.DAMAGE,
-    more="The disk was full, a copy was cut off, or the host lost power.",
+    more="The disk was full, a copy was incomplete, or the host lost power.",
     log=(log.STORE_NOT_OPENED, log.OTHER_SIZE),
-    source="RocksDB opens no database whose MANIFEST names an SST of another size ({page})",
+    source="RocksDB does not open a database if an SST has another size than in its MANIFEST ({page})",
     page="rocksdb.md",
     do=_REBUILD,
 )
 MISSING: Final = VerifyCode(
     "missing",
-    "A file is missing that another file names",
+    "A file is missing, although another file refers to it",
     level=VerifyLevel.DAMAGE,
     more=(
-        "If the database is a whole store, the start fails. If it is a segment, up to 4.2 the store opens silently "
-        "without it."
+        "If the database is a whole store, the start fails. If it is a segment, Streams silently opens the "
+        "store without it, up to 4.2."
     ),
     log=(log.STORE_NOT_OPENED, log.NOT_FOUND),
-    source="RocksDB opens no database without the files that its MANIFEST names ({page})",
+    source="RocksDB does not open a database without the files in its MANIFEST ({page})",
     page="start.md#going-down",
     do=_REBUILD,
 )
 UNDECODABLE: Final = VerifyCode(
     "undecodable",
-    "RocksDB reads the row, but no store of this kind writes such a key or value",
+    "RocksDB can read the row, but a store of this kind does not write such a key or value",
     level=VerifyLevel.DAMAGE,
-    more="Another program has written it, a custom store has the name of another kind, or the inferred kind is wrong.",
+    more="Another program wrote it, a custom store has the same name, or kstate has inferred the wrong kind.",
     log=SILENT,
     source="what a store's rows look like ({page})",
     page="stores.md",
@@ -86,20 +89,20 @@ UNDECODABLE: Final = VerifyCode(
 )
 TOO_NEW: Final = VerifyCode(
     "too-new",
-    "A RocksDB that this kstate does not support has written the file",
+    "A RocksDB that this version of kstate does not support has written the file",
     level=VerifyLevel.UNKNOWN,
     more="The file may be correct, but kstate cannot check it.",
     log=(log.STORE_NOT_OPENED, log.FORMAT_VERSION),
     source="each RocksDB reads SST formats up to its own ({page})",
     page="rocksdb.md#sst-formats",
-    do=("verify it with a kstate that supports the release which wrote it", _CHECK),
-    advice="use a newer kstate, which may support the format",
+    do=("verify it with a version of kstate that supports the release which wrote it", _CHECK),
+    advice="use a newer version of kstate, which may support the format",
 )
 UNREADABLE: Final = VerifyCode(
     "unreadable",
-    "This user may not read the file, or the disk does not return it",
+    "This user does not have the permission to read the file, or the disk returned an error",
     level=VerifyLevel.UNKNOWN,
-    more="Its contents are unknown, so this is no damage of the store. Do not wipe the store for this reason.",
+    more="kstate does not know its contents, and has found no damage. Do not wipe the store for this reason.",
     do=(CHECK_THE_DISK, "run verify as the user of the application"),
     advice="run the command as the user of the application",
 )
@@ -107,30 +110,32 @@ NOT_UNDERSTOOD: Final = VerifyCode(
     "not-understood",
     "An entry that Streams never writes, or a setting with which kstate cannot judge rows",
     level=VerifyLevel.UNKNOWN,
-    more="A link, a folder, a foreign comparator. Its meaning for the rows is unknown.",
+    more=("For example, a link, a folder, or a custom comparator. kstate does not know what it means for the rows."),
     do=(f"to see which stores exist: {command('ls', 'APP')}", _CHECK),
-    advice="leave stores unchanged that kstate does not understand",
+    advice="leave stores unchanged if kstate does not recognize them",
 )
 NO_SSTS: Final = VerifyCode(
     "no-ssts",
-    "No SST of a column family is in the directory of the database",
+    "The directory of the database contains no SST of a column family",
     level=VerifyLevel.UNKNOWN,
-    more="It was removed, or the application stores its SSTs in other folders. RocksDB records such folders "
-    "in no file.",
+    more=(
+        "The SSTs were removed, or the application stores them in other folders. RocksDB does not record such "
+        "folders in a file."
+    ),
     source="RocksDBConfigSetter: setDbPaths, setCfPaths ({page})",
     page="rocksdb.md#options",
     do=(
         "if the application sets db_paths or cf_paths, leave this store unchanged",
         f"if it sets neither: {command('wipe', 'APP', '--task', 'TASK', '--store', 'STORE')}",
     ),
-    advice="if the application sets no db_paths or cf_paths, restore the stores that lost their SSTs",
+    advice="if the application does not set db_paths or cf_paths, restore the stores that lost their SSTs",
 )
 IN_USE: Final = VerifyCode(
     "in-use",
     "A running application changed the store faster than kstate could read it",
     level=VerifyLevel.UNKNOWN,
-    more="It is unknown whether the store is damaged.",
-    do=("run it again at a quieter time, or after the application is stopped",),
+    more="kstate does not know whether the store is damaged.",
+    do=("run the command again at a quieter time, or after you have stopped the application",),
     advice="run the command again, or stop the application first",
 )
 

@@ -159,7 +159,7 @@ def test_a_dump_that_does_not_say_when_it_was_read(behind: Path) -> None:
     planned = plan(behind, EXAMPLE)
     (work,) = planned.work
     assert (work.rebuild, work.as_of_ms) == (False, None)
-    (warning,) = [warning for warning in planned.change.warnings if "the time when the dump was read" in warning]
+    (warning,) = [warning for warning in planned.change.warnings if "when the dump was read" in warning]
     assert warning.startswith(STORE)
 
 
@@ -259,10 +259,10 @@ def test_another_log_under_the_same_name(behind: Path, tmp_path: Path, name: str
 def test_a_log_that_is_shorter_than_when_it_was_dumped(behind: Path, tmp_path: Path, now: LogFacts) -> None:
     changelogs = dump(tmp_path, ended_ms=data_ms(behind) + HOUR, leader_epoch=4)
     assert not plan(behind, changelogs, {KEY: LogFacts(0, 37, leader_epoch=4)}).work[0].rebuild
-    with pytest.raises(Refused, match=r"cut or recreated\. Do not start the application"):
+    with pytest.raises(Refused, match=r"truncated or recreated\. Do not start the application"):
         plan(behind, changelogs, {KEY: now})
     requests = plan(behind, changelogs, {KEY: now}, rebuild="asked for", by_user=True)
-    assert any("cut or recreated" in line for line in requests.change.warnings)
+    assert any("truncated or recreated" in line for line in requests.change.warnings)
 
 
 def test_an_offset_that_the_broker_never_had(behind: Path, tmp_path: Path) -> None:

@@ -304,7 +304,7 @@ def test_where_an_export_may_go(tmp_path: Path) -> None:
     out = tmp_path / "out"
     kstate("export", app, "visits", "--out", out, "-q")
     first = tree_hash(out)
-    assert "holds an export" in kstate("export", app, "visits", "--out", out, status=4).err
+    assert "contains an export" in kstate("export", app, "visits", "--out", out, status=4).err
     assert tree_hash(out) == first
     kstate("export", app, "latest-order", "--out", out, "--overwrite")
     assert json.loads((out / "_manifest.json").read_text())["store"] == "latest-order"

@@ -48,7 +48,7 @@ def test_printed_lines_for_kstate_toml_are_accepted(tmp_path: Path, warm: Warm) 
     spec.write_text(before + '[stores.customers]\nkind = "timestamped-key-value"\nglobal = true\n'
                     'source = "table"\nchangelog = "shop-global"\npartitions = 2\n', encoding="utf-8")  # fmt: skip
     status, messages = _restore(warm, tmp_path / "orders", DUMP, spec)
-    assert status == 4 and "changelogs of stores that no source describes" in messages
+    assert status == 4 and "changelogs of stores that kstate does not know" in messages
     lines = [line[4:] for line in messages.splitlines() if line.startswith("    ") and "--ignore" not in line]
     assert any("in-memory" in line for line in lines), messages
     with spec.open("a", encoding="utf-8") as file:
@@ -85,7 +85,7 @@ def test_a_directory_that_is_lost_and_no_specification(tmp_path: Path, warm: War
     words = ("--from-changelog", DUMP, "--for", "4.3", "--engine", "local", "--dry-run")
     ended = warm("restore", tmp_path / "orders", *words)
     assert ended.status == 4, ended.err
-    assert "without a specification its stores are unknown" in ended.err and "application.id" not in ended.err
+    assert "without a specification kstate does not know its stores" in ended.err and "application.id" not in ended.err
     (match,) = re.findall(r"kstate (ls APP --spec)", ended.err)
     healthy = unpack("4.3.1-demo-eos", tmp_path / "other")
     spec = tmp_path / "kstate.toml"
@@ -130,7 +130,7 @@ def test_hint_never_moves_a_dump_file_without_read_permission(tmp_path: Path, pa
         command = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all", *command]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 4, result.stderr
-    assert "cannot " in result.stderr and "this user may read it" in result.stderr, result.stderr
+    assert "cannot " in result.stderr and "this user has the permission to read it" in result.stderr, result.stderr
     assert " move " not in result.stderr and "anew" not in result.stderr
 
 

@@ -72,7 +72,7 @@ def test_a_store_of_several_kinds(line: str, tmp_path: Path, warm: Warm) -> None
         write_rows(app / "0_1" / "either" / f"either.{start}", {bytes(8) + 2 * start.to_bytes(8, "big"): b"v"})
     shutil.copytree(app, tmp_path / "copy")
     refusal = kstate(warm, line, app, "either")
-    assert refusal.status == 6 and "either could be of several kinds" in refusal.err, refusal.report
+    assert refusal.status == 6 and "either may be of several kinds" in refusal.err, refusal.report
     assert "specify its kind in a specification, and pass that with --spec" in refusal.err
     (words,) = printed(refusal)
     draft = warm(*words[1:]).out
@@ -122,7 +122,7 @@ def test_a_database_of_another_store(line: str, tmp_path: Path, warm: Warm) -> N
         shutil.copytree(segment, app / place)
         refusal = kstate(warm, line, app, store)
         assert refusal.status == 6 and "does not belong to a headers-" in refusal.err, refusal.report
-        assert "replace it by the right one, or move it out, which undo reverses" in refusal.err
+        assert "Replace it with the right one, or move it out, which you can undo" in refusal.err
         ((_, *wipe),) = printed(refusal)
         assert warm(*wipe).status in (0, 1)
         followed = kstate(warm, line, app, store)
@@ -142,7 +142,9 @@ def test_a_store_that_is_not_segmented_where_others_are(tmp_path: Path, warm: Wa
     rows = rows_of(warm, app, "window-headers")
     for line in READERS[:2]:
         refusal = kstate(warm, line, app, "window-headers")
-        assert refusal.status == 6 and "0_1/window-headers is not segmented: it is no headers-window" in refusal.err
+        assert (
+            refusal.status == 6 and "0_1/window-headers is not segmented, so it is not a headers-window" in refusal.err
+        )
         ((_, *wipe),) = printed(refusal)
         assert warm(*wipe).status in (0, 1)
         followed = kstate(warm, line, app, "window-headers")
@@ -221,7 +223,7 @@ def test_rows_that_do_not_fit_and_are_in_no_order(tmp_path: Path, warm: Warm) ->
     words = ("restore", app, "--from-changelog", tmp_path / "dump", "--spec", tmp_path / "kstate.toml", "--for", "4.3",
              "--warnings-ok")  # fmt: skip
     refusal = warm(*words, "--engine", "local", "--memory", "200M")
-    assert refusal.status == 4 and "only Spark sorts them" in refusal.err, refusal.report
+    assert refusal.status == 4 and "only Spark can sort them" in refusal.err, refusal.report
     assert "omit --engine local, or give it more --memory" in refusal.err
     counts = []
     for followed in (("--engine", "local", "--memory", "2G"), ("--engine", "spark")):
@@ -379,7 +381,7 @@ def test_records_that_only_the_store_has(tmp_path: Path, warm: Warm) -> None:
     restore = ("restore", app, *half.options, *words, "--offsets", tmp_path / "offsets.json")
     for option in ((), ("--dry-run",)):
         refusal = warm(*restore, *option)
-        assert refusal.status == 4 and "--rebuild then replaces it by the contents of the dump" in refusal.err, (
+        assert refusal.status == 4 and "--rebuild then replaces it with the contents of the dump" in refusal.err, (
             refusal.report
         )
     ((_, *export),) = printed(refusal)

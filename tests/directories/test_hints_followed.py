@@ -95,7 +95,7 @@ CASES = {
                                            "export APP visits --out interrupted --overwrite"),
     "a dump without a manifest": Case(_PLAIN, 4, "--dump-is-complete (and --dump-is-committed",
                                       f"{_PLAIN} --dump-is-complete --dump-is-committed"),
-    "a dump of unknown isolation": Case(f"{_PLAIN} --dump-is-complete", 4, "pass --dump-is-committed too",
+    "a dump of unknown isolation": Case(f"{_PLAIN} --dump-is-complete", 4, "also pass --dump-is-committed",
                                         f"{_PLAIN} --dump-is-complete --dump-is-committed"),
     "transactions never used": Case(f"{_PLAIN} --dump-is-complete", 4, "--guarantee at_least_once",
                                     f"{_PLAIN} --dump-is-complete --guarantee at_least_once"),
@@ -116,7 +116,7 @@ CASES = {
                                                                         "instead: --topology, --from",
                                    "rehome APP --topology new.txt --from old.txt --dry-run"),
     "rehome, another old text": Case("rehome APP --topology new.txt --from other.txt", 4,
-                                     "pass the text of the topology that ran here last to --from",
+                                     "pass --from with the text of the topology that ran here last",
                                      "rehome APP --topology new.txt --from old.txt --dry-run"),
     "rehome, half of the stores": Case("rehome APP --topology half.txt", 4,
                                        "pass the text of the previous topology too: --from OLD.txt",
@@ -517,7 +517,9 @@ def test_sessions_that_a_release_reads_wrong(tmp_path: Path, warm: Warm) -> None
     for _, *wipe in printed(refusal):
         assert warm(*wipe).status in (0, 1)
     refusal = warm(*words, "HEADERS")
-    assert refusal.status == 4 and "wipes nothing: --guarantee at_least_once" in refusal.err, refusal.report
+    assert refusal.status == 4 and "does not wipe the task, so pass --guarantee at_least_once" in refusal.err, (
+        refusal.report
+    )
     followed = warm(*words, "HEADERS", "--guarantee", "at_least_once")
     assert followed.status in (0, 1), followed.report
 

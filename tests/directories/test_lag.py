@@ -86,7 +86,10 @@ def test_unknown_lag_is_named_and_never_0(app: Path, start: int, end: int, unkno
     assert (log["lag"] is None) is (store["lag"] is None) is (result.summary["lag"] is None) is bool(unknown)
     every = kstate("lag", app, "--offsets", offsets, "-o", "json", status=1)
     assert of(every.rows, "log")[-1]["lag_unknown"] == "log-unknown" and every.summary["lag"] is None
-    assert "lag unknown, because no source has the log: " in kstate("lag", app, "--offsets", offsets, status=1).err
+    assert (
+        "lag unknown, because none of the sources has the log: "
+        in kstate("lag", app, "--offsets", offsets, status=1).err
+    )
     assert kstate("lag", app, "--offsets", offsets, "--warnings-ok").status == 0
 
 

@@ -59,7 +59,7 @@ def test_a_dump_that_grows(tmp_path: Path) -> None:
     assert "10-24" in result.out
     assert "1 partition, generation 3" in result.err and "kstate verify-dump" in result.err
     kstate_here("dump", "verify", dump.path)
-    assert "every file was read in full since 20" in kstate_here("dump", "ls", dump.path).err
+    assert "all files were read since 20" in kstate_here("dump", "ls", dump.path).err
 
 
 def _partitions(dump: Path, status: int = 0) -> list[dict[str, Any]]:

@@ -606,7 +606,7 @@ def test_a_verify_that_really_runs_out_of_time(tmp_path: Path, monkeypatch: pyte
     before = tree_hash(app)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(tmp_path / "slow"), search_path])))
     messages = [call("1s", 6) for _ in range(3)]
-    halves = [re.findall(r"he next call reads half of it: part \d+ of (\d+)", message) for message in messages]
+    halves = [re.findall(r"he next run reads half of it: part \d+ of (\d+)", message) for message in messages]
     assert halves == [["4"], ["8"], ["16"]], messages
     assert all("kstate ended it after 1 s, its time limit" in message for message in messages)
     monkeypatch.setenv("PYTHONPATH", search_path)

@@ -714,4 +714,4 @@ def test_a_kind_that_does_not_lie_so_is_not_believed(tmp_path: Path) -> None:
     with OfflineStreams(tmp_path / "app", spec=spec) as streams:
         answer = _partition(streams, "store", RangeQuery.with_no_bounds(), 0)
         assert answer.failure_reason is FailureReason.STORE_EXCEPTION
-        assert "0_0/store is segmented: it is no key-value store" in answer.failure_message
+        assert "0_0/store is segmented, so it is not a key-value store" in answer.failure_message

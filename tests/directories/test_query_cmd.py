@@ -101,7 +101,7 @@ def test_key(app: Path) -> None:
     (row,) = _rows("key", app, "count", "k0005", *COUNTS, "--timestamps")
     assert row == {"partition": 0, "key": "k0005", "value": 6, "timestamp": 1704068596903, "headers": []}
     none = ask("key", app, "count", "nobody", *COUNTS, "-o", "json")
-    assert (none.rows, none.summary["rows"], none.err) == ([], 0, "none: count has no such row\n")
+    assert (none.rows, none.summary["rows"], none.err) == ([], 0, "none: count does not have such a row\n")
     assert ask("key", app, "count", "nobody", *COUNTS, "--quiet") == Done(0, "", "")
 
 
@@ -270,21 +270,21 @@ def test_table_and_csv(app: Path) -> None:
 def test_limit(app: Path) -> None:
     cut = ask("range", app, "count", "--limit", 4, *COUNTS, "-o", "json")
     assert len(cut.rows) == 4
-    assert "the first 4 rows are shown, and there are more" in cut.err
+    assert "kstate printed only the first 4 rows" in cut.err
     for limit in (3, 8):  # 3 is all of partition 0: there are more all the same
         cut = ask("range", app, "count", "--limit", limit, *COUNTS, "-o", "json")
         assert len(cut.rows) == limit
-        assert ("and there are more" in cut.err) is (limit == 3)
+        assert ("kstate printed only" in cut.err) is (limit == 3)
     entry = ask("range", app, "count", "--limit", 5, "--collate", *COUNTS, "-o", "json")
     assert [row["key"] for row in entry.rows] == KEYS[:5]
-    assert "the first 5 rows are shown, and there are more" in entry.err
+    assert "kstate printed only the first 5 rows" in entry.err
 
 
 def test_a_table_is_cut_and_says_so(tmp_path: Path) -> None:
     path = _make_store(tmp_path, {b"%05d" % number: b"v" for number in range(2500)})
     cut = ask("range", path, "made")
     assert cut.out.count("0000") > 0 and "00999" in cut.out and "01000" not in cut.out
-    assert "the first 1,000 rows are shown, and there are more: to see N of them, pass --limit N" in cut.err
+    assert "kstate printed only the first 1,000 rows. To see N rows, pass --limit N" in cut.err
     # Nobody asked for fewer rows: then --quiet does not hide that there are more.
     assert ask("range", path, "made", "--quiet").err == cut.err
     assert ask("range", path, "made", "--quiet", "--limit", 5).err == ""
@@ -363,7 +363,7 @@ def test_bounds(app: Path) -> None:
     assert _failures(behind) == {0: "NOT_UP_TO_BOUND"}
     assert sum(row["type"] == "row" for row in behind.rows) == 5
     assert "partition 0: NOT_UP_TO_BOUND: For store partition 0, the current position" in behind.err
-    assert "5 rows, which are not the whole answer" in behind.err
+    assert "5 rows, and the answer is incomplete" in behind.err
     quiet = ask(*texts, "--at", f"{topic}:0=19", "--quiet", status=3)
     assert "NOT_UP_TO_BOUND" in quiet.err
     ask(*texts, "--at", "nonsense", status=2)
@@ -448,7 +448,7 @@ def test_a_value_that_its_serde_does_not_read(tmp_path: Path) -> None:
     result = ask("range", path, "made", "--key-serde", "long", status=4)
     assert "0_0/made: kstate cannot read key b'a' as long: 1 bytes instead of 8" in result.err
     result = ask("raw-scan", path, "made", "--value-serde", "string", "-o", "csv", status=4)
-    assert "hex and base64 always fit" in result.err
+    assert "or bytes, hex or base64" in result.err
 
 
 def test_every_query_shows_its_rows_beside_an_unreadable_value(app: Path) -> None:
@@ -519,7 +519,7 @@ def test_damage(tmp_path: Path) -> None:
         assert (failure["type"], failure["code"]) == ("failure", "STORE_EXCEPTION")
         assert (result.summary["rows"], result.summary["failures"]) == (len(rows), 1)
         assert sst.name in failure["message"] and sst.name in result.err
-        assert "rows, which are not the whole answer: 1 STORE_EXCEPTION" in result.err
+        assert "rows, and the answer is incomplete: 1 STORE_EXCEPTION" in result.err
     for output in ("csv", "table"):
         result = ask("range", results, "made", "-o", output, "--limit", 4999, status=6)
         assert f"{len(rows) - 1:05}" in result.out and "STORE_EXCEPTION" in result.err
@@ -548,7 +548,7 @@ def test_damage_in_a_partition_fails_that_partition_alone(tmp_path: Path) -> Non
     assert sum(row["type"] == "row" for row in result.rows) == 5
     assert sst.name in result.err
     result = ask("key", results, "count", "k0005", status=6)
-    assert "no rows, which is an incomplete answer" in result.err
+    assert "no rows, and the answer is incomplete" in result.err
     (results / "0_1/rocksdb/count/CURRENT").unlink()
     result = ask("range", results, "count", "-o", "json", status=6)
     assert _failures(result) == {0: "STORE_EXCEPTION", 1: "STORE_EXCEPTION"}

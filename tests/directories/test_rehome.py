@@ -219,9 +219,9 @@ def test_stores_missing_in_the_new_topology_are_moved_out(tmp_path: Path) -> Non
     result = kstate(*world.words, "--verbose", status=1)
     assert (
         "0_0/rocksdb/count" in result.out
-        and "the new topology has no such store; the changelog topic stays" in result.out
+        and "the new topology does not have this store; the changelog topic stays" in result.out
     )
-    assert "0_0/kv-nolog has rows, but no offset: without a changelog they are lost for ever" in result.err
+    assert "0_0/kv-nolog has rows, but no offset. Without a changelog, they are lost forever" in result.err
     assert "0_0/count has rows" not in result.err
     assert not [key for key in rows(world.app) if key.endswith(("/count", "/kv-nolog"))]
 
@@ -318,7 +318,7 @@ def test_unclean_tasks_need_an_option(name: str, tmp_path: Path) -> None:
     kstate(*world.words, "--guarantee", "at_least_once", "--warnings-ok", "--dry-run")
     before = rows(world.app)
     result = kstate(*world.words, "--wipe-unclean", status=1)
-    assert "its task had an unclean shutdown: removed, so that Kafka Streams restores it" in result.err
+    assert "its task was not closed cleanly: removed, so that Kafka Streams restores it" in result.err
     after = rows(world.app)
     remainder = {key.rpartition("/")[2] for key in before} - {
         key.rpartition("/")[2] for key, row in after.items() if row["rows"]
@@ -356,7 +356,7 @@ def test_numbers_alone(tmp_path: Path) -> None:
     before = rows(world.app)
     result = kstate("rehome", world.app, "--map", "6=4", status=4)
     assert (
-        "sub-topology 6 gets number 4, but a sub-topology with this number is here too" in result.err
+        "sub-topology 6 gets number 4, but the directory already has a sub-topology with this number" in result.err
         and "--map 4=gone" in result.err
     )
     kstate("rehome", world.app, "--map", "6=4", "--map", "4=gone", "--map", "5=gone", "--warnings-ok")

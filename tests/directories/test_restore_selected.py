@@ -98,7 +98,7 @@ def test_partitions_and_tasks_combine(tmp_path: Path, dump: Path) -> None:
 
 def test_no_such_partition(tmp_path: Path, dump: Path) -> None:
     result = kstate_here(*_words(tmp_path, dump, "--partition", "7"), status=2)
-    assert "no task has partition 7" in result.err and "the partitions are 0, 1" in result.err
+    assert "none of the tasks has partition 7" in result.err and "the partitions are 0, 1" in result.err
 
 
 def test_a_dump_that_grows(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def warm() -> Iterator[Warm]:
 def all_hidden(dump: Path) -> str:
     for file in dump.rglob("*.parquet"):
         file.rename(file.with_name(f".{file.name}"))
-    return "there is no Parquet file"
+    return "it contains no Parquet file"
 
 
 def topic_hidden(dump: Path) -> str:

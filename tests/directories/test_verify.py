@@ -337,7 +337,7 @@ def test_locked_application_is_reported_as_running(tmp_path: Path) -> None:
         summary, rows = _verify(app)
         assert summary["running"] is True
         assert {row["as_of"] for row in rows} == {"last-flush"}
-        assert f"locked: the application is running (pid {process.pid})" in kstate("verify", app).err
+        assert f"locked, because the application is running (pid {process.pid})" in kstate("verify", app).err
         _flipped(app)
         assert _verify(app, status=3)[0]["findings"] == {"corrupt": 1}
     with open(app / ".lock", "r+b") as file:
@@ -414,4 +414,4 @@ def test_hint_promises_no_changelog_to_a_store_without_changelog(tmp_path: Path)
     (sst,) = (app / "0_0" / "rocksdb" / "kv-nolog").glob("*.sst")
     _flip(sst, 10)
     text = " ".join(kstate("verify", app, "--store", "kv-nolog", status=3).err.split())
-    assert "the application restores them from their changelogs, if they have one:" in text
+    assert "it restores them from their changelogs, if they have one:" in text

@@ -71,7 +71,7 @@ SAYS_WHY = {
 
 
 class Bare:
-    """kstate where there is no Java, and PySpark cannot be imported, by this process or any that it starts."""
+    """kstate where Java is not installed, and PySpark cannot be imported, by this process or any that it starts."""
 
     def __init__(self, folder: Path) -> None:
         (folder / "site").mkdir()
@@ -143,10 +143,10 @@ def test_command_that_needs_spark_states_the_requirement(bare: Bare, name: str) 
     assert "Traceback" not in result.stderr
     assert "Java" in result.stderr or "Spark" in result.stderr
     if name in ("restore", "export"):
-        assert "pass --engine local, which needs no" in result.stderr
+        assert "pass --engine local, which does not need" in result.stderr
 
 
-@pytest.mark.skipif(find_java() is None, reason="there is no Java")
+@pytest.mark.skipif(find_java() is None, reason="Java is not installed")
 def test_java_without_pyspark(tmp_path: Path) -> None:
     """Every command whose Spark does not start names `--engine local`, and does its work with it."""
     bare = Bare(tmp_path)
@@ -155,7 +155,7 @@ def test_java_without_pyspark(tmp_path: Path) -> None:
         words = [word for word in SAYS_WHY[name] if word not in ("--engine", "spark")]
         refusal = bare(*words, "--engine", "spark")
         assert refusal.returncode == 4 and "kstate cannot import PySpark" in refusal.stderr, refusal.stderr
-        assert "pass --engine local, which needs no Spark" in refusal.stderr
+        assert "pass --engine local, which does not need Spark" in refusal.stderr
         followed = bare(*words, "--engine", "local", *(("--warnings-ok",) if name == "restore" else ()))
         assert followed.returncode in (0, 1), followed.stderr
 

@@ -21,7 +21,7 @@ DOCS = ROOT / "docs" / "check.md"
 
 _HEAD = """# What `kstate check` predicts, and what Kafka Streams does
 
-This page answers what the next start of a release will do with each store, and what each finding of `kstate check` means.
+What will Kafka Streams do with each store when a release starts, and what does each finding of `kstate check` mean?
 
     kstate check APP --for 4.3 --dump DUMP            # and --offsets FILE or --bootstrap-server HOST:PORT, or none of them
     kstate check APP --for 4.2 --guarantee at_least_once -o json
@@ -30,69 +30,80 @@ For each store of each task, `check` predicts one of these outcomes:
 
 - The store opens unchanged.
 - Kafka Streams restores N records, or everything.
-- Kafka Streams wipes the task. Then it restores everything, and stores without a changelog lose their rows.
-- The start fails. `check` names the file, and the text that Kafka Streams prints.
+- Kafka Streams wipes the task, and restores all its stores. Stores without a changelog lose their rows.
+- The start fails. `check` names the file, and the error that Kafka Streams prints.
 
-Stores with the same cause and outcome are one entry; `--all` lists each store. The report ends with what to do about each finding.
+By default, `check` prints one entry for all stores with the same cause and outcome. With `--all` it lists each store.
+At the end, it prints what to do about each finding.
 
-Exit code 0 means that only expected things were found, and 3 that there are findings.
+The exit code is 3 if `check` reports findings, and 0 otherwise.
 
 ## How many records, and how long
 
-`check` knows how many records are restored, and whether an offset is still in the log, only if it knows the log. It can learn about the log from three sources:
+To predict how many records Kafka Streams restores, and whether an offset is still in the log, `check` needs to know
+the log. Pass one of these sources:
 
-| source | what `check` reads |
+| source | what `check` uses |
 |---|---|
-| `--dump DUMP` | the manifest. `check` counts the records in the dump |
-| `--offsets FILE` | JSON as described below. The number of records is an upper bound |
-| `--bootstrap-server` | the broker. A topic or a partition that it does not have is a finding |
+| `--dump DUMP` | It reads the manifest, and counts the records in the dump. |
+| `--offsets FILE` | It reads log starts and ends from a JSON file, as described below. The number of records is an upper bound. |
+| `--bootstrap-server` | It reads log starts and ends from the broker. If the broker does not have a topic or a partition, `check` reports a finding. |
 
-With a dump and a broker, the broker has precedence. `check` counts records in the dump if it is a dump of the same log. Different topic ids are a
-finding.
+If you pass a dump and a broker, the broker takes precedence. `check` still counts the records in the dump, if it is a
+dump of the same log. If the topic ids differ, it reports a finding.
 
-The file of `--offsets` has this form:
+The file of `--offsets` has this format:
 
     {"TOPIC": {"0": {"start": 0, "end": 42, "id": "…", "committed": 40}}}
 
 `id` and `committed` are optional. So are `policy`, `delete_retention_ms`, `leader_epoch`, `retention_ms` and `min_compaction_lag_ms`.
 
-Offsets also belong to transaction markers and to records that were compacted away. If the user has the right Read, `check` therefore also reads the ends of the
-logs and counts the records. It reads at most 50,000 offsets of a partition, and 500,000 offsets and 256 MiB in total. What it does not read,
-it reports as "at most".
+Not every offset belongs to a record, because of transaction markers and compaction. If the user has the permission
+Read, `check` therefore also reads the ends of the logs and counts the records. It reads at most 50,000 offsets of a
+partition, and 500,000 offsets and 256 MiB in total. Beyond these limits, it reports an upper bound ("at most").
 
-The first line shows how much the next start restores *until RUNNING*, or without a broker, up to the end of the dump or the file. It also shows the shortest
-time that this takes. `check` uses the rate of the last sufficiently large restoration by kstate on this directory, and Kafka Streams writes
-record by record, which is slower. `kstate clean` deletes the measured rate. Without a rate, `check` states that none was measured.
+The first line shows how many records Kafka Streams restores *until RUNNING*. Without a broker, it shows the number up
+to the end of the dump or the file. It also shows how long this takes at least. `check` calculates this time from the
+rate of the last sufficiently large restoration by kstate on this directory. Kafka Streams is slower, because it
+writes record by record. `kstate clean` deletes the measured rate. Without a rate, `check` reports that none was
+measured.
 
-Stores in memory are restored at every start and leave no trace in a directory, so the sum does not include them.
+The sum does not include in-memory stores, because they leave no trace in a directory. Kafka Streams restores them at
+every start.
 
-In JSON, the summary has `restores`, `seconds_to_running`, `rate` and `rate_from`. Each store has `lag`, the records of its log that it has not seen, whatever the
-start does. `lag_seconds` is the age of the first of them. `kstate inspect-position` with the same options prints only the `lag`.
+In JSON, the summary has the members `restores`, `seconds_to_running`, `rate` and `rate_from`. Each store has `lag`,
+the number of records in its log that it has not read, independently of the prediction. `lag_seconds` is the age of
+the first of them. `kstate inspect-position` with the same options prints only the `lag`.
 
 ## Lag
 
-`kstate lag` shows how many records each store is behind its changelog now, summed over its tasks, and how old the first of them is. It needs a
-broker, a dump or a file of `--offsets`. `-v` shows the stored offset and the end of the log of each task and partition.
+`kstate lag` shows how many records each store is behind its changelog now, summed over its tasks, and how old the
+first of them is. It needs a broker, a dump or a file of `--offsets`. With `-v`, it also prints the stored offset and
+the end of the log for each task and partition.
 
     kstate lag APP --bootstrap-server HOST:PORT --max-lag 10000 --metrics-file FILE
 
-A lag is unknown if the store has no offset, if no source has its log, or if the offset is outside the log. An unknown lag is never 0: the
-sum is unknown too, the exit code is 1, and the metric is absent. `--warnings-ok` accepts that. Exit code 3 means that a store is more than
-`--max-lag` records behind, or that something cannot be read. With a dump, the lag is the one at the last reading of the dump.
+A lag is unknown if the store has no offset, if none of the sources contains its log, or if the offset is outside the
+log. In this case the sum is also unknown, kstate writes no metric, and the exit code is 1, or 0 with `--warnings-ok`.
+The exit code is 3 if a store is more than `--max-lag` records behind, or if kstate cannot read something. With a
+dump, kstate uses the ends of the logs at the time of the dump.
 
 ## While the application is running
 
-Offsets and status on disk are those of the last flush. What the next start does depends on how the application will be closed. `check`
-reports such outcomes as `unknown`, and their consequences as expected. Problems that do not depend on this remain findings: an unreadable file, a
-foreign segment, a damaged SST, the wrong layout.
+While the application is running, the offsets and the status on disk are those of the last flush. Many predictions
+then depend on how the application will be closed. `check` reports such outcomes as `unknown`, and their consequences
+as expected. It still reports problems that do not depend on this, such as an unreadable file, a foreign segment, a
+damaged SST, or the layout of another release.
 
 ## How old the data is
 
-`check` reads the age of data from the table properties of SSTs, which stay the same after a copy, a link, a compaction or a start of 4.3. For stores that kstate
-wrote, it reads `.kstate/APP/ages.json`, which `kstate clean` keeps.
+`check` reads the age of the data from the table properties of SSTs. They stay the same if you copy or link a file, if
+RocksDB compacts it, or if 4.3 starts. For stores that kstate wrote, it reads `.kstate/APP/ages.json`, which `kstate
+clean` keeps.
 
-A store that continues from its offset receives every delete only within `delete.retention.ms` of the age of its data. kstate subtracts a margin
-of a tenth of that time, or an hour. The retention comes from the broker, the dump or `--delete-retention`, and is a day otherwise.
+Kafka keeps tombstones only for `delete.retention.ms`. If the data of a store is older, Kafka Streams may miss deletes
+when it continues from the store's offset, and `check` reports this. kstate subtracts a margin of a tenth of that
+time, or an hour. It takes the retention from the broker, the dump or `--delete-retention`. The default is one day.
 """
 
 
@@ -164,25 +175,29 @@ def _in_words(parts: str) -> str:
 _MARK = "## Beside real releases"
 _TABLE = f"""{_MARK}
 
-The tables show predictions that the releases confirmed, record by record. For each case, a real release wrote a directory (the release that is
-started, unless stated otherwise). The directory was edited as described, checked, and started.
+The tables show predictions that real releases confirmed, record by record. For each case, a real release wrote a
+directory, by default the release that was started later. The test edited the directory as described, ran `kstate
+check`, and started the release.
 
-The stores are `latest-order`, `orders-per-minute` and `visits` in tasks 0_0 and 0_1, and the global store `customers`. A number is the number of
-restored records. 4.4.0 may skip expired records of window and session stores, so their cells have the upper bound that `check` predicts.
-Stores that are not named opened unchanged. An empty cell was not tested.
+The stores are `latest-order`, `orders-per-minute` and `visits` in tasks 0_0 and 0_1, and the global store
+`customers`. A number is the number of restored records. 4.4.0 may skip expired records of window and session stores,
+so their cells show the upper bound that `check` predicts. If a cell does not mention a store, the store opened
+unchanged. Empty cells were not tested.
 """
 _HOMES = f"""### Where the topology has changed
 
-These cases use `--topology`, and `--from` unless stated otherwise. One topology wrote the directory, most often this one (number: stores):
+These cases use `--topology`, and by default also `--from`. In most cases, this topology wrote the directory (number:
+stores):
 
     {_in_words(A)}
 
-Then another topology was started, most often this one:
+Then another topology was started, in most cases this one:
 
     {_in_words(B)}
 
-The cells show predictions that the release confirmed. An empty cell was not tested. If `check` named `kstate rehome`, the test ran it. Afterwards
-`check` had no findings, and the release restored only new stores and stores in memory.
+The cells show predictions that the release confirmed. Empty cells were not tested. If `check` recommended `kstate
+rehome`, the test ran it. Afterwards `check` reported no findings, and the release restored only new stores and
+in-memory stores.
 """
 
 

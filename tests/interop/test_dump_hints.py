@@ -118,7 +118,7 @@ def test_rot_and_a_dump_that_does_not_grow(harness: Harness, topic: Topic, tmp_p
     follow = [*restore[:-1], "--standby", "--follow", "1", "--dump-is-complete", "--dump-is-committed"]
     follow[3] = plain
     refusal = kstate(*follow)
-    assert refusal.status == 4 and "follow a dump that this command writes:" in refusal.err, refusal.report
+    assert refusal.status == 4 and "follow a dump that you update with this command:" in refusal.err, refusal.report
     arguments = {"HOST:PORT": harness.bootstrap, "ID": APP, "DUMP": str(tmp_path / "grows")}
     assert kstate(*printed(refusal.err, **arguments), *more).status == 0
     follow = [*restore[:-1], "--standby"]
@@ -154,8 +154,10 @@ def test_a_log_that_changes_again_and_again(harness: Harness, tmp_path: Path) ->
         thread.join()
     if refusal.status == 0:
         pytest.skip("this machine deleted more slowly , but has written other rows")
-    assert refusal.status == 6 and "the log repeatedly changes while it is read" in refusal.err, refusal.report
-    assert "find out what deletes its records. More --workers make the reading faster" in refusal.err, refusal.report
+    assert refusal.status == 6 and "the log changes again and again while kstate reads it" in refusal.err, (
+        refusal.report
+    )
+    assert "find out what deletes its records. With more --workers, kstate reads faster" in refusal.err, refusal.report
     assert not [*out.rglob("_manifest*")], "nothing of a log that changed counts"
     result = kstate(*words, "--out", out, "--workers", str(partitions))
     assert result.status == 0, result.report

@@ -63,10 +63,12 @@ def test_a_group_of_the_streams_protocol(harness: Harness, tmp_path: Path) -> No
         good(running.finish())
     listing.write_text(kstate("ls", state / app.name, "-o", "json").out)
     for messages in (early, group_of(listing, harness)):
-        assert "the members of the group are unknown: " in messages and "group.protocol=streams" in messages, messages
+        assert "kstate does not know the members of the group: " in messages and "group.protocol=streams" in messages, (
+            messages
+        )
     assert "it has committed offsets" in messages
     harness.delete("4.3.1", app)
-    assert "the broker has no group of this name" in group_of(listing, harness)
+    assert "the broker does not have a group of this name" in group_of(listing, harness)
 
 
 def group_of(listing: Path, harness: Harness) -> str:

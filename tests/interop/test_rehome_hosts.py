@@ -105,10 +105,10 @@ def completed(directory: Path, at: int, *words: object) -> Done:
     assert result.status == 1, result.report
     built = {(row["task"], row["store"]) for row in result.rows if row["type"] == "store"}
     assert built == {(f"0_{at}", "left-window")}
-    text = (
-        f"0_{1 - at}: only 1_{1 - at} is here, and kstate removes it: the host that has 0_{1 - at} completes 0_{1 - at}"
-    )
-    assert [row["message"].partition(". If no host")[0] for row in result.rows if row["type"] == "warning"] == [text]
+    text = f"0_{1 - at}: only 1_{1 - at} is here, and kstate removes it, because the host that has 0_{1 - at} completes 0_{1 - at}"
+    assert [
+        row["message"].partition(". If none of the hosts")[0] for row in result.rows if row["type"] == "warning"
+    ] == [text]
     assert {path.name for path in directory.glob("*_*")} == {f"0_{at}", f"1_{at}"}
     return result
 

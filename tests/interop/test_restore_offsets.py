@@ -284,7 +284,7 @@ def test_broker_reports_the_bounds_of_its_logs(harness: Harness, made: Made) -> 
     assert {fact.compacted for key, fact in facts.items() if key.topic == made.topic(TASK_STORE)} == {True}
     assert {fact.compacted for key, fact in facts.items() if key.topic == events} == {False}
     assert len({fact.topic_id for fact in facts.values()}) == len(topics)
-    with pytest.raises(RunFailed, match=r"does not answer: .*Connection refused"):
+    with pytest.raises(RunFailed, match=r"does not respond: .*Connection refused"):
         ask_broker("127.0.0.1:1", {"socket.timeout.ms": "1000"}, group="none", topics=topics)
 
 

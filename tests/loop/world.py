@@ -24,7 +24,7 @@ FORGET_MS = 2_500
 RELEASES = ("4.2", "4.3")
 SKEWS_MS = (0, 0, 0, 45_000, -45_000, 3_000, -3_000, 86_400_000)
 _KEYS = 30
-_SHORTAGE = "this host lacks resources"
+_SHORTAGE = "this host does not have enough resources"
 """What a call prints when other processes have taken the memory of this host: nothing may have changed then."""
 _SLOW = "12K"
 """``--max-rate`` of calls during which something happens."""

@@ -185,13 +185,13 @@ def test_every_command_that_waits_for_another_host(name: str, ended: dict[str, E
     assert end.code == 128 + signal.SIGTERM, end.messages
     assert json.loads(end.printed.splitlines()[-1])["code"] == "interrupted", end.printed
     assert "interrupted by SIGTERM" in end.messages
-    if "had not answered" in end.messages:
-        assert f"9 s later {end.service} had not answered" in end.messages
+    if "did not respond within" in end.messages:
+        assert f"{end.service} did not respond within 9 s" in end.messages
         assert "what remains: " in end.messages
 
 
 def test_the_deadline_ends_those_whose_client_does_not(ended: dict[str, Ended]) -> None:
-    by_deadline = {name for name, end in ended.items() if "had not answered" in end.messages}
+    by_deadline = {name for name, end in ended.items() if "did not respond within" in end.messages}
     assert {"restore", "verify-dump", "maintain", "start-barrier"} <= by_deadline, by_deadline
 
 

@@ -62,7 +62,7 @@ def test_rows_out_of_order_take_spark(dump: Path, tmp_path: Path) -> None:
     app = tmp_path / support.APP
     vouched = ("--dump-is-complete", "--dump-is-committed")
     result = support.restore(app, mine, *LOCAL, *vouched, "--memory", "200M")
-    assert (result.status, "only Spark sorts them" in result.stderr) == (4, True), result.stderr
+    assert (result.status, "only Spark can sort them" in result.stderr) == (4, True), result.stderr
     assert not app.exists()
     assert not (tmp_path / ".kstate").exists()
     sorted_by_spark = support.good(support.restore(app, mine, "--engine", "auto", *vouched, "--memory", "200M"))

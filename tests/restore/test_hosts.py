@@ -129,7 +129,7 @@ def _of_another(path: Path) -> None:
 
 DAMAGED = {
     "cut": (_cut, 4, "is cut off"),
-    "unread": (_unread, 4, "the listing of web-1 is incomplete, so it is unknown what is missing"),
+    "unread": (_unread, 4, "the listing of web-1 is incomplete, so kstate does not know which tasks are missing"),
     "another": (_of_another, 4, "it contains another"),
     "nonsense": (lambda path: path.write_text("nonsense\n"), 4, "line 1: not a line of fleet -o json"),
     "ls": (lambda path: path.write_text((path.parent / "web-1.json").read_text()), 4, "not a line of fleet -o json"),
@@ -159,7 +159,7 @@ def test_a_file_that_does_not_tell(hosts: Hosts, name: str) -> None:
         (("--barrier", "FOLDER"), "the number of hosts"),
         (("--barrier", "FOLDER", "--hosts", "3", "--share", "1/2"), "differ"),
         (("--barrier", "FOLDER/missing", "--hosts", "3"), "is not a folder"),
-        (("--barrier", "FOLDER", "--hosts", "3", "--standby"), "waits at no barrier"),
+        (("--barrier", "FOLDER", "--hosts", "3", "--standby"), "does not wait at a barrier"),
         (("--barrier", "FOLDER", "--hosts", "3", "--host", "../x"), "is not a valid host name"),
     ],
 )

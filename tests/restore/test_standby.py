@@ -63,7 +63,7 @@ class Pair:
         standby = kstate("status", self.app, "-o", "json").summary["standby"]
         assert {
             "unused": "unused since its last round",
-            "used": "was used since",
+            "used": "an application has used it",
             "unreadable": "kstate cannot read its record",
             None: "",
         }[standby] in output
@@ -188,7 +188,7 @@ def test_empty_full_dump_does_not_replace_a_full_dump_with_rows(pair: Pair) -> N
     refusal = kstate(*pair.argv("-o", "json"), status=4)
     for number in (0, 1):
         assert (
-            f"0_{number}/bulk: the newest full dump of {TOPIC}:{number} has no record, but generation 1 has 400"
+            f"0_{number}/bulk: the newest full dump of {TOPIC}:{number} contains no records, but generation 1 contains 400"
             in refusal.err
         )
     assert not pair.app.exists()
@@ -274,7 +274,7 @@ def test_a_directory_that_is_no_standby_is_not_followed(pair: Pair) -> None:
     before = digest(pair.app)
     pair.more()
     result = pair.round(status=4)
-    assert "kstate has not created it as a standby" in result.err and f"mv {pair.app}" in result.err
+    assert "kstate did not create it as a standby" in result.err and f"mv {pair.app}" in result.err
     assert digest(pair.app) == before
     # And a catch-up without --standby makes none of it.
     kstate(*pair.argv())
@@ -407,7 +407,7 @@ def test_a_dump_that_does_not_grow_is_not_followed(pair: Pair) -> None:
     shutil.rmtree(pair.dump.path)
     shutil.copytree(ROOT / "examples" / "dump", pair.dump.path)
     refusal = kstate(*pair.argv("--follow", "1"), status=4)
-    assert "this dump does not grow" in refusal.err
+    assert "the dump is not updated" in refusal.err
     assert os.listdir(pair.app.parent) == []
 
 

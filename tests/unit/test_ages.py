@@ -121,7 +121,7 @@ def test_every_member_that_is_gone_or_mistyped_is_refused(app: Path) -> None:
 def test_refuses_ages_of_a_newer_kstate(app: Path) -> None:
     add_ages(app, [BOUND])
     ages_path(app).write_text(json.dumps({"schema_version": 2, "anything": []}))
-    with pytest.raises(Refused, match="newer kstate"):
+    with pytest.raises(Refused, match="newer version of kstate"):
         read_ages(app)
 
 

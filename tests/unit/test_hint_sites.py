@@ -63,7 +63,7 @@ CARRIED_OUT = {
     **dict.fromkeys(
         [
             ("cli/options/shared.py", "pass, for example, orders:0=1234"),
-            ("cli/options/query.py", "pass the serde that the application writes keys with"),
+            ("cli/options/query.py", "pass --key-serde with the serde that the application uses for its keys"),
             ("cli/commands/ls.py", "omit one of --spec and -o json"),
             ("cli/commands/ls.py", "omit one of --spec and --sort"),
             ("cli/commands/ls.py", "add --spec"),
@@ -92,7 +92,7 @@ CARRIED_OUT = {
             ("cli/options/rehome.py", "--for RELEASE"),
             ("rehome/model.py", "--map needs no text"),
             ("specification/homes.py", "--topology, --from"),
-            ("rehome/mapping.py", "pass the text of the topology that ran here last to --from"),
+            ("rehome/mapping.py", "pass --from with the text of the topology that ran here last"),
             ("rehome/mapping.py", "pass the text of the previous topology too"),
             ("rehome/mapping.py", "pass both texts: --topology NEW"),
         ],
@@ -158,13 +158,13 @@ CARRIED_OUT = {
         "cli/commands/query_answers.py",
         "--last-flush",
     ): "directories/test_query_cmd.py::test_beside_a_running_application",
-    ("rehome/planner.py", "--wipe-unclean, which skips these stores"): (
+    ("rehome/planner.py", "--wipe-unclean to skip these stores"): (
         "directories/test_rehome.py::test_unclean_tasks_need_an_option"
     ),
     ("rehome/mapping.py", "pass the text of the topology that ran before"): (
         "directories/test_rehome.py::test_a_started_copy_gives_way_to_that_of_before"
     ),
-    ("rehome/task_changes.py", "If a store ran here before, in memory"): (
+    ("rehome/task_changes.py", "If a store was in memory before"): (
         "directories/test_rehome.py::test_a_new_store_is_from_the_beginning_on"
     ),
     ("host.py", "_hint(number)"): "directories/test_limits.py::test_every_command",
@@ -233,7 +233,7 @@ CARRIED_OUT = {
     ): "directories/test_hints_followed.py::test_a_step_of_maintain_that_failed",
     (
         "rehome/mapping.py",
-        "state its new number too",
+        "also pass its new number",
     ): "directories/test_hints_followed.py::test_a_number_that_is_taken",
     (
         "rehome/snapshot.py",
@@ -257,7 +257,7 @@ CARRIED_OUT = {
     ): "directories/test_hints_followed.py::test_sessions_that_a_release_reads_wrong",
     **dict.fromkeys(
         [
-            ("rehome/mapping.py", "pin the previous names"),
+            ("rehome/mapping.py", "set the previous names"),
             ("rehome/mapping.py", "pass the text of the topology that ran here last too"),
         ],
         "directories/test_hints_followed.py::test_names_that_the_dsl_has_generated",
@@ -268,7 +268,7 @@ CARRIED_OUT = {
     ): "directories/test_rehome_completion.py::test_a_host_completes_the_task_that_the_other_host_releases",
     (
         "rehome/task_changes.py",
-        "on the hosts that have them",
+        "on the hosts that have these stores",
     ): "directories/test_rehome_completion.py::test_refuses_a_store_without_a_kind_on_every_host",
     (
         "rehome/live.py",
@@ -320,7 +320,7 @@ CARRIED_OUT = {
     ),
     (
         "dump_writer/round_state.py",
-        "More --workers",
+        "With more --workers",
     ): "interop/test_dump_hints.py::test_a_log_that_changes_again_and_again",
     ("export/store_export.py", "command('query', 'raw-scan'"): (
         "directories/test_hints_about_stores.py::test_a_store_of_another_kind_in_another_task"
@@ -344,7 +344,7 @@ CARRIED_OUT = {
     ("rows/segment.py", "command('query', 'raw-scan'"): (
         "directories/test_hints_about_stores.py::test_segments_that_begin_elsewhere"
     ),
-    ("spark/context.py", "pass --engine local, which needs no Spark"): (
+    ("spark/context.py", "pass --engine local, which does not need Spark"): (
         "directories/test_without_spark.py::test_java_without_pyspark"
     ),
     ("cli/commands/restore.py", "with --standby first, then --follow"): (
@@ -373,7 +373,7 @@ CARRIED_OUT = {
     ("rows/serdes.py", "command('query', '--help')"): (
         "directories/test_hints_about_stores.py::test_a_serde_that_does_not_exist"
     ),
-    ("spark/engine.py", "pass --engine local, which needs no Java"): (
+    ("spark/engine.py", "pass --engine local, which does not need Java"): (
         "directories/test_without_spark.py::test_a_restoration_takes_neither_unless_something_configures_spark"
     ),
     ("wipe.py", "wipe all of them"): (

@@ -29,7 +29,7 @@ def test_store_does_not_inherit_problems_of_a_store_with_a_longer_name(tmp_path:
         os.utime(sst, (later, later))
     rows = {row["store"]: row["unclean"] for row in store_rows(read_application(app)) if row["task"] == "0_1"}
     assert rows["kv-written"] == []
-    assert len(rows["kv-written2"]) == 1 and "0_1/kv-written2: an SST is younger" in rows["kv-written2"][0]
+    assert len(rows["kv-written2"]) == 1 and "0_1/kv-written2: an SST is newer" in rows["kv-written2"][0]
 
 
 @pytest.mark.parametrize(

@@ -19,18 +19,18 @@ _LOOK = f"to see which stores exist: {command('ls', 'APP')}"
 
 OFFSETS_IN_COLUMN_FAMILY: Final = FindingCode(
     "offsets-in-column-family",
-    "4.3 has opened the store, but you want to start an older release",
+    "You have started 4.3 on this store, but now you want to start an older release",
     level=Level.ERROR,
     more=(
-        "From 4.3 on, changelog offsets are in a separate column family of the RocksDB. One start of 4.3 "
-        "moves them there, even if the start fails, and upgrade.from does not prevent it. RocksDB opens a "
-        "database only with all of its column families. So up to 4.2 the start fails, and window and "
-        "session stores open silently without rows. Nothing is lost: a migration moves the offsets back to "
-        "where the older release reads them."
+        "Since 4.3, changelog offsets are in a separate column family of the RocksDB. When 4.3 starts, it "
+        "moves them there, even if the start fails or upgrade.from is set. RocksDB opens a database only with "
+        "all of its column families. So releases up to 4.2 fail to start, or silently open window and session "
+        "stores without rows. No data is lost: a migration moves the offsets back to the files of the older "
+        "release."
     ),
     log=(log.STORE_NOT_OPENED, log.FAMILIES_NOT_OPENED, _CLOSED),
     source=(
-        "KIP-1035: releases up to 4.2 open no RocksDB with the column family offsets, with or without "
+        "KIP-1035: releases up to 4.2 cannot open a RocksDB with the column family offsets, with or without "
         "upgrade.from ({page})"
     ),
     page="start.md#going-down",
@@ -38,11 +38,11 @@ OFFSETS_IN_COLUMN_FAMILY: Final = FindingCode(
 )
 SST_TOO_NEW: Final = FindingCode(
     "sst-too-new",
-    "A file with rows was written in a format that the release's RocksDB does not read",
+    "The RocksDB of this release cannot read the format of an SST",
     level=Level.ERROR,
     more=(
-        "4.0 and later write SSTs of format 6; 3.9 and earlier read up to 5. The rows are good: a migration rewrites "
-        "them in the older format."
+        "4.0 and later releases write SSTs of format 6, but 3.9 and earlier releases read only formats up to "
+        "5. The rows are intact, and a migration rewrites them in the older format."
     ),
     log=(log.STORE_NOT_OPENED, log.FORMAT_VERSION, _CLOSED),
     source="RocksDB up to 7.9.2 reads SST format 5 ({page})",
@@ -51,12 +51,11 @@ SST_TOO_NEW: Final = FindingCode(
 )
 HEADERS_STORE: Final = FindingCode(
     "headers-store",
-    "The store keeps record headers, which the release does not support",
+    "The store has record headers, which the release does not support",
     level=Level.ERROR,
     more=(
-        "4.3 opened it with dsl.store.format=HEADERS, or with a supplier with headers. An older store "
-        "cannot hold headers: a migration to the older release drops them, and keeps keys, values and "
-        "timestamps."
+        "4.3 opened the store with dsl.store.format=HEADERS, or with a supplier with headers. Older releases "
+        "do not support headers. A migration drops them, and keeps keys, values and timestamps."
     ),
     log=(log.STORE_NOT_OPENED, log.FAMILIES_NOT_OPENED, _CLOSED),
     source="KIP-1271: releases up to 4.2 have no stores with record headers ({page})",
@@ -65,9 +64,9 @@ HEADERS_STORE: Final = FindingCode(
 )
 UNKNOWN_COLUMN_FAMILY: Final = FindingCode(
     "unknown-column-family",
-    "The store has a column family that no store of Kafka Streams has",
+    "The store has a column family that Kafka Streams does not use",
     level=Level.ERROR,
-    more="Another program has written to the directory, or a release that this kstate does not know.",
+    more=("Another program has written to the directory, or a release that this version of kstate does not support."),
     log=(log.STORE_NOT_OPENED, log.FAMILIES_NOT_OPENED, log.UNEXPECTED_FAMILY, _CLOSED),
     source="RocksDBStore.openRocksDB opens only the column families of its kind of store ({page})",
     page="stores.md#column-families",
@@ -76,24 +75,24 @@ UNKNOWN_COLUMN_FAMILY: Final = FindingCode(
 )
 UNKNOWN_KIND: Final = FindingCode(
     "unknown-kind",
-    "The release has no stores of this kind",
+    "The release does not support this kind of store",
     level=Level.WARNING,
     more=(
-        "Versioned stores came with 3.5, grace buffers with 3.6, on-window-close stores with 3.3. The release does "
-        "not read the directory, and its topology cannot have the store."
+        "Versioned stores need 3.5, grace buffers 3.6, and on-window-close stores 3.3. An older release does "
+        "not read the directory, and its topology cannot contain such a store."
     ),
     log=SILENT,
-    source="releases.py: the kind of store came with a later release",
-    hint="start a release that has such stores",
+    source="releases.py: a later release added this kind of store",
+    hint="start a release that supports this kind of store",
 )
 DOES_NOT_OPEN: Final = FindingCode(
     "does-not-open",
-    "RocksDB does not open the store, or creates a new one in its place",
+    "RocksDB cannot open the store, or creates an empty one in its place",
     level=Level.ERROR,
     more=(
-        "An SST that the MANIFEST names is missing or cut off, CURRENT is missing, or the stored offset does not have "
-        "8 bytes. If CURRENT is missing and the directory has no write-ahead log, RocksDB silently creates a new, "
-        "empty database, and an old offset makes it look complete."
+        "An SST that the MANIFEST lists is missing or truncated, CURRENT is missing, or the stored offset "
+        "does not have 8 bytes. If CURRENT is missing and the directory has no write-ahead log, RocksDB "
+        "silently creates an empty database. With the old offset, it looks complete."
     ),
     log=(log.STORE_NOT_OPENED, log.LOG_WITHOUT_CURRENT, log.NOT_A_LONG),
     source="RocksDBStore.openDB: RocksDB has to open the directory",
@@ -102,12 +101,12 @@ DOES_NOT_OPEN: Final = FindingCode(
 )
 SEGMENT_DOES_NOT_OPEN: Final = FindingCode(
     "segment-does-not-open",
-    "A segment of a window or session store does not open, and Streams opens the store without it",
+    "A segment of a window or session store cannot be opened, and Streams opens the store without it",
     level=Level.ERROR,
     more=(
-        "Releases up to 4.2 swallow the exception: the store opens without this segment and without every later one, "
-        "and its offset states that nothing is missing. Queries and joins miss rows from then on. The start fails "
-        "only if records are restored into the segment."
+        "Releases up to 4.2 ignore the exception. They open the store without this segment and all later "
+        "ones, but keep its offset, so Streams does not restore the missing rows. Queries and joins miss "
+        "these rows from then on. The start fails only if Streams restores records into the segment."
     ),
     log=(_CLOSED,),
     source="AbstractSegments.openExisting swallows every exception up to 4.2 ({page})",
@@ -117,11 +116,11 @@ SEGMENT_DOES_NOT_OPEN: Final = FindingCode(
 )
 SESSIONS_BEFORE_HEADERS: Final = FindingCode(
     "sessions-before-headers",
-    "A store with headers would misread on-window-close sessions of an older store",
+    "The release would misread on-window-close sessions that were written without headers",
     level=Level.ERROR,
     more=(
-        "4.3.1 opens such rows as if headers came before the value. Nothing fails at the start, because the rows are "
-        "wrong: the error comes when one is read."
+        "4.3.1 reads such rows as if headers came before the value. The start succeeds, but the rows are "
+        "wrong, and an error occurs only when the application reads one."
     ),
     log=(log.NOT_A_LONG,),
     source=(
@@ -129,21 +128,21 @@ SESSIONS_BEFORE_HEADERS: Final = FindingCode(
         f'on-window-close sessions (KIP-1285): reading a number fails with "{log.NOT_A_LONG}", and a '
         "text silently has another value"
     ),
-    hint="leave dsl.store.format at DEFAULT. If the store was started with HEADERS once, wipe and restore it",
+    hint="leave dsl.store.format at DEFAULT. If you have started the store with HEADERS, wipe and restore it",
 )
 SST_NOT_NAMED: Final = FindingCode(
     "sst-not-named",
-    "The store has a file with rows that its MANIFEST does not name",
+    "The store has a file with rows that its MANIFEST does not list",
     level=Level.WARNING,
     changes_at_close=True,
     more=(
-        "A crash leaves such files, partially written or already replaced, and RocksDB deletes them. If "
-        "the application did not crash, the MANIFEST has lost its end: the store opens in an older state, "
-        "and rows are silently missing."
+        "A crash leaves such files, partially written or already replaced, and RocksDB deletes them. If the "
+        "application did not crash, the MANIFEST is truncated. Then RocksDB opens an older state of the "
+        "store, and rows are silently missing."
     ),
     log=SILENT,
     source=(
-        "VersionSet::Recover: RocksDB opens the files that the MANIFEST names. If the MANIFEST is cut off "
+        "VersionSet::Recover: RocksDB opens the files that the MANIFEST lists. If the MANIFEST is truncated "
         "between two records, RocksDB opens an older state. After a crash such files are harmless"
     ),
     hint=f"if the application did not crash, rebuild the store: {RESTORE} --rebuild",
@@ -151,11 +150,11 @@ SST_NOT_NAMED: Final = FindingCode(
 )
 NOT_UNDERSTOOD: Final = FindingCode(
     "not-understood",
-    "The directory has an entry that kstate does not understand, so the prediction is unknown",
+    "kstate does not recognize an entry of the directory, so it cannot predict the start",
     level=Level.ERROR,
     more=(
-        "A link, a FIFO, a file instead of a folder, a RocksDB with foreign settings. kstate refuses a migration or "
-        "restoration until it is removed."
+        "It is a link, a FIFO, a file in place of a folder, or a RocksDB with unknown settings. kstate "
+        "refuses to migrate or restore until you remove it."
     ),
     source=(
         "kstate follows no links, and predicts nothing about unknown entries "
@@ -165,12 +164,12 @@ NOT_UNDERSTOOD: Final = FindingCode(
 )
 MALFORMED_CHECKPOINT: Final = FindingCode(
     "malformed-checkpoint",
-    "A .checkpoint cannot be read",
+    "kstate cannot read a .checkpoint",
     level=Level.ERROR,
     more=(
-        "It is empty, cut off, of another version, or was edited. The start fails until the file is removed, in 4.3 "
-        "even if another instance has the task. Without the file the task has no offsets: under exactly-once Streams "
-        "wipes and restores it."
+        "The file is empty, truncated, of another version, or was edited. Streams fails to start until you "
+        "remove it, in 4.3 even if another instance has the task. Without the file, the task has no offsets, "
+        "so under exactly-once Streams wipes and restores it."
     ),
     log=(
         log.CHECKPOINT_NOT_LOADED,
@@ -185,11 +184,11 @@ MALFORMED_CHECKPOINT: Final = FindingCode(
 )
 MALFORMED_STORE_CHECKPOINT: Final = FindingCode(
     "malformed-store-checkpoint",
-    "A .checkpoint_STORE cannot be read",
+    "kstate cannot read a .checkpoint_STORE",
     level=Level.ERROR,
     more=(
-        "4.3 keeps the offset there if the store does not keep it itself: a grace buffer, a custom store. "
-        "The start fails until the file is removed."
+        "4.3 keeps the offset in this file if the store does not keep it itself, for example a grace buffer "
+        "or a custom store. Streams fails to start until you remove the file."
     ),
     log=(log.STORE_CHECKPOINT_NOT_LOADED, *MALFORMED_FILE_MESSAGES),
     source="LegacyCheckpointingStateStore.init ({page})",
@@ -199,22 +198,22 @@ MALFORMED_STORE_CHECKPOINT: Final = FindingCode(
 )
 MALFORMED_POSITION: Final = FindingCode(
     "malformed-position",
-    "A STORE.position cannot be read",
+    "kstate cannot read a STORE.position",
     level=Level.ERROR,
     more=(
-        "The file records how far the store has read its input (IQv2). It has no effect on rows and "
-        "offsets, but the start fails, from 3.2 to 4.3."
+        "The file records how far the store has read its input (IQv2). It has no effect on rows and offsets, "
+        "but releases from 3.2 to 4.3 fail to start."
     ),
     log=(log.POSITION_NOT_READ, *MALFORMED_FILE_MESSAGES),
     source="StoreQueryUtils.readPositionFromCheckpoint ({page})",
     page="offsets.md#position-files",
-    hint="remove the file: Positions then begin empty",
+    hint="remove the file. Streams then starts with an empty Position",
 )
 DROPPED_LINE: Final = FindingCode(
     "dropped-line",
     "A line of .checkpoint has a negative offset, and Streams skips it",
     level=Level.WARNING,
-    more="Streams treats the store as one without an offset: under exactly-once it wipes the task.",
+    more="Streams treats the store as a store without an offset, and wipes its task under exactly-once.",
     log=(log.LINE_DROPPED,),
     source="OffsetCheckpoint.read drops lines with a negative offset other than -4 ({page})",
     page="offsets.md#checkpoint",
@@ -222,11 +221,11 @@ DROPPED_LINE: Final = FindingCode(
 )
 FOREIGN_IN_SEGMENTS: Final = FindingCode(
     "foreign-in-segments",
-    "The segments of a window or session store have another entry among them",
+    "The folder of a window or session store contains an entry that is not a segment",
     level=Level.ERROR,
     more=(
-        "A backup, a folder of an editor, a copied file. Up to 4.2 it keeps every segment from being opened: the "
-        "store is empty, and its offset states that it is complete. 4.3 does not start."
+        "It may be a backup, a folder of an editor, or a copied file. Releases up to 4.2 then open no "
+        "segment: the store is empty, but has the offset of a complete store. 4.3 fails to start."
     ),
     log=(log.NO_SEGMENT_ID, log.SEGMENT_NAME_TOO_SHORT),
     source=(
@@ -242,8 +241,8 @@ FOREIGN_IN_TASK: Final = FindingCode(
     "A task directory has a file that Streams did not create",
     level=Level.WARNING,
     more=(
-        "Streams skips it. But the task no longer counts as empty: under exactly-once Streams wipes a task without "
-        "offsets, with the file."
+        "Streams ignores the file itself. But the task no longer counts as empty, so under exactly-once "
+        "Streams wipes a task without offsets, including the file."
     ),
     log=SILENT,
     source=(
@@ -257,7 +256,7 @@ LOCK_FILE_IN_TASK: Final = FindingCode(
     "lock-file-in-task",
     "A task directory has a file whose name ends in .lock",
     level=Level.WARNING,
-    more="Very old releases locked tasks with such files. The next start deletes it.",
+    more="Very old releases locked tasks with such files. Streams deletes the file when it starts.",
     log=SILENT,
     source="StateDirectory.taskDirIsEmpty deletes files that end in .lock ({page})",
     page="layout.md#foreign-entries",
@@ -265,10 +264,10 @@ LOCK_FILE_IN_TASK: Final = FindingCode(
 )
 LEFTOVER_FILE: Final = FindingCode(
     "leftover-file",
-    "A .tmp file that a crash left",
+    "A crash left a .tmp file",
     level=Level.EXPECTED,
     changes_at_close=True,
-    more="Streams writes offsets to a .tmp, and renames it. The next commit overwrites the file.",
+    more="Streams writes offsets to a .tmp file and then renames it. At the next commit it overwrites the file.",
     log=SILENT,
     source="OffsetCheckpoint.write: a crash leaves it ({page})",
     page="layout.md#paths",
@@ -278,7 +277,7 @@ OLD_SEGMENT_NAME: Final = FindingCode(
     "old-segment-name",
     "A segment has a name of a very old release",
     level=Level.EXPECTED,
-    more="It has a date or a colon in it. The next start renames the segment; its rows stay.",
+    more="It contains a date or a colon. Streams renames the segment when it starts, and keeps its rows.",
     log=SILENT,
     source="AbstractSegments.renameSegmentFile renames it at the start ({page})",
     page="layout.md#segments",
@@ -289,9 +288,9 @@ SEGMENT_OFF_GRID: Final = FindingCode(
     "The name of a segment is not a multiple of the segment interval",
     level=Level.ERROR,
     more=(
-        "Streams computes the segment of a time, and opens the directory of that name. It never opens this "
-        "one, or opens it under another name: its rows are silently missing. The retention or the segment "
-        "interval was changed, or the directory was renamed."
+        "Streams computes the name of a segment from a time. It never opens this directory, or opens it under "
+        "another name, so its rows are silently missing. Either the retention or the segment interval was "
+        "changed, or the directory was renamed."
     ),
     log=SILENT,
     source=(
@@ -304,15 +303,16 @@ SEGMENT_OFF_GRID: Final = FindingCode(
 )
 STORE_IN_TWO_SUBTOPOLOGIES: Final = FindingCode(
     "store-in-two-subtopologies",
-    "Tasks of two subtopologies have the same store",
+    "Tasks of two sub-topologies have the same store",
     level=Level.WARNING,
     more=(
         "One of the directories is a copy with the name of a task, or a new topology has renumbered its "
-        "subtopologies. 4.3 opens every task directory; with a global store it does not start."
+        "sub-topologies. 4.3 opens every task directory, and fails to start if the application has a global "
+        "store."
     ),
     log=(log.ANOTHER_TASK,),
     source=(
-        "a store belongs to one subtopology: a copy is named like a task, or subtopologies were renumbered ({page})"
+        "a store belongs to one sub-topology. A copy has the name of a task, or sub-topologies were renumbered ({page})"
     ),
     page="layout.md#foreign-entries",
     hint=(
@@ -325,11 +325,11 @@ SHARED_STORE_REGROUPED: Final = FindingCode(
     "Several sub-topologies have a copy of one store",
     level=Level.WARNING,
     more=(
-        "Up to some patch releases, processors whose suppliers return one StoreBuilder are in separate "
-        "sub-topologies. Each has a copy of the store, and all copies write one changelog. 4.2.2 and 4.4.0 "
-        "build one sub-topology with one store: the numbers of tasks change, and Streams restores the "
-        "stores that move. With both texts, rehome moves every other store. It leaves the shared store to "
-        "Streams, because no copy has the records of all."
+        "Some patch releases put processors whose suppliers return one StoreBuilder into separate "
+        "sub-topologies. Each has a copy of the store, and all copies write to one changelog. 4.2.2 and 4.4.0 "
+        "build one sub-topology with one store. The numbers of tasks change, and Streams restores the stores "
+        "that move. With the texts of both topologies, rehome moves every other store. It leaves the shared "
+        "store to Streams, because no copy has the records of all."
     ),
     log=(log.FROM_START, log.RESTORES_FROM_START),
     source=(
@@ -338,19 +338,19 @@ SHARED_STORE_REGROUPED: Final = FindingCode(
     ),
     page="start.md#one-store-of-several-sub-topologies",
     hint=(
-        "write the texts of Topology#describe of both releases into files, then run: kstate check APP "
-        "--for STARTED --topology AFTER.txt --from BEFORE.txt"
+        "write the texts of Topology#describe of both releases to files, then run: kstate check APP --for "
+        "STARTED --topology AFTER.txt --from BEFORE.txt"
     ),
     do=(_LOOK,),
 )
 FAILED_START_DELETES: Final = FindingCode(
     "failed-start-deletes",
-    "The start fails, and deletes task directories while it ends",
+    "The start fails, and Streams deletes task directories",
     level=Level.WARNING,
     more=(
-        "A stream thread that dies closes its tasks dirty, and under exactly-once that deletes their "
-        "directories. Streams then restores all stores with a changelog from the beginning, and the others "
-        "are lost. Real 4.2.1 deleted all tasks of a directory of 4.3."
+        "When a stream thread fails, it closes its tasks without flushing, and under exactly-once deletes "
+        "their directories. Streams then restores all stores with a changelog from the beginning, and the "
+        "other stores are lost. In a test, 4.2.1 deleted all tasks of a directory of 4.3."
     ),
     log=SILENT,
     source=(

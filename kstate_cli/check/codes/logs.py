@@ -13,13 +13,13 @@ _ASK = "to compare with the current log, run the same check with --bootstrap-ser
 
 BELOW_LOG_START: Final = FindingCode(
     "below-log-start",
-    "The log now begins after the offset that the store needs next",
+    "The log no longer has the record after the store's offset",
     level=Level.WARNING,
     changes_at_close=True,
     more=(
-        "Retention or compaction has moved the log start past the offset. Under exactly-once Streams wipes the task "
-        "and restores it from the new beginning. Under at-least-once it restores over the rows of the store. Records "
-        "that the log has lost are not restored."
+        "Retention or compaction has moved the log start beyond the offset. Under exactly-once, Streams wipes "
+        "the task and restores it from the new log start. Under at-least-once, Streams restores over the "
+        "existing rows. It cannot restore records that the log has lost."
     ),
     log=_CORRUPTED,
     source="StoreChangelogReader: OffsetOutOfRangeException (KIP-406; {page})",
@@ -28,13 +28,13 @@ BELOW_LOG_START: Final = FindingCode(
 )
 BEYOND_LOG_END: Final = FindingCode(
     "beyond-log-end",
-    "The store is ahead of the end of its log",
+    "The offset of the store is beyond the end of its log",
     level=Level.ERROR,
     changes_at_close=True,
     more=(
-        "The topic was deleted and recreated, or truncated by an unclean leader election. The records of "
-        "the store beyond the end exist nowhere else. Streams wipes the store or continues, depending on "
-        "whether new records arrive before it checks."
+        "The topic was deleted and recreated, or truncated by an unclean leader election. Records beyond the "
+        "end exist only in this store. Streams may wipe the store or use it, depending on whether new records "
+        "arrive before it checks."
     ),
     log=(*_CORRUPTED, log.GLOBAL_FAILED),
     source=(
@@ -47,25 +47,26 @@ BEYOND_LOG_END: Final = FindingCode(
 )
 PAST_THE_DUMP: Final = FindingCode(
     "past-the-dump",
-    "The store is ahead of the dump",
+    "The offset of the store is beyond the end of the dump",
     level=Level.EXPECTED,
     changes_at_close=True,
     more=(
-        "Usually the application ran after the dump. The topic may also have been recreated, which a dump cannot show."
+        "Usually the application has run since the dump. It is also possible that the topic was recreated, "
+        "which a dump cannot show."
     ),
-    source="the application ran after the dump, or the topic was recreated: only the broker shows which ({page})",
+    source=("the application has run since the dump, or the topic was recreated. Only the broker shows which ({page})"),
     page="changelogs.md#dump-or-store",
     hint="compare it with the broker: --bootstrap-server HOST:PORT, or --offsets FILE",
 )
 GLOBAL_OUT_OF_RANGE: Final = FindingCode(
     "global-out-of-range",
-    "The offset of a global store is no longer in its topic",
+    "The topic no longer has the record at the offset of a global store",
     level=Level.ERROR,
     changes_at_close=True,
     more=(
-        "Streams deletes the folder global, and the start fails. The next start rebuilds it. The start of "
-        "3.9 and earlier never returns. The consumer of global stores does not reset (policy none, and no "
-        "release has KIP-406)."
+        "Streams deletes the folder global and fails to start. When you start it again, it rebuilds the "
+        "stores. In 3.9 and earlier, the start hangs. The consumer of global stores does not reset its offset "
+        "(policy none), and KIP-406 is not implemented in any release."
     ),
     log=(log.GLOBAL_FAILED,),
     source=(
@@ -77,11 +78,11 @@ GLOBAL_OUT_OF_RANGE: Final = FindingCode(
 )
 TOPIC_RECREATED: Final = FindingCode(
     "topic-recreated",
-    "The topic was deleted and recreated: its id differs from the one that the store was built from",
+    "The topic was deleted and recreated, so its id differs from the one that the store was built from",
     level=Level.ERROR,
     more=(
-        "An offset of the old log has no meaning in the new one, even within its bounds. The store may be "
-        "the only copy of its records."
+        "Offsets of the old log have no meaning in the new one, even if they are within its bounds. The store "
+        "may be the only copy of its records."
     ),
     log=SILENT,
     source=(
@@ -93,14 +94,16 @@ TOPIC_RECREATED: Final = FindingCode(
 )
 LOG_MISSING: Final = FindingCode(
     "log-missing",
-    "The broker does not have the topic, or the partition, that the store is restored from",
+    "The broker does not have the topic or partition of the store's changelog",
     level=Level.ERROR,
-    more="It was deleted, or this is another cluster. Streams creates a missing changelog again, without records.",
+    more=(
+        "The topic was deleted, or this is another cluster. Streams creates a missing changelog again, without records."
+    ),
     log=(log.SOURCE_MISSING, log.OTHER_PARTITIONS),
     source=(
-        "InternalTopicManager creates a missing changelog again, empty. A missing source topic ends the "
-        "start (MissingSourceTopicException), and so does a changelog with another number of partitions. "
-        "Either the topic was deleted, or this is another cluster ({page})"
+        "InternalTopicManager creates a missing changelog again, empty. The start fails if a source topic is "
+        "missing (MissingSourceTopicException), or if a changelog has another number of partitions. Either "
+        "the topic was deleted, or this is another cluster ({page})"
     ),
     page="changelogs.md#log-ends",
     hint=EXPORT_FIRST,
@@ -108,10 +111,10 @@ LOG_MISSING: Final = FindingCode(
 )
 NEAR_LOG_START: Final = FindingCode(
     "near-log-start",
-    "The log will soon begin after the offset that the store needs next",
+    "The log will soon lose the record after the store's offset",
     level=Level.WARNING,
     changes_at_close=True,
-    more="After that, Streams restores the store from the beginning instead of from its offset.",
+    more="Then Streams will restore the store from the beginning instead of from its offset.",
     log=SILENT,
     source=(
         "delete retention moves the log start. Once it has passed the offset, Streams restores the store "
@@ -122,22 +125,22 @@ NEAR_LOG_START: Final = FindingCode(
 )
 CATCHES_UP: Final = FindingCode(
     "catches-up",
-    "The start restores the records between the offset and the end of the log",
+    "Streams restores the records between the offset and the end of the log",
     level=Level.EXPECTED,
     changes_at_close=True,
-    more="This is normal. The more records there are, the longer the start takes.",
+    more="This is normal. The more records Streams has to restore, the longer the start takes.",
     log=(log.FROM_OFFSET, log.RESTORES_FROM_OFFSET, log.RESTORED),
     source="StoreChangelogReader: from the offset to the end of the log",
     hint=NOTHING,
 )
 OLDER_THAN_TOMBSTONES: Final = FindingCode(
     "older-than-tombstones",
-    "The store may have missed deletes that the log no longer has",
+    "The store may contain keys that were deleted, because the log no longer has the deletes",
     level=Level.WARNING,
     more=(
-        "A compacted topic drops a tombstone after delete.retention.ms. A store that continues from an "
-        "older offset never sees it: keys that were deleted in that time remain in the store, and return "
-        "in joins and queries."
+        "Kafka removes a tombstone from a compacted topic after delete.retention.ms. If a store continues "
+        "from an older offset, it never reads the tombstone. Keys that were deleted in that time remain in "
+        "the store, and appear again in joins and queries."
     ),
     log=SILENT,
     source=(
@@ -149,9 +152,11 @@ OLDER_THAN_TOMBSTONES: Final = FindingCode(
 )
 AGE_UNKNOWN: Final = FindingCode(
     "age-unknown",
-    "The age of the store's data is unknown",
+    "kstate does not know how old the store's data is",
     level=Level.EXPECTED,
-    more="If it is older than delete.retention.ms, keys that were deleted in that time may remain in the store.",
+    more=(
+        "If the data is older than delete.retention.ms, keys that were deleted in that time may remain in the store."
+    ),
     log=SILENT,
     source=(
         "neither an SST of the store nor a run of kstate records when its data was written. If it is older "
@@ -167,8 +172,8 @@ GRACE_BUFFER_RESTORED: Final = FindingCode(
     changes_at_close=True,
     more=(
         "In the buffer of a stream-table join with a grace period, the key of a row begins with the time. "
-        "When Streams restores the buffer, it adds the time a second time. It never finds such a record "
-        "again, and the record stays. A restoration by kstate writes the right keys."
+        "When Streams restores the buffer, it adds the time again. It then never finds the record, and never "
+        "removes it. If you restore the buffer with kstate, the keys are correct."
     ),
     log=SILENT,
     source="RocksDBTimeOrderedKeyValueBytesStore restores keys with the time written twice ({page})",
@@ -177,14 +182,14 @@ GRACE_BUFFER_RESTORED: Final = FindingCode(
 )
 CHANGELOG_WITHOUT_STORE: Final = FindingCode(
     "changelog-without-store",
-    "A changelog has no directory: its store is in memory",
+    "A changelog has no directory, because its store is in memory",
     level=Level.EXPECTED,
     more=(
-        "Streams restores all of it at every start, from the beginning. If the store should be on disk, "
-        "its directory is missing."
+        "Streams restores the complete store at every start. If the store should be on disk, its directory is missing."
     ),
     log=(log.RESTORES_FROM_START,),
-    source="no directory here belongs to the changelog: the store is in memory, and Streams restores all of "
-    "it at every start",
+    source=(
+        "the directory has no store for the changelog: the store is in memory, and Streams restores it at every start"
+    ),
     hint=NOTHING,
 )

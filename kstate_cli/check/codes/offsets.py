@@ -23,20 +23,20 @@ _NO_OFFSETS = (log.NO_OFFSETS, *_CORRUPTED)
 _OFFSETS = f"to see the offset of each store: {command('inspect-position', 'APP')}"
 _UNCLEAN = "to rebuild the whole task, which may hold uncommitted rows, run the same command with --wipe-unclean"
 _REBUILD_GLOBAL = (
-    "the next start rebuilds the global stores from the beginning of their topics. To restore them at "
+    "Streams rebuilds the global stores from the beginning of their topics when it starts. To restore them at "
     f"once: {command('restore', 'APP', '--from-changelog', 'DUMP', '--for', 'RELEASE')}"
 )
 
 NO_OFFSETS: Final = FindingCode(
     "no-offsets",
-    "A task has rows, but no store of it has an offset",
+    "A task has rows, but none of its stores has an offset",
     level=Level.WARNING,
     changes_at_close=True,
     states_absence=True,
     more=(
-        "The application was killed, or .checkpoint was lost. Streams cannot know the state of the stores. Under "
-        "exactly-once it deletes the task and restores it from the beginning. Under at-least-once it restores over "
-        "the rows of the stores, and deleted keys may stay."
+        "The application was killed, or .checkpoint was lost, so Streams does not know the state of the "
+        "stores. Under exactly-once, it deletes the task and restores it from the beginning. Under "
+        "at-least-once, it restores over the existing rows, and deleted keys may stay."
     ),
     log=_NO_OFFSETS,
     source="ProcessorStateManager: rows without any offset ({page})",
@@ -50,8 +50,10 @@ OFFSET_MISSING: Final = FindingCode(
     level=Level.WARNING,
     changes_at_close=True,
     states_absence=True,
-    more="Under exactly-once Streams wipes the whole task because of this one store. A new topology added "
-    "the store, or its line was lost.",
+    more=(
+        "Under exactly-once, Streams wipes the whole task because of this one store. Either a new topology "
+        "added the store, or its line in .checkpoint was lost."
+    ),
     log=_NO_OFFSETS,
     source=(
         "ProcessorStateManager: under exactly-once, one logged store without an offset wipes its whole task ({page})"
@@ -62,14 +64,14 @@ OFFSET_MISSING: Final = FindingCode(
 )
 UNKNOWN_OFFSET: Final = FindingCode(
     "unknown-offset",
-    "The offset is -4: clean, and without an offset",
+    "The offset is -4, which means that the store is clean but has no offset",
     level=Level.WARNING,
     changes_at_close=True,
     states_absence=True,
     more=(
-        "Older releases write it for a store that has never received a record, and read it correctly. The "
-        "first start of 4.3 drops such lines, and then wipes the task under exactly-once. A migration "
-        "preserves them."
+        "Older releases write -4 for a store that has never received a record, and read it correctly. When "
+        "4.3 starts for the first time, it drops such lines and then wipes the task under exactly-once. A "
+        "migration keeps them."
     ),
     log=_NO_OFFSETS,
     source=(
@@ -83,10 +85,10 @@ UNKNOWN_OFFSET: Final = FindingCode(
 )
 NEVER_WRITTEN: Final = FindingCode(
     "never-written",
-    "The store is empty, and so is its changelog",
+    "The store and its changelog are empty",
     level=Level.EXPECTED,
     states_absence=True,
-    more="There is nothing to restore.",
+    more="Streams has nothing to restore.",
     log=(log.FROM_START,),
     source="OffsetCheckpoint.OFFSET_UNKNOWN: the mark of an empty store ({page})",
     page="offsets.md#what-an-offset-means",
@@ -94,14 +96,14 @@ NEVER_WRITTEN: Final = FindingCode(
 )
 NO_SEGMENTS: Final = FindingCode(
     "no-segments",
-    "A window or session store has an offset in .checkpoint, but no segment in which 4.3 could keep it",
+    "A window or session store has an offset in .checkpoint, but no segment in which 4.3 can keep it",
     level=Level.WARNING,
     changes_at_close=True,
     states_absence=True,
     more=(
-        "4.3 keeps offsets in the segments. Without one the offset is lost at the first start, and under "
-        "exactly-once every start wipes the task again. A migration creates a segment without rows that "
-        "carries the offset."
+        "4.3 keeps offsets in the segments. If a store has no segment, 4.3 loses its offset at the first "
+        "start, and wipes the task at every start under exactly-once. A migration creates a segment without "
+        "rows for the offset."
     ),
     log=_NO_OFFSETS,
     source=(
@@ -118,8 +120,8 @@ NO_SEGMENTS_YET: Final = FindingCode(
     changes_at_close=True,
     states_absence=True,
     more=(
-        "Until it gets a row, every start under exactly-once wipes its task, and restores the other stores "
-        "of the task from the beginning."
+        "Until the store has a row, Streams wipes its task at every start under exactly-once, and restores "
+        "the other stores of the task from the beginning."
     ),
     log=_NO_OFFSETS,
     source=(
@@ -127,16 +129,16 @@ NO_SEGMENTS_YET: Final = FindingCode(
         "4.3, so every start under exactly-once wipes its task ({page})"
     ),
     page="offsets.md#no-segments",
-    hint="let the application write to the store: its first row creates a segment, which keeps the offset",
+    hint="let the application write to the store. Its first row creates a segment, which keeps the offset",
 )
 STATUS_OPEN: Final = FindingCode(
     "status-open",
-    "The store was not closed: its status is open",
+    "The store was not closed, because its status is open",
     level=Level.WARNING,
     changes_at_close=True,
     more=(
-        "The application was killed, or is still running. Under exactly-once the store may contain rows of an aborted "
-        "transaction, so 4.3 wipes the task. Under at-least-once Streams uses the store unchanged."
+        "The application was killed, or is still running. Under exactly-once, the store may contain rows of "
+        "an aborted transaction, so 4.3 wipes the task. Under at-least-once, Streams uses the store unchanged."
     ),
     log=(*log.INVALID_STATE, log.LOCK_HELD, *_CORRUPTED),
     source="AbstractColumnFamilyAccessor.open: not closed cleanly, so that uncommitted data may be in it ({page})",
@@ -150,10 +152,11 @@ STATUS_MISSING: Final = FindingCode(
     level=Level.WARNING,
     changes_at_close=True,
     more=(
-        "Releases write a status when they open a store and when they close it. Only transactional stores "
-        "(4.4, KIP-892) never do: an offset or a Position without a status proves such a run. If a store "
-        "has none of these, or a file next to it has another offset, this proof is missing. A start treats "
-        "a missing status as closed, so under exactly-once uncommitted rows may stay in the store."
+        "Streams writes the status when it opens a store and when it closes it. Only transactional stores "
+        "(4.4, KIP-892) have no status. If such a store has an offset or a Position, kstate can be sure that "
+        "it is one. Without them, or if a file next to the store has another offset, kstate cannot be sure. "
+        "Streams treats a store without a status as closed, so under exactly-once it may keep uncommitted "
+        "rows."
     ),
     source=(
         "AbstractColumnFamilyAccessor.open: it treats a missing status as closed, and only transactional "
@@ -165,12 +168,12 @@ STATUS_MISSING: Final = FindingCode(
 )
 GLOBAL_STATUS_OPEN: Final = FindingCode(
     "global-status-open",
-    "A global store was not closed: its status is open",
+    "A global store was not closed, because its status is open",
     level=Level.ERROR,
     changes_at_close=True,
     more=(
-        "For a store of a task 4.3 wipes the task and continues. For a global store no code handles the "
-        "exception: every start fails in the same way, until the folder global is removed."
+        "For a store of a task, 4.3 would wipe the task and continue. For a global store, 4.3 does not handle "
+        "the exception, so every start fails until you remove the folder global."
     ),
     log=log.INVALID_STATE,
     source=(
@@ -185,7 +188,7 @@ SENTINEL_OFFSET: Final = FindingCode(
     "sentinel-offset",
     "The stored offset is an invalid negative number",
     level=Level.ERROR,
-    more="4.3 sums up the offsets of its tasks at the start, and throws an exception.",
+    more="4.3 adds up the offsets of its tasks when it starts, and throws an exception.",
     log=log.SENTINEL,
     source="StateDirectory.updateTaskOffsets: offsets of -2, -3 and below -5 end the start ({page})",
     page="offsets.md#what-an-offset-means",
@@ -197,7 +200,7 @@ GLOBAL_UNKNOWN_OFFSET: Final = FindingCode(
     "The offset of a global store is -4",
     level=Level.ERROR,
     changes_at_close=True,
-    more="Streams seeks to the stored offset, and the consumer accepts no negative offset: every start fails.",
+    more="Streams seeks to the stored offset, and the consumer rejects a negative offset. So every start fails.",
     log=(log.SEEK_NEGATIVE,),
     source="GlobalStateManagerImpl seeks to the stored offset, even to -4 ({page})",
     page="start.md#global-stores",
@@ -206,12 +209,12 @@ GLOBAL_UNKNOWN_OFFSET: Final = FindingCode(
 )
 GLOBAL_UNKNOWN_TOPIC: Final = FindingCode(
     "global-unknown-topic",
-    "A topic in global/.checkpoint belongs to no global store of the directory",
+    "A topic in global/.checkpoint belongs to none of the global stores",
     level=Level.ERROR,
     changes_at_close=True,
     more=(
-        "A global store was removed from the topology, or its topic has another name now. Up to 4.2 the start fails; "
-        "4.3 ignores it."
+        "A global store was removed from the topology, or its topic has been renamed. Up to 4.2 the start "
+        "fails, and 4.3 ignores the topic."
     ),
     log=(log.UNKNOWN_TOPIC,),
     source="GlobalStateManagerImpl.initialize up to 4.2: more topics than persistent global stores ({page})",
@@ -225,8 +228,8 @@ STALE_CHECKPOINT: Final = FindingCode(
     level=Level.WARNING,
     changes_at_close=True,
     more=(
-        "4.3 uses the offsets of the file. A lower offset costs a replay, and a higher one skips records, "
-        "which are then silently missing."
+        "4.3 uses the offsets of the file. If the offset is too low, Streams replays records. If it is too "
+        "high, Streams skips records, which are then silently missing."
     ),
     log=(log.FROM_OFFSET,),
     source="LegacyCheckpointingStateStore.migrateLegacyOffsets: .checkpoint overrides the column family ({page})",
@@ -240,8 +243,8 @@ STALE_POSITION: Final = FindingCode(
     level=Level.WARNING,
     changes_at_close=True,
     more=(
-        "4.3 merges it at every open and never deletes it. If the file is ahead of the store, queries "
-        "with a bound pass too early."
+        "4.3 merges the file into the Position whenever it opens the store, and never deletes the file. If "
+        "the file is ahead of the store, queries with a bound succeed too early."
     ),
     log=SILENT,
     source="StoreQueryUtils.maybeMigrateExistingPositionFile merges it at every open ({page})",
@@ -255,9 +258,9 @@ SEGMENTS_DISAGREE: Final = FindingCode(
     level=Level.WARNING,
     changes_at_close=True,
     more=(
-        "They were not closed together: the application crashed, or the directory is a copy from the "
-        "running application. 4.3.0 uses the oldest segment, 4.3.1 the newest. The lowest offset skips no "
-        "records."
+        "They were not closed together, because the application crashed, or because the directory was copied "
+        "while the application was running. 4.3.0 uses the offset of the oldest segment, 4.3.1 that of the "
+        "newest. Only the lowest offset skips no records."
     ),
     log=(log.FROM_OFFSET,),
     source="AbstractSegments.committedOffset: 4.3.0 reads the oldest segment, 4.3.1 the newest ({page})",
@@ -267,14 +270,14 @@ SEGMENTS_DISAGREE: Final = FindingCode(
 )
 SEGMENT_BEHIND: Final = FindingCode(
     "segment-behind",
-    "Rows of some segments are missing, and the next start does not restore them",
+    "Rows of some segments are missing, and Streams will not restore them",
     level=Level.ERROR,
     changes_at_close=True,
     more=(
-        "Each segment of a window or session store is a separate RocksDB, with the offset of its last "
-        "flush. After a kill, one segment may have offset 199 while another was never flushed and has "
-        "none. Streams uses one of these offsets for the whole store and restores only the records after "
-        "it. A store is complete again after kstate restores it, or after a wipe and a start."
+        "Each segment of a window or session store is a separate RocksDB, with the offset of its last flush. "
+        "After a kill, one segment may have offset 199, while another was never flushed and has none. Streams "
+        "uses one of these offsets for the whole store and restores only the records after it. To complete "
+        "the store, restore it with kstate, or wipe it and start the application."
     ),
     log=(log.FROM_OFFSET,),
     source=(
@@ -291,17 +294,16 @@ SEGMENT_BEHIND: Final = FindingCode(
 )
 VERSIONED_REPLAYED: Final = FindingCode(
     "versioned-replayed",
-    "The start replays changelog records over the rows of a versioned store",
+    "Streams will replay changelog records over the rows of a versioned store",
     level=Level.WARNING,
     changes_at_close=True,
     more=(
-        "After a start, Streams does not know which segments of older versions a versioned store has. The "
-        "first record of a key that is out of order then becomes its earliest version, and the older ones "
-        "can no longer be read. At-least-once writes the offset at a commit, and RocksDB flushes rows at "
-        "any time. So rows may be ahead of the offset. A key-value store ends in the same state when it "
-        "replays them. In a versioned store, versions go missing, or a history ends at another time. A "
-        "restoration from the dump of its changelog catches up a closed store correctly, and rebuilds a "
-        "killed one."
+        "When Streams starts, it does not find the segments with older versions of a versioned store. If the "
+        "next record of a key is out of order, it becomes the earliest version, and you can no longer read "
+        "the older ones. At-least-once writes the offset at a commit, while RocksDB flushes rows at any time, "
+        "so rows may be ahead of the offset. In a key-value store, replaying records has no effect. In a "
+        "versioned store, versions are lost, or a history ends at another time. A restoration with kstate "
+        "updates a closed store correctly, and rebuilds a killed one."
     ),
     log=(log.FROM_OFFSET,),
     source=(
@@ -315,14 +317,14 @@ VERSIONED_REPLAYED: Final = FindingCode(
 )
 START_HANGS: Final = FindingCode(
     "start-hangs",
-    "With transactional stores the client may remain in REBALANCING for ever",
+    "With transactional stores, the client may stay in REBALANCING forever",
     level=Level.ERROR,
     changes_at_close=True,
     more=(
-        "A store has status 1: a run without transactional stores was killed. If it is the first store "
-        "that its task opens, Streams wipes nothing, and tries again without end. Otherwise it wipes the "
-        "whole task and restores it. The order of the stores is in the topology and not on disk. A start "
-        "without the option wipes the task at once."
+        "A store has status 1, because a run without transactional stores was killed. If it is the first "
+        "store that its task opens, Streams does not wipe the task, and retries forever. Otherwise it wipes "
+        "the whole task and restores it. The order of the stores is known only to the topology. Without "
+        "transactional stores, Streams wipes the task immediately."
     ),
     log=log.INVALID_STATE,
     source=(
@@ -335,13 +337,13 @@ START_HANGS: Final = FindingCode(
 )
 OFFSET_WITHOUT_STORE: Final = FindingCode(
     "offset-without-store",
-    "An offset of a store exists, but the directory of the store is missing",
+    "The directory of a store is missing, but its offset exists",
     level=Level.ERROR,
     changes_at_close=True,
     states_absence=True,
     more=(
-        "Streams creates a new store, uses the offset, and restores only the records after it: all earlier "
-        "ones are silently missing."
+        "Streams creates an empty store, uses the offset, and restores only the records after it. All earlier "
+        "records are silently missing."
     ),
     log=(log.FROM_OFFSET,),
     source=(
@@ -352,26 +354,27 @@ OFFSET_WITHOUT_STORE: Final = FindingCode(
 )
 STORE_MISSING: Final = FindingCode(
     "store-missing",
-    "A task lacks a store that other tasks of its subtopology have",
+    "A store is missing in a task, but other tasks of its sub-topology have it",
     level=Level.WARNING,
     changes_at_close=True,
     states_absence=True,
     more=(
-        "Streams restores it from the beginning. Under exactly-once it restores the whole task, if other stores of "
-        "the task have rows."
+        "Streams restores the store from the beginning. Under exactly-once, it restores the whole task if "
+        "other stores of the task have rows."
     ),
     log=_NO_OFFSETS,
-    source="other tasks of the subtopology have the store",
+    source="other tasks of the sub-topology have the store",
     hint=RESTORE,
 )
 MAYBE_UNCLEAN: Final = FindingCode(
     "maybe-unclean",
-    "Rows are younger than .checkpoint: the task may not have been closed cleanly",
+    "Rows are newer than .checkpoint, so the task may not have been closed cleanly",
     level=Level.WARNING,
     changes_at_close=True,
     more=(
-        "Up to 4.2 Streams writes the file after restoring too, so it outlives a crash. Streams then treats "
-        "uncommitted rows as committed. A compaction makes files younger as well, so this is a suspicion."
+        "Up to 4.2, Streams also writes the file after restoring, so the file remains after a crash. Streams "
+        "then treats uncommitted rows as committed. But a compaction also makes files newer, so kstate cannot "
+        "be sure."
     ),
     log=(log.FROM_OFFSET,),
     source=(
@@ -380,31 +383,34 @@ MAYBE_UNCLEAN: Final = FindingCode(
     ),
     page="start.md#clean-or-not",
     hint=RESTORE,
-    do=("if the application was closed cleanly, do nothing", _UNCLEAN),
+    do=("if you know that the application was closed cleanly, do nothing", _UNCLEAN),
 )
 WITHOUT_CHANGELOG: Final = FindingCode(
     "without-changelog",
-    "The store has no offset: Streams treats it as a store without a changelog",
+    "The store has no offset, so Streams treats it as a store without a changelog",
     level=Level.EXPECTED,
     changes_at_close=True,
     states_absence=True,
-    more="It was built with withLoggingDisabled(). Streams opens it unchanged, and cannot restore it.",
+    more="The store was built with withLoggingDisabled(). Streams opens it unchanged, and cannot restore it.",
     log=(log.NOT_LOGGED,),
     source="no offset: Streams treats it as a store without a changelog (withLoggingDisabled)",
     hint=NOTHING,
 )
 LOST_WITH_ITS_TASK: Final = FindingCode(
     "lost-with-its-task",
-    "The store has no changelog, and the start wipes its task",
+    "The store has no changelog, and Streams will wipe its task",
     level=Level.ERROR,
     changes_at_close=True,
     states_absence=True,
-    more="Streams deletes the whole directory of a task. It restores the other stores; the rows of this one are lost.",
+    more=(
+        "Streams deletes the whole directory of the task. It restores the other stores, but the rows of this "
+        "store are lost."
+    ),
     log=_CORRUPTED,
     source=(
         "StateManagerUtil.closeStateManager wipes the whole directory of a corrupted task, and Streams "
         "cannot restore a store without a changelog (withLoggingDisabled)"
     ),
-    hint="export the rows before the start, which removes them for ever: kstate export APP STORE --out DIR",
+    hint=("export the rows before you start the application, which deletes them: kstate export APP STORE --out DIR"),
     do=(f"to keep its rows as Parquet: {command('export', 'APP', 'STORE', '--out', 'DIR')}",),
 )

@@ -90,8 +90,8 @@ def clean(
                 # A warning and exit code 1: something is left that only the user can remove.
                 stays.append(run.name)
                 say(
-                    f"warning: {error.headline}. Inspect it, and remove it yourself: after kstate deletes run "
-                    f"{run.name}, no file refers to it"
+                    f"warning: {error.headline}. Inspect it, and remove it yourself, because no file refers to it "
+                    f"after kstate deletes run {run.name}"
                 )
                 return False
 

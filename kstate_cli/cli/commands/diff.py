@@ -104,7 +104,7 @@ def diff(
         # Each unreadable store may have its own advice; equal ones are given once.
         hint, details = joined((unread.advice for unread in compared.everything_unread), usual)
         raise StoreUnreadable(
-            f"kstate could not read {compared.unread} entries, so it has not compared everything",
+            f"kstate could not read {compared.unread} entries, so the comparison is incomplete",
             hint=hint,
             hint_details=details,
         )

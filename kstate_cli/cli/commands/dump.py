@@ -89,7 +89,7 @@ def _request(source: DumpSourceOptions, how: ReadingOptions) -> DumpRequest:
     if how.max_rate:
         rate = bytes_of(how.max_rate, "--max-rate")
         if rate == 0:
-            raise UsageError("--max-rate 0 would never end", hint="omit it for no limit")
+            raise UsageError("--max-rate 0 would never end", hint="omit it if you do not want a limit")
     # A specification states the topics of its stores, and the group to ask about transactions.
     application, topics = _specified(source.spec)
     return DumpRequest(
@@ -119,7 +119,7 @@ def _specified(file: Path | None) -> tuple[str | None, dict[str, str]]:
     spec = read_spec(file)
     topics = of_spec(spec)
     if not topics:
-        raise UsageError(f"{quoted(file)} names no topic", hint="add changelog = … to its stores")
+        raise UsageError(f"{quoted(file)} contains no topic", hint="add changelog = … to its stores")
     return spec.application, dict.fromkeys(topics, f"{quoted(file)} names the topic")
 
 
@@ -231,7 +231,7 @@ def _show(request: DumpRequest, outcome: RoundOutcome, *, quiet: bool) -> None:
 def _planned_text(outcome: RoundOutcome) -> str:
     """Return what a call would read and write: a bucket gets a request for each file, or part of a large one."""
     most = sum(plan.records for plan in outcome.plans)
-    size = "the size is unknown before a first dump"
+    size = "the size is unknown before the first dump"
     if outcome.size is not None:
         size = f"about {size_text(outcome.size)}"
     return f"at most {most:,} records in about {outcome.files} new files and a manifest; {size}"

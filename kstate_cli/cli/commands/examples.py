@@ -47,7 +47,7 @@ def examples(
     results.show(_lines(folder, files), lambda: table(None, ("file", "bytes"), rows, right=frozenset({"bytes"})))
     results.remark(f"to read a description of each: {folder / 'README.md'}")
     restored = (out.with_name("orders"), "--from-changelog", out / "dump", "--spec", out / "dump.toml", "--for", "4.3")
-    results.remark(f"to try a restoration of the dump: {command('restore', *restored)}")
+    results.remark(f"to try a restoration from the dump: {command('restore', *restored)}")
     return 0
 
 

@@ -95,15 +95,15 @@ def _fitting(text: str) -> tuple[tuple[Explanation, ...], tuple[str, ...]]:
     # Several words are no code: similar codes would mislead.
     if len(text.split()) > 1 or not text.strip():
         raise UsageError(
-            "kstate does not know this text, so it may be harmless or not",
+            "kstate does not know this text, so it may or may not be harmless",
             hint=f"pass more of it, with its causes, for example: {command('explain', '-')} < FILE",
-            hint_details=[f"to check the present directory: {command('check', 'APP', '--for', 'RELEASE')}"],
+            hint_details=[f"to check the directory: {command('check', 'APP', '--for', 'RELEASE')}"],
         )
     details = []
     if near := similar_codes(text):
         details = [f"did you mean {' or '.join(near)}?"]
     raise UsageError(
-        f"there is no code {text!r}",
+        f"code {text!r} does not exist",
         details=details,
         hint=f"to list all codes: {command('explain')}",
     )
@@ -112,7 +112,7 @@ def _fitting(text: str) -> tuple[tuple[Explanation, ...], tuple[str, ...]]:
 def _choice(entries: Sequence[Explanation], sentences: Sequence[str]) -> Iterator[str]:
     """Codes that share a sentence: the text does not tell which of them it is, the directory does."""
     yield from _in_text(sentences)
-    yield "one of these causes it:"
+    yield "one of these is the cause:"
     # So that the explanations begin in one column.
     widest = max(len(entry.full_name) for entry in entries)
     for entry in entries:

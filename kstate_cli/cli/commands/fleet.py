@@ -98,7 +98,7 @@ def fleet(
 
     # The second reading would find an empty stream, and a host without tasks.
     if listing.count(STREAM) > 1:
-        raise UsageError("- occurs twice, but standard input can be read only once", hint="pass it once")
+        raise UsageError("- occurs twice, but kstate can read standard input only once", hint="pass it once")
     with waiting("reading listings", quiet=quiet or _is_typed(listing, STREAM)):
         reports = read_listings(listing)
     names = list(dict.fromkeys(report.app_id for report in reports if report.app_id is not None))
@@ -172,7 +172,7 @@ def _show(fleet: Fleet, findings: Sequence[FleetFinding], by: FleetRows, *, quie
     for note in _notes(fleet):
         say(note, quiet=quiet)
     if findings:
-        say(f"to see what that means, run {command('explain', f'fleet:{findings[0].code.name}')}", quiet=quiet)
+        say(f"to see what the finding means, run {command('explain', f'fleet:{findings[0].code.name}')}", quiet=quiet)
 
 
 def _notes(fleet: Fleet) -> list[str]:
@@ -182,13 +182,16 @@ def _notes(fleet: Fleet) -> list[str]:
     old_reports = [report.name for report in fleet.reports if not report.tells_process_id and report.whole]
     if old_reports:
         names = some(old_reports, _MAX_LISTED)
-        notes.append(f"the process ids of {names} are unknown (an older kstate), so kstate cannot detect clones")
+        notes.append(
+            f"kstate does not know the process ids of {names} (an older version of kstate listed them), so it "
+            "cannot detect clones"
+        )
     if fleet.group is not None and fleet.group.why is not None:
-        notes.append(f"the members of the group are unknown: {fleet.group.why}")
+        notes.append(f"kstate does not know the members of the group: {fleet.group.why}")
     if topics := _topics_without_end(fleet):
-        notes.append(f"these logs have no known end, or do not exist: {some(topics, _MAX_LISTED)}")
+        notes.append(f"kstate does not know the ends of these logs, or they do not exist: {some(topics, _MAX_LISTED)}")
     if len({report.app_id for report in fleet.reports} - {None}) > 1:
-        notes.append("the group was not checked: the listings are of several applications")
+        notes.append("kstate has not checked the group, because the listings belong to several applications")
     running = [report.name for report in fleet.reports if report.running is not False and report.whole]
     if running:
         notes.append(f"{some(running, _MAX_LISTED)}: running, or unknown: as of the last flush")

@@ -68,7 +68,7 @@ def lag(
     logs.validate()
     if dump is None and offsets is None and bootstrap_server is None:
         raise UsageError(
-            "a lag needs the ends of the logs",
+            "to show a lag, kstate needs the ends of the logs",
             hint="pass --bootstrap-server HOST:PORT, --dump DUMP or --offsets FILE",
         )
     path = find_application(app)
@@ -89,7 +89,10 @@ def lag(
             say(problem.reasoned)
         is_incomplete = say_incomplete_stores(application, places, quiet=quiet)
         if application.running:
-            say(f"the application is running: offsets are those of its last flush ({application.as_of})", quiet=quiet)
+            say(
+                f"the application is running, so these are the offsets of its last flush ({application.as_of})",
+                quiet=quiet,
+            )
         if wrong:
             # A lag of what can be read would look like the lag of the application.
             raise unreadable_error(application, wrong)

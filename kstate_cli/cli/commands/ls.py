@@ -117,7 +117,7 @@ def ls(
     if by_store and (topology is not None or spec):
         raise UsageError(
             "--by-store prints sums, without tasks",
-            hint="omit --topology and --spec: these list each store of each task",
+            hint="omit --topology and --spec, because these list each store of each task",
         )
     # APP may be a state.dir with one application in it.
     path = find_application(app)
@@ -281,7 +281,7 @@ def _refuse_together(options: Sequence[str], *, json: bool, spec: bool, sort: Or
     without_spec = [option for option in options if option not in ("--topology", "--from")]
     if without_spec and not spec:
         raise UsageError(
-            f"pass --spec too: {without_spec[0]} needs it",
+            f"pass --spec too, because {without_spec[0]} needs it",
             hint="add --spec. To see how far stores are behind, use check",
         )
 
@@ -367,7 +367,7 @@ def _altogether(app: Application, rows: list[LsStoreLine]) -> str:
     there = [row for row in rows if row["kind"] != "no-directory"]
     opens = ""
     if there:
-        opens = "no release opens all of it"
+        opens = "none of the releases opens all stores"
         # In the order of the first store's releases, which is that of the table of releases.
         common = [name for name in there[0]["opens_in"] if all(name in row["opens_in"] for row in there)]
         if common:

@@ -120,9 +120,9 @@ def _ending(dump: str, overview: DumpOverview, verified_ms: int | None) -> Itera
         kind = f"generation {overview.generation}"
     yield f"{plural(len(overview.partitions), 'partition')}, {kind}"
     if verified_ms is None:
-        yield f"no command has read every file in full yet. To read them: {command('verify-dump', dump)}"
+        yield f"no command has read all files yet. To read them: {command('verify-dump', dump)}"
     else:
-        yield f"every file was read in full since {utc_text(verified_ms)}"
+        yield f"all files were read since {utc_text(verified_ms)}"
 
 
 def _lines(dump: str, overview: DumpOverview, verified_ms: int | None) -> Iterator[LsDumpLine]:

@@ -63,7 +63,7 @@ def maintain(
     path_text = config or os.environ.get(VARIABLE)
     if not path_text:
         raise UsageError(
-            "no configuration names the steps", hint=f"pass --config FILE, or set {VARIABLE} to a kstate.toml"
+            "kstate has no configuration with the steps", hint=f"pass --config FILE, or set {VARIABLE} to a kstate.toml"
         )
     configuration = read_configuration(Path(path_text))
     # Raises if there is no [maintain], or if a step lacks what it needs.
@@ -227,8 +227,8 @@ def _error(bad: StepEnd, ends: list[StepEnd]) -> KstateError:
     # All failures, since the next ones do not wait for the first to be fixed.
     others = [f"{end.task.name}: exit code {end.exit}: {end.message}" for end in ends if end.exit and end is not bad]
     return kind(
-        f"{bad.task.name} ended with exit code {bad.exit}, the worst of {len(ends)}: {bad.message}",
+        f"{bad.task.name} ended with exit code {bad.exit}, the most severe of {len(ends)}: {bad.message}",
         details=others,
-        hint="the next call retries it. For details, run the command yourself:",
+        hint="the next run repeats it. For details, run the command yourself:",
         hint_details=[command(*bad.task.plain_words)],
     )

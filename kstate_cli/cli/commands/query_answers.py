@@ -186,18 +186,18 @@ class _Answer:
             if count == 1:
                 subject = "key or value"
             raise SerdeError(
-                f"the serde cannot read {count:,} {subject}: kstate shows the bytes instead",
-                hint="pass the serde that the application uses. bytes, hex and base64 always fit",
+                f"the serde cannot read {count:,} {subject}, so kstate shows their bytes",
+                hint=("pass the serde that the application uses, or bytes, hex or base64, which can decode all bytes"),
             )
 
     def _say_end(self) -> None:
         if not self._view.count:
-            say(f"none: {self._request.store} has no such row", quiet=self._request.options.quiet)
+            say(f"none: {self._request.store} does not have such a row", quiet=self._request.options.quiet)
         elif self._more:
-            cut = f"the first {self._view.count:,} rows are shown, and there are more"
+            cut = f"output limited to the first {self._view.count:,} rows"
             # Without --limit the user did not choose the cut, so the message appears with --quiet too.
             quiet = self._request.options.quiet and self._request.options.limit is not None
-            say(f"{cut}: to see N of them, pass --limit N. To see all, pass -o json or -o csv", quiet=quiet)
+            say(f"{cut}. To see N rows, pass --limit N. To see all, pass -o json or -o csv", quiet=quiet)
 
     def _collated(self, values: dict[int | None, Any]) -> Any:
         """Return one iterator over all partitions; its rows contain their partition."""
@@ -276,9 +276,9 @@ class _Answer:
     def _verdict(self) -> InUse | StoreUnreadable | QueryFailedError:
         counts = Counter(reason.value for reason in self._failed.values())
         names = ", ".join(f"{count} {reason}" for reason, count in sorted(counts.items()))
-        rows = "no rows, which is an incomplete answer"
+        rows = "no rows, and the answer is incomplete"
         if self._view.count:
-            rows = f"{self._view.count:,} rows, which are not the whole answer"
+            rows = f"{self._view.count:,} rows, and the answer is incomplete"
         message = f"{rows}: {names}"
         if FailureReason.STORE_EXCEPTION in self._failed.values():
             # Files that a running application replaces are gone when they are opened: that is no damage.

@@ -82,7 +82,7 @@ def restore(
     # A restoration reads the rows anyway, and must not skip what it can check.
     if logs.verify_dump is False and not selection.dry_run:
         raise UsageError(
-            "--no-verify-dump works only with --dry-run: a restoration reads the rows", hint="add --dry-run"
+            "--no-verify-dump works only with --dry-run, because a restoration reads the rows", hint="add --dry-run"
         )
     if cases.follow is not None:
         # Before anything is read.
@@ -242,7 +242,7 @@ def _refuse_beside_follow(selection: SelectionOptions, cases: CaseOptions) -> No
     option = next((name for name, is_given in once if is_given), None)
     if option is not None:
         raise UsageError(
-            f"{option} applies to one run, but --follow repeats runs",
+            f"{option} applies only to one run, but --follow repeats runs",
             hint=f"pass {option} with --standby first, then --follow",
         )
 
@@ -312,7 +312,7 @@ def barrier_of(fleet: FleetOptions, *, is_started: bool) -> BarrierView | None:
         return None
     # The other hosts would wait at the barrier for an application that the user does not start.
     if not is_started:
-        raise UsageError("kstate starts no standby, so it waits at no barrier", hint="omit --barrier")
+        raise UsageError("--standby starts no application, so kstate does not wait at a barrier", hint="omit --barrier")
     share = share_of(fleet)
     if share is not None and fleet.hosts not in (None, share[1]):
         raise UsageError("--share and --hosts differ in the number of hosts", hint="omit --hosts")

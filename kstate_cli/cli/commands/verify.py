@@ -103,10 +103,13 @@ def _remarks(report: AppReport, subset: str, *, quiet: bool) -> None:
         for remark in store.remarks:
             say(remark, quiet=quiet)
     if report.running:
-        say(f"locked: the application is running (pid {report.pid}); this is the state of its last flush", quiet=quiet)
+        say(
+            (f"locked, because the application is running (pid {report.pid}); this is the state of its last flush"),
+            quiet=quiet,
+        )
     if report.left_out:
-        say(f"subset {subset}: other parts contain {report.left_out} stores", quiet=quiet)
-    say(f"not covered: {'; '.join(NOT_COVERED)}", quiet=quiet)
+        say(f"subset {subset}: the other parts contain {report.left_out} stores", quiet=quiet)
+    say(f"not checked: {'; '.join(NOT_COVERED)}", quiet=quiet)
 
 
 def _raise_verdict(codes: Counter[VerifyCode], report: AppReport) -> None:
@@ -120,20 +123,22 @@ def _raise_verdict(codes: Counter[VerifyCode], report: AppReport) -> None:
     if any(code.level is VerifyLevel.DAMAGE for code in codes):
         raise ConditionNotMet(
             f"damaged: {counts}",
-            hint="move the damaged stores out. At its next start the application restores them from their "
-            "changelogs, if they have one:",
+            hint=(
+                "move the damaged stores out. When the application starts, it restores them from their "
+                "changelogs, if they have one:"
+            ),
             hint_details=first_lines(_ways_out(report)),
         )
     # Only that: a second call may read it, and nothing is wrong with the files.
     if codes.keys() == {IN_USE}:
         raise InUse(
-            "kstate could not read some stores, because they change too fast",
+            "kstate could not read some stores, because the application changes them too fast",
             hint="run the command again, or stop the application first",
         )
     # In the order of the table of codes, which is that of their weight.
     unjudged = [code for code in VERIFY_CODES.values() if code in codes]
     raise Refused(
-        f"kstate could not judge all of it: {counts}",
+        f"kstate could not judge all stores: {counts}",
         hint="; ".join(code.advice for code in unjudged) + ":",
         hint_details=[command("explain", code.name) for code in unjudged],
     )

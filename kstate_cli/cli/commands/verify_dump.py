@@ -68,7 +68,7 @@ def verify_dump(
     results: Output[VerifyDumpLine] = output_of(output, None, quiet=quiet)
     if reading.earlier:
         results.say(
-            f"continued: an interrupted call had read {reading.earlier} of {len(files)} files since "
+            f"continued: an interrupted run had read {reading.earlier} of {len(files)} files since "
             f"{utc_text(reading.began_ms)}"
         )
 
@@ -222,7 +222,7 @@ class _PartReading:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         if error is not None and self._write():
-            note(error, f"{len(self._whole)} files of the part were read until then, and the next call continues")
+            note(error, f"{len(self._whole)} files of the part were read until then, and the next run continues")
 
     def read(self, file: DumpFile, finding: FileFinding | None) -> None:
         """Note a file that was read; a damaged one is read again by every call."""

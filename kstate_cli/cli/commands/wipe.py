@@ -86,7 +86,7 @@ def wipe(
         raise UsageError("pass --all --everything too: --for-reset needs both")
     # The only way to delete stores without a backup: one word more than a slip of the hand.
     if purge and not (yes or dry_run):
-        raise UsageError("--purge deletes the stores: you cannot undo that", hint="to confirm, pass --yes too")
+        raise UsageError("--purge deletes the stores, and you cannot undo that", hint="to confirm, pass --yes too")
     options = WipeOptions(frozenset(task or ()), frozenset(store or ()), global_stores, every_task, everything)
     path = find_application(app)
     results: Output[WipeLine] = output_of(output, path, quiet=quiet)
@@ -136,7 +136,7 @@ def _finish(
             way_back = "no backup was kept"
         yield f"wiped (run {result.run}). {way_back}"
         restore = command("restore", plan.app, "--from-changelog", "DUMP", "--for", "RELEASE")
-        yield f"next: start the application, which restores from the brokers, or: {restore}"
+        yield f"next: start the application, which restores from the brokers, or run: {restore}"
         if for_reset:
             yield (
                 "or, to start from the beginning: kafka-streams-application-reset --application-id "
@@ -146,7 +146,7 @@ def _finish(
     def summary(end: PlanEnd) -> WipeSummaryLine:
         return {"type": "summary", "undoable": result is not None and not purge, **end}
 
-    nothing = f"{plan.app} has none of these stores"
+    nothing = f"{plan.app} does not have these stores"
     show_end(plan, result, results, summary=summary, nothing=nothing, sentences=sentences)
     if for_reset and result is not None:
         results.text(_warn_of_reset)
@@ -158,5 +158,5 @@ def _warn_of_reset() -> None:
     # Also with --quiet: the reset tool deletes the topics without asking, and no rows can be rebuilt afterwards.
     say(
         "note: this deletes the changelog topics, the only source for rebuilding stores. The application "
-        "reads input topics again from their beginning, as far as they still have it"
+        "reads its input topics again from the beginning, as far as they still contain it"
     )

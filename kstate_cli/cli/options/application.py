@@ -108,7 +108,7 @@ NewKinds = Annotated[
 def refuse_without_topology(new: Path | None, others: Sequence[str]) -> None:
     """Raise UsageError for options of a new topology without ``--topology``."""
     if others and new is None:
-        raise UsageError(f"pass --topology too: {others[0]} needs it", hint="pass the text of the new topology too")
+        raise UsageError(f"pass --topology too, because {others[0]} needs it", hint="pass the text of the new topology")
 
 
 def read_topologies(

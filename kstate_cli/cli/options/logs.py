@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def refuse_settings_alone(bootstrap: str | None, settings: Path | None) -> None:
     """Raise UsageError for client settings without a broker."""
     if settings is not None and bootstrap is None:
-        raise UsageError("pass --bootstrap-server too: --kafka-settings needs it")
+        raise UsageError("pass --bootstrap-server too, because --kafka-settings needs it")
 
 
 def facts_source(
@@ -98,7 +98,7 @@ class LogSources:
                 dump = read_dump(self.dump, complete=False, committed_only=False)
             except NoManifestError:
                 raise Refused(
-                    f"{uri_text(self.dump)} has no manifest, so it does not show where the logs begin and end",
+                    (f"{uri_text(self.dump)} has no manifest, so kstate does not know where the logs begin and end"),
                     hint="omit --dump, and pass --offsets FILE or --bootstrap-server HOST:PORT",
                 ) from None
             sources.append(DumpLogs(dump, times=self.times))

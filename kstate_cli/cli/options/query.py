@@ -181,7 +181,7 @@ class StoreRequest:
         except ValueError as error:
             raise UsageError(
                 f"{subject} {text!r} is not a key of serde {serde.name}: {error}",
-                hint="pass the serde that the application writes keys with: --key-serde",
+                hint="pass --key-serde with the serde that the application uses for its keys",
             ) from None
         return key
 

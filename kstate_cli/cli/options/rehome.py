@@ -121,11 +121,12 @@ class CompletionOptions:
         option = next((name for name, value in values.items() if value), None)
         if option is not None and self.from_changelog is None:
             raise UsageError(
-                f"pass --from-changelog too: {option} needs it", hint="pass the dump to complete tasks from"
+                f"pass --from-changelog too, because {option} needs it",
+                hint="pass the dump to complete tasks from",
             )
         if self.verify_dump is False and not dry_run:
             raise UsageError(
-                "--no-verify-dump works only with --dry-run: a restoration reads the rows", hint="add --dry-run"
+                "--no-verify-dump works only with --dry-run, because a restoration reads the rows", hint="add --dry-run"
             )
 
     def request(
@@ -143,8 +144,10 @@ class CompletionOptions:
         spark = spark_settings(self.spark.master, self.spark.conf)
         if options.old is None:
             raise UsageError(
-                "--from-changelog needs both texts: without the old one, a store of another host would look like a "
-                "new store",
+                (
+                    "--from-changelog needs both texts. Without the old one, kstate would treat a store of "
+                    "another host as a new store"
+                ),
                 hint="pass --topology NEW.txt --from OLD.txt" + (" --for RELEASE" if self.release_name is None else ""),
             )
         if self.release_name is None:
@@ -155,7 +158,8 @@ class CompletionOptions:
         # The rows of the completed stores would be written in a layout that this release was never run with.
         if target.unproven:
             raise UsageError(
-                f"no test has run {target}, so kstate completes no task for it", hint="pass the release that runs here"
+                f"kstate was not tested with {target}, so it completes no tasks",
+                hint="pass the release that runs here",
             )
         return RestoreRequest(
             terms,

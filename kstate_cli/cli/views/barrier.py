@@ -48,8 +48,8 @@ class BarrierView:
             results.remark(f"all {self._hosts} hosts are here: start the application now")
         else:
             say(
-                f"not all hosts arrived within {self._timeout:g} s: {missing_text(waiting)}. An application that "
-                "starts without them also gets their tasks, and restores them from the broker"
+                f"not all hosts arrived within {self._timeout:g} s: {missing_text(waiting)}. If you start the "
+                "application without them, it also gets their tasks, and restores them from the broker"
             )
         return waiting
 

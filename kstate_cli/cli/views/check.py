@@ -193,7 +193,7 @@ def verdict(predictions: Iterable[Prediction]) -> str:
     ]
     first = sorted(by_outcome, key=lambda key: order.index(key[0]) if key[0] in order else len(order))
     parts = [_of_outcome(outcome, or_else, by_outcome[outcome, or_else]) for outcome, or_else in first]
-    return ", ".join(parts) or "there are no stores"
+    return ", ".join(parts) or "the directory has no stores"
 
 
 _SENTENCES: Final = {
@@ -226,7 +226,7 @@ def _of_outcome(outcome: Outcome, or_else: Outcome | None, alike: list[Predictio
             stores = [f"{prediction.task}/{prediction.store}" for prediction in alike]
             text = f"the start fails at {some(stores, _MAX_LISTED)}"
         case Outcome.HANGS:
-            text = f"the client remains in REBALANCING because of {names}"
+            text = f"the client stays in REBALANCING because of {names}"
         case _:
             sentence, sentences = _SENTENCES[outcome]
             text = sentence if len(alike) == 1 else sentences.format(count=len(alike))
@@ -240,7 +240,7 @@ def _of_outcome(outcome: Outcome, or_else: Outcome | None, alike: list[Predictio
 def _decides(alike: Iterable[Prediction]) -> str:
     if all(prediction.by_chance for prediction in alike):
         return "it depends on the timing"
-    return "unknown here, see the findings"
+    return "unknown, see the findings"
 
 
 def _altogether(alike: list[Prediction]) -> str:
@@ -288,10 +288,10 @@ _WORDS: Final = {
     Outcome.RESTORES: "restores {records}",
     Outcome.RESTORES_ALL: "restores everything{all}",
     Outcome.WIPED: "task wiped, restores everything{all}",
-    Outcome.LOST: "task wiped, its rows are lost: it has no changelog",
+    Outcome.LOST: "task wiped, its rows are lost, because it has no changelog",
     Outcome.MAY_BE_LOST: "task wiped, its rows are lost if it has no changelog",
     Outcome.FAILS: "start fails at {file}: {messages}",
-    Outcome.HANGS: "the client remains in REBALANCING",
+    Outcome.HANGS: "the client stays in REBALANCING",
     Outcome.NOT_REACHED: "not reached",
     Outcome.UNKNOWN: "unknown",
     Outcome.IGNORED: "ignored",
@@ -368,7 +368,10 @@ class Start:
         text = f"{_count(self.records)} to restore {self.up_to}"
         if self.rate is None or self.seconds is None:
             return f"{text} (no rate was measured here)"
-        return f"{text}: {duration_text(max(1, round(self.seconds)))} at the rate of {self.rate.run}, Streams is slower"
+        return (
+            f"{text}: {duration_text(max(1, round(self.seconds)))} at the rate of {self.rate.run}, but Streams "
+            "is slower"
+        )
 
 
 def start_of(app: Application, report: Report, request: CheckRequest, logs: LogSources) -> Start:

@@ -89,7 +89,7 @@ class DiffReport(DiffWatcher):
             say(f"task {name} is only in {where.side}", quiet=self._quiet)
         # Also if quiet: what was not read was not compared, and must not pass for equal.
         for unread in compared.unreadable:
-            say(f"cannot be read: {unread.text}")
+            say(f"kstate cannot read it: {unread.text}")
         for store in compared.stores:
             self._remarks_of(store)
         for text, names in _skipped(compared.stores).items():
@@ -105,7 +105,7 @@ class DiffReport(DiffWatcher):
     def _remarks_of(self, store: StoreDiff) -> None:
         place = f"{store.task}/{store.store}"
         if store.unreadable is not None:
-            say(f"cannot be read: {store.unreadable.text}")
+            say(f"kstate cannot read it: {store.unreadable.text}")
         for name, (in_a, in_b) in store.offsets.items():
             say(f"{place}: {name}: A {_placed(in_a)}, B {_placed(in_b)}", quiet=self._quiet)
         # Otherwise the rows above could be mistaken for all of them.

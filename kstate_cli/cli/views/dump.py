@@ -98,8 +98,8 @@ class DumpProgress(DumpWatcher):
             # Reported once for each stop: the log of a service must not fill with it.
             self._waits = True
             self._tell(
-                f"kstate: no record has arrived for {_STILL_SECONDS:.0f} s. kstate aborts if the broker sends "
-                f"nothing for {SILENT_SECONDS:.0f} s"
+                f"kstate: no record has arrived for {_STILL_SECONDS:.0f} s. kstate ends if the broker sends no "
+                f"data for {SILENT_SECONDS:.0f} s"
             )
 
     def _tell(self, text: str) -> None:

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 _MAX_LISTED: Final = 5
 _REASONS: Final = {
     UnknownLag.NO_OFFSET: "the store has no offset",
-    UnknownLag.NO_LOG: "no source has the log",
+    UnknownLag.NO_LOG: "none of the sources has the log",
     UnknownLag.BELOW: "the log no longer has the next record",
-    UnknownLag.ABOVE: "the offset is past the end of the log",
+    UnknownLag.ABOVE: "the offset is beyond the end of the log",
 }
 
 

@@ -216,7 +216,7 @@ def show_end(
     if plan.empty:
         results.remark(f"nothing to do: {nothing}")
     elif result is None:
-        results.remark("dry run: nothing was changed")
+        results.remark("dry run: kstate has changed nothing")
     else:
         for sentence in sentences(result):
             results.remark(sentence)

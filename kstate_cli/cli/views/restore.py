@@ -69,11 +69,14 @@ def finish(
     def sentences(result: RunResult) -> Iterator[str]:
         yield f"restored for {change.target} (run {result.run})"
         if standby:
-            yield "next: run the same command again after the next dump. Until then, no program may use the directory"
+            yield (
+                "next: run the same command again after the next dump. Until then, other programs must not "
+                "use the directory"
+            )
         else:
             yield f"next: start the application with {change.target}. To undo: {command('undo', change.app)}"
 
-    nothing = f"no store of {change.app} needs records of the dump"
+    nothing = f"none of the stores of {change.app} needs records of the dump"
     show_end(change, outcome.result, results, summary=summary, nothing=nothing, sentences=sentences)
     return code_of(outcome, warnings_ok=warnings_ok)
 

@@ -25,7 +25,7 @@ _KEPT, _UNDONE, _FAILED = RunState.KEPT.value, RunState.UNDONE.value, RunState.F
 _ENDS = {_KEPT: "done", _UNDONE: "undone", RunState.CLEANING.value: "being cleaned", DAMAGED: "damaged"}
 _STANDBY = {
     StandbyUse.unused: "a standby: unused since its last round",
-    StandbyUse.used: "it was a standby, but was used since then, so kstate does not follow it",
+    StandbyUse.used: "it was a standby, but an application has used it, so kstate does not update it",
     StandbyUse.unreadable: "it is a standby, but kstate cannot read its record",
 }
 _NEWEST = 10
@@ -79,7 +79,7 @@ def show_runs(
         ],
     )  # fmt: skip
     if len(newest) < len(rows):
-        print_prose(f"{len(rows) - len(newest)} older runs are not shown: a pipe and -o json show them")
+        print_prose(f"{len(rows) - len(newest)} older runs are not shown. To see them, use a pipe or -o json")
     _show_staging(rows)
     _show_progress(rows)
     # Of all runs, not only of those in the table: an old lost copy matters as well.
@@ -100,7 +100,7 @@ def _show_standby(standby: StandbyUse | None) -> None:
 
 def _in_use(is_locked: bool | None, pid: int | None) -> str:
     if is_locked is None:
-        return "it is unknown here whether it is in use"
+        return "kstate cannot see whether it is in use"
     if not is_locked:
         return "not in use"
     if pid:
@@ -119,7 +119,7 @@ def _end(row: StatusRunLine) -> str:
         return str(state)
     if state in _ENDS:
         return _ENDS[state]
-    return f"under way: {row['restoration'] or state}"
+    return f"in progress: {row['restoration'] or state}"
 
 
 def _time(at: str | None) -> str:
@@ -138,7 +138,7 @@ def _took(seconds: float | None) -> str:
 
 _Step = tuple[str, str | None]
 """A sentence, and the command that does it."""
-_RERUN = "Run its command again, and it continues from there"
+_RERUN = "Run its command again to continue"
 
 
 def _rerun_of(app: Path, row: StatusRunLine) -> str | None:
@@ -190,13 +190,19 @@ def _of_lost_copies(copies: Copies) -> Iterator[_Step]:
         yield f"{copy.run.name}: {copy.text}", None
         if copy.back is not None:
             yield "to restore them:", copy.back
-        yield "to delete it for ever:", copy.delete
+        yield "to delete it forever:", copy.delete
 
 
 def _of_unfinished(app: Path, row: StatusRunLine, *, is_locked: bool | None) -> Iterator[_Step]:
     name, state = row["run"], row["state"]
     if state == DAMAGED:
-        yield f"{name}: {row['message']}: kstate does not touch it. Inspect {row['path']}, then move it elsewhere", None
+        yield (
+            (
+                f"{name}: {row['message']}. kstate does not touch it. Inspect {row['path']}, then move it to "
+                "another place"
+            ),
+            None,
+        )
     elif state in (INTERRUPTED, CREATED):
         # The switch is one rename: an interrupted run never leaves a mixture.
         yield (
@@ -220,7 +226,7 @@ def _of_last_run(app: Path, last: StatusRunLine) -> Iterator[_Step]:
             more = " with --after-error"
             if again is not None:
                 again += " --after-error"
-        yield f"it left the directory unchanged: fix the cause, then run its command again{more}", again
+        yield f"it left the directory unchanged. Fix the cause, then run its command again{more}", again
 
 
 def _of_backups(app: Path, rows: Sequence[StatusRunLine], lost_runs: Collection[str]) -> Iterator[_Step]:

@@ -232,7 +232,10 @@ def unreadable_error(app: Application, problems: Sequence[Problem]) -> KstateErr
     from kstate_cli.texts import command
 
     return ConditionNotMet(
-        f"not all is known: {', '.join(dict.fromkeys(problem.place.text for problem in problems[:_MAX_NAMED]))}",
+        (
+            "kstate could not read everything: "
+            f"{', '.join(dict.fromkeys(problem.place.text for problem in problems[:_MAX_NAMED]))}"
+        ),
         hint=f"to predict the next start: {command('check', app.path, '--for', 'RELEASE')}",
     )
 
@@ -381,7 +384,7 @@ def _doubt(stores: set[str], has: set[str]) -> str | None:
     if not stores or stores & has:
         return None
     names = some(sorted(stores), _MAX_NAMED)
-    return f"the topology has none of the stores here ({names}): check that it belongs to this application"
+    return f"the topology has none of the stores here ({names}). Check that it belongs to this application"
 
 
 def home_text(row: LsStoreLine) -> str:

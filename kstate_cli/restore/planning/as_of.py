@@ -75,7 +75,7 @@ def another_log(
     # Without a digest, compaction has removed that record, or the dump does not have it, or has it in too many places
     # to search: no proof of another log.
     if digest is not None and digest != mark.digest:
-        return f"the dump's record at offset {mark.last} differs from the one that the store was restored from"
+        return f"the record of the dump at offset {mark.last} differs from the one that the store was restored from"
     return None
 
 

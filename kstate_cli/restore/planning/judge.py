@@ -94,8 +94,9 @@ def _next_offset(offset: int | None, *, is_global: bool) -> int | None:
 
 def _lost(log: Log, following: int | None) -> str:
     return (
-        f"its next offset {following} is above the end {log.end} of the broker's log of {log.key}: that log was cut "
-        "or created again. Do not start the application: it would restore from a log that has lost these records"
+        f"its next offset {following} is above the end {log.end} of the broker's log of {log.key}, so that log "
+        "was truncated or recreated. Do not start the application, because it would restore from a log that "
+        "has lost these records"
     )
 
 
@@ -111,7 +112,7 @@ def _judge(
     """Judge a store by ``following``, the offset that it needs next."""
     # With -4 Streams states a store that is consistent and has no offset: it is whole, not lost.
     if offset == OFFSET_UNKNOWN and not has_rows and log.last is None and not permissions.rebuild:
-        return Verdict(Action.LEAVE, "empty, as its changelog is")
+        return Verdict(Action.LEAVE, "empty, like its changelog")
     if permissions.rebuild or following is None:
         return _rebuild(log, permissions.rebuild or "it has no offset", has_rows=has_rows, permissions=permissions)
     # By the next offset: a store whose last record was just below the log start needs no record that is gone.
@@ -128,8 +129,10 @@ def _judge(
     if not _covers(log, following, permissions):
         return Verdict(
             Action.REFUSE,
-            f"the dump begins at offset {log.covered_from} and the store needs {following}: the records between may be "
-            f"missing{_way_out(log)}",
+            (
+                f"the dump begins at offset {log.covered_from}, but the store needs {following}, so the records in "
+                f"between may be missing{_way_out(log)}"
+            ),
         )
     return _catch_up(log, following, has_rows=has_rows, permissions=permissions, as_of_ms=as_of_ms)
 
@@ -141,9 +144,11 @@ def _beyond_dump(log: Log, following: int) -> Verdict:
     """
     return Verdict(
         Action.LEAVE,
-        f"already past the dump: its next offset {following} is above the log end {log.end} that the dump "
-        "recorded. Either the application ran after the dump, or the log was cut or recreated and this is "
-        "the only copy (--bootstrap-server compares it with the broker)",
+        (
+            f"already past the dump: its next offset {following} is above the log end {log.end} that the dump "
+            "recorded. Either the application has run since the dump, or the log was truncated or recreated and "
+            "this is the only copy (to compare it with the broker, pass --bootstrap-server)"
+        ),
         doubtful=True,
     )
 
@@ -173,8 +178,11 @@ def _catch_up(log: Log, following: int, *, has_rows: bool, permissions: Permissi
         return _too_old(
             log,
             caught_up,
-            "deletes between its data and the dump may be missing: delete.retention.ms was shorter in that "
-            "time, or the elapsed time is unknown (another dump or host, or changed clocks)",
+            (
+                "deletes between its data and the dump may be missing. Either delete.retention.ms was shorter "
+                "in that time, or kstate does not know how much time has passed (another dump or host, or "
+                "changed clocks)"
+            ),
             permissions=permissions,
         )
     # Without compaction, tombstones go with the log start alone, which is judged already.
@@ -189,8 +197,10 @@ def _catch_up(log: Log, following: int, *, has_rows: bool, permissions: Permissi
         late = f"the records from offset {deaf.start} on were read {duration} after the records before them"
         return Verdict(
             Action.REFUSE,
-            f"{why}, but the dump itself has missed deletes: {late} (delete.retention.ms is "
-            f"{span_text(log.retention_ms)}). Begin a new full dump, or pass --accept-resurrected",
+            (
+                f"{why}, but the dump itself has missed deletes: {late} (delete.retention.ms is "
+                f"{span_text(log.retention_ms)}). Take a new full dump, or pass --accept-resurrected"
+            ),
         )
     if deletes_heard is DeleteCoverage.YES:
         return caught_up
@@ -200,7 +210,7 @@ def _catch_up(log: Log, following: int, *, has_rows: bool, permissions: Permissi
     assert as_of_ms is not None
     assert ended is not None
     old = (
-        f"its data is of {moment(as_of_ms)}, and the dump was read {span_text(ended - as_of_ms)} later: "
+        f"its data is of {moment(as_of_ms)}, and the dump was read {span_text(ended - as_of_ms)} later, so "
         f"deletes in between may be missing (delete.retention.ms is {span_text(log.retention_ms)})"
     )
     return _too_old(log, caught_up, old, permissions=permissions)
@@ -208,8 +218,8 @@ def _catch_up(log: Log, following: int, *, has_rows: bool, permissions: Permissi
 
 def _maybe_deleted(log: Log, following: int) -> str:
     return (
-        f"already past the last record of the dump (next offset {following}), but the age of its data is "
-        f"unknown: deletes at offsets {following} to {(log.read_end or following) - 1} may be missing "
+        f"already past the last record of the dump (next offset {following}), but kstate does not know how old "
+        f"its data is. Deletes at offsets {following} to {(log.read_end or following) - 1} may be missing "
         "(pass --rebuild)"
     )
 
@@ -222,14 +232,14 @@ def _too_old(log: Log, caught_up: Verdict, old: str, *, permissions: Permissions
     rebuilt = _rebuild(log, old, has_rows=True, permissions=permissions)
     # The one hint that helps if the dump is no base for a rebuild.
     if rebuilt.action is Action.REFUSE:
-        return replace(rebuilt, why=f"{rebuilt.why} (pass --accept-resurrected to catch it up in spite of this)")
+        return replace(rebuilt, why=f"{rebuilt.why} (to catch it up anyway, pass --accept-resurrected)")
     return rebuilt
 
 
 def _invalid(log: Log, why: str, *, has_rows: bool, permissions: Permissions) -> Verdict:
     """Wipe and rebuild a store with an invalid offset (KIP-406), unless the user forbids it."""
     if not permissions.wipe_invalid:
-        return Verdict(Action.REFUSE, f"{why} (--on-invalid-offset rebuild deletes and rebuilds it)", invalid=True)
+        return Verdict(Action.REFUSE, f"{why} (to rebuild it, pass --on-invalid-offset rebuild)", invalid=True)
     return _rebuild(log, why, has_rows=has_rows, permissions=permissions, invalid=True)
 
 
@@ -239,7 +249,10 @@ def _rebuild(log: Log, why: str, *, has_rows: bool, permissions: Permissions, in
     if log.first is None and has_rows and not permissions.allow_empty:
         return Verdict(
             Action.REFUSE,
-            f"{why}, but the changelog has no records: the store would be emptied (--allow-empty permits that)",
+            (
+                f"{why}, but the changelog has no records, so kstate would empty the store (to permit that, pass "
+                "--allow-empty)"
+            ),
         )
     if log.first is not None and not _covers(log, log.start or 0, permissions):
         start_text = ""
@@ -256,8 +269,10 @@ def _rebuild(log: Log, why: str, *, has_rows: bool, permissions: Permissions, in
     if slow is not None and log.first is not None and not permissions.accept_resurrected:
         return Verdict(
             Action.REFUSE,
-            f"{why}, but {slow}: the dump cannot be the base of a rebuild (dump more in parallel, or pass "
-            "--accept-resurrected)",
+            (
+                f"{why}, but {slow}, so the dump cannot be the base of a rebuild (read more partitions in "
+                "parallel, or pass --accept-resurrected)"
+            ),
         )
     return Verdict(Action.REBUILD, f"{why}: rebuilt from the earliest offset", invalid=invalid)
 
@@ -268,9 +283,9 @@ def _too_slow(log: Log) -> str | None:
     deaf = log.late_round()
     if deaf is not None and log.forgets:
         return (
-            f"offsets {deaf.start} to {deaf.end - 1} of the dump were read "
-            f"{span_text(deaf.ended_ms - deaf.continues_ms)} after the records before them: deletes from this "
-            f"time may be missing (delete.retention.ms is {span_text(log.retention_ms)})"
+            f"kstate read offsets {deaf.start} to {deaf.end - 1} of the dump "
+            f"{span_text(deaf.ended_ms - deaf.continues_ms)} after the records before them, so deletes from "
+            f"this time may be missing (delete.retention.ms is {span_text(log.retention_ms)})"
         )
     if (
         reading is None
@@ -280,7 +295,7 @@ def _too_slow(log: Log) -> str | None:
     ):
         return None
     return (
-        f"reading the dump took {span_text(reading.ended_ms - reading.started_ms)}: deletes from this time "
+        f"reading the dump took {span_text(reading.ended_ms - reading.started_ms)}, so deletes from this time "
         f"may be missing (delete.retention.ms is {span_text(log.retention_ms)})"
     )
 
@@ -296,4 +311,7 @@ def _covers(log: Log, offset: int, permissions: Permissions) -> bool:
 def _way_out(log: Log) -> str:
     if log.begin is not None:
         return ""
-    return " (compacted away, not skipped: --dump-is-complete, or start in the manifest)"
+    return (
+        " (if the records before it were compacted away and not skipped, pass --dump-is-complete, or set "
+        "start in the manifest)"
+    )

@@ -68,8 +68,8 @@ def stores_without_offset(
         ]
         if missing:
             yield warning(
-                f"{task}: {', '.join(missing)} have no offset: under exactly-once, Kafka Streams deletes the state "
-                "of the whole task"
+                f"{task}: {', '.join(missing)} have no offset, and under exactly-once Kafka Streams deletes "
+                "the state of the whole task"
             )
 
 
@@ -89,13 +89,15 @@ def refuse_uncommitted(snapshot: RestoreSnapshot) -> None:
     # Only a reader with read_committed leaves out the records of aborted transactions; nothing marks them afterwards.
     if isolation == "read_committed" or snapshot.options.at_least_once:
         return
-    reason = "no manifest states otherwise"
+    reason = "the dump has no manifest that shows the isolation"
     if isolation:
         reason = "isolation read_uncommitted"
     raise Refused(
-        f"the dump may hold records of aborted transactions ({reason})",
-        hint="dump with kafka.isolation.level=read_committed (without a manifest, pass --dump-is-committed "
-        "too). If the application never used transactions, pass --guarantee at_least_once",
+        f"the dump may contain records of aborted transactions ({reason})",
+        hint=(
+            "dump with kafka.isolation.level=read_committed (without a manifest, also pass "
+            "--dump-is-committed). If the application never used transactions, pass --guarantee at_least_once"
+        ),
     )
 
 
@@ -129,7 +131,7 @@ def _refuse_unspecified(snapshot: RestoreSnapshot, owners: Sequence[tuple[str, s
     if not unspecified:
         return
     raise Refused(
-        "the dump has changelogs of stores that no source describes:",
+        "the dump contains changelogs of stores that kstate does not know:",
         details=first_lines([name for name, _ in unspecified]),
         hint="a changelog does not show the kind of its store. Specify it in kstate.toml (--spec), for example:",
         hint_details=[
@@ -196,7 +198,7 @@ def _uncompacted_topic(options: RestoreOptions, store: StoreSpec) -> Iterator[Ou
     for policy in sorted({log.policy for log in logs if log.policy is not None and not log.compacted}):
         yield warning(
             f"{store.changelog}, the topic of the global store {store.name}, is not compacted "
-            f"(cleanup.policy={policy}): a rebuild cannot restore records that the broker deletes"
+            f"(cleanup.policy={policy}), so a rebuild cannot restore records that the broker has deleted"
         )
 
 
@@ -217,11 +219,13 @@ def _shorter_log(snapshot: RestoreSnapshot, partition: ManifestPartition, log: L
         return
     # The user wants to replace the store and knows of it; the warning stays in the plan.
     if snapshot.options.permissions.by_user:
-        yield warning(f"{line}: the log was cut or recreated, and the restored state does not fit it")
+        yield warning(f"{line}: the log was truncated or recreated, and the restored state does not match it")
     else:
         yield Refusal(
-            f"{line}: the log was cut or recreated. Do not start the application: it would restore from a log "
-            "that has lost these records",
+            (
+                f"{line}: the log was truncated or recreated. Do not start the application, because it would "
+                "restore from a log that has lost these records"
+            ),
             only_copies=_stores_of(snapshot, key),
         )
 
@@ -260,7 +264,7 @@ def forgetful(store: Store) -> str | None:
     for database in store.databases:
         if (family := database.forgetful_family) is not None:
             rebuild = f"--rebuild --store {quoted(store.name)}"
-            return f"its column family {family} drops whole files (FIFO compaction): {rebuild}"
+            return f"its column family {family} deletes whole files (FIFO compaction): {rebuild}"
     return None
 
 

@@ -45,7 +45,8 @@ _MOST: Final = 5
 """Names in one sentence."""
 _DUMP_MORE: Final = "dump again with --spec, which includes all topics that the stores are restored from:"
 _EXPORT_FIRST: Final = (
-    "export the store first, because this may be the only copy. --rebuild then replaces it by the contents of the dump:"
+    "export the store first, because this may be the only copy. --rebuild then replaces it with the contents "
+    "of the dump:"
 )
 
 
@@ -147,13 +148,13 @@ def _remarks_on_work(snapshot: RestoreSnapshot, outcomes: Sequence[Outcome]) -> 
     # Positions are in record headers, and in nothing else.
     if not all(snapshot.dump.headers_of(spec.changelog) for spec in rebuilt):
         yield note(
-            "the dump has no record headers: Positions of rebuilt stores stay empty, as after Kafka Streams' "
-            "own restore. A bounded query (IQv2) gets no answer before new input arrives"
+            "the dump has no record headers, so Positions of rebuilt stores are empty, as after a restoration "
+            "by Kafka Streams. A bounded query (IQv2) fails until the application reads new input"
         )
     if unsure := [store.title for store in work if store.unsure]:
         yield warning(
-            f"{some(unsure, _MOST)}: caught up, but {_unknown_time(snapshot.dump)} is unknown: records that "
-            "were deleted more than delete.retention.ms before the dump was read may remain"
+            f"{some(unsure, _MOST)}: caught up, but kstate does not know {_unknown_time(snapshot.dump)}. "
+            "Records that were deleted more than delete.retention.ms before the dump was read may remain"
         )
     yield from judge_problems(snapshot.problems, work, by_user=snapshot.options.permissions.by_user)
     restored = {(store.task, store.spec.name) for store in work}
@@ -163,8 +164,8 @@ def _remarks_on_work(snapshot: RestoreSnapshot, outcomes: Sequence[Outcome]) -> 
 
 def _unknown_time(dump: Dump) -> str:
     if any(partition.reading is None for partition in dump.partitions.values()):
-        return "the time when the dump was read (its manifest does not contain it)"
-    return "the age of their data (their SSTs do not contain it)"
+        return "when the dump was read (its manifest does not contain it)"
+    return "how old their data is (their SSTs do not contain it)"
 
 
 def _unproven(snapshot: RestoreSnapshot, steps: Sequence[Step]) -> Iterator[Outcome]:
@@ -218,7 +219,7 @@ def _refuse_unknown_stores(snapshot: RestoreSnapshot) -> None:
     unknown = sorted(snapshot.options.stores - names)
     if unknown:
         raise UsageError(
-            f"no store is named {', '.join(unknown)}",
+            f"these stores do not exist: {', '.join(unknown)}",
             hint=f"{did_you_mean(unknown, names)}the stores are {some(sorted(names), _MOST)}",
         )
 
@@ -264,14 +265,14 @@ def _refuse_unknown_tasks(options: RestoreOptions, tasks: Collection[str]) -> No
     unknown = sorted(options.tasks - set(tasks))
     if unknown:
         raise UsageError(
-            f"no task is named {', '.join(unknown)}",
+            f"these tasks do not exist: {', '.join(unknown)}",
             hint=f"{did_you_mean(unknown, tasks)}the tasks are {', '.join(sorted(tasks))}",
         )
     numbers = {number for task in tasks if (number := TaskId.parse(task).partition) is not None}
     absent = sorted(options.partitions - numbers)
     if absent:
         there = some([str(number) for number in sorted(numbers)], _MOST)
-        raise UsageError(f"no task has partition {absent[0]}", hint=f"the partitions are {there}")
+        raise UsageError(f"none of the tasks has partition {absent[0]}", hint=f"the partitions are {there}")
 
 
 def _lost_tasks(options: RestoreOptions, tasks: Collection[str]) -> Iterator[Outcome]:
@@ -280,7 +281,9 @@ def _lost_tasks(options: RestoreOptions, tasks: Collection[str]) -> Iterator[Out
     if options.only is None or options.stores:
         return
     if lost := sorted(options.only - options.elsewhere - set(tasks) - {GLOBAL}):
-        yield warning(f"{some(lost, _MOST)}: no host has it, and neither dump nor specification describes it")
+        yield warning(
+            f"{some(lost, _MOST)}: none of the hosts has it, and neither the dump nor the specification describes it"
+        )
 
 
 def _tasks_here(options: RestoreOptions, tasks: Iterable[str]) -> list[str]:
@@ -312,7 +315,7 @@ def _tasks_of(snapshot: RestoreSnapshot, spec: StoreSpec) -> _StoreTasks:
     if spec.in_memory:
         return _StoreTasks(outcomes=[note(f"{spec.name} is in memory: Streams restores it at every start")])
     if not spec.logged:
-        return _StoreTasks(outcomes=[warning(f"kstate cannot restore {spec.name}: it has no changelog")])
+        return _StoreTasks(outcomes=[warning(f"kstate cannot restore {spec.name}, because it has no changelog")])
     if spec.is_global:
         return _global_obstacle(snapshot.options, spec) or _StoreTasks([GLOBAL])
     partitions = sorted(key.partition for key in snapshot.dump.partitions if key.topic == spec.changelog)
@@ -323,8 +326,8 @@ def _tasks_of(snapshot: RestoreSnapshot, spec: StoreSpec) -> _StoreTasks:
         partitions = list(range(spec.partitions))
     if spec.subtopology is None:
         refusal = Refusal(
-            f"{spec.name}: its subtopology is unknown: pass --topology FILE, "
-            f"or add subtopology = … to [stores.{spec.name}]"
+            f"{spec.name}: kstate does not know its sub-topology. Pass --topology FILE, or add subtopology = … "
+            f"to [stores.{spec.name}]"
         )
         return _StoreTasks(outcomes=[*outcomes, refusal])
     return _StoreTasks([f"{_folder(spec)}{spec.subtopology}_{partition}" for partition in partitions], outcomes)
@@ -335,8 +338,8 @@ def _surplus_partition(spec: StoreSpec, partitions: Sequence[int]) -> Iterator[O
     surplus = [partition for partition in partitions if partition >= (spec.partitions or 0)]
     if surplus:
         yield Refusal(
-            f"{spec.name}: the dump has partition {surplus[0]} of {spec.changelog}, but no task has this "
-            f"partition (partitions = {spec.partitions} in [stores.{spec.name}])"
+            f"{spec.name}: the dump has partition {surplus[0]} of {spec.changelog}, but none of the tasks has "
+            f"this partition (partitions = {spec.partitions} in [stores.{spec.name}])"
         )
 
 
@@ -352,10 +355,10 @@ def _global_obstacle(options: RestoreOptions, spec: StoreSpec) -> _StoreTasks | 
     if options.tasks and GLOBAL not in options.tasks:
         return _StoreTasks()
     if spec.source == PROCESSOR and spec.name not in options.stores:
-        why = "its processor may transform records: Kafka Streams reads its topic at the start"
+        why = "its processor may transform records, so Kafka Streams reads its topic when it starts"
         return _StoreTasks(outcomes=[UnchangedStore(GLOBAL, spec.name, why)])
     if spec.source == PROCESSOR:
-        text = f"{GLOBAL}/{spec.name}: its processor may transform records: start Kafka Streams to restore it"
+        text = f"{GLOBAL}/{spec.name}: its processor may transform records. To restore it, start Kafka Streams"
     else:
         text = (
             f'{GLOBAL}/{spec.name}: add source = "table" to [stores.{spec.name}], or "processor" if it may '
@@ -374,7 +377,7 @@ def _task_outcomes(snapshot: RestoreSnapshot, task: str, stores: Sequence[StoreS
         if refusal is not None:
             yield refusal
             return
-        yield warning(f"{task}: unclean shutdown ({resolved.unclean[0]}): all its stores are rebuilt")
+        yield warning(f"{task}: unclean shutdown ({resolved.unclean[0]}), so kstate rebuilds all its stores")
     work: list[StoreWork] = []
     for spec in stores:
         outcomes = judge_store(snapshot, task, spec, resolved, unclean=unclean is not None)
@@ -392,9 +395,9 @@ def _unclean_refusal(options: RestoreOptions, resolved: TaskOffsets) -> Refusal 
     if options.wipe_unclean and not options.stores:
         return None
     return Refusal(
-        f"{resolved.task.name}: unclean shutdown ({resolved.unclean[0]}): under exactly-once, Kafka "
-        "Streams deletes the state of the whole task. Pass --wipe-unclean (without --store) to rebuild it, "
-        f"or pass {_vouching(options, resolved)}"
+        f"{resolved.task.name}: unclean shutdown ({resolved.unclean[0]}), and under exactly-once Kafka Streams "
+        "deletes the state of the whole task. Pass --wipe-unclean (without --store) to rebuild it, or pass "
+        f"{_vouching(options, resolved)}"
     )
 
 
@@ -414,7 +417,7 @@ def _omit_unlogged(snapshot: RestoreSnapshot, resolved: TaskOffsets, rebuilt: Co
     for state in resolved.stores:
         # Its uncommitted rows cannot be told from the others, and no changelog gives the others back.
         if state.store.name not in rebuilt and not state.offsets:
-            why = "its task had an unclean shutdown, and it has no changelog"
+            why = "its task was not closed cleanly, and it has no changelog"
             yield OmitTree(str(state.store.path.relative_to(snapshot.app)), why)
             yield warning(f"{resolved.task.name}/{state.store.name}: skipped: {why}")
 
@@ -466,7 +469,7 @@ def _files_of_family(
                 f"{task}: it has a .checkpoint, as releases up to 4.2 write it. Migrate it first: "
                 + command("migrate", snapshot.app, "--to", release, *unproven_too(release))
             )
-        yield keeping.without_lines("its stores are restored: their offsets are in them")
+        yield keeping.without_lines("its stores are restored and contain their offsets")
     for store in work:
         if in_a_file(store.spec.kind):
             yield keeping.lines_of(store.spec.name, store.offsets)

@@ -109,7 +109,7 @@ def _outcomes(snapshot: RestoreSnapshot, case: _StoreCase) -> Iterator[Outcome]:
         yield _unchanged(snapshot, case, parts[0].verdict)
         return
     work = _work(snapshot, case, parts, before)
-    yield from (note(f"{why}: kstate deletes its backup only if you pass its run to clean") for why in work.only_copy)
+    yield from (note(f"{why}. kstate deletes its backup only if you pass its run to clean") for why in work.only_copy)
     yield work
 
 
@@ -136,12 +136,12 @@ def _refuse_unrestorable(snapshot: RestoreSnapshot, case: _StoreCase) -> None:
     spec, release = case.spec, snapshot.options.release
     # Streams of that release would not open such a store, or read its rows as another layout.
     if not readable_by(spec.kind, release):
-        raise _StoreRefusedError(f"{spec.kind} stores are unknown to {release}")
+        raise _StoreRefusedError(f"{release} does not support {spec.kind} stores")
     unfit = unfit_name(snapshot, spec)
     if unfit is not None:
         raise _StoreRefusedError(unfit)
     if expires(spec.kind) and not (spec.retention_ms and spec.segment_interval_ms):
-        raise _StoreRefusedError(f"the retention is unknown: add retention_ms = … to [stores.{spec.name}]")
+        raise _StoreRefusedError(f"kstate does not know the retention. Add retention_ms = … to [stores.{spec.name}]")
 
 
 def _partitions(snapshot: RestoreSnapshot, case: _StoreCase) -> list[PartitionDump]:
@@ -162,7 +162,7 @@ def _partitions(snapshot: RestoreSnapshot, case: _StoreCase) -> list[PartitionDu
 
 def _unchanged_without_dump(snapshot: RestoreSnapshot, case: _StoreCase) -> UnchangedStore:
     """Leave a store that the dump does not have, if it is whole and the user does not name it."""
-    lacks = f"the dump has no {case.spec.changelog}"
+    lacks = f"the dump does not contain {case.spec.changelog}"
     if case.task != GLOBAL:
         lacks += f", partition {TaskId.parse(case.task).partition}"
     # Silence about a store that the user names would look like a restoration.
@@ -196,13 +196,14 @@ def _permissions(permissions: Permissions, case: _StoreCase, damage: str | None)
     """Return what the user permits, and why the store is rebuilt although the user did not ask for it."""
     existing = case.existing
     if damage:
-        return replace(permissions, rebuild=f"the existing data cannot be used ({damage})")
+        return replace(permissions, rebuild=f"kstate cannot use the existing data ({damage})")
     if case.unclean:
-        return replace(permissions, rebuild="its task had an unclean shutdown")
+        return replace(permissions, rebuild="its task was not closed cleanly")
     if case.task_offsets is not None and existing is not None and may_be_ahead(existing.store, case.task_offsets):
         # Replaying records that its rows contain already gives other versions than the changelog does.
         return replace(
-            permissions, rebuild="it was killed, and a versioned store cannot replay records that it already has"
+            permissions,
+            rebuild="it was killed, and kstate cannot replay records that a versioned store already has",
         )
     return permissions
 
@@ -219,7 +220,7 @@ def _refuse_absent_partitions(case: _StoreCase, dumps: Iterable[PartitionDump]) 
         keys |= {TopicPartition(spec.changelog or "", number) for number in range(spec.partitions)}
     absent = sorted(keys - {dump.key for dump in dumps})
     if absent:
-        raise _NotInDumpError(f"the dump has no {', '.join(map(str, absent))}")
+        raise _NotInDumpError(f"the dump does not contain {', '.join(map(str, absent))}")
 
 
 def _judge_partition(
@@ -267,8 +268,8 @@ def _committed(snapshot: RestoreSnapshot, case: _StoreCase, key: TopicPartition)
     committed = snapshot.options.committed.get(key, committed)
     if committed is None:
         raise _StoreRefusedError(
-            f"{key} is a source topic: values beyond the committed offset of the group do not yet belong to "
-            "the table (pass --committed-offsets FILE, or record committed in the manifest)"
+            f"{key} is a source topic, and values beyond the committed offset of the group do not belong to "
+            "the table yet (pass --committed-offsets FILE, or record committed in the manifest)"
         )
     return committed
 
@@ -279,8 +280,9 @@ def _facts(snapshot: RestoreSnapshot, key: TopicPartition) -> LogFacts | None:
     # The broker was asked for every topic: an answer that lacks one is an answer.
     if facts is None and snapshot.options.from_broker:
         raise _StoreRefusedError(
-            f"the broker has no {key}: the topic was deleted, or this is another cluster. Do not start the "
-            "application before you know the cause: it would restore from a log without these records"
+            f"the broker does not have {key}. The topic was deleted, or this is another cluster. Do not start "
+            "the application before you know the cause, because it would restore from a log without these "
+            "records"
         )
     return facts
 
@@ -292,9 +294,9 @@ def _refuse_emptied(dump: PartitionDump, verdict: Verdict, permissions: Permissi
         return
     generation, rows = dump.older_full
     raise _StoreRefusedError(
-        f"the newest full dump of {dump.key} has no record, but generation {generation} has {rows:,}: "
-        f"--full-dump {quoted(str(generation))} restores from that generation, --allow-empty restores an "
-        "empty store"
+        f"the newest full dump of {dump.key} contains no records, but generation {generation} contains "
+        f"{rows:,}. To restore from that generation, pass --full-dump {quoted(str(generation))}. To restore an "
+        "empty store, pass --allow-empty"
     )
 
 
@@ -307,7 +309,7 @@ def _rebuild_together(parts: tuple[RestoredPartition, ...], permissions: Permiss
     actions = {part.verdict.action for part in parts}
     if len(actions) == 1 or Action.REBUILD not in actions:
         return parts
-    others = replace(permissions, rebuild="another partition of its topic must be rebuilt")
+    others = replace(permissions, rebuild="kstate must rebuild another partition of its topic")
     together = []
     for part in parts:
         if part.verdict.action in (Action.LEAVE, Action.CATCH_UP):

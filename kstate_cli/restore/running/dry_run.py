@@ -160,7 +160,7 @@ class _DryRun:
             return ()
         keys = some(sorted({str(partition.key) for partition in self._unsorted}), _NAMED)
         note = (
-            f"the dry run compared only the files of {keys}: their rows are not sorted by offset, and only "
-            "Spark sorts them"
+            f"the dry run compared only the files of {keys}, because their rows are not sorted by offset, and "
+            "only Spark can sort them"
         )
         return (note,)

@@ -106,7 +106,10 @@ class OnThisHost:
         """Sort by a shuffle, which only Spark has: a job of its own, whose Spark ends with it."""
         if self.sorter is None:
             raise Refused(
-                f"the rows of {partition.key} are not sorted across the files of {dump.uri}: only Spark sorts them",
+                (
+                    f"the rows of {partition.key} are not sorted across the files of {dump.uri}, and only Spark "
+                    "can sort them"
+                ),
                 hint="omit --engine local, or give it more --memory",
             )
         # Before Spark is started: its own error for a missing Java names no remedy.

@@ -54,8 +54,8 @@ from kstate_cli.statedir.model import Application
 from kstate_cli.texts import command
 
 _ROWS_NOT_READ: Final = (
-    "kstate has not read the rows of the dump (--no-verify-dump): the plan considers neither damage "
-    "within its files nor rows that do not fit their stores"
+    "kstate has not read the rows of the dump (--no-verify-dump), so the plan does not consider damage within "
+    "its files, or rows that do not match their stores"
 )
 
 
@@ -280,16 +280,21 @@ def _check_name(app: Path, spec: Spec) -> None:
         )
     if not spec.stores:
         raise Refused(
-            f"{app} does not exist, and without a specification its stores are unknown",
-            hint="pass --spec kstate.toml. Without one, create it from a directory of the application on another "
-            f"host: {command('ls', 'APP', '--spec')}",
+            f"{app} does not exist, and without a specification kstate does not know its stores",
+            hint=(
+                "pass --spec kstate.toml. To create it, run this command for a directory of the application "
+                f"on another host: {command('ls', 'APP', '--spec')}"
+            ),
         )
     # Changelogs are ``<application.id>-<store>-changelog``; a wrong name would make a directory that no application
     # ever opens.
     changelogs = [store.changelog for store in spec.stores if store.changelog and not store.source_topic]
     if spec.application is None and not any(topic.startswith(f"{app.name}-") for topic in changelogs):
         raise Refused(
-            f"kstate cannot confirm that {app.name} is the application.id: no changelog begins with it",
+            (
+                f"kstate cannot confirm that {app.name} is the application.id, because none of the changelogs "
+                "begins with it"
+            ),
             hint="pass state.dir/application.id, or add application = … to the specification",
         )
 
@@ -362,9 +367,9 @@ def newest_manifest_of(uri: str) -> tuple[int, str]:
     grown = newest_manifest(filesystem, root, uri_text(uri))
     if grown is None:
         raise Refused(
-            "this dump does not grow, so --follow would never read new records",
+            "the dump is not updated, so --follow would never read new records",
             where=uri_text(uri),
-            hint="omit --follow, or follow a dump that this command writes:",
+            hint="omit --follow, or follow a dump that you update with this command:",
             hint_details=[command("dump", "--bootstrap-server", "HOST:PORT", "--app", "ID", "--out", "DUMP")],
         )
     return grown.generation, hashlib.sha256(render(grown)).hexdigest()

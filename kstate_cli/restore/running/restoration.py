@@ -252,7 +252,7 @@ class Restoration:
         try:
             add_ages(terms.app, ages_of_files(terms.app, self._ages, workers=terms.run.workers))
         except (OSError, KstateError, RocksError) as error:
-            self._watcher.warning(f"kstate could not record the full age of the restored data: {error}")
+            self._watcher.warning(f"kstate could not record how old the restored data is: {error}")
 
     def _fail(self) -> None:
         # Twice is possible: a failure while everything is closed after another failure.

@@ -281,7 +281,7 @@ def refuse_distant_bases(work: Sequence[StoreWork], spark: SparkSettings) -> Non
     distant = [store.title for store in work if has_key(store.spec.kind, KeySchema.VERSIONED) and not store.rebuild]
     if distant:
         raise Refused(
-            f"kstate catches versioned stores up on this host only: {', '.join(distant)}",
+            f"kstate updates versioned stores only on this host: {', '.join(distant)}",
             hint="omit --master, or rebuild them completely with --rebuild",
         )
 

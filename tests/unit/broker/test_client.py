@@ -35,7 +35,7 @@ def without_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_client_without_an_answer_has_no_thread_after_the_error() -> None:
-    with pytest.raises(RunFailed, match="does not answer") as raised, client.admin_client(CLOSED_PORT, {}):
+    with pytest.raises(RunFailed, match="does not respond") as raised, client.admin_client(CLOSED_PORT, {}):
         pass
     assert raised.value.__traceback__ is not None, "which holds whatever was there"
     assert threads_of_clients() == []
@@ -73,8 +73,8 @@ def test_errors_that_a_broker_sends() -> None:
     from confluent_kafka import KafkaError, KafkaException
 
     for code, text in (
-        (KafkaError.UNKNOWN_TOPIC_OR_PART, "refuses the request"),
-        (KafkaError._TRANSPORT, "does not answer"),
+        (KafkaError.UNKNOWN_TOPIC_OR_PART, "rejects the request"),
+        (KafkaError._TRANSPORT, "does not respond"),
     ):
         error = client._failed("127.0.0.1:1", KafkaException(KafkaError(code)))
         assert text in error.message and error.hint

@@ -37,7 +37,7 @@ def test_no_byte_can_be_another(row: dict[str, Any], data: st.DataObject) -> Non
 
 def test_a_line_that_was_moved_is_noticed() -> None:
     line = encode_line({"event": "note", "at": AT}, 3)[:-1]
-    with pytest.raises(JournalError, match="is line 3 of the journal, but stands in the place of line 4"):
+    with pytest.raises(JournalError, match="is line 3 of the journal, but is in the place of line 4"):
         decode_line(line, 4)
 
 
@@ -63,7 +63,7 @@ def test_refuses_malformed_lines(line: bytes) -> None:
 
 
 def test_newer_schema_is_no_damage() -> None:
-    with pytest.raises(JournalError, match="a newer kstate wrote it"):
+    with pytest.raises(JournalError, match="a newer version of kstate wrote it"):
         decode_line(b'{"schema_version": 3, "event": "note", "at": "%s"}' % AT.encode(), 0)
 
 

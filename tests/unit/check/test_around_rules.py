@@ -84,7 +84,7 @@ CASES = {
         (around(runs=(KstateRun("0001-migrate", damage="it is empty"),)), [UNFINISHED_RUN]),
         (around(runs=(KstateRun("0001-migrate", interrupted=True),)), [UNFINISHED_RUN]),
         (around(runs=(KstateRun("0001-migrate", kept_bytes=9, kept_since="2023-01-01"),)), [KEPT_TOO_LONG]),
-        (around(runs=(KstateRun("0001-migrate", lost="/a holds no task any more"),)), [ONLY_KEPT]),
+        (around(runs=(KstateRun("0001-migrate", lost="/a does not contain any tasks"),)), [ONLY_KEPT]),
         (around(runs=(KstateRun("0001-migrate"),)), []),
     ],
     "_in_memory": [

@@ -24,10 +24,9 @@ def test_verdict_is_a_single_sentence() -> None:
     assert verdict([chance]) == "1 store opens or task wiped, restores everything (it depends on the timing)"
     unknown = Prediction("0_2", "n", Outcome.WIPED, or_else=Outcome.OPENS, by_chance=False)
     assert (
-        verdict([unknown])
-        == "task 0_2 is wiped and restores everything or opens unchanged (unknown here, see the findings)"
+        verdict([unknown]) == "task 0_2 is wiped and restores everything or opens unchanged (unknown, see the findings)"
     )
-    assert verdict([]) == "there are no stores"
+    assert verdict([]) == "the directory has no stores"
 
 
 def test_how_far_behind_it_is_altogether() -> None:

@@ -193,7 +193,7 @@ def test_warns_of_a_misspelt_variable_with_the_right_name(tmp_path: Path) -> Non
     process = _run("export", "nowhere", "count", "-q", folder=tmp_path, **wrong)
     assert process.returncode == 2
     assert process.stderr.splitlines()[:3] == [
-        "warning: kstate ignores KSTATE_EXPORT_OVERWRITE: pass it on the command line: --overwrite",
+        "warning: kstate ignores KSTATE_EXPORT_OVERWRITE. Pass it on the command line: --overwrite",
         "warning: kstate ignores KSTATE_EXPORT_WORKER (you may mean KSTATE_EXPORT_WORKERS): kstate export --help",
         "warning: kstate ignores KSTATE_WORKERS: a variable must contain the name of the command: KSTATE_EXPORT_WORKERS",
     ]

@@ -105,7 +105,7 @@ def test_a_sentence_of_many_findings_lists_them(capsys: pytest.CaptureFixture[st
         == 0
     )
     out = capsys.readouterr().out
-    assert "one of these causes it:" in out
+    assert "one of these is the cause:" in out
     assert out.count("finding:") > 5 and "kstate check APP --for RELEASE" in out
 
 

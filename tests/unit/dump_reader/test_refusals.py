@@ -238,11 +238,11 @@ def test_rows_disagree(field: str, by: int, tmp_path: Path) -> None:
 def test_partitions_disagree(tmp_path: Path) -> None:
     dump = write(tmp_path, several())
     edited(dump, lambda manifest: manifest["partitions"].pop(0))
-    assert f"{A}:0, which the manifest does not name" in refusal(dump).message
+    assert f"{A}:0, which is not in the manifest" in refusal(dump).message
     write(tmp_path, several())
     more = {"topic": "t", "partition": 0, "log_start": 0, "log_end": 5, "first": 1, "last": 2, "rows": 2}
     edited(dump, lambda manifest: manifest["partitions"].append(more))
-    assert "t:0: the manifest records 2 rows, but the files hold none" in refusal(dump).message
+    assert "t:0: the manifest records 2 rows, but the files contain none" in refusal(dump).message
     edited(dump, lambda manifest: manifest["partitions"][-1].update(rows=0, first=None, last=None))
     partition = opened(dump).partitions
     empty = next(part for key, part in partition.items() if key.topic == "t")
@@ -251,4 +251,4 @@ def test_partitions_disagree(tmp_path: Path) -> None:
 
 def test_file_of_another_partition(tmp_path: Path) -> None:
     dump = edited(write(tmp_path, several()), lambda manifest: manifest["files"][0].update(partition=1))
-    assert f"{A}/0/part-00000.parquet holds rows of {A}:0" in refusal(dump).message
+    assert f"{A}/0/part-00000.parquet contains rows of {A}:0" in refusal(dump).message

@@ -101,7 +101,7 @@ def test_the_dump_is_a_folder_of_hive(folder: str, tmp_path: Path) -> None:
 def test_empty_log_marks_a_table(name: str, tmp_path: Path) -> None:
     write(tmp_path, rows(), manifest=False)
     (tmp_path / A / name).mkdir()
-    assert "only the log of the table" in refusal(tmp_path).message
+    assert "Only the log of the table" in refusal(tmp_path).message
 
 
 def test_a_partition_of_hudi_that_was_copied_alone(tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_in_a_bucket(marker: str, objects: ObjectStore, tmp_path: Path) -> None:
     for place in ("lake", "lake/dump", f"lake/dump/{A}", f"lake/dump/{A}/part=0", f"lake/dump/{A}/part=0/a.parquet"):
         with pytest.raises(DumpError) as caught:
             opened(objects.uri(place))
-        assert f"lake/dump/{A} is a table (" in caught.value.message and "only the log" in caught.value.message
+        assert f"lake/dump/{A} is a table (" in caught.value.message and "Only the log" in caught.value.message
 
 
 def test_denied_listing_above_a_dump_in_a_bucket_is_a_warning(objects: ObjectStore, tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_denied_listing_above_a_dump_in_a_bucket_is_a_warning(objects: ObjectSto
     objects.behave(Fault("lake/(_|[.])", 403, "AccessDenied"), Fault("lake%2F(_|[.])", 403, "AccessDenied"))
     dump = opened(objects.uri("lake/dump"))
     assert content(dump) == expected(rows())
-    assert "whether the dump is part of a table there is unknown" in " ".join(dump.warnings)
+    assert "so it does not know whether the dump is part of a table there" in " ".join(dump.warnings)
 
 
 # -- a dump with a manifest is a table with a log, too

@@ -162,7 +162,7 @@ def test_files_of_an_uncertain_manifest_stay(objects: ObjectStore, monkeypatch: 
     monkeypatch.setattr("kstate_cli.s3_objects._CONFLICT_SECONDS", 0.01)
     store = bucket(objects)
     objects.behave(Fault(r"^(PUT|HEAD) .*_manifest-", 500))
-    with pytest.raises(RunHalfway, match=r"unknown whether generation 1"):
+    with pytest.raises(RunHalfway, match=r"kstate does not know whether generation 1"):
         store.commit(grown(1), RUN, [])
     assert store.unanswered
     for status, code in ((403, "AccessDenied"), (400, "InvalidRequest"), (501, "NotImplemented")):
@@ -307,7 +307,7 @@ def test_removes_only_unnamed_files_of_the_run(objects: ObjectStore) -> None:
 
 
 CASES = {
-    "denied": (Fault(".", 403, "AccessDenied"), Refused, "has no permission"),
+    "denied": (Fault(".", 403, "AccessDenied"), Refused, "does not have the permission"),
     "no such key id": (Fault(".", 403, "InvalidAccessKeyId"), Refused, "InvalidAccessKeyId"),
     "another region": (Fault(".", 400, "AuthorizationHeaderMalformed"), Refused, "AuthorizationHeaderMalformed"),
     "out of order": (Fault(".", 503, "SlowDown"), RunFailed, "SlowDown"),
@@ -341,17 +341,17 @@ def test_reports_a_missing_bucket_and_missing_credentials(
         return f"{refusal.value.message} {refusal.value.hint}"
 
     objects.client.delete_bucket(Bucket=objects.bucket)
-    assert f"there is no bucket {objects.bucket} at http://127.0.0.1" in message(UsageError)
+    assert f"bucket {objects.bucket} does not exist at http://127.0.0.1" in message(UsageError)
     monkeypatch.setattr("kstate_cli.s3_objects._ATTEMPTS", 1)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://admin:hunter2@127.0.0.1:9")
-    assert "does not answer at http://127.0.0.1:9 (" in message(RunFailed)
+    assert "does not respond at http://127.0.0.1:9 (" in message(RunFailed)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "hunter2 is no url")
     assert "AWS_ENDPOINT_URL" in message(UsageError)
     monkeypatch.setenv("AWS_ENDPOINT_URL", objects.endpoint)
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
-    assert "there are no credentials" in message(Refused)
+    assert "kstate found no credentials" in message(Refused)
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
-    assert "there are no credentials" in message(Refused)
+    assert "kstate found no credentials" in message(Refused)
     monkeypatch.setenv("AWS_PROFILE", "nobody")
     assert "AWS_PROFILE" in message(UsageError)
     monkeypatch.setitem(sys.modules, "boto3.session", None)

@@ -121,7 +121,7 @@ def test_topics() -> None:
     )
     wrong: list[tuple[str | None, dict[str, str], str]] = [
         ("nobody", {}, "the broker has no changelog with this prefix"),
-        (None, {"On": "--topic"}, "--topic 'On': the broker has no such topic"),
+        (None, {"On": "--topic"}, "--topic 'On': the broker does not have this topic"),
         (None, {"not/legal": "s.toml names the topic"}, "s.toml names the topic 'not/legal': this is not a valid"),
     ]
     for app, options, message in wrong:

@@ -102,8 +102,10 @@ def test_another_host(monkeypatch: pytest.MonkeyPatch, first: int | None, second
     facts = LogFacts(0, 20, "id", None, "compact", 20 * SECOND, 1)
     (plan,) = plan_round(grown, {KEY: facts}, round_clock.now_ms(), full=False, unknown_time=round_clock.why_unknown)
     assert (plan.continues is not None) is continued
-    assert continued or "the time since the last reading is unknown: the earlier call ran on another host" in (
-        plan.why or ""
+    assert (
+        continued
+        or "kstate does not know how much time has passed since the last reading: the previous run was on another host"
+        in (plan.why or "")
     )
     not_compacted = replace(grown, fulls=(replace(grown.fulls[0], cleanup_policy="delete"),))
     never = {KEY: replace(facts, policy="delete")}
@@ -114,7 +116,9 @@ def test_another_host(monkeypatch: pytest.MonkeyPatch, first: int | None, second
 def test_a_manifest_without_a_clock() -> None:
     """Of a version that recorded the time of day only."""
     grown = Grown(1, "read_committed", (full(START),))
-    assert "a version that did not record it" in (RoundClock(grown).why_unknown or "")
+    assert "an older version of kstate wrote the manifest and did not record it" in (
+        RoundClock(grown).why_unknown or ""
+    )
     assert RoundClock(None).why_unknown is None
     ahead = Grown(1, "read_committed", (full(clock.now_ms() + 10**9),))
     assert RoundClock(ahead).now_ms() > ahead.fulls[0].as_of_ms

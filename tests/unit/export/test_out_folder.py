@@ -44,7 +44,7 @@ def test_a_failure_leaves_nothing_not_even_the_folder(tmp_path: Path) -> None:
 
 def test_an_export_that_is_there_stays_unless_it_is_to_be_replaced(tmp_path: Path) -> None:
     write(tmp_path)
-    with pytest.raises(Refused, match="holds an export"):
+    with pytest.raises(Refused, match="contains an export"):
         write(tmp_path, "other")
     assert (tmp_path / PART).read_text() == "rows"
     write(tmp_path, "other", overwrite=True)

@@ -121,7 +121,7 @@ def test_an_old_text_that_does_not_fit() -> None:
     why = refusal_text(WhyRefused.OLD_DOES_NOT_FIT, {"2_0": ["a"]}, described({1: ("a",)}), described({0: ("a",)}))
     assert "2_0/a: it has it in sub-topology 0" in why.message
     why = refusal_text(WhyRefused.OLD_DOES_NOT_FIT, {"0_0": ["a", "x"]}, described({1: ("a",)}), described({0: ("a",)}))
-    assert "0_0/x: it has no such store" in why.message
+    assert "0_0/x: it does not have this store" in why.message
 
 
 def test_stores_that_become_global() -> None:

@@ -87,7 +87,7 @@ def test_an_unclean_store_is_refused_left_out_or_vouched_for() -> None:
     assert not leave_out(layout(t1_0=unclean), {"0_0"})[0].left_out
     wiping = layout(options=replace(OPTIONS, wipe_unclean=True), t1_0=unclean)
     decided, _ = leave_out(wiping, {"0_0", "1_0"})
-    assert decided.left_out == {("1_0", "b"): "its task had an unclean shutdown"}
+    assert decided.left_out == {("1_0", "b"): "its task was not closed cleanly"}
     changes = changes_of(decided)
     omit, *_ = steps_of(changes)
     assert isinstance(omit, OmitTree) and omit.path == "1_0/rocksdb/b"
@@ -101,7 +101,7 @@ def test_store_without_its_offset_is_omitted_if_another_partition_has_an_offset(
     here: Here = {"0_0": {"a": 7}, "1_0": {"b": None}}
     alone, changes = leave_out(layout(here), {"0_0", "1_0"})
     assert not alone.left_out
-    assert warnings(changes) == ("1_0/b: no offset: kstate treats it as a store without a changelog",)
+    assert warnings(changes) == ("1_0/b: it has no offset, so kstate treats it as a store without a changelog",)
     others, changes = leave_out(layout({**here, "0_1": {"a": 7}, "1_1": {"b": 3}}), {"0_0", "1_0"})
     assert others.left_out == {("1_0", "b"): "it has rows, but its offset is lost"}
     assert not warnings(changes)

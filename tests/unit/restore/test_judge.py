@@ -84,7 +84,7 @@ def test_beyond_the_end_that_the_broker_has_now_records_are_gone() -> None:
         # What is wrong with a store or its task is no leave to replace it; nor is any other flag.
         for permission in (
             Permissions(
-                rebuild="its task had an unclean shutdown", allow_empty=True, complete=True, accept_resurrected=True
+                rebuild="its task was not closed cleanly", allow_empty=True, complete=True, accept_resurrected=True
             ),
             Permissions(wipe_invalid=False),
         ):
@@ -126,7 +126,7 @@ def test_after_a_time_that_nobody_knows_nothing_is_caught_up() -> None:
         permissions=Permissions(accept_resurrected=True),
         as_of_ms=before,
     )
-    assert verdict.action is Action.CATCH_UP and "the elapsed time is unknown" in verdict.why
+    assert verdict.action is Action.CATCH_UP and "kstate does not know how much time has passed" in verdict.why
     backup = judge(
         replace(log, forgets=False),
         START + 9,

@@ -109,7 +109,7 @@ def test_store_without_changelog_leaves_an_unclean_task() -> None:
 
 
 def test_names_that_do_not_exist() -> None:
-    with pytest.raises(UsageError, match="no store is named cuont") as caught:
+    with pytest.raises(UsageError, match="these stores do not exist: cuont") as caught:
         plan_of(snapshot(options=replace(OPTIONS, stores=frozenset({"cuont"}))))
     assert "count" in str(caught.value.hint)
     with pytest.raises(UsageError, match="no task is named 0_7"):
@@ -152,7 +152,7 @@ def test_a_global_store_needs_to_be_a_table() -> None:
     assert [entry.title for entry in plan.unchanged] == ["global/prices"]
     selection = replace(OPTIONS, stores=frozenset({"prices"}))
     assert (
-        "start Kafka Streams to restore it"
+        "To restore it, start Kafka Streams"
         in refusal(snapshot(*rows, specs=(COUNT, prices), options=selection)).details[0]
     )
     unknown = replace(prices, source=None)

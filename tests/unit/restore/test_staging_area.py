@@ -255,7 +255,10 @@ def test_a_place_that_does_not_answer_keeps_nobody(tmp_path: Path, monkeypatch: 
         area = left_in_area(run)
         assert time.monotonic() - began < 15
     assert area is not None
-    assert (area.place, area.why) == (f"s3://bucket/app-{TOKEN}", "kstate cannot check it: no answer within 3 s")
+    assert (area.place, area.why) == (
+        f"s3://bucket/app-{TOKEN}",
+        "kstate cannot check it: it did not respond within 3 s",
+    )
 
 
 @pytest.mark.parametrize("scheme", ["", "file://"])

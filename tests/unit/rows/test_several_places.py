@@ -17,8 +17,8 @@ def test_accepts_a_single_place(names: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("names", "text"),
     [
-        (("0_0", "1_0"), "several subtopologies"),
-        (("0_0", "global"), "several subtopologies"),
+        (("0_0", "1_0"), "several sub-topologies"),
+        (("0_0", "global"), "several sub-topologies"),
         (("__shop__/0_0", "__cart__/0_0"), "several topologies"),
         (("0_0", "__shop__/0_0"), "several topologies"),
     ],

@@ -82,7 +82,7 @@ def test_naming_the_inferred_topic_keeps_the_source_topic(app: Application) -> N
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('application = "other"', "is about application other, but the directory is that of app"),
+        ('application = "other"', "describes application other, but the directory belongs to app"),
         ('[stores.plain]\nkind = "versioned"', 'kind = "versioned", but the directory has kind = "key-value"'),
         ('[stores.plain]\nkind = "in-memory"', 'the directory has kind = "key-value"'),
         ('[stores.empty]\nkind = "window"', 'kind = "window", but the directory allows only'),

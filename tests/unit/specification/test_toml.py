@@ -121,7 +121,7 @@ def test_missing_lines_are_named(text: str, line: str) -> None:
         ("format = 1\n[stores.a]\nglobal = true\nlogged = false", "global, but has 'logged'", ""),
         ("format = 1\n[stores.a]\nglobal = true\nsource = 'topic'", 'global with source = "topic"', ""),
         ("format = 1\n[stores.a]\nglobal = false\nsource = 'table'", "is not global", "remove"),
-        ("format = 1\n[stores.a]\nsource = 'topic'", "names no topic", "changelog"),
+        ("format = 1\n[stores.a]\nsource = 'topic'", "but no topic", "changelog"),
         ("format = 1\n[stores.a]\nkind = 'key-value'\nretention_ms = 1", "has retention_ms", "remove"),
         ("format = 1\n[stores.a]\nkind = 'window'\nindexed = true", ", but indexed", "time-ordered"),
     ],
