@@ -110,7 +110,7 @@ def migration(version: Version | None, options: dict[str, str | bool]) -> Expect
         return nothing(0, takes_over=really)
     homeless = {name for name in moving - left_out if target.inside and _homeless(content, name)}
     if any(_without_changelog(content.tasks[name]) for name in homeless) and not options.get("at-least-once"):
-        return nothing(4, takes_over=really, names=["the next start would lose rows"])
+        return nothing(4, takes_over=really, names=["the application would lose rows when it starts"])
     statuses = frozenset({1} if left_out or homeless else {0, 1} if unclean else {0})
     if not really:
         return Expected(statuses)
