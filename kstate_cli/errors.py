@@ -3,14 +3,14 @@
 ====================  =====  ==================================================================
 class                 exit   meaning
 ====================  =====  ==================================================================
-UsageError            2      the command line makes no sense
-ConditionNotMet       3      a question was answered with no (bound not reached, check failed)
-Refused               4      not understood or not safe: nothing was touched
-InUse                 5      locked, or the application is running
-RunFailed             6      the run failed; nothing changed
-RunHalfway            7      the run failed after the commit point: rerun, or undo
-OutputLost            6      results could not be written (141 if their reader has closed the pipe)
-Interrupted           128+N  interrupted by signal N
+UsageError            2      an argument, an option or a file is wrong
+ConditionNotMet       3      a check has a negative result (findings, bound not reached)
+Refused               4      refused, because the state is unknown or unsafe; nothing changed
+InUse                 5      the application or another command uses the directory
+RunFailed             6      the command failed; the directory is unchanged
+RunHalfway            7      the command failed midway: run it again, or undo it
+OutputLost            6      kstate could not write all results (141 if the pipe was closed)
+Interrupted           128+N  signal N ended the command
 ====================  =====  ==================================================================
 
 0 means done (or nothing to do), 1 means finished with warnings: commands return these two. An exit code 6 becomes 7
@@ -149,14 +149,14 @@ class KstateError(CommandEnd, Exception):
 
 
 class UsageError(KstateError):
-    """The arguments cannot be understood."""
+    """An argument, an option or a file that it names is wrong."""
 
     exit_code = 2
     code = "usage"
 
 
 class SeveralApplicationsError(UsageError):
-    """A ``state.dir`` with several applications, where a command is about one of them."""
+    """The ``state.dir`` contains several applications, but the command needs one."""
 
     def __init__(self, state_dir: Path, applications: Sequence[Path]) -> None:
         names = ", ".join(application.name for application in applications)
@@ -170,14 +170,14 @@ class SeveralApplicationsError(UsageError):
 
 
 class ConditionNotMet(KstateError):
-    """A condition that the caller asked about does not hold."""
+    """A check has a negative result."""
 
     exit_code = 3
     code = "condition-not-met"
 
 
 class Refused(KstateError):
-    """kstate does not understand the directory, or the change would not be safe. Nothing was touched."""
+    """kstate does not recognize the state of the directory, or the change is unsafe. It changed nothing."""
 
     exit_code = 4
     code = "refused"
@@ -191,21 +191,21 @@ class InUse(KstateError):
 
 
 class RunFailed(KstateError):
-    """A run failed before its commit point: the application directory is unchanged."""
+    """A run failed before its switch, so the application directory is unchanged."""
 
     exit_code = 6
     code = "run-failed"
 
 
 class RunHalfway(KstateError):
-    """A run failed after its commit point: the next command finishes it, or ``kstate undo`` rolls it back."""
+    """A run failed after its switch. The next command completes it, or ``kstate undo`` rolls it back."""
 
     exit_code = 7
     code = "run-halfway"
 
 
 class OutputLost(KstateError):
-    """Results could not be written to standard output in full, which is never exit code 0."""
+    """kstate could not write all results to standard output."""
 
     code = "output-lost"
 

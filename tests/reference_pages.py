@@ -179,10 +179,10 @@ def _below(kind: type[CommandEnd]) -> Iterator[type[CommandEnd]]:
 
 
 _GIVEN_CODES: Final = {
-    "system": "The system answered with an error.",
-    "database": "RocksDB answered with an error.",
-    "defect": "A defect of kstate. With `KSTATE_LOG=FILE` the file shows where it is.",
-    "failed": "It failed, and nothing closer is known.",
+    "system": "The operating system returned an error.",
+    "database": "RocksDB returned an error.",
+    "defect": "kstate has a defect. To find it, run the command again with `KSTATE_LOG=FILE`.",
+    "failed": "The command failed for a reason without a separate code.",
 }
 """Codes that errors are given where they are raised, or that no class has."""
 
@@ -203,7 +203,10 @@ def given_codes() -> frozenset[str]:
 def exit_codes_page(classes: Iterable[type[CommandEnd]]) -> str:
     """The exit codes, and the words for what they may mean."""
     table = re.findall(r"^\w+ {2,}(\S+) {2,}(\S.*)$", errors.__doc__ or "", flags=re.MULTILINE)
-    meanings = {"0": ["done, or nothing to do"], "1": ["finished with warnings; `--warnings-ok` makes it 0"]}
+    meanings = {
+        "0": ["the command is done, or there was nothing to do"],
+        "1": ["the command is done, with warnings; with `--warnings-ok` the exit code is 0"],
+    }
     for number, meaning in table:
         if number != "exit":
             meanings.setdefault(number, []).append(markdown(meaning))
@@ -220,7 +223,7 @@ def exit_codes_page(classes: Iterable[type[CommandEnd]]) -> str:
         if name not in _GIVEN_CODES and name not in {code for _, code in codes}:
             raise Undocumented(f"the code {name} of an error")
     codes |= {(errors.RunFailed.exit_code, name): [markdown(code)] for name, code in _GIVEN_CODES.items()}
-    codes |= {(128, errors.Interrupted.code): ["A signal ended the command; its number is added."]}
+    codes |= {(128, errors.Interrupted.code): ["A signal ended the command. The exit code is 128 plus its number."]}
     return (
         "\n\n".join(
             [
@@ -228,12 +231,12 @@ def exit_codes_page(classes: Iterable[type[CommandEnd]]) -> str:
                 _FINAL,
                 markdown_table(("exit code", "meaning"), rows),
                 (
-                    "What would be 6 is 7 once the directory was changed. Results that could not be written in full are never 0; "
-                    "messages that could not be written change neither what is done nor the exit code."
+                    "If a command fails after it has changed the directory, the exit code is 7 instead of 6. If kstate cannot "
+                    "write all results, the exit code is never 0. If it cannot write messages, the exit code does not change."
                 ),
                 "## Codes of errors",
                 (
-                    "With `-o json` the last line is an `error` with a `code`, a word that programs may rely on "
+                    "With `-o json`, the last line is an `error` with a `code`, on which programs can rely "
                     "([Errors](../json.md#errors))."
                 ),
                 markdown_table(
@@ -265,8 +268,8 @@ def metrics_page(metrics: Mapping[str, tuple[str, tuple[str, ...]]], tree: Tree)
                 _FINAL,
                 (
                     f"`--metrics-file FILE` of {_list_text(f'`{path}`' for path in of)} writes a file for the textfile collector of "
-                    "Prometheus' node exporter. It is replaced as a whole; a file that kstate has not written is refused. A command that fails keeps the time of the last one "
-                    "that succeeded, which is what an alert looks at."
+                    "the Prometheus node exporter. kstate replaces the file as a whole, and refuses to replace a file of another "
+                    "program. If a command fails, the time of the last success stays, so that you can set an alert on it."
                 ),
                 markdown_table(
                     ("gauge", "meaning", "labels"),
@@ -275,7 +278,7 @@ def metrics_page(metrics: Mapping[str, tuple[str, tuple[str, ...]]], tree: Tree)
                         for name, (topic, labels) in metrics.items()
                     ],
                 ),
-                "`kstate_records` and `kstate_findings` are there where the command counts them.",
+                "Only commands that count records or findings write `kstate_records` and `kstate_findings`.",
             ]
         )
         + "\n"
@@ -285,9 +288,9 @@ def metrics_page(metrics: Mapping[str, tuple[str, tuple[str, ...]]], tree: Tree)
 # --- states -----------------------------------------------------------------------------------------------------------
 
 _SHOWN_STATES: Final = {
-    CREATED: "A folder without a first line: it ended before it began.",
-    INTERRUPTED: "Its process is gone. The next command that changes something finishes it, or sweeps away what it made.",
-    DAMAGED: "Its journal is lost, cut or garbled: nothing of it is touched.",
+    CREATED: "The folder of the run has no journal yet, because the run ended before it started.",
+    INTERRUPTED: "Its process has ended. The next command that changes the directory completes the run, or removes its files.",
+    DAMAGED: "Its journal is missing or damaged, so kstate does not touch the files of the run.",
 }
 """States of a run that are no state of a journal."""
 
@@ -309,15 +312,15 @@ def states_page() -> str:
                 "# States and other words",
                 _FINAL,
                 "## Runs",
-                "`state` of a run in `kstate status`. A run is one command that changes a directory.",
+                "The member `state` of a run in `kstate status`. A run is one command that changes a directory.",
                 markdown_table(
                     ("state", "meaning"),
                     [(f"`{state}`", markdown(runs.get(state) or _SHOWN_STATES[state])) for state in states],
                 ),
                 "## Restorations",
                 (
-                    "`restoration` in `kstate status`, and the arguments of `--on-state-change`: the states of KIP-728 and KIP-696 "
-                    "([as a picture](../internals/restoring.md#states))."
+                    "The member `restoration` in `kstate status`, and the arguments of `--on-state-change`. These are the states of "
+                    "KIP-728 and KIP-696 ([as a picture](../internals/restoring.md#states))."
                 ),
                 markdown_table(
                     ("state", "meaning", "followed by"),
@@ -326,17 +329,17 @@ def states_page() -> str:
                         for name, statement in documented(RestoreState).items()
                     ],
                 ),
-                "## What the next start does",
-                "`outcome` of a prediction of `kstate check`.",
+                "## Outcomes of the next start",
+                "The member `outcome` of a prediction of `kstate check`.",
                 _words("outcome", Outcome),
                 "## Levels of findings",
-                "`level` of a finding of `kstate check`; [the findings](../check.md#findings).",
+                "The member `level` of a finding of `kstate check` ([list of findings](../check.md#findings)).",
                 _words("level", Level),
-                "## Why a query has no answer",
-                "`code` of a failure of `kstate query`: those of Kafka Streams.",
+                "## Failures of queries",
+                "The member `code` of a failure of `kstate query`. Kafka Streams has the same reasons.",
                 _words("failure reason", FailureReason),
                 "## Problems of a directory",
-                "`code` of a problem in `kstate ls` and `kstate inspect-position`.",
+                "The member `code` of a problem in `kstate ls` and `kstate inspect-position`.",
                 _words("code", ProblemCode),
             ]
         )
@@ -379,18 +382,17 @@ def toml_page(top: Mapping[str, str], keys: Mapping[str, Any]) -> str:
                 "# kstate.toml",
                 _FINAL,
                 (
-                    "What cannot be known from the bytes of a directory, and what `kstate restore` has to know of one that is lost. "
-                    "`kstate ls APP --spec` writes it from a healthy directory, and asks for what it could not find out; with "
-                    "`--topology`, `--bootstrap-server` or `--from-changelog` that is "
-                    "[less](../how-to/restore.md). Keys that "
-                    "are not here are refused. Examples that have all of them: "
+                    "The file kstate.toml describes the stores of an application, and contains default options for commands. "
+                    "`kstate restore` needs it if the directory is lost. To create it, run `kstate ls APP --spec` for an existing "
+                    "directory, and complete the marked lines. With `--topology`, `--bootstrap-server` or `--from-changelog`, "
+                    "[fewer lines](../how-to/restore.md) remain. kstate refuses unknown keys. Two examples contain all keys: "
                     "[examples/kstate.toml](../../examples/kstate.toml), [examples/maintain.toml](../../examples/maintain.toml)."
                 ),
                 markdown_table(
                     ("key", "meaning"), [(f"`{name}`", markdown(statement)) for name, statement in top.items()]
                 ),
                 "## A store",
-                "In its table, `[stores.NAME]`:",
+                "The table `[stores.NAME]` of a store can have these keys:",
                 markdown_table(
                     ("key", "value", "meaning"),
                     [
@@ -404,9 +406,10 @@ def toml_page(top: Mapping[str, str], keys: Mapping[str, Any]) -> str:
                 ),
                 "## Defaults of commands",
                 (
-                    "In `[defaults]`, for every command that is given the file with `--config`: the command line comes first, then "
-                    "[variables](../environment.md), then the file. A file with stores is the `--spec` of these commands as well. A "
-                    "file that `KSTATE_CONFIG` names gives no more than variables may: how kstate works, never what is touched."
+                    "Every command reads `[defaults]` from the file that you pass with `--config`. Options on the command line take "
+                    "precedence over [environment variables](../environment.md), which take precedence over the file. If the file "
+                    "describes stores, it is also the `--spec` of these commands. If you set `KSTATE_CONFIG` to a file, kstate "
+                    "uses only the keys that environment variables can set too, and never a directory from it."
                 ),
                 markdown_table(
                     ("key", "value", "stands for", "meaning"),
@@ -422,8 +425,9 @@ def toml_page(top: Mapping[str, str], keys: Mapping[str, Any]) -> str:
                 ),
                 "## Serdes",
                 (
-                    'In `[serdes.NAME]`, or `[serdes."NAME"]` where the name of the store has dots, for `query` and `export` with '
-                    "`--config`. The values are those of the options, which come first: `string`, `long`, `MODULE:NAME`, …"
+                    'The table `[serdes.NAME]`, or `[serdes."NAME"]` if the name of the store has dots, sets the serdes of `query` '
+                    "and `export` with `--config`. The values are those of the options, such as `string`, `long` or `MODULE:NAME`. "
+                    "Options on the command line take precedence."
                 ),
                 markdown_table(
                     ("key", "value", "stands for", "meaning"),
@@ -438,7 +442,7 @@ def toml_page(top: Mapping[str, str], keys: Mapping[str, Any]) -> str:
                     ],
                 ),
                 "## Spark",
-                "In `[spark]`, for `dump`, `restore` and `rehome` with `--config`. `--engine local` ignores the table:",
+                "The table `[spark]` configures Spark for `dump`, `restore` and `rehome` with `--config`. `--engine local` ignores it:",
                 markdown_table(
                     ("key", "value", "stands for", "meaning"),
                     [
@@ -452,7 +456,7 @@ def toml_page(top: Mapping[str, str], keys: Mapping[str, Any]) -> str:
                     ],
                 ),
                 "## Maintenance",
-                "In `[maintain]`, for [`kstate maintain`](../how-to/maintain.md); a step is done that has a table, `[maintain.STEP]`:",
+                "The table `[maintain]` configures [`kstate maintain`](../how-to/maintain.md), which runs the steps that have a table `[maintain.STEP]`:",
                 markdown_table(
                     ("key", "value", "meaning"),
                     [
@@ -522,8 +526,9 @@ def releases_page(releases: Iterable[Release]) -> str:
                 "# Releases",
                 _FINAL,
                 (
-                    "`--to` and `--for` take one of these, or a patch release of one, or `cp-` and a release of Confluent Platform; `--to-jar` and `--for-jar` read it from the application's jar. With Confluent's numbers see "
-                    "[Confluent](../how-to/confluent.md)."
+                    "Pass one of these releases to `--to` and `--for`, or one of their patch releases, or a release of "
+                    "[Confluent Platform](../how-to/confluent.md) with the prefix `cp-`. With `--to-jar` and `--for-jar`, kstate "
+                    "reads the release from the application's jar."
                 ),
                 markdown_table(
                     ("release", "rocksdbjni", "reads SST formats up to", "keeps offsets"),

@@ -54,19 +54,19 @@ class RunState(Enum):
     """The state of a run, as its journal records it."""
 
     STAGING = "staging"
-    """The new directory is being staged; APP is unchanged."""
+    """kstate is building the new directory, and APP is unchanged."""
     SWITCHING = "switching"
-    """The exchange was announced: the marks tell whether it happened."""
+    """kstate was about to exchange the directories. Marks in both show whether it did."""
     KEPT = "kept"
-    """The run is done; the old directory is its backup for undo."""
+    """The run is complete, and the old directory is its backup for undo."""
     UNDOING = "undoing"
-    """The exchange back was announced."""
+    """kstate was about to exchange the directories back."""
     UNDONE = "undone"
-    """The run was undone; the directory that it had made stays until ``kstate clean``."""
+    """The run was undone. The new directory stays until you run ``kstate clean``."""
     FAILED = "failed"
-    """The run ended before the switch; its staged tree was removed."""
+    """The run ended before the switch, and kstate removed the new directory."""
     CLEANING = "cleaning"
-    """The backup is being deleted: the journal has its other name. An older kstate wrote a line instead."""
+    """kstate is deleting the backup. The journal has its other name, or a line by an older version."""
 
 
 _STEPS: Final[dict[str, tuple[frozenset[RunState | None], RunState]]] = {

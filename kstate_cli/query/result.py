@@ -32,17 +32,17 @@ class FailureReason(Enum):
     """Why a query has no answer (``org.apache.kafka.streams.query.FailureReason``)."""
 
     UNKNOWN_QUERY_TYPE = "UNKNOWN_QUERY_TYPE"
-    """No handler for this query at this kind of store."""
+    """This kind of store does not support this query."""
     NOT_ACTIVE = "NOT_ACTIVE"
-    """A running active task was required."""
+    """The query requires a running active task."""
     NOT_UP_TO_BOUND = "NOT_UP_TO_BOUND"
-    """The store has not come as far as the bound demands."""
+    """The store has not reached the bound."""
     NOT_PRESENT = "NOT_PRESENT"
-    """The partition is not in this directory."""
+    """The directory does not contain the partition."""
     DOES_NOT_EXIST = "DOES_NOT_EXIST"
-    """The store has no such partition anywhere."""
+    """The store does not have this partition on any host."""
     STORE_EXCEPTION = "STORE_EXCEPTION"
-    """The store could not be read."""
+    """kstate could not read the store."""
 
 
 STREAMS_SAYS: Final = {

@@ -18,21 +18,21 @@ class RestoreState(Enum):
     """Where a restoration is."""
 
     CREATED = "CREATED"
-    """There is a run; nothing is assigned yet."""
+    """The run exists, but kstate has not assigned tasks and slices yet."""
     REBALANCING = "REBALANCING"
-    """Tasks and slices are being assigned."""
+    """kstate is assigning tasks and slices."""
     RESTORING = "RESTORING"
-    """At least one store of the run, global or not, is not complete."""
+    """At least one store of the run is incomplete."""
     RUNNING = "RUNNING"
     """Every store is complete and in its place."""
     PENDING_SHUTDOWN = "PENDING_SHUTDOWN"
-    """It is done, or was asked to end: Spark, databases and locks are being closed."""
+    """The run is complete or was stopped, and kstate is closing Spark, databases and locks."""
     NOT_RUNNING = "NOT_RUNNING"
-    """Over, without a failure."""
+    """The run has ended without a failure."""
     PENDING_ERROR = "PENDING_ERROR"
-    """Something failed: Spark, databases and locks are being closed."""
+    """A step failed, and kstate is closing Spark, databases and locks."""
     ERROR = "ERROR"
-    """Over, with a failure: the next restoration wants ``--after-error``."""
+    """The run has failed. The next restoration requires ``--after-error``."""
 
     @property
     def terminal(self) -> bool:
