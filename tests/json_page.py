@@ -40,7 +40,7 @@ def _command(title: str, name: str) -> str:
         for kind, entry in json_lines.types(name)
         if kind != _ERROR
     ]
-    return f"### {title}\n\n{_table(('type', 'what it tells', 'members'), rows)}"
+    return f"### {title}\n\n{_table(('type', 'meaning', 'members'), rows)}"
 
 
 def members_of(line: Any) -> str:

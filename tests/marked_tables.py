@@ -60,7 +60,7 @@ def query_lines() -> str:
         for kind, entry in json_lines.types("query")
         if kind != "error"
     ]
-    return markdown_table(("type", "members", "what it tells"), rows)
+    return markdown_table(("type", "members", "meaning"), rows)
 
 
 def query_failures() -> str:

@@ -12,17 +12,17 @@ from kstate_cli.change.journal import RUN_STATES
 from kstate_cli.cli.lines import shared
 from kstate_cli.cli.lines.shared import Meaning, values
 
-HeadersDropped = Annotated[int, Meaning("Record headers that were lost.", minimum=0)]
-RowsConverted = Annotated[int, Meaning("Rows that were moved to an older layout.", minimum=0)]
+HeadersDropped = Annotated[int, Meaning("Record headers that the migration dropped.", minimum=0)]
+RowsConverted = Annotated[int, Meaning("Rows that the migration moved to an older layout.", minimum=0)]
 Steps = Annotated[int, Meaning("Steps of the plan.", minimum=0)]
-Run = Annotated[str, Meaning("Name of a run, as 0001-migrate.")]
+Run = Annotated[str, Meaning("Name of a run, such as 0001-migrate.")]
 
 
 PlanLine = shared.StepLine | shared.WarningLine | shared.NoteLine
 
 
 class PlanEnd(TypedDict):
-    """The end of every plan, as members of a summary."""
+    """The last line of every plan, as members of a summary."""
 
     steps: Steps
     warnings: shared.Warnings
@@ -31,7 +31,7 @@ class PlanEnd(TypedDict):
 
 
 class MigrateSummaryLine(TypedDict):
-    """The end."""
+    """The last line of a migration."""
 
     type: Literal["summary"]
     release: shared.Release
@@ -47,11 +47,11 @@ MigrateLine = shared.StepLine | shared.WarningLine | shared.NoteLine | MigrateSu
 
 
 # false after --purge: the backup was deleted with the stores.
-Undoable = Annotated[bool, Meaning("Whether the command undo takes it back.")]
+Undoable = Annotated[bool, Meaning("Whether the command undo can undo the run.")]
 
 
 class WipeSummaryLine(TypedDict):
-    """The end."""
+    """The last line of a wipe."""
 
     type: Literal["summary"]
     undoable: Undoable
@@ -64,11 +64,11 @@ class WipeSummaryLine(TypedDict):
 WipeLine = shared.StepLine | shared.WarningLine | shared.NoteLine | WipeSummaryLine | shared.ErrorLine
 
 
-Moved = Annotated[int, Meaning("Stores of tasks that go to another task.", minimum=0)]
+Moved = Annotated[int, Meaning("Stores that move to another task.", minimum=0)]
 
 
 class RehomeSummaryLine(TypedDict):
-    """The end."""
+    """The last line of rehome."""
 
     type: Literal["summary"]
     moved: Moved
@@ -96,7 +96,7 @@ Left = Annotated[int, Meaning("Stores that stay unchanged.", minimum=0)]
 
 
 class RestoreLeftLine(TypedDict):
-    """A store that is left as it is, and why."""
+    """A store that kstate leaves unchanged, and the reason."""
 
     type: Literal["left"]
     task: shared.Task
@@ -105,7 +105,7 @@ class RestoreLeftLine(TypedDict):
 
 
 class RestoreRoundLine(TypedDict):
-    """With --follow: a round that has ended, its stores before it. Without a run there was nothing to do."""
+    """With --follow: a round that has ended, after its stores. It has no run if there was nothing to do."""
 
     type: Literal["round"]
     release: shared.Release
@@ -117,13 +117,13 @@ class RestoreRoundLine(TypedDict):
 
 
 class RestoreBarrierLine(shared.BarrierMembers):
-    """Who is at the barrier, whenever that changes."""
+    """The hosts at the barrier, whenever they change."""
 
     type: Literal["barrier"]
 
 
 class RestoreSummaryLine(TypedDict):
-    """The end."""
+    """The last line of a restoration."""
 
     type: Literal["summary"]
     release: shared.Release
@@ -152,13 +152,13 @@ RestoreLine = (
 )
 
 
-Phase = Annotated[str, Meaning("Where the run is.")]
-Before = Annotated[str, Meaning("The state of the restoration before.")]
+Phase = Annotated[str, Meaning("State of the run.")]
+Before = Annotated[str, Meaning("State of the restoration before the change.")]
 # The words of Streams, which its users know from their own dashboards.
 Restoration = Annotated[str, Meaning("State of a restoration (KIP-728, KIP-696).")]
-Predecessor = Annotated[str, Meaning("The run that this one resumes.")]
+Predecessor = Annotated[str, Meaning("The run that this run resumes.")]
 # A slice is what one task of the engine sorts: the unit of resuming.
-Slices = Annotated[int, Meaning("Slices that are done.", minimum=0)]
+Slices = Annotated[int, Meaning("Slices that are complete.", minimum=0)]
 TotalSlices = Annotated[int, Meaning("The number of slices of the store, or of the run.", minimum=0)]
 # Kept for one version, since programs read it.
 Of = Annotated[int, Meaning("The old name of total_slices.", minimum=0, deprecated=True)]
@@ -167,7 +167,7 @@ SecondsLeft = Annotated[float, Meaning("Estimate.", minimum=0)]
 
 
 class RestoreProgressPlanLine(TypedDict):
-    """The run begins: so many stores, up to so many records."""
+    """The run starts: the number of stores, and the maximum number of records."""
 
     type: Literal["plan"]
     stores: shared.Stores
@@ -175,14 +175,14 @@ class RestoreProgressPlanLine(TypedDict):
 
 
 class RestoreProgressPhaseLine(TypedDict):
-    """A phase begins."""
+    """A phase starts."""
 
     type: Literal["phase"]
     phase: Phase
 
 
 class RestoreProgressStateLine(TypedDict):
-    """The restoration has another state."""
+    """The state of the restoration has changed."""
 
     type: Literal["state"]
     before: Before
@@ -190,7 +190,7 @@ class RestoreProgressStateLine(TypedDict):
 
 
 class RestoreProgressRecoveredLine(TypedDict):
-    """What became of a run of another process."""
+    """The outcome of a run of another process."""
 
     type: Literal["recovered"]
     message: shared.Message
@@ -204,7 +204,7 @@ class RestoreProgressWarningLine(TypedDict):
 
 
 class RestoreProgressResumedLine(TypedDict):
-    """An interrupted run has left slices."""
+    """Slices of an interrupted run that kstate uses."""
 
     type: Literal["resumed"]
     predecessor: Predecessor
@@ -214,7 +214,7 @@ class RestoreProgressResumedLine(TypedDict):
 
 
 class RestoreProgressProgressLine(TypedDict):
-    """Slices that are finished, every ten seconds."""
+    """Slices that are complete, every ten seconds."""
 
     type: Literal["progress"]
     slices: Slices
@@ -238,7 +238,7 @@ RestoreProgressLine = (
 
 
 class UndoSummaryLine(TypedDict):
-    """The end; run: what was taken back, null where there was nothing."""
+    """The last line of undo. run: the run that was undone; null if there was none."""
 
     type: Literal["summary"]
     run: Run | None
@@ -249,23 +249,23 @@ class UndoSummaryLine(TypedDict):
 UndoLine = UndoSummaryLine | shared.ErrorLine
 
 
-Command = Annotated[str, Meaning("What the run was: migrate --to 4.2.")]
+Command = Annotated[str, Meaning("The command of the run, such as migrate --to 4.2.")]
 State = Annotated[str, Meaning("State of a run.", enum=RUN_STATES)]
 # Such a run has no error of its own: repeating it is safe, and continues where it was.
 CutShort = Annotated[
     bool,
     Meaning(
-        "Of a failed run. true: a signal or the death of its process ended it. false: it failed by itself, or an "
-        "older kstate did not record the cause."
+        "For a failed run. true: a signal or the death of its process ended it. false: it failed by itself, "
+        "or an older version of kstate did not record the cause."
     ),
 ]
-Signal = Annotated[str, Meaning("The signal that ended it, such as SIGTERM.")]
-Started = Annotated[str, Meaning("When, ISO 8601.")]
-Changed = Annotated[str, Meaning("When it last changed, ISO 8601.")]
+Signal = Annotated[str, Meaning("The signal that ended the run, such as SIGTERM.")]
+Started = Annotated[str, Meaning("Time in ISO 8601.")]
+Changed = Annotated[str, Meaning("Time of the last change, in ISO 8601.")]
 
 
 class RunOrigin(TypedDict, total=False):
-    """The values of ``by``: an older kstate did not record all of them."""
+    """The values of ``by``. An older version of kstate did not record all of them."""
 
     argv: Any
     user: Any
@@ -274,14 +274,16 @@ class RunOrigin(TypedDict, total=False):
     reason: Any
 
 
-By = Annotated[RunOrigin, Meaning("Who began it: argv, user, host, version of kstate, reason.")]
-BytesPinned = Annotated[int, Meaning("Bytes that it keeps for undo.", minimum=0)]
+By = Annotated[RunOrigin, Meaning("Origin of the run: argv, user, host, version of kstate, reason.")]
+BytesPinned = Annotated[int, Meaning("Bytes of the backup for undo.", minimum=0)]
 # By phase, so that two restorations can be compared where they differ.
 Spent = Annotated[
     Mapping[str, float],
     Meaning(
-        "Of a restoration that is done: its seconds, by what they went to: plan, start, slices, stop, digests, "
-        "check, ingest, verify, sync, switch.",
+        (
+            "For a complete restoration: its seconds by phase: plan, start, slices, stop, digests, check, ingest, "
+            "verify, sync, switch."
+        ),
         each={"minimum": 0},
     ),
 ]
@@ -296,7 +298,7 @@ class StagingLeftover(TypedDict):
     message: Annotated[str | None, Meaning("why kstate does not remove it")]
 
 
-Staging = Annotated[StagingLeftover, Meaning("What it has left in a staging area.")]
+Staging = Annotated[StagingLeftover, Meaning("Files that the run has left in a staging area.")]
 
 
 class SlicesOfStore(TypedDict):
@@ -310,21 +312,23 @@ class SlicesOfStore(TypedDict):
     records: shared.Records
 
 
-Progress = Annotated[list[SlicesOfStore], Meaning("How far a restoration is.")]
+Progress = Annotated[list[SlicesOfStore], Meaning("Progress of a restoration.")]
 Runs = Annotated[int, Meaning("Runs.", minimum=0)]
 # A standby that was used must not be followed: Streams has written to it.
 Standby = Annotated[
     str,
     Meaning(
-        "Of a standby (restore --standby): whether something started or changed it since its last round, or kstate"
-        " cannot read the record of that. null: it is no standby.",
+        (
+            "For a standby (restore --standby): whether something started or changed it since its last round, or "
+            "kstate cannot read its record. null: it is not a standby."
+        ),
         enum=values(standby.StandbyUse),
     ),
 ]
 
 
 class StatusRunLine(TypedDict):
-    """A run. message: why it has failed, or is damaged."""
+    """A run. message: why it failed or is damaged."""
 
     type: Literal["run"]
     run: Run
@@ -346,7 +350,7 @@ class StatusRunLine(TypedDict):
 
 
 class StatusSummaryLine(TypedDict):
-    """The end."""
+    """The last line of status."""
 
     type: Literal["summary"]
     runs: Runs
@@ -358,7 +362,7 @@ StatusLine = StatusRunLine | StatusSummaryLine | shared.ErrorLine
 
 
 class CleanLeftLine(TypedDict):
-    """A run that is left although it is old enough, and why."""
+    """A run that kstate does not delete although it is old enough, and the reason."""
 
     type: Literal["left"]
     run: Run
@@ -366,7 +370,7 @@ class CleanLeftLine(TypedDict):
 
 
 class CleanRunLine(TypedDict):
-    """A run that is deleted; with --dry-run one that would be."""
+    """A run that kstate has deleted, or with --dry-run would delete."""
 
     type: Literal["run"]
     run: Run
@@ -375,7 +379,7 @@ class CleanRunLine(TypedDict):
 
 
 class CleanSummaryLine(TypedDict):
-    """The end: how many runs, and what they kept."""
+    """The last line of clean: the number of runs, and the size of their backups."""
 
     type: Literal["summary"]
     runs: Runs

@@ -16,21 +16,30 @@ Topic = Annotated[str, Meaning("A topic.")]
 Dumped = Annotated[
     str,
     Meaning(
-        "How a partition is dumped: only the records after the end of the dump, or all of it again, in addition to "
-        "the existing files.",
+        (
+            "How kstate dumps the partition: only the records after the end of the dump, or all of it again, in "
+            "addition to the existing files."
+        ),
         enum=("continued", "full"),
     ),
 ]
 # A full dump costs hours: the reason must not be a secret.
 Why = Annotated[
-    str, Meaning("Why the dump of the partition is not continued; null if it is, or if the dump has none of it.")
+    str,
+    Meaning(
+        "Why kstate starts a new full dump of the partition; null if it adds to the existing one, or if the "
+        "dump does not have the partition yet."
+    ),
 ]
-Start = Annotated[int, Meaning("The first offset that is read.", minimum=0)]
+Start = Annotated[int, Meaning("The first offset that kstate reads.", minimum=0)]
 # Exclusive, as the end offset of a log is.
-End = Annotated[int, Meaning("The offset after the last one that is read: the next call continues there.", minimum=0)]
+End = Annotated[
+    int, Meaning("The offset after the last one that kstate reads. The next run continues there.", minimum=0)
+]
 # Records of an open transaction may still be aborted: reading stops before it.
 OpenFrom = Annotated[
-    int, Meaning("Where a transaction begins that is open, which the next call reads; null: none is.", minimum=0)
+    int,
+    Meaning("Offset at which an open transaction begins, which the next run reads; null if there is none.", minimum=0),
 ]
 HeldBack = Annotated[
     int,
@@ -42,14 +51,16 @@ HeldBack = Annotated[
 Partitions = Annotated[int, Meaning("Partitions of topics.", minimum=0)]
 Joined = Annotated[int, Meaning("Small files that are now parts of larger ones.", minimum=0)]
 Dropped = Annotated[int, Meaning("Full dumps that --keep has removed from the dump.", minimum=0)]
-Removed = Annotated[int, Meaning("Removed files: those that no manifest needs any more, and old manifests.", minimum=0)]
+Removed = Annotated[
+    int, Meaning("Removed files: files that are not in a manifest any more, and old manifests.", minimum=0)
+]
 
 
 class DumpPartitionLine(TypedDict):
-    """A partition that was dumped, or with --dry-run would be. app is null, here and below.
+    """A partition that kstate has dumped, or with --dry-run would dump. app is null, here and below.
 
-    With --dry-run, records is an upper bound, and bytes an estimate from what the dump has of the partition: null if it
-    has nothing.
+    With --dry-run, records is an upper bound, and bytes is an estimate from the records of the partition in the dump.
+    It is null if the dump has none.
     """
 
     type: Literal["partition"]
@@ -66,14 +77,14 @@ class DumpPartitionLine(TypedDict):
 
 
 class DumpWarningLine(TypedDict):
-    """Something is not as it was, or is left out."""
+    """A change of a log, or a topic that kstate skips."""
 
     type: Literal["warning"]
     message: shared.Message
 
 
 class DumpNoteLine(TypedDict):
-    """Something that is as it should be, and worth knowing.
+    """Information that needs no action.
 
     With --follow, the notes and warnings of a round come before it.
     """
@@ -83,7 +94,7 @@ class DumpNoteLine(TypedDict):
 
 
 class DumpRoundLine(TypedDict):
-    """With --follow: a round that is committed."""
+    """With --follow: a round that is complete."""
 
     type: Literal["round"]
     out: shared.Out
@@ -101,7 +112,7 @@ class DumpRoundLine(TypedDict):
 
 
 class DumpMembers(TypedDict):
-    """What a call or a round has written, as members of a line."""
+    """The records and files of a run or a round, as members of a line."""
 
     out: shared.Out
     executed: shared.Executed
@@ -118,9 +129,9 @@ class DumpMembers(TypedDict):
 
 
 class DumpSummaryLine(DumpMembers):
-    """The end: the dump has a new generation.
+    """The last line of dump, with the new generation.
 
-    With --dry-run it has none, and files and bytes are estimates, or null.
+    With --dry-run there is no generation, and files and bytes are estimates, or null.
     """
 
     type: Literal["summary"]
@@ -133,10 +144,14 @@ DumpLine = DumpPartitionLine | DumpWarningLine | DumpNoteLine | DumpRoundLine | 
 
 LogStart = Annotated[
     int,
-    Meaning("The first offset of the broker's log when it was last read; null where no manifest states it.", minimum=0),
+    Meaning(
+        "The first offset of the broker's log when it was last read; null if the manifests do not contain it.",
+        minimum=0,
+    ),
 ]
 LogEnd = Annotated[
-    int, Meaning("The end of the broker's log when it was last read; null where no manifest states it.", minimum=0)
+    int,
+    Meaning("The end of the broker's log when it was last read; null if the manifests do not contain it.", minimum=0),
 ]
 FullDumps = Annotated[int, Meaning("Full dumps of the partition.", minimum=1)]
 IncrementalDumps = Annotated[int, Meaning("Incremental dumps that were added to the newest full dump.", minimum=0)]
@@ -150,17 +165,20 @@ class OffsetGap(TypedDict):
 
 
 # A restoration of older state across a gap would lose deletes.
-Gaps = Annotated[list[OffsetGap], Meaning("Offsets that lie between two full dumps and are in neither.")]
+Gaps = Annotated[list[OffsetGap], Meaning("Offsets that are between two full dumps, but in neither of them.")]
 # The age of a dump is that of its last look at the broker, and not of its last record.
 DumpedAt = Annotated[
-    str, Meaning("When the broker was last asked for the end of the log, in UTC; null where no manifest states it.")
+    str,
+    Meaning(
+        "Time when the broker was last asked for the end of the log, in UTC; null if the manifests do not contain it."
+    ),
 ]
 # Only the first file: verify-dump lists them all.
-Damage = Annotated[str, Meaning("The first file that is missing or damaged, and why; null where there is none.")]
+Damage = Annotated[str, Meaning("The first file that is missing or damaged, and the reason; null if there is none.")]
 
 
 class LsDumpPartitionLine(TypedDict):
-    """A partition of the dump: the offsets of its newest full dump with its increments. app is null, here and below."""
+    """A partition of the dump: the offsets of its newest full dump and its increments. app is null, here and below."""
 
     type: Literal["partition"]
     topic: Topic
@@ -180,7 +198,7 @@ class LsDumpPartitionLine(TypedDict):
 
 
 class LsDumpSummaryLine(TypedDict):
-    """The end. generation is null if the dump was written at once.
+    """The last line of ls-dump. generation is null if the dump was written at once.
 
     verified is null if a file of the dump was never read in full.
     """
@@ -200,7 +218,9 @@ LsDumpLine = LsDumpPartitionLine | LsDumpSummaryLine | shared.ErrorLine
 # Apart from files, so that a verification over several calls adds up.
 ReadBefore = Annotated[
     int,
-    Meaning("Files of the part that an interrupted call had read whole: this call did not read them again.", minimum=0),
+    Meaning(
+        "Files of the part that an interrupted run had read completely. This run did not read them again.", minimum=0
+    ),
 ]
 
 
@@ -215,14 +235,14 @@ class VerifyDumpFindingLine(TypedDict):
 
 
 class VerifyDumpWarningLine(TypedDict):
-    """The dump has no record of this verification."""
+    """kstate could not record this verification in the dump."""
 
     type: Literal["warning"]
     message: shared.Message
 
 
 class VerifyDumpSummaryLine(TypedDict):
-    """The end."""
+    """The last line of verify-dump."""
 
     type: Literal["summary"]
     path: shared.Path
@@ -243,27 +263,32 @@ Step = Annotated[
     str, Meaning("A step of [maintain].", enum=("dump", "restore", "lag", "check", "verify", "verify-dump", "clean"))
 ]
 Subject = Annotated[
-    str, Meaning("Which directory it is about: the application's own, or its standby.", enum=("directory", "standby"))
+    str, Meaning("The directory of the step: that of the application, or its standby.", enum=("directory", "standby"))
 ]
-Words = Annotated[list[str], Meaning("The words of the command, after kstate.")]
+Words = Annotated[list[str], Meaning("The words of the command, without kstate.")]
 # More than the exit code: a step that is not due ends nothing.
 Came = Annotated[
     str,
     Meaning(
-        "What became of it: done; found something; failed; its time was over; not due yet; not there yet; with "
-        "--dry-run planned.",
+        (
+            "Outcome of the step: done; findings; failed; exceeded its time limit; not due yet; does not exist "
+            "yet; planned (with --dry-run)."
+        ),
         enum=(SUCCEEDED, FINDINGS, FAILED, TIMED_OUT, NOT_DUE, NOT_THERE, PLANNED),
     ),
 ]
 Ended = Annotated[
     int,
-    Meaning("The exit code of a command that has ended: the highest, in a summary; 6 where it was ended.", minimum=0),
+    Meaning(
+        ("The exit code of a command that has ended, and in a summary the highest one; 6 if kstate ended the command."),
+        minimum=0,
+    ),
 ]
-Outcomes = Annotated[Mapping[str, int], Meaning("How many commands became what.", each={"minimum": 1})]
+Outcomes = Annotated[Mapping[str, int], Meaning("Number of commands for each outcome.", each={"minimum": 1})]
 
 
 class MaintainMaintainedLine(TypedDict):
-    """A command of a step: app is the directory that it is about; null of a dump."""
+    """A command of a step. app is the directory of the command; null for a dump."""
 
     type: Literal["maintained"]
     step: Step
@@ -276,7 +301,7 @@ class MaintainMaintainedLine(TypedDict):
 
 
 class MaintainSummaryLine(TypedDict):
-    """The end: app is null."""
+    """The last line of maintain. app is null."""
 
     type: Literal["summary"]
     executed: shared.Executed
@@ -288,13 +313,13 @@ MaintainLine = MaintainMaintainedLine | MaintainSummaryLine | shared.ErrorLine
 
 
 class StartBarrierBarrierLine(shared.BarrierMembers):
-    """Who is at the barrier, whenever that changes."""
+    """The hosts at the barrier, whenever they change."""
 
     type: Literal["barrier"]
 
 
 class StartBarrierSummaryLine(TypedDict):
-    """The end."""
+    """The last line of start-barrier."""
 
     type: Literal["summary"]
     barrier: shared.Barrier
@@ -313,7 +338,7 @@ StartBarrierLine = StartBarrierBarrierLine | StartBarrierSummaryLine | shared.Er
 Group = Annotated[
     str,
     Meaning(
-        "What kind of code it is: codes of two groups may be called alike.",
+        "Group of the code. Codes of two groups may have the same name.",
         enum=(
             "finding",
             "outcome",
@@ -330,13 +355,13 @@ Group = Annotated[
         ),
     ),
 ]
-Explanations = Annotated[int, Meaning("How many explanations.", minimum=0)]
+Explanations = Annotated[int, Meaning("Number of explanations.", minimum=0)]
 
 
 class ExplainExplanationLine(TypedDict):
-    """What a code means. app is null. message: the meaning; messages: what Kafka Streams prints.
+    """The meaning of a code. app is null. message: the meaning; messages: the messages of Kafka Streams.
 
-    messages is empty if Kafka Streams prints nothing, and null if it cannot print anything about it.
+    messages is empty if Kafka Streams prints nothing, and null if it cannot print a message about the code.
     """
 
     type: Literal["explanation"]
@@ -351,7 +376,7 @@ class ExplainExplanationLine(TypedDict):
 
 
 class ExplainSummaryLine(TypedDict):
-    """The end."""
+    """The last line of explain."""
 
     type: Literal["summary"]
     explanations: Explanations
@@ -360,13 +385,13 @@ class ExplainSummaryLine(TypedDict):
 ExplainLine = ExplainExplanationLine | ExplainSummaryLine | shared.ErrorLine
 
 
-Made = Annotated[bool, Meaning("Whether this call created it; false if it existed already and was complete.")]
+Made = Annotated[bool, Meaning("Whether this run created it; false if it already existed and was complete.")]
 
 
 class WarmUpSummaryLine(TypedDict):
-    """The end: the archive exists. app is null.
+    """The last line of warm-up, when the archive exists. app is null.
 
-    seconds: from nothing to the first job and the end of Spark, with the archive; null if it existed already.
+    seconds: the duration of a complete run of Spark with a job and the archive; null if the archive already existed.
     """
 
     type: Literal["summary"]
@@ -380,7 +405,7 @@ WarmUpLine = WarmUpSummaryLine | shared.ErrorLine
 
 
 class ExamplesFileLine(TypedDict):
-    """A file that was written; app is null, here and below."""
+    """A file that kstate has written. app is null, here and below."""
 
     type: Literal["file"]
     path: shared.Path
@@ -388,7 +413,7 @@ class ExamplesFileLine(TypedDict):
 
 
 class ExamplesSummaryLine(TypedDict):
-    """The end: all of them are there."""
+    """The last line of examples, when all files exist."""
 
     type: Literal["summary"]
     out: shared.Out

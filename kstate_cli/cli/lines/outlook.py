@@ -14,53 +14,64 @@ from kstate_cli.cli.lines.shared import Meaning, values
 from kstate_cli.cli.options import shared as options
 
 # Of the store, and not of the release: one start can wipe a task and open another.
-Outcome = Annotated[str, Meaning("What the next start does with the store.", enum=values(check_findings.Outcome))]
+Outcome = Annotated[str, Meaning("What happens to the store at the next start.", enum=values(check_findings.Outcome))]
 # Two outcomes, where the order of threads or of a rebalance decides.
 OrElse = Annotated[
     str,
     Meaning(
-        "The other possible outcome, where chance decides, or, with the code new-store, the kind of that store.",
+        ("The other possible outcome, if it depends on the timing. With the code new-store, the kind of that store."),
         enum=values(check_findings.Outcome),
     ),
 ]
-RecordsExact = Annotated[bool, Meaning("false: at most so many.")]
+RecordsExact = Annotated[bool, Meaning("false: this is an upper bound.")]
 Damaged = Annotated[
-    int, Meaning("How many of its files were damaged or missing then; null where the part was never read.", minimum=0)
+    int,
+    Meaning(
+        "How many files of the part were damaged or missing at that time; null if the part was never read.", minimum=0
+    ),
 ]
 # It decides whether an unclean task is wiped, and no file records it.
 Guarantee = Annotated[str, Meaning("processing.guarantee.", enum=values(options.Guarantee))]
 StartFails = Annotated[bool, Meaning("Whether the next start fails.")]
-Errors = Annotated[int, Meaning("Findings of level error.", minimum=0)]
-Expected = Annotated[int, Meaning("Findings of level expected.", minimum=0)]
+Errors = Annotated[int, Meaning("Number of findings of level error.", minimum=0)]
+Expected = Annotated[int, Meaning("Number of findings of level expected.", minimum=0)]
 # A lower bound of the work: stores in memory restore too, and are not on disk.
 Restores = Annotated[
     int,
     Meaning(
-        "Records that the next start restores before it is RUNNING, without those of in-memory stores. They count up "
-        "to the log ends in the broker, the file or the dump.",
+        (
+            "Records that the application restores before it is RUNNING, without those of in-memory stores, up to "
+            "the log ends in the broker, the file or the dump."
+        ),
         minimum=0,
     ),
 ]
-RestoresExact = Annotated[bool, Meaning("false: at most so many.")]
+RestoresExact = Annotated[bool, Meaning("false: this is an upper bound.")]
 # The least: kstate writes sorted files, and Streams puts record by record.
 SecondsToRunning = Annotated[
     float,
-    Meaning("restores at this rate: the least that a start needs, since Streams is slower than kstate.", minimum=0),
+    Meaning(
+        (
+            "Number of seconds to restore the records at this rate. It is a minimum, because Streams is slower "
+            "than kstate."
+        ),
+        minimum=0,
+    ),
 ]
 Rate = Annotated[
     float,
     Meaning(
-        "Records a second, as the last restoration here measured; null if none was large enough.",
+        "Records per second in the last restoration of this directory; null if none was large enough.",
         minimum=0,
     ),
 ]
-RateFrom = Annotated[str, Meaning("The run that measured it.")]
+RateFrom = Annotated[str, Meaning("The run in which kstate measured the rate.")]
 
 
 class CheckPredictionLine(TypedDict):
-    """What the next start does with a store of a task.
+    """The outcome of the next start for a store of a task.
 
-    code: the finding that it follows from; messages: what Streams prints.
+    code: the finding that causes it; messages: the messages of Streams.
     """
 
     type: Literal["prediction"]
@@ -79,7 +90,7 @@ class CheckPredictionLine(TypedDict):
 
 
 class CheckFindingLine(TypedDict):
-    """Something that decides what the start does. docs/check.md has the codes."""
+    """A fact that affects the next start. docs/check.md lists the codes."""
 
     type: Literal["finding"]
     task: shared.Task | None
@@ -92,7 +103,7 @@ class CheckFindingLine(TypedDict):
 
 
 class CheckDumpPartLine(TypedDict):
-    """With --dump: a part of the dump by the record of kstate verify-dump; none where nothing is recorded."""
+    """With --dump: a part of the dump that kstate verify-dump has recorded."""
 
     type: Literal["dump-part"]
     subset: shared.Subset
@@ -103,7 +114,7 @@ class CheckDumpPartLine(TypedDict):
 
 
 class CheckSummaryLine(TypedDict):
-    """The end."""
+    """The last line of check."""
 
     type: Literal["summary"]
     release: shared.Release
@@ -124,16 +135,18 @@ class CheckSummaryLine(TypedDict):
 CheckLine = CheckPredictionLine | CheckFindingLine | CheckDumpPartLine | CheckSummaryLine | shared.ErrorLine
 
 
-Source = Annotated[str, Meaning("The file that it was read from, - for standard input.")]
+Source = Annotated[str, Meaning("The file of the listing; - for standard input.")]
 Directory = Annotated[str, Meaning("The application directory on that host.")]
-Hostname = Annotated[str, Meaning("What the host calls itself; null of an older kstate.")]
-Tasks = Annotated[int, Meaning("How many tasks.", minimum=0)]
+Hostname = Annotated[str, Meaning("The host name in the listing; null for an older version of kstate.")]
+Tasks = Annotated[int, Meaning("Number of tasks.", minimum=0)]
 # What a failover to this copy would have to restore at least.
 BehindFront = Annotated[
     int,
     Meaning(
-        "Offsets between what is stored and the copy that is in front, altogether. null: there is no offset to "
-        "compare.",
+        (
+            "Number of offsets between this copy and the most advanced one, over all its changelogs. null: kstate "
+            "has no offset to compare."
+        ),
         minimum=0,
     ),
 ]
@@ -141,13 +154,15 @@ BehindFront = Annotated[
 Complete = Annotated[bool, Meaning("Whether kstate could read every listing.")]
 Hosts = Annotated[list[str], Meaning("Names of hosts.")]
 # Only the group knows: on disk an active task and a standby look alike.
-Active = Annotated[str, Meaning("The host that the group has given the task to; null where that is not known.")]
+Active = Annotated[str, Meaning("The host to which the group has assigned the task; null if this is not known.")]
 # The source decides what a missing task means: of "seen" there may be more above it.
 KnownFrom = Annotated[
     str,
     Meaning(
-        "Where it is known from that there should be such a task: the logs, the specification, or a higher one "
-        "that was seen. null: there should not.",
+        (
+            "Why the task should exist: according to the logs, to the specification, or to a higher task that "
+            "exists. null: it should not exist."
+        ),
         enum=("logs", "spec", "seen"),
     ),
 ]
@@ -160,22 +175,23 @@ Assigned = Annotated[
     Mapping[str, list[int]],
     Meaning("Partitions of source topics that a member reads, by topic: those of its active tasks."),
 ]
-Applications = Annotated[list[str], Meaning("application.id of each application that was given.")]
-LogsKnown = Annotated[bool, Meaning("Whether a broker or a file of offsets has the ends of the logs.")]
+Applications = Annotated[list[str], Meaning("application.id of each application in the listings.")]
+LogsKnown = Annotated[bool, Meaning("Whether kstate knows the ends of the logs, from a broker or a file of offsets.")]
 StandbyReplicas = Annotated[int, Meaning("num.standby.replicas, as passed.", minimum=0)]
-GroupState = Annotated[str, Meaning("State of the group, as Kafka calls it; null where it was not asked for.")]
+GroupState = Annotated[str, Meaning("State of the group in Kafka's words; null if kstate did not ask for it.")]
 GroupProtocol = Annotated[
-    str, Meaning("Protocol of the group: classic, consumer, unknown; null where it was not asked for.")
+    str, Meaning("Protocol of the group: classic, consumer, unknown; null if kstate did not ask for it.")
 ]
 # A reason instead of an empty list, which would mean that the group has no member.
 GroupWhy = Annotated[
-    str, Meaning("Why nothing is known of the group's members; null where they are known, or were not asked for.")
+    str,
+    Meaning("Why the members of the group are not known; null if they are known, or if kstate did not ask for them."),
 ]
-NotKnown = Annotated[int, Meaning("Findings of level unknown.", minimum=0)]
+NotKnown = Annotated[int, Meaning("Number of findings of level unknown.", minimum=0)]
 
 
 class FleetHostLine(TypedDict):
-    """What was read of one host. messages: what could not be, and why."""
+    """The listing of one host. messages: the parts that kstate could not read, and the reasons."""
 
     type: Literal["host"]
     host: shared.Host
@@ -195,7 +211,7 @@ class FleetHostLine(TypedDict):
 
 
 class FleetTaskLine(TypedDict):
-    """A task, and the hosts that have it: none if the task is missing."""
+    """A task, and the hosts that have it. A missing task has none."""
 
     type: Literal["task"]
     task: shared.Task
@@ -232,7 +248,7 @@ class FleetMemberLine(TypedDict):
 
 
 class FleetFindingLine(TypedDict):
-    """Something that is missing, doubled, different, or not known."""
+    """A finding, such as a task that is missing or on several hosts."""
 
     type: Literal["finding"]
     task: shared.Task | None
@@ -246,7 +262,7 @@ class FleetFindingLine(TypedDict):
 
 
 class FleetSummaryLine(TypedDict):
-    """The end."""
+    """The last line of fleet."""
 
     type: Literal["summary"]
     applications: Applications
@@ -279,25 +295,31 @@ FleetLine = (
 Offset = Annotated[
     int,
     Meaning(
-        "The stored changelog offset: of the last record that a task store has applied, of the next one that a global "
-        "store reads. null: the store has none.",
+        (
+            "The stored changelog offset. For a task store, it is that of the last record that it has applied, "
+            "and for a global store that of the next record. null: the store has none."
+        ),
         minimum=0,
     ),
 ]
 LagUnknown = Annotated[
     str,
     Meaning(
-        "Why the lag is unknown: the store has no offset, no source has its log, or the offset is outside of the log."
-        " null: the lag is known.",
+        (
+            "Why the lag is unknown: the store has no offset, none of the sources has its log, or the offset is "
+            "outside the log. null: the lag is known."
+        ),
         enum=values(snapshot_reader.UnknownLag),
     ),
 ]
-Unknown = Annotated[int, Meaning("How many stores of a task have an unknown lag.", minimum=0)]
-UnknownTasks = Annotated[list[str], Meaning("Tasks in which the lag of the store is unknown: the sum is unknown then.")]
+Unknown = Annotated[int, Meaning("Number of stores of a task with an unknown lag.", minimum=0)]
+UnknownTasks = Annotated[
+    list[str], Meaning("Number of tasks in which the lag of the store is unknown. The sum is then unknown, too.")
+]
 
 
 class LagLogLine(TypedDict):
-    """A store of a task, and a log that it is built from; a global store has one line for each partition."""
+    """A store of a task, and a log from which it is restored. A global store has one line for each partition."""
 
     type: Literal["log"]
     task: shared.Task
@@ -326,7 +348,7 @@ class LagStoreLine(TypedDict):
 
 
 class LagSummaryLine(TypedDict):
-    """The end."""
+    """The last line of lag."""
 
     type: Literal["summary"]
     stores: shared.Stores

@@ -12,8 +12,8 @@ from kstate_cli.cli.lines.shared import Meaning, values
 from kstate_cli.diff import model
 
 # Of any type: the serde decides.
-Key = Annotated[Any, Meaning("Key: as its serde renders it (query), in hex (diff).")]
-Value = Annotated[Any, Meaning("Value, as its serde renders it.")]
+Key = Annotated[Any, Meaning("Key: decoded by its serde (query), or in hex (diff).")]
+Value = Annotated[Any, Meaning("Value, decoded by its serde.")]
 # -1 is ConsumerRecord.NO_TIMESTAMP, which Streams stores like a time.
 Timestamp = Annotated[int, Meaning("ms since 1970; -1: none.")]
 
@@ -36,9 +36,9 @@ ValidTo = Annotated[int, Meaning("ms since 1970, exclusive; null: the latest ver
 
 
 class UnreadablePart(TypedDict):
-    """A key or a value that its serde does not read."""
+    """A key or a value that its serde cannot decode."""
 
-    data: Annotated[Any, Meaning('its bytes, {"base64": …}; null where only its text is known')]
+    data: Annotated[Any, Meaning('its bytes, {"base64": …}; null if only its text is known')]
     message: str
 
 
@@ -52,16 +52,16 @@ class UnreadableParts(TypedDict, total=False):
 # The row is printed all the same: leaving it out would look like a store without it.
 Unreadable = Annotated[
     UnreadableParts,
-    Meaning("Of a key or value that its serde does not read: bytes, and why. The member itself is null."),
+    Meaning("For a key or value that its serde cannot decode: its bytes, and the reason. The member itself is null."),
 ]
-ExecutionInfo = Annotated[list[str], Meaning("What was done to answer.")]
-More = Annotated[bool, Meaning("--limit has cut the answer: there are more rows.")]
-Unread = Annotated[int, Meaning("How many things could not be read.", minimum=0)]
+ExecutionInfo = Annotated[list[str], Meaning("Execution info of the query.")]
+More = Annotated[bool, Meaning("Whether there are more rows than --limit allows.")]
+Unread = Annotated[int, Meaning("Number of keys and values that kstate could not decode.", minimum=0)]
 Failures = Annotated[int, Meaning("Partitions that did not answer.", minimum=0)]
 
 
 class QueryRowLine(TypedDict):
-    """A row of the answer. Which members it has is a matter of the subcommand and of the store's kind."""
+    """A row of the result. Its members depend on the subcommand and on the kind of the store."""
 
     type: Literal["row"]
     partition: shared.Partition | None
@@ -77,7 +77,7 @@ class QueryRowLine(TypedDict):
 
 
 class QueryPartitionLine(TypedDict):
-    """With --explain: how a partition was asked."""
+    """With --explain: the Position and the execution info of a partition."""
 
     type: Literal["partition"]
     partition: shared.Partition | None
@@ -86,7 +86,7 @@ class QueryPartitionLine(TypedDict):
 
 
 class QueryFailureLine(TypedDict):
-    """A partition that did not answer, or not to the end."""
+    """A partition that did not answer, or not completely."""
 
     type: Literal["failure"]
     partition: shared.Partition | None
@@ -95,7 +95,7 @@ class QueryFailureLine(TypedDict):
 
 
 class QuerySummaryLine(TypedDict):
-    """The end; unread counts keys and values that their serde does not read."""
+    """The last line of a query. unread is the number of keys and values that their serde cannot decode."""
 
     type: Literal["summary"]
     store: shared.Store
@@ -108,38 +108,47 @@ class QuerySummaryLine(TypedDict):
 QueryLine = QueryRowLine | QueryPartitionLine | QueryFailureLine | QuerySummaryLine | shared.ErrorLine
 
 
-Difference = Annotated[str, Meaning("What is different about the row.", enum=values(model.RowIn))]
-BufferTime = Annotated[int, Meaning("ms since 1970: when the record of a buffer was.")]
+Difference = Annotated[str, Meaning("Kind of the difference.", enum=values(model.RowIn))]
+BufferTime = Annotated[int, Meaning("Time of the buffered record, in ms since 1970.")]
 Seq = Annotated[int, Meaning("Sequence number in the row's key.")]
 Segment = Annotated[int | str, Meaning("Segment of a version, or latest.")]
 Side = Annotated[str, Meaning("Side of an outer join.", enum=("left", "right"))]
 ForeignKey = Annotated[str, Meaning("Foreign key, in hex.")]
 # So that a program can ask raw-key for exactly this row.
-Row = Annotated[str, Meaning("The whole key as RocksDB has it, in hex.", pattern=r"^([0-9a-f]{2})*$")]
+Row = Annotated[str, Meaning("The whole key in RocksDB, in hex.", pattern=r"^([0-9a-f]{2})*$")]
 A = Annotated[
     Mapping[str, Any],
-    Meaning('The value in A: {"value": hex, …}, {"malformed": hex} where it is none; null where there is none.'),
+    Meaning(
+        'The value in A: {"value": hex, …}, or {"malformed": hex} if kstate cannot decode it; null if A '
+        "has no such row."
+    ),
 ]
 B = Annotated[
     Mapping[str, Any],
-    Meaning('The value in B: {"value": hex, …}, {"malformed": hex} where it is none; null where there is none.'),
+    Meaning(
+        'The value in B: {"value": hex, …}, or {"malformed": hex} if kstate cannot decode it; null if B '
+        "has no such row."
+    ),
 ]
-OnlyIn = Annotated[str, Meaning("Which directory alone has it; null: both.", enum=("a", "b"))]
+OnlyIn = Annotated[str, Meaning("The only directory that has it; null: both have it.", enum=("a", "b"))]
 # Two, because a migration may change the kind: with timestamps, or with headers.
-Kinds = Annotated[list[str], Meaning("Its kind in A and in B; empty where it is not.", minItems=2, maxItems=2)]
+Kinds = Annotated[list[str], Meaning("Its kind in A and in B; empty if it is missing there.", minItems=2, maxItems=2)]
 Verdict = Annotated[
     str,
     Meaning(
-        "What the comparison gave.", enum=("equal", "different", "only in A", "only in B", "other kind", "unreadable")
+        "Result of the comparison.", enum=("equal", "different", "only in A", "only in B", "other kind", "unreadable")
     ),
 ]
 RowsA = Annotated[int, Meaning("Rows in A.", minimum=0)]
 RowsB = Annotated[int, Meaning("Rows in B.", minimum=0)]
-OnlyInA = Annotated[int, Meaning("Rows that only A has.", minimum=0)]
-OnlyInB = Annotated[int, Meaning("Rows that only B has.", minimum=0)]
-Different = Annotated[int, Meaning("Rows that both have, and not the same.", minimum=0)]
+OnlyInA = Annotated[int, Meaning("Rows that exist only in A.", minimum=0)]
+OnlyInB = Annotated[int, Meaning("Rows that exist only in B.", minimum=0)]
+Different = Annotated[int, Meaning("Rows with the same key, but different contents.", minimum=0)]
 # Also if all else is equal: what was not compared may differ.
-NotCompared = Annotated[list[str], Meaning("What only one of the two layouts has, or what was to be ignored.")]
+NotCompared = Annotated[
+    list[str],
+    Meaning("Parts of rows that were not compared, because only one layout has them, or because of an option."),
+]
 
 
 class InBoth(TypedDict):
@@ -156,18 +165,18 @@ class OffsetsInBoth(TypedDict, total=False):
     position: InBoth
 
 
-Offsets = Annotated[OffsetsInBoth, Meaning("Changelog offsets and Positions in A and B, where they are not the same.")]
+Offsets = Annotated[OffsetsInBoth, Meaning("Changelog offsets and Positions in A and B, if they differ.")]
 Other = Annotated[str, Meaning("Absolute path of B.")]
-Equal = Annotated[bool, Meaning("All of both was read, and is the same.")]
+Equal = Annotated[bool, Meaning("Whether kstate read everything in both directories, and found no difference.")]
 # The same rows may be missing on both sides.
-Doubts = Annotated[int, Meaning("Reasons why rows may be silently missing in both.", minimum=0)]
-Differing = Annotated[int, Meaning("Stores and tasks that differ.", minimum=0)]
+Doubts = Annotated[int, Meaning("Reasons why rows may be silently missing in both directories.", minimum=0)]
+Differing = Annotated[int, Meaning("Number of stores and tasks that differ.", minimum=0)]
 AsOfA = Annotated[str, Meaning("as_of of A.")]
 AsOfB = Annotated[str, Meaning("as_of of B.")]
 
 
 class DiffDifferenceLine(TypedDict):
-    """A row that is not the same in both, as soon as it is found; --limit of each store."""
+    """A row that differs. kstate prints it when it finds it, up to --limit rows for each store."""
 
     type: Literal["difference"]
     task: shared.Task
@@ -188,7 +197,7 @@ class DiffDifferenceLine(TypedDict):
 
 
 class DiffTaskLine(TypedDict):
-    """A task that only one of them has."""
+    """A task that only one of the directories has."""
 
     type: Literal["task"]
     task: shared.Task
@@ -196,7 +205,7 @@ class DiffTaskLine(TypedDict):
 
 
 class DiffStoreLine(TypedDict):
-    """A store of a task. message says why it could not be read."""
+    """A store of a task. message: why kstate could not read it."""
 
     type: Literal["store"]
     task: shared.Task
@@ -215,7 +224,7 @@ class DiffStoreLine(TypedDict):
 
 
 class DiffSummaryLine(TypedDict):
-    """The end; messages say what of the directories could not be read."""
+    """The last line of diff. messages: the parts of the directories that kstate could not read."""
 
     type: Literal["summary"]
     other: Other

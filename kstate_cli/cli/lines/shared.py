@@ -38,8 +38,10 @@ def values(*kinds: type[Enum]) -> tuple[str, ...]:
 SchemaVersion = Annotated[
     int,
     Meaning(
-        "Version of the whole output format. It rises if a member is removed or changes its meaning, and not if"
-        " members are added.",
+        (
+            "Version of the whole output format. It increases if a member is removed or changes its meaning, but "
+            "not if a member is added."
+        ),
         const=SCHEMA_VERSION,
     ),
 ]
@@ -47,46 +49,50 @@ SchemaVersion = Annotated[
 App = Annotated[
     str,
     Meaning(
-        "Absolute path of the application directory. Of diff: A. In an error before it was found: of what was "
-        "given; null where nothing was."
+        "Absolute path of the application directory, for diff that of A. In an error before kstate found the "
+        "directory, the path that was passed; null if none was passed."
     ),
 ]
 # Text and not two numbers: a named topology is part of the id, and global stores have none.
-Task = Annotated[str, Meaning("A task: 0_1, __topology__/0_1 of a named topology, global.")]
+Task = Annotated[str, Meaning("A task: 0_1, __topology__/0_1 for a named topology, or global.")]
 Store = Annotated[str, Meaning("Name of a store.")]
 # Of the changelog, which has the number of the task's partition.
 Partition = Annotated[
     int,
-    Meaning("Partition; null of a global store, and of rows that --collate merges where it is not known.", minimum=0),
+    Meaning(
+        "Partition; null for a global store, and if --collate merges rows whose partition is not known.", minimum=0
+    ),
 ]
 # The pattern has no blank and no colon: kstate explain takes GROUP:CODE as one word.
 Code = Annotated[
     str,
-    Meaning("Code for programs: it stays the same if the message changes.", pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$"),
+    Meaning("Code for programs, which stays the same if the message changes.", pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$"),
 ]
 # The levels of three commands: a program that compares them needs one list.
 Level = Annotated[
     str,
     Meaning(
-        "How bad it is. check: expected, warning, error; verify: damage, or unknown where it could not be judged;"
-        " fleet: error, warning, unknown.",
+        (
+            "Severity. check: expected, warning, error; verify: damage, or unknown if kstate cannot judge it; "
+            "fleet: error, warning, unknown."
+        ),
         enum=values(check_findings.Level, verify_findings.VerifyLevel, fleet_findings.FleetLevel),
     ),
 ]
 # For people: programs decide by code, since the words of a message may change in any version.
 Message = Annotated[str, Meaning("The message, for people.")]
-Messages = Annotated[list[str], Meaning("Several texts, for people or of Kafka Streams.")]
+Messages = Annotated[list[str], Meaning("Several texts, for people, or of Kafka Streams.")]
 Hint = Annotated[str, Meaning("What to do next, for people; often a command.")]
-Rule = Annotated[str, Meaning("The rule that it follows from: class of Kafka Streams, KIP, section of docs/internals.")]
+Rule = Annotated[str, Meaning("The rule behind it: a class of Kafka Streams, a KIP, or a section of docs/internals.")]
 Path = Annotated[str, Meaning("Path: relative to app if it is in app, otherwise absolute, or a URI.")]
 Release = Annotated[str, Meaning("A Kafka Streams release.")]
-Kind = Annotated[str, Meaning("Kind of store, as ls lists it.")]
+Kind = Annotated[str, Meaning("Kind of the store, as in the output of ls.")]
 # As it is stored, without conversion: the two meanings are those of ProcessorStateManager and GlobalStateManagerImpl.
 Changelog = Annotated[
     Mapping[str, Mapping[int, int]],
     Meaning(
-        "Stored changelog offsets: topic, partition, offset. It is that of the last record that a task store applied,"
-        " and of the next record that a global store reads. null: not readable."
+        "Stored changelog offsets: topic, partition, offset. For a task store, it is that of the last record "
+        "that it has applied, and for a global store that of the next record. null: kstate cannot read it."
     ),
 ]
 # Topic by topic, because a store may have several input topics.
@@ -94,37 +100,39 @@ Position = Annotated[
     Mapping[str, Mapping[int, int]], Meaning("Position of IQv2: topic, partition, offset. null: not known.")
 ]
 # Three values: a lock of another host may be invisible, and unknown must not look like stopped.
-Running = Annotated[bool, Meaning("Whether the application runs; null if that is unknown.")]
+Running = Annotated[bool, Meaning("Whether the application is running; null if this is unknown.")]
 # A reader of two calls can tell whether the second may have seen more.
 AsOf = Annotated[
     str,
     Meaning(
-        "What the state is of: a directory that is closed, or the last flush of an application that may run.",
+        "Whether the directory is closed, or shows the last flush of an application that may be running.",
         enum=("closed", "last-flush"),
     ),
 ]
 # Names and no range: between two releases that open a store there may be one that does not.
-OpensIn = Annotated[list[str], Meaning("Releases that open it.")]
+OpensIn = Annotated[list[str], Meaning("Releases that can open the store.")]
 # As an estimate it is RocksDB's: entries that were overwritten and not compacted count twice.
 Rows = Annotated[int, Meaning("Rows.", minimum=0)]
-Host = Annotated[str, Meaning("Name of a host. ls: its own name; fleet: the name of its file, or the passed one.")]
-ProcessId = Annotated[
+Host = Annotated[
     str,
     Meaning(
-        "What Streams calls the instance of a state directory (kafka-streams-process-metadata); null where it is "
-        "not known."
+        "Name of a host. For ls, it is that of this host. For fleet, it is taken from the file or from the argument."
     ),
 ]
+ProcessId = Annotated[
+    str,
+    Meaning("The process id in kafka-streams-process-metadata; null if it is not known."),
+]
 Place = Annotated[str, Meaning("Folder or object prefix of a barrier.")]
-Awaited = Annotated[int, Meaning("How many hosts are awaited, this one among them.", minimum=1)]
+Awaited = Annotated[int, Meaning("Number of hosts that the barrier waits for, including this one.", minimum=1)]
 Here = Annotated[list[str], Meaning("Hosts that are at the barrier together.")]
-Missing = Annotated[list[str], Meaning("Named hosts that are missing.")]
-Unnamed = Annotated[int, Meaning("How many more hosts are awaited, without a known name.", minimum=0)]
-GaveUp = Annotated[list[str], Meaning("Of those that are missing: they did not wait any longer.")]
+Missing = Annotated[list[str], Meaning("Missing hosts with a known name.")]
+Unnamed = Annotated[int, Meaning("Number of further missing hosts, without a known name.", minimum=0)]
+GaveUp = Annotated[list[str], Meaning("Missing hosts that stopped waiting.")]
 Barrier = Annotated[
     str,
     Meaning(
-        "What came of the barrier: all came, or not all did in time. null: there was none.",
+        "Result of the barrier: all hosts arrived, or not all in time. null: there was no barrier.",
         enum=("passed", "not-all-came"),
     ),
 ]
@@ -136,31 +144,33 @@ Lag = Annotated[
     ),
 ]
 Bytes = Annotated[int, Meaning("Bytes of files.", minimum=0)]
-Stores = Annotated[int, Meaning("How many stores.", minimum=0)]
+Stores = Annotated[int, Meaning("Number of stores.", minimum=0)]
 Records = Annotated[int, Meaning("Records of a changelog.", minimum=0)]
 # Compaction leaves holes: the difference of two offsets is an upper bound.
-LagExact = Annotated[bool, Meaning("false: at most so many, by the bounds of the log.")]
+LagExact = Annotated[bool, Meaning("false: this is an upper bound, from the bounds of the log.")]
 LagSeconds = Annotated[
-    float, Meaning("How old the first record is that the store has not seen; 0 where it has seen all.", minimum=0)
+    float, Meaning("Age of the first record that the store has not read; 0 if it has read all.", minimum=0)
 ]
 Warnings = Annotated[int, Meaning("Warnings.", minimum=0)]
 # With milliseconds at most: more digits would differ in every run without a meaning.
-Seconds = Annotated[float, Meaning("How long it took.", minimum=0)]
-Ok = Annotated[bool, Meaning("Nothing was found, and nothing is in doubt.")]
-Findings = Annotated[Mapping[str, int], Meaning("Code of a finding, and how many there are.", each={"minimum": 0})]
-Subset = Annotated[str, Meaning("Which part of the stores, or of the files of a dump: I/N.")]
+Seconds = Annotated[float, Meaning("Duration in seconds.", minimum=0)]
+Ok = Annotated[bool, Meaning("Whether there are no findings, and kstate could judge everything.")]
+Findings = Annotated[
+    Mapping[str, int], Meaning("Code of a finding, and the number of such findings.", each={"minimum": 0})
+]
+Subset = Annotated[str, Meaning("Part of the stores, or of the files of a dump: I/N.")]
 LeftOut = Annotated[int, Meaning("Stores, or files of a dump, in other parts.", minimum=0)]
 Application = Annotated[str, Meaning("application.id.")]
-Out = Annotated[str, Meaning("Absolute path of the folder of what was written, or s3://BUCKET/PREFIX.")]
+Out = Annotated[str, Meaning("Absolute path of the folder that was written, or s3://BUCKET/PREFIX.")]
 # Stated, since the choice is automatic and decides how long the next call takes.
-Engine = Annotated[str, Meaning("What did the work: spark or local; of an export spark, processes or one process.")]
-EngineReason = Annotated[str, Meaning("Why this engine did the work.")]
-Files = Annotated[int, Meaning("How many files.", minimum=0)]
+Engine = Annotated[str, Meaning("Engine: spark or local; for an export spark, processes or one process.")]
+EngineReason = Annotated[str, Meaning("Why kstate chose this engine.")]
+Files = Annotated[int, Meaning("Number of files.", minimum=0)]
 # The steps of change/plan.py, by the words that the table has.
 Action = Annotated[
     str,
     Meaning(
-        "What a step does.",
+        "Action of a step.",
         enum=(
             "leave out",
             "remove file",
@@ -175,26 +185,26 @@ Action = Annotated[
     ),
 ]
 # Apart from the exit code, which is 0 for a dry run too.
-Executed = Annotated[bool, Meaning("Whether it was done; false: with --dry-run, or because there was nothing to do.")]
-Deleted = Annotated[int, Meaning("Rows that the changelog has deleted.", minimum=0)]
-Expired = Annotated[int, Meaning("Rows that are past their retention.", minimum=0)]
-NullKeys = Annotated[int, Meaning("Records without a key, which Streams skips too.", minimum=0)]
-HasPosition = Annotated[bool, Meaning("Whether the changelog carried a Position.")]
-# Counts manifests, so that a program can wait for the next one.
-Generation = Annotated[int, Meaning("Of the manifest that was written; null where none was.", minimum=1)]
-Verified = Annotated[
-    str, Meaning("When the part of the dump was last read in full by verify-dump, in UTC; null: never here.")
+Executed = Annotated[
+    bool, Meaning("Whether the command changed something; false: with --dry-run, or because there was nothing to do.")
 ]
+Deleted = Annotated[int, Meaning("Rows that are deleted according to the changelog.", minimum=0)]
+Expired = Annotated[int, Meaning("Rows that are older than their retention.", minimum=0)]
+NullKeys = Annotated[int, Meaning("Records without a key, which Streams skips too.", minimum=0)]
+HasPosition = Annotated[bool, Meaning("Whether records of the changelog contain a Position.")]
+# Counts manifests, so that a program can wait for the next one.
+Generation = Annotated[int, Meaning("Generation of the new manifest; null if kstate did not write one.", minimum=1)]
+Verified = Annotated[str, Meaning("Time when verify-dump last read the part in full, in UTC; null: never here.")]
 # In the line as well, for a reader who has only the file.
 Exit = Annotated[int, Meaning("The exit code.", minimum=2)]
 Where = Annotated[str, Meaning("The subject, if the message does not name it.")]
-Details = Annotated[list[str], Meaning("More of the message, a line each.")]
+Details = Annotated[list[str], Meaning("More of the message, one line each.")]
 # One command in each, ready to be run.
-HintDetails = Annotated[list[str], Meaning("More of the hint, a line each: often commands to be pasted.")]
+HintDetails = Annotated[list[str], Meaning("More of the hint, one line each, often commands that you can paste.")]
 
 
 class BarrierMembers(TypedDict):
-    """Who is at a barrier, as members of a line."""
+    """The hosts at a barrier, as members of a line."""
 
     place: Place
     host: Host
@@ -206,7 +216,7 @@ class BarrierMembers(TypedDict):
 
 
 class EngineMembers(TypedDict):
-    """What has done the work, as members of a summary."""
+    """The engine, as members of a summary."""
 
     engine: Engine
     engine_reason: EngineReason
@@ -237,9 +247,9 @@ class RestoredStoreLine(TypedDict):
 
 
 class ErrorLine(TypedDict):
-    """The command ended with exit code 2 or more: the last line.
+    """The last line, if the command ended with exit code 2 or more.
 
-    The lines before it are correct, but may not be all.
+    The lines before it are correct, but may be incomplete.
     """
 
     type: Literal["error"]
@@ -253,7 +263,7 @@ class ErrorLine(TypedDict):
 
 
 class ProblemLine(TypedDict):
-    """Something in the directory that Streams chokes on, or that kstate does not understand."""
+    """An entry of the directory that Streams cannot handle, or that kstate does not recognize."""
 
     type: Literal["problem"]
     task: Task | None
@@ -265,7 +275,7 @@ class ProblemLine(TypedDict):
 
 
 class StepLine(TypedDict):
-    """A step of the plan, as it is carried out."""
+    """A step of the plan."""
 
     type: Literal["step"]
     action: Action
@@ -281,7 +291,7 @@ class WarningLine(TypedDict):
 
 
 class NoteLine(TypedDict):
-    """Something else about the plan that is worth knowing."""
+    """A note about the plan."""
 
     type: Literal["note"]
     message: Message

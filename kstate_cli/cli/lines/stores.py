@@ -12,45 +12,48 @@ from kstate_cli.cli.lines.shared import Meaning, values
 from kstate_cli.cli.views import stores
 
 # Some kinds have the same bytes, such as key-value and list-value.
-KindCertain = Annotated[bool, Meaning("Whether the bytes leave no doubt about the kind.")]
-KindFrom = Annotated[str, Meaning("What the kind was taken from.")]
+KindCertain = Annotated[bool, Meaning("Whether the files determine the kind with certainty.")]
+KindFrom = Annotated[str, Meaning("Source from which kstate inferred the kind.")]
 # 4.3 moved offsets from .checkpoint into the store (KIP-1035).
 OffsetsIn = Annotated[
-    str, Meaning("Where the changelog offset is kept.", enum=("column-family", "checkpoint", "store-file", "none"))
+    str,
+    Meaning(
+        "Place where Streams keeps the changelog offset.", enum=("column-family", "checkpoint", "store-file", "none")
+    ),
 ]
 Status = Annotated[str, Meaning("How the last run left the store, if the store records it (from 4.3 on).")]
 # RocksDB refuses to open a table of a newer format than its own: this decides about a downgrade.
 SstFormats = Annotated[list[int], Meaning("Format versions of the SSTs.")]
 ColumnFamilies = Annotated[list[str], Meaning("Column families of its databases.")]
 # The names of its databases are these times; all rows of a segment expire together.
-Segments = Annotated[list[int], Meaning("Start of each segment in ms since 1970; null: of a store without segments.")]
+Segments = Annotated[list[int], Meaning("Start of each segment in ms since 1970; null for a store without segments.")]
 # The offset that the other segments state does not hold for its rows.
 SegmentsWithoutOffset = Annotated[
     list[int],
     Meaning(
-        "Start of each segment that states no offset while others do, in ms since 1970: the offset of the store "
-        "is unknown, and rows may be missing."
+        "Start of each segment that has no offset while others have one, in ms since 1970. The offset of the "
+        "store is then unknown, and rows may be missing."
     ),
 ]
 # Only small stores are counted, because that reads every row.
-RowsExact = Annotated[bool, Meaning("Whether rows were counted; false: estimated.")]
-Leftovers = Annotated[list[str], Meaning("Names in the task's directory that no running application leaves.")]
+RowsExact = Annotated[bool, Meaning("Whether kstate counted the rows; false: it estimated them.")]
+Leftovers = Annotated[list[str], Meaning("Names in the task's directory that a running application does not leave.")]
 # Under exactly-once Streams wipes such a task at its next start.
-Unclean = Annotated[list[str], Meaning("Why uncommitted data may be in the store.")]
+Unclean = Annotated[list[str], Meaning("Why the store may contain uncommitted data.")]
 NewTask = Annotated[
-    str, Meaning("The task that has the store in the topology of --topology; null where it has no such store.")
+    str, Meaning("The task of the store in the topology of --topology; null if the topology does not have it.")
 ]
 Home = Annotated[
     str,
     Meaning(
-        "What becomes of the store in the topology of --topology. copy: its new task already has one here.",
+        "What happens to the store in the topology of --topology. copy: its new task already has one here.",
         enum=values(stores.Move),
     ),
 ]
 
 
 class StoreLine(TypedDict):
-    """What ``ls`` and ``inspect-position`` print of a store."""
+    """The members that ``ls`` and ``inspect-position`` print for a store."""
 
     type: Literal["store"]
     task: shared.Task
@@ -77,7 +80,7 @@ class StoreLine(TypedDict):
 
 
 class LsStoreLine(StoreLine):
-    """A store of a task, or one that only has an offset there."""
+    """A store of a task, also if only its offset is there."""
 
     new_task: NotRequired[NewTask | None]
     home: NotRequired[Home]
@@ -102,7 +105,7 @@ class LsSumLine(TypedDict):
 
 
 class LsLackedLine(TypedDict):
-    """A store of the topology that no task here has: new, in memory, or elsewhere."""
+    """A store of the topology that is not in any task here, because it is new, in memory, or on another host."""
 
     type: Literal["lacked"]
     new_task: NewTask
@@ -110,7 +113,7 @@ class LsLackedLine(TypedDict):
 
 
 class LsSummaryLine(TypedDict):
-    """The end."""
+    """The last line of ls."""
 
     type: Literal["summary"]
     stores: shared.Stores
@@ -125,12 +128,12 @@ LsLine = shared.ProblemLine | LsStoreLine | LsSumLine | LsLackedLine | LsSummary
 
 
 # As PositionBound of IQv2 decides, by the partition of the task only.
-UpToBound = Annotated[bool, Meaning("Whether it has reached the bound of --at.")]
-Behind = Annotated[int, Meaning("How many of them are not up to --at.", minimum=0)]
+UpToBound = Annotated[bool, Meaning("Whether the store has reached the bound of --at.")]
+Behind = Annotated[int, Meaning("Number of stores below --at.", minimum=0)]
 
 
 class InspectPositionStoreLine(StoreLine):
-    """A store of a task, as kstate ls has it; rows are estimated."""
+    """A store of a task, with the same members as in kstate ls. The number of rows is an estimate."""
 
     lag: shared.Lag | None
     lag_exact: shared.LagExact | None
@@ -139,14 +142,14 @@ class InspectPositionStoreLine(StoreLine):
 
 
 class InspectPositionMergedLine(TypedDict):
-    """With --merge: the Positions of all stores shown, merged."""
+    """With --merge: the merged Position of all stores that are shown."""
 
     type: Literal["merged"]
     position: shared.Position | None
 
 
 class InspectPositionSummaryLine(TypedDict):
-    """The end."""
+    """The last line of inspect-position."""
 
     type: Literal["summary"]
     stores: shared.Stores
@@ -170,13 +173,13 @@ ContentBytes = Annotated[int, Meaning("Bytes of keys and values.", minimum=0)]
 # Of rows and not of files: it survives a compaction, and a migration that keeps the rows.
 Digest = Annotated[str, Meaning("Digest of the rows, the same on every host.")]
 Remarks = Annotated[list[str], Meaning("Remarks for people who use the value.")]
-Doubtful = Annotated[list[str], Meaning("TASK/STORE whose rows may be silently missing.")]
+Doubtful = Annotated[list[str], Meaning("TASK/STORE of stores whose rows may be silently missing.")]
 # In the output, so that "ok" is not read as more than it says.
-NotCovered = Annotated[list[str], Meaning("What is not examined.")]
+NotCovered = Annotated[list[str], Meaning("Parts that kstate did not check.")]
 
 
 class VerifyStoreLine(TypedDict):
-    """A store of a task that was read."""
+    """A store of a task that kstate has read."""
 
     type: Literal["store"]
     task: shared.Task
@@ -195,7 +198,7 @@ class VerifyStoreLine(TypedDict):
 
 
 class VerifyTaskLine(TypedDict):
-    """Files of a task, or (null) beside the tasks, about which there is something to say."""
+    """A task with findings about its files; null for findings outside of tasks."""
 
     type: Literal["task"]
     task: shared.Task | None
@@ -203,7 +206,7 @@ class VerifyTaskLine(TypedDict):
 
 
 class VerifyFindingLine(TypedDict):
-    """What is wrong, after the store or task that it is about."""
+    """A finding, after the line of its store or task."""
 
     type: Literal["finding"]
     task: shared.Task | None
@@ -215,7 +218,7 @@ class VerifyFindingLine(TypedDict):
 
 
 class VerifySummaryLine(TypedDict):
-    """The end."""
+    """The last line of verify."""
 
     type: Literal["summary"]
     ok: shared.Ok
@@ -242,7 +245,7 @@ Columns = Annotated[Mapping[str, str], Meaning("Column of the Parquet files, and
 
 
 class ExportTaskLine(TypedDict):
-    """A task whose rows were written."""
+    """A task whose rows kstate has written."""
 
     type: Literal["task"]
     task: shared.Task
@@ -264,7 +267,7 @@ class ExportFileLine(TypedDict):
 
 
 class ExportSummaryLine(TypedDict):
-    """The end: what _manifest.json says, and the bytes of all files."""
+    """The last line of export: the contents of _manifest.json, and the size of all files."""
 
     type: Literal["summary"]
     application: shared.Application
