@@ -36,7 +36,7 @@ class ProblemCode(Enum):
     """An entry among segments that does not have the name of a segment."""
     # Files of offsets and Positions.
     MALFORMED_OFFSETS = "malformed-offsets"
-    """A file of offsets that neither kstate nor Streams can read."""
+    """A file of offsets that is unreadable, also for Streams."""
     READING_FAILED = "reading-failed"
     """The operating system returned an error that is not about damage or permissions."""
     NEGATIVE_PARTITION = "negative-partition"

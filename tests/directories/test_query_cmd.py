@@ -270,21 +270,21 @@ def test_table_and_csv(app: Path) -> None:
 def test_limit(app: Path) -> None:
     cut = ask("range", app, "count", "--limit", 4, *COUNTS, "-o", "json")
     assert len(cut.rows) == 4
-    assert "kstate printed only the first 4 rows" in cut.err
+    assert "output limited to the first 4 rows" in cut.err
     for limit in (3, 8):  # 3 is all of partition 0: there are more all the same
         cut = ask("range", app, "count", "--limit", limit, *COUNTS, "-o", "json")
         assert len(cut.rows) == limit
-        assert ("kstate printed only" in cut.err) is (limit == 3)
+        assert ("output limited to" in cut.err) is (limit == 3)
     entry = ask("range", app, "count", "--limit", 5, "--collate", *COUNTS, "-o", "json")
     assert [row["key"] for row in entry.rows] == KEYS[:5]
-    assert "kstate printed only the first 5 rows" in entry.err
+    assert "output limited to the first 5 rows" in entry.err
 
 
 def test_a_table_is_cut_and_says_so(tmp_path: Path) -> None:
     path = _make_store(tmp_path, {b"%05d" % number: b"v" for number in range(2500)})
     cut = ask("range", path, "made")
     assert cut.out.count("0000") > 0 and "00999" in cut.out and "01000" not in cut.out
-    assert "kstate printed only the first 1,000 rows. To see N rows, pass --limit N" in cut.err
+    assert "output limited to the first 1,000 rows. To see N rows, pass --limit N" in cut.err
     # Nobody asked for fewer rows: then --quiet does not hide that there are more.
     assert ask("range", path, "made", "--quiet").err == cut.err
     assert ask("range", path, "made", "--quiet", "--limit", 5).err == ""

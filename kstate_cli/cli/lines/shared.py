@@ -164,7 +164,7 @@ Application = Annotated[str, Meaning("application.id.")]
 Out = Annotated[str, Meaning("Absolute path of the folder that was written, or s3://BUCKET/PREFIX.")]
 # Stated, since the choice is automatic and decides how long the next call takes.
 Engine = Annotated[str, Meaning("Engine: spark or local; for an export spark, processes or one process.")]
-EngineReason = Annotated[str, Meaning("Why kstate chose this engine.")]
+EngineReason = Annotated[str, Meaning("Reason for the choice of this engine.")]
 Files = Annotated[int, Meaning("Number of files.", minimum=0)]
 # The steps of change/plan.py, by the words that the table has.
 Action = Annotated[
