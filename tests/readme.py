@@ -28,14 +28,14 @@ _BEGIN, _END = "<!-- commands -->\n", "<!-- end of commands -->\n"
 _LONGEST: Final = 125
 GROUPS: Final = {
     "read a directory": ("ls", "inspect-position", "lag", "query", "export", "diff", "verify"),
-    "predict a start": ("check", "fleet"),
+    "predict the next start": ("check", "fleet"),
     "change a directory": ("migrate", "rehome", "wipe", "restore", "undo"),
     "keep dumps, standbys and snapshots": (
         *("dump", "ls-dump", "verify-dump", "maintain", "start-barrier"),
         *("snapshot", "restore-snapshot", "ls-snapshots", "verify-snapshots"),
     ),
-    "see and delete what kstate keeps": ("status", "clean"),
-    "learn": ("explain", "demo", "examples", "warm-up"),
+    "list and delete backups": ("status", "clean"),
+    "learn more": ("explain", "demo", "examples", "warm-up"),
 }
 """The commands, by what a user wants to do."""
 

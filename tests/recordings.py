@@ -47,14 +47,14 @@ class Recording:
 
 RECORDINGS: Final = {
     "downgrade": Recording(
-        "Back to an older release, and undone",
-        "A directory of Kafka Streams 4.3.1 is listed, migrated to 4.2, listed again, and the migration is undone.",
+        "A downgrade to an older release, and its undo",
+        "kstate lists a directory of Kafka Streams 4.3.1, migrates it to 4.2, lists it again, and undoes the migration.",
         True,
         (f"kstate ls {_APP}", f"kstate migrate {_APP} --to 4.2", f"kstate ls {_APP}", f"kstate undo {_APP}"),
     ),
     "restore": Recording(
         "A lost directory, restored from a dump",
-        "A directory that is gone is restored from a dump of its changelogs, listed, and checked before the start.",
+        "kstate restores a lost directory from a dump of its changelogs, lists it, and predicts the next start.",
         False,
         (_RESTORE, f"kstate ls {_APP}", f"kstate check {_APP} --for 4.3 --dump examples/dump"),
     ),

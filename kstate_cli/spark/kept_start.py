@@ -215,7 +215,7 @@ def of_spark(home: str) -> dict[str, Any]:
     """
     folder = os.path.join(home, "jars")
     if not os.path.isdir(folder):
-        raise NotKept(f"{home} is not a Spark: it has no jars")
+        raise NotKept(f"{home} is not an installation of Spark: it has no jars")
     return {"home": home, "jars": [_identity(Path(folder, name)) for name in os.listdir(folder)]}
 
 

@@ -74,7 +74,7 @@ def test_a_log_that_lost_records_is_refused(behind: Path, repository: Path, tmp_
     young = dump(tmp_path, ended_ms=data_ms(behind) + HOUR)
     facts.write_text(f'{{"{KEY.topic}": {{"{KEY.partition}": {{"start": 0, "end": 20}}}}}}')
     refused = restored(behind, repository, young, "--offsets", facts, status=4)
-    assert "the log was cut or recreated" in refused.report and not behind.exists()
+    assert "the log was truncated or recreated" in refused.report and not behind.exists()
     # The broker has deleted the records after the snapshot: no store can continue there (KIP-406).
     facts.write_text(f'{{"{KEY.topic}": {{"{KEY.partition}": {{"start": 30, "end": 37}}}}}}')
     assert steps(restored(behind, repository, young, "--offsets", facts)) == ["rebuild"]

@@ -156,7 +156,7 @@ def test_an_interrupted_call_is_continued(warm: Warm, dump: Path) -> None:
     (dump / "_verified.json").write_text(json.dumps(recorded))
     ended = warm("verify-dump", dump, "-o", "json")
     assert json.loads(ended.out.splitlines()[-1])["read_before"] == 1 and ended.status == 0, ended.report
-    assert "continued: an interrupted call had read 1 of" in ended.err
+    assert "continued: an interrupted run had read 1 of" in ended.err
     after = json.loads((dump / "_verified.json").read_text())
     assert after["verified"]["1"]["at_ms"] == began_ms, "the time of the file that was read first"
     assert after["unfinished"] == {}
@@ -192,7 +192,7 @@ def test_a_part_that_never_fits_its_time_is_read_in_a_bounded_number_of_calls(tm
         )
         if result.returncode == 0:
             break
-        assert result.returncode == 143 and "the next call continues" in result.stderr, result.stderr
+        assert result.returncode == 143 and "the next run continues" in result.stderr, result.stderr
     assert result.returncode == 0, result.stderr
     assert json.loads((dump.path / "_verified.json").read_text())["verified"]["1"]["files"] == files
 

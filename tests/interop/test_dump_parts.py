@@ -57,7 +57,7 @@ def test_each_call_continues(harness: Harness, tmp_path: Path) -> None:
         code, messages = _interrupted(harness, out, topic.name)
         if code == 0:
             break
-        assert code == 128 + signal.SIGTERM and "the next call continues" in messages, messages
+        assert code == 128 + signal.SIGTERM and "the next run continues" in messages, messages
         facts = newest(out).newest()
         ends.append(sum(full.rows for full in facts.values()))
         # What a reader is told is true: where the log ends, and up to where the dump is.

@@ -153,7 +153,7 @@ REHOME_WARNS: Final = FindingCode(
         "rehome continues and ends with exit code 1. For example, the topology no longer reads some "
         "repartition topics, so their unread records are never processed."
     ),
-    source="kstate: rehome warns of this while it continues",
+    source="rehome prints this as a warning and continues",
     hint=REHOME,
     do=(_DRY,),
 )

@@ -153,7 +153,7 @@ class SnapshotWork:
     engine: Engine = AUTO
     memory: Memory = None
     verify: Annotated[
-        Verify, typer.Option("--verify", metavar=choices_text(Verify), help="full reads all rows back first.")
+        Verify, typer.Option("--verify", metavar=choices_text(Verify), help="full also reads all rows back.")
     ] = Verify.quick
     workers: Annotated[int, workers_option("Files")] = 0
     copy: CopySsts = False

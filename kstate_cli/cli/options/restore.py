@@ -56,9 +56,7 @@ CommittedOffsets = Annotated[
     ),
 ]
 DumpIsComplete = Annotated[bool, typer.Option("--dump-is-complete", help="Confirm a complete dump without manifest.")]
-DumpIsCommitted = Annotated[
-    bool, typer.Option("--dump-is-committed", help="Confirm that it has only committed records.")
-]
+DumpIsCommitted = Annotated[bool, typer.Option("--dump-is-committed", help="Confirm a dump of committed records only.")]
 VerifyDump = Annotated[
     bool | None, typer.Option("--verify-dump/--no-verify-dump", help="Read the whole dump first, or no rows of it.")
 ]
@@ -68,7 +66,7 @@ AcceptResurrected = Annotated[
 ]
 Memory = Annotated[
     str | None,
-    typer.Option("--memory", metavar="BYTES", help="Such as 4G; default 1.7G per core, up to half."),
+    typer.Option("--memory", metavar="BYTES", help="Memory limit, such as 4G; default 1.7G per core."),
 ]
 """Options that other commands share with ``restore``."""
 
@@ -228,7 +226,7 @@ class WorkOptions:
     memory: Memory = None
     workers: Annotated[int, workers_option("Stores")] = 0
     verify: Annotated[
-        Verify, typer.Option("--verify", metavar=choices_text(Verify), help="full reads all rows back first.")
+        Verify, typer.Option("--verify", metavar=choices_text(Verify), help="full also reads all rows back.")
     ] = Verify.quick
     copy: Annotated[bool, typer.Option("--copy", help="Copy SSTs instead of linking them.")] = False
     wait: Wait = 0.0

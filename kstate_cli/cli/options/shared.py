@@ -146,7 +146,7 @@ LockIsShared = Annotated[
     bool,
     typer.Option(
         LOCK_IS_SHARED,
-        help="Confirm that it is stopped on all hosts.",
+        help="Confirm that all instances are stopped.",
         rich_help_panel=HOW,
     ),
 ]
