@@ -184,7 +184,7 @@ HOSTILE = ("", " ", "-x", "--purge", "a\\nb", "\\u001b[2J", "\\u202e")
 @pytest.mark.parametrize("value", HOSTILE)
 @pytest.mark.parametrize("key", [key for key in DEFAULTS if key != "workers"])
 def test_hostile_values_are_refused(key: str, value: str) -> None:
-    with pytest.raises(UsageError, match=r"does not fit") as refusal:
+    with pytest.raises(UsageError, match=r"is invalid") as refusal:
         parse_draft(f'format = 1\n[defaults]\n{key} = "{value}"\n')
     assert refusal.value.hint is not None and refusal.value.hint.startswith(f"{key} must be ")
     assert refusal.value.message.isprintable()
@@ -255,7 +255,7 @@ def test_serdes_of_the_store_that_is_read(tmp_path: Path, monkeypatch: pytest.Mo
     ("text", "message"),
     [
         ('[serdes.count]\nkeys = "string"\n', "unknown key 'keys'"),
-        ("[serdes.count]\nkey = 1\n", "key = 1 does not fit"),
+        ("[serdes.count]\nkey = 1\n", "key = 1 is invalid"),
         ('serdes = "string"\n', "serdes is not a table"),
         ('[serdes]\ncount = "string"\n', "is not a table"),
     ],

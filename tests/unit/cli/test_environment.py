@@ -157,12 +157,12 @@ def test_settings_are_read_and_other_variables_reported(path: str, monkeypatch: 
             alone = variable_of(long)
             monkeypatch.setenv(alone, "1")
             (warning,) = unread(command, path)
-            assert warning.startswith(f"kstate ignores {alone}: ")
+            assert warning.startswith(f"kstate ignores {alone}, because")
             assert option.envvar in warning or warning.endswith(" more")
             monkeypatch.delenv(alone)
         else:
             (warning,) = unread(command, path)
-            assert warning.startswith(f"kstate ignores {variable_of(words, long)}: ") and warning.endswith(f"--{long}")
+            assert warning.startswith(f"kstate ignores {variable_of(words, long)}. ") and warning.endswith(f"--{long}")
         monkeypatch.delenv(variable_of(words, long))
     for name in (f"{start}NONSENSE", f"{start}HELP", f"{start}a\nb"):
         monkeypatch.setenv(name, "1")
@@ -195,7 +195,7 @@ def test_warns_of_a_misspelt_variable_with_the_right_name(tmp_path: Path) -> Non
     assert process.stderr.splitlines()[:3] == [
         "warning: kstate ignores KSTATE_EXPORT_OVERWRITE. Pass it on the command line: --overwrite",
         "warning: kstate ignores KSTATE_EXPORT_WORKER (you may mean KSTATE_EXPORT_WORKERS): kstate export --help",
-        "warning: kstate ignores KSTATE_WORKERS: a variable must contain the name of the command: KSTATE_EXPORT_WORKERS",
+        "warning: kstate ignores KSTATE_WORKERS, because a variable must contain the name of the command: KSTATE_EXPORT_WORKERS",
     ]
     assert "--out" in process.stderr.splitlines()[3]
 
