@@ -668,7 +668,7 @@ def test_warns_of_ssts_that_no_manifest_names(tmp_path: Path) -> None:
     path = unpack(KINDS, tmp_path)
     store = path / "0_0/rocksdb/count"
     (store / "000099.sst").write_bytes(max(store.glob("*.sst")).read_bytes())
-    text = "0_0/rocksdb/count: the MANIFEST does not name 000099.sst (a crash leaves such files. "
+    text = "0_0/rocksdb/count: the MANIFEST does not list 000099.sst (a crash leaves such files. "
     assert text in ask("range", path, "count", *COUNTS, status=1).err
     assert text not in ask("range", path, "count", "--partition", "1", *COUNTS).err
     assert text in kstate("export", path, "count", "--out", tmp_path / "out", status=1).err

@@ -94,7 +94,7 @@ def test_a_host_completes_the_task_that_the_other_host_releases(tmp_path: Path, 
     before = meaning(world.second)
     result = world.rehome(world.second, status=1)
     assert not built(result)
-    assert "only 1_0, 2_0 is here, and kstate removes it: the host that has 0_0 completes 0_0" in result.out
+    assert "only 1_0, 2_0 is here, and kstate removes it, because the host that has 0_0 completes 0_0" in result.out
     assert not [*world.second.glob("*_*")]
     kstate("undo", world.second)
     assert meaning(world.second) == before

@@ -114,7 +114,7 @@ def test_failed_run_states_its_cause_and_the_next_command(app: Path) -> None:
     run.write("failed", why="no room on \x1b[31mthe disk")
     text = status_text(app)
     assert " failed " in end_of(text, run.name)
-    assert r"no room on \x1b[31mthe disk" in text and "fix the cause, then run its command again" in text
+    assert r"no room on \x1b[31mthe disk" in text and "Fix the cause, then run its command again" in text
     (row,) = kstate_here("status", app, "-o", "json").rows
     assert (row["cut_short"], row["signal"]) == (False, None)
 

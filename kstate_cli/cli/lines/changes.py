@@ -256,7 +256,7 @@ CutShort = Annotated[
     bool,
     Meaning(
         "For a failed run. true: a signal or the death of its process ended it. false: it failed by itself, "
-        "or an older version of kstate did not record the cause."
+        "or the cause was not recorded."
     ),
 ]
 Signal = Annotated[str, Meaning("The signal that ended the run, such as SIGTERM.")]

@@ -311,7 +311,7 @@ CASES = {
     "no such key id": (Fault(".", 403, "InvalidAccessKeyId"), Refused, "InvalidAccessKeyId"),
     "another region": (Fault(".", 400, "AuthorizationHeaderMalformed"), Refused, "AuthorizationHeaderMalformed"),
     "out of order": (Fault(".", 503, "SlowDown"), RunFailed, "SlowDown"),
-    "unknown": (Fault(".", 400, "Strange\x1b[2J"), Refused, "answers"),
+    "unknown": (Fault(".", 400, "Strange\x1b[2J"), Refused, "responds"),
 }
 
 

@@ -112,7 +112,7 @@ def test_names_that_do_not_exist() -> None:
     with pytest.raises(UsageError, match="these stores do not exist: cuont") as caught:
         plan_of(snapshot(options=replace(OPTIONS, stores=frozenset({"cuont"}))))
     assert "count" in str(caught.value.hint)
-    with pytest.raises(UsageError, match="no task is named 0_7"):
+    with pytest.raises(UsageError, match="these tasks do not exist: 0_7"):
         plan_of(snapshot(options=replace(OPTIONS, tasks=frozenset({"0_7"}))))
     # What stands in the way comes before a name that it may explain.
     surplus = replace(COUNT, partitions=1)
@@ -134,7 +134,7 @@ def test_the_tasks_of_this_host() -> None:
     assert tasks_of(plan_of(elsewhere)) == ["0_1", "0_2"]
     only = snapshot(*rows, options=replace(OPTIONS, only=frozenset({"0_2", "5_5"})))
     assert tasks_of(plan_of(only)) == ["0_2"]
-    assert any(text.startswith("5_5: no host has it") for text in plan_of(only).change.warnings)
+    assert any(text.startswith("5_5: none of the hosts has it") for text in plan_of(only).change.warnings)
 
 
 def test_stores_that_are_not_restored() -> None:
@@ -142,7 +142,7 @@ def test_stores_that_are_not_restored() -> None:
     unlogged = StoreSpec(name="scratch", kind="key-value", changelog=None, subtopology=0)
     plan = plan_of(snapshot(specs=(COUNT, memory, unlogged)))
     assert plan.change.notes[0].startswith("memory is in memory")
-    assert plan.change.warnings == ("kstate cannot restore scratch: it has no changelog",)
+    assert plan.change.warnings == ("kstate cannot restore scratch, because it has no changelog",)
 
 
 def test_a_global_store_needs_to_be_a_table() -> None:
@@ -204,4 +204,6 @@ def test_a_topic_that_the_dump_lacks() -> None:
     assert tasks_of(plan) == ["0_0"]
     only = replace(other, partitions=1)
     error = refusal(snapshot(specs=(COUNT, only)))
-    assert "the dump has no shop-other-changelog" in error.details[0] and "kstate dump" in error.hint_details[0]
+    assert (
+        "the dump does not contain shop-other-changelog" in error.details[0] and "kstate dump" in error.hint_details[0]
+    )

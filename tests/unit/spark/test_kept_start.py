@@ -192,7 +192,7 @@ def test_another_java_has_another_key(monkeypatch: pytest.MonkeyPatch, tmp_path:
 def test_another_spark_has_another_key(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     usual = _key()
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
-    with pytest.raises(NotKept, match="is not a Spark"):
+    with pytest.raises(NotKept, match="is not an installation of Spark"):
         _key()
     (tmp_path / "jars").mkdir()
     (tmp_path / "jars" / "a.jar").write_text("1")

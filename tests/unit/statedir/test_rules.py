@@ -68,7 +68,7 @@ def test_ssts_that_no_manifest_names() -> None:
     assert not list(unnamed_ssts(COUNT, set()))
     (problem,) = unnamed_ssts(COUNT, {"000012.sst", "000009.sst"})
     assert (problem.code, problem.doubt, problem.fatal) == (ProblemCode.SST_NOT_NAMED, True, False)
-    assert problem.description == "the MANIFEST does not name 000009.sst, 000012.sst"
+    assert problem.description == "the MANIFEST does not list 000009.sst, 000012.sst"
 
 
 @pytest.mark.parametrize(
