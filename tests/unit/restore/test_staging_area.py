@@ -276,7 +276,7 @@ def test_a_mount_that_does_not_answer_keeps_nobody(
     area = left_in_area(run)
     assert time.monotonic() - began < 10
     assert area is not None
-    assert area.why == "kstate cannot check it: no answer within 0.3 s"
+    assert area.why == "kstate cannot check it: it did not respond within 0.3 s"
     with open(folder / MARK, "wb"):
         pass  # who waits for it goes on, and ends
 
