@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from kstate_cli.cli.environment import _INSTEAD, VARIABLE, _filled, is_setting, name_of, options_of
-from kstate_cli.cli.registry import COMMANDS, LazyGroup
+from kstate_cli.cli.registry import COMMANDS
 from kstate_cli.errors import UsageError
 from kstate_cli.specification.tables import APP, DEFAULTS, DUMP, MAINTAIN, SPARK, STEPS, keys_of
 from kstate_cli.specification.toml_file import parse_draft
+from tests.command_line import program
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "maintain.toml"
-ROOT: Any = LazyGroup(name="kstate")
+ROOT: Any = program()
 WITHOUT = {"start-barrier", "explain", "warm-up", "demo", "examples", "ls-snapshots"}
 """Commands that the file has nothing to say to."""
 

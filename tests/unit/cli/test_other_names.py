@@ -9,10 +9,11 @@ import pytest
 
 from kstate_cli.cli.environment import name_of
 from kstate_cli.cli.other_names import DUMP_NAMES, SAME, meant_names
-from kstate_cli.cli.registry import COMMANDS, LazyGroup
+from kstate_cli.cli.registry import COMMANDS
+from tests.command_line import program
 from tests.directories.support import kstate_here
 
-ROOT: Any = LazyGroup(name="kstate")
+ROOT: Any = program()
 NEEDS = {
     "ls": (["/a"], "from_changelog"),
     "inspect-position": (["/a"], "from_changelog"),

@@ -11,7 +11,6 @@ import deltalake
 import pyarrow as pa
 import pyarrow.fs
 import pytest
-from pyiceberg.catalog import sql
 
 from kstate_cli.dump_reader.errors import DumpError, NoManifestError
 from kstate_cli.dump_reader.model import Dump
@@ -180,6 +179,8 @@ def test_a_delta_table_that_may_lack_records_is_refused(
 
 def iceberg(folder: Path, *, version: str = "2") -> Any:
     """A table of two appends."""
+    from pyiceberg.catalog import sql  # a second, which no other worker needs to wait
+
     catalog = sql.SqlCatalog("c", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}/warehouse")
     catalog.create_namespace("n")
     table = catalog.create_table("n.t", schema=records(0, 1).schema, properties={"format-version": version})
