@@ -17,11 +17,14 @@ from pathlib import Path
 import pytest
 
 from tests.faults.small import small
+from tests.object_store import ObjectStore
 
 from .forked import ROOT
 
 MOMENTS = int(os.environ.get("KSTATE_KILLS", "14"))
 """Of each of the three sweeps."""
+BUCKET_MOMENTS = int(os.environ.get("KSTATE_KILLS", "4"))
+"""Of the sweep of a bucket: each moment takes three clients and a verification."""
 STORES = ("kv-timestamped", "window-count", "grace-join-Buffer")
 OLD = "--accept-resurrected"
 _PROGRAM = """
@@ -31,7 +34,11 @@ sys.argv = ["kstate", *sys.argv[4:]]
 count = 0
 def hook(event, arguments):
     global count
-    if event == "open" or event.startswith(("os.link", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.utime")):
+    if event == "http.client.send" and folder.startswith("s3://"):
+        count += 1
+        if count == at:
+            os.killpg(0, signal.SIGKILL)
+    elif event == "open" or event.startswith(("os.link", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.utime")):
         if any(isinstance(one, (str, bytes)) and folder in os.fsdecode(one) for one in arguments):
             count += 1
             if count == at:
@@ -155,3 +162,42 @@ def test_two_writers_and_a_cleaner_that_are_killed_leave_only_whole_snapshots(ap
     assert len(list((repository / "generations").glob("2*.json"))) <= 2 + 3
     verification = _kstate("verify-snapshots", repository)
     assert verification.returncode == 0 and killed >= MOMENTS // 2, f"{killed} {verification.stderr}"
+
+
+def test_writers_and_a_cleaner_of_a_bucket_that_are_killed_leave_only_whole_snapshots(
+    app: Path, objects: ObjectStore, tmp_path: Path
+) -> None:
+    """The moments are the sendings of requests: what was sent may be carried out although its sender is dead."""
+    out = objects.uri("shared")
+    cleaning = ("--keep", "1", "--grace", "0s", "-q")
+
+    def start(at: int, *words: object) -> subprocess.Popen[str]:
+        line = [sys.executable, "-c", _PROGRAM, "s3://", str(at), str(tmp_path / f"count-{at}"), *map(str, words)]
+        return subprocess.Popen(
+            line, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True, start_new_session=True
+        )
+
+    assert start(0, "snapshot", app, "--out", out, *cleaning, "--host", "a").wait(120) == 0
+    total = int((tmp_path / "count-0").read_text())
+    moments = sorted({1 + number * (total - 1) // max(1, BUCKET_MOMENTS - 1) for number in range(BUCKET_MOMENTS)})
+    killed = 0
+    for at in moments:
+        started = [
+            start(at, "snapshot", app, "--out", out, "-q", "--host", "a"),
+            start(at + 3, "snapshot", app, "--out", out, "-q", "--host", "b"),
+            start(max(1, at - 3), "snapshot", app, "--out", out, *cleaning, "--host", "c"),
+        ]
+        killed += sum(process.wait(120) == -signal.SIGKILL for process in started)
+        verification = _kstate("verify-snapshots", out)
+        assert verification.returncode == 0, f"moment {at}: {verification.stdout}{verification.stderr}"
+    assert killed >= len(moments)
+    # Eight days later no intent and no claim is in the way: the next cleaners delete what nothing needs.
+    before = len(objects.keys("shared/"))
+    objects.behave(later_seconds=8 * 86_400)
+    for _ in range(4):
+        cleaned = _kstate("snapshot", app, "--out", out, *cleaning)
+        assert cleaned.returncode == 0, cleaned.stderr
+    assert len(objects.keys("shared/intents/")) <= 3 and len(objects.keys("shared/generations/")) <= 2 + 3
+    assert len(objects.keys("shared/")) < before
+    verification = _kstate("verify-snapshots", out)
+    assert verification.returncode == 0, verification.stderr
