@@ -127,7 +127,8 @@ def reader_lock(app: Path, wait: float = 0.0) -> Iterator[ReaderLock]:
             _wait_for(lambda: fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB), app, deadline)
         yield ReaderLock(descriptor)
     finally:
-        # This process holds no POSIX lock on the file, which closing it would drop.
+        # Closing a file drops the POSIX locks of this process only, so the lock of Java stays. This process holds none:
+        # a command that changes a directory never reads it through this function.
         os.close(descriptor)
 
 

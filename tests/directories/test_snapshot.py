@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import signal
@@ -201,6 +202,16 @@ def test_a_killed_at_least_once_directory_is_restored_as_closed(tmp_path: Path) 
     assert rows and not [row for row in rows if row.get("status") == "open"]
     changelogs = {(row["task"], row["store"]): row["changelog"] for row in done.rows if row["type"] == "store"}
     assert {(row["task"], row["store"]): row["changelog"] for row in rows} == changelogs
+
+
+def test_the_lock_of_a_running_application_outlives_a_snapshot(app: Path, tmp_path: Path) -> None:
+    """A snapshot opens and closes ``.lock``: POSIX then drops the locks of its own process, and of no other."""
+    (app / ".lock").touch()
+    with locked(app, "application"), (app / ".lock").open("r+b") as lock:
+        for _ in range(2):
+            kstate("snapshot", app, "--out", tmp_path / "repository", status=None)
+            with pytest.raises(BlockingIOError):
+                fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_another_change_excludes_it(app: Path, tmp_path: Path) -> None:
