@@ -1,4 +1,4 @@
-"""Delete the topics of a seed again: exactly those that it created, as long as nobody has used them."""
+"""Delete the topics of a seed again: exactly those that it created, as long as no client has used them."""
 
 from __future__ import annotations
 
