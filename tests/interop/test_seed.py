@@ -53,10 +53,13 @@ def test_another_application_id_continues(harness: Harness, tmp_path: Path, rele
     assert restored(outcomes["new"])
     differences = dumps.differences(tmp_path / "old.jsonl", tmp_path / "new.jsonl")
     assert not [str(difference) for difference in differences]
-    assert input_positions(outcomes["new"], new.input) == input_positions(outcomes["old"], old.input)
+    # Without headers in its changelog, a restored store has the Position of the records that came later.
+    before, after = (input_positions(outcomes[folder], old.input) for folder in ("old", "new"))
+    assert after["count"] == before["count"]
+    assert not {store for store, position in after.items() if position != before[store] and any(position.values())}
 
 
-def input_positions(reply: Reply, prefix: str) -> dict[str, object]:
+def input_positions(reply: Reply, prefix: str) -> dict[str, dict[str, object]]:
     """The Position of every store in the input topics: each application has internal topics of its own."""
     return {
         store: {
