@@ -61,7 +61,7 @@ def no_offsets(directory: Directory) -> None:
             directory.offset(store, lambda _: None)
 
 
-def remove_a_segment(directory: Directory) -> None:
+def remove_an_offset(directory: Directory) -> None:
     directory.offset(SESSIONS, lambda _: None)
 
 
@@ -293,8 +293,8 @@ CASES = [
     Case("killed-alos", "killed in its first run", untouched, killed=True, guarantee="alos"),
     Case("no-offsets", "no offset in 0_0", no_offsets, "no-offsets", quick=True),
     Case("no-offsets-alos", "no offset in 0_0", no_offsets, "offset-missing", guarantee="alos"),
-    Case("one-missing", f"no offset of {SESSIONS}", remove_a_segment, "offset-missing"),
-    Case("one-missing-alos", f"no offset of {SESSIONS}", remove_a_segment, "offset-missing", guarantee="alos"),
+    Case("one-missing", f"no offset of {SESSIONS}", remove_an_offset, "offset-missing"),
+    Case("one-missing-alos", f"no offset of {SESSIONS}", remove_an_offset, "offset-missing", guarantee="alos"),
     Case("unknown", f"offset -4 of {SESSIONS}", unknown, "unknown-offset"),
     Case("unknown-upgrade", f"offset -4 of {SESSIONS}", unknown, "unknown-offset", releases=NEW, made_by="4.2.1"),
     Case("unknown-upgrade-alos", f"offset -4 of {SESSIONS}", unknown, "unknown-offset", releases=NEW, made_by="4.2.1",

@@ -31,14 +31,14 @@ class Damage:
 def damages(run: Path) -> Iterator[Damage]:
     """Every damage of the run in this folder; each is done to a copy."""
     yield Damage("none", lambda _: None)
-    journal = renamed_run(run)
+    journal = journal_of(run)
     if journal.exists():
         other = JOURNAL if journal.name == LEAVING else LEAVING
         yield Damage("journal under its other name", lambda path: _renamed(path, other))
         yield Damage("two journals", lambda path: _twice(path, other))
         data = journal.read_bytes()
         lines = data.splitlines(keepends=True)
-        yield Damage("journal missing", lambda path: renamed_run(path).unlink())
+        yield Damage("journal missing", lambda path: journal_of(path).unlink())
         for name, changed in _changed(lines):
             yield Damage(
                 name, _writing(changed), of_a_member="=" in name or (name.startswith("line") and "without" in name)
@@ -46,7 +46,7 @@ def damages(run: Path) -> Iterator[Damage]:
         yield Damage("journal is a folder", _folder)
         yield Damage("journal is a link", _link)
         yield Damage("journal is a FIFO", _fifo)
-        yield Damage("journal is huge", lambda path: os.truncate(renamed_run(path), 1 << 40))
+        yield Damage("journal is huge", lambda path: os.truncate(journal_of(path), 1 << 40))
     for name in sorted(path.name for path in run.iterdir() if path.name.endswith(".json")):
         yield Damage(f"{name} missing", _without(name))
         yield Damage(f"{name} garbled", _overwritten(name, b"\x00{"))
@@ -103,21 +103,21 @@ def _signed(row: dict[str, Any]) -> bytes:
     return body[:-1] + b', "sum": "%08x"}\n' % zlib.crc32(body)
 
 
-def renamed_run(run: Path) -> Path:
+def journal_of(run: Path) -> Path:
     """The journal of a run, whichever name it has."""
     return run / LEAVING if (run / LEAVING).exists() else run / JOURNAL
 
 
 def _renamed(path: Path, name: str) -> None:
-    renamed_run(path).rename(path / name)
+    journal_of(path).rename(path / name)
 
 
 def _twice(path: Path, name: str) -> None:
-    shutil.copy2(renamed_run(path), path / name)
+    shutil.copy2(journal_of(path), path / name)
 
 
 def _writing(data: bytes) -> Callable[[Path], None]:
-    return lambda path: _write(renamed_run(path), data)
+    return lambda path: _write(journal_of(path), data)
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -136,19 +136,19 @@ def _without(name: str) -> Callable[[Path], None]:
 
 
 def _folder(path: Path) -> None:
-    journal = renamed_run(path)
+    journal = journal_of(path)
     journal.unlink()
     journal.mkdir()
 
 
 def _link(path: Path) -> None:
-    journal = renamed_run(path)
+    journal = journal_of(path)
     journal.rename(path / "elsewhere.jsonl")
     journal.symlink_to("elsewhere.jsonl")
 
 
 def _fifo(path: Path) -> None:
-    journal = renamed_run(path)
+    journal = journal_of(path)
     journal.unlink()
     os.mkfifo(journal)
 
