@@ -26,7 +26,7 @@ from kstate_cli.errors import Refused
 from kstate_cli.migrate.planner import plan_migration
 from kstate_cli.migrate.snapshot import MigrateOptions
 from kstate_cli.releases import OLD_SST_FORMAT, Release
-from kstate_cli.snapshot.overlay import after, overlay, without_databases
+from kstate_cli.snapshot.overlay import after, for_specification, overlay
 from kstate_cli.snapshot.planner import ChosenStore, SnapshotPlan, plan_restore
 from kstate_cli.snapshot.restoring import (
     SnapshotFiles,
@@ -112,7 +112,7 @@ class WithRecords:
         if self.migration is not None:
             base, directory = self.migration.add(base, directory)
         spec = resolve_spec(
-            without_databases(directory, base),
+            for_specification(directory, base),
             request.spec,
             request.topology,
             only=request.options.stores or None,

@@ -1,4 +1,4 @@
-"""The metrics that only ``kstate maintain`` writes: of its steps, of stores and of the dump.
+"""The metrics of ``kstate maintain``: of its steps, of stores, of the dump and of snapshots.
 
 A gauge whose value is unknown is absent, because a zero would be wrong.
 """
@@ -30,6 +30,7 @@ _OLD_NAMES: Final = {
     "kstate_backup_bytes": "kstate_kept_bytes",
 }
 _DUMP: Final = ("application",)
+_SNAPSHOT: Final = ("application",)
 
 MEASURES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "kstate_step_last_run_timestamp_seconds": ("maintain: time when the step last ended.", _STEP),
@@ -87,15 +88,32 @@ MEASURES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         "maintain: when that time ends, which stays correct if no run updates the file.",
         _DUMP,
     ),
+    "kstate_snapshot_timestamp_seconds": (
+        "maintain, snapshot: when the newest snapshot of this host began.",
+        _SNAPSHOT,
+    ),
+    "kstate_snapshot_bytes": (
+        "maintain, snapshot: bytes of its files, those of earlier snapshots included.",
+        _SNAPSHOT,
+    ),
+    "kstate_snapshot_new_bytes": (
+        "maintain, snapshot: bytes of its SSTs and blob files that the snapshot before does not have.",
+        _SNAPSHOT,
+    ),
+    "kstate_snapshot_skipped_tasks": ("maintain, snapshot: tasks of the host that it lacks.", _SNAPSHOT),
+    "kstate_snapshot_generations": ("maintain, snapshot: readable snapshots of this host.", _SNAPSHOT),
 }
-"""Gauges that only ``kstate maintain`` writes: their help text and labels."""
+"""Gauges beside those of every command: their help text and labels."""
 
 
-def measures(memory: Memory, directories: Mapping[str, Path], dump: str | None) -> Iterator[Measure]:
-    """Yield all known values, also under their old names.
+def measures(
+    memory: Memory, directories: Mapping[str, Path], dump: str | None, snapshots: Iterable[Measure] = ()
+) -> Iterator[Measure]:
+    """Yield all known values, also under their old names. ``snapshots``: see :func:`of_snapshots`.
 
     Raises KstateError and OSError if the dump, or a journal of runs, cannot be read.
     """
+    yield from snapshots
     for name, labels, value in _measures(memory, directories, dump):
         names = MEASURES[name][1][1:]
         if _DIRECTORY in names:
@@ -215,3 +233,30 @@ def _of_dump(grown: Grown, now_ms: int) -> Iterator[Measure]:
     if untils:
         yield "kstate_dump_headroom_seconds", (), (min(untils) - now_ms) / 1000
         yield "kstate_dump_continued_until_timestamp_seconds", (), min(untils) / 1000
+
+
+def of_snapshots(place: str, application: str, host: str | None = None) -> Iterator[Measure]:
+    """Yield the values of a host's snapshots in a repository; none before the first one.
+
+    ``host``: the name in the snapshots; None for that of this host. Raise KstateError and OSError.
+    """
+    from kstate_cli.snapshot.capture import newest_generations, this_host
+    from kstate_cli.snapshot.places import repository_of
+
+    repository = repository_of(place)
+    if not repository.exists():
+        return
+    host = host or this_host()
+    every = newest_generations(repository, application, len(repository.generation_names()))
+    own = [generation.content for generation in every if generation.content.host == host]
+    yield "kstate_snapshot_generations", (), len(own)
+    if not own:
+        return
+    latest, before = own[0], {}
+    for generation in own[1:2]:
+        before = generation.objects
+    yield "kstate_snapshot_timestamp_seconds", (), latest.created_ms / 1000
+    yield "kstate_snapshot_bytes", (), latest.size
+    new = {name: size for name, size in latest.objects.items() if name not in before}
+    yield "kstate_snapshot_new_bytes", (), sum(new.values())
+    yield "kstate_snapshot_skipped_tasks", (), len(latest.skipped)

@@ -181,6 +181,7 @@ def _message(task: StepCommand, ended: Ended) -> str | None:
     if ended.signal is not None:
         return f"ended by {name_of_signal(ended.signal)}"
     warnings = [str(line.get("message")) for line in ended.lines if line.get("type") == "warning"]
+    warnings += [f"{line.get('task')}: {line.get('message')}" for line in ended.lines if line.get("type") == "skipped"]
     return "; ".join(warnings[:_MOST_WARNINGS]) or None
 
 

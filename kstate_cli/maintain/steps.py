@@ -92,6 +92,11 @@ def maintenance_of(configuration: Configuration) -> Maintenance:
                 raise UsageError(
                     f"{quoted(path)}: [maintain.{step.name}] needs {key}", hint=f"add {key} = … to [defaults]"
                 )
+        if step.name == "snapshot" and step.out is None:
+            raise UsageError(
+                f"{quoted(path)}: [maintain.snapshot] needs out",
+                hint='add the repository, such as out = "/backup/snapshots", to [maintain.snapshot]',
+            )
         if step.name == "restore" and maintenance.standby is None:
             raise UsageError(f"{quoted(path)}: [maintain.restore] needs standby", hint="add standby = … to [maintain]")
         if step.name == "dump" and not configuration.has_stores and configuration.application is None:
@@ -121,6 +126,9 @@ def _apart(configuration: Configuration, maintenance: Maintenance) -> None:
     places = {f"the {name}": path for name, path in directories(configuration, maintenance)}
     if "dump" in configuration.defaults and "://" not in configuration.defaults["dump"]:
         places["the dump"] = Path(configuration.defaults["dump"])
+    repository = snapshots_of(maintenance)
+    if repository is not None and "://" not in repository:
+        places["the repository"] = Path(repository)
     # Real paths: a link may lead from one place into another.
     real = {name: Path(os.path.realpath(path)) for name, path in places.items()}
     for name, path in real.items():
@@ -129,7 +137,7 @@ def _apart(configuration: Configuration, maintenance: Maintenance) -> None:
             if name != other and path.is_relative_to(place):
                 raise UsageError(
                     f"{quoted(configuration.path)}: {name} {quoted(path)} is in {other}, or the same",
-                    hint="use different places for directory, standby and dump",
+                    hint="use different places for directory, standby, dump and repository",
                 )
     for key, file in (("memory_file", maintenance.memory_file), ("metrics_file", maintenance.metrics_file)):
         if file is not None:
@@ -139,6 +147,11 @@ def _apart(configuration: Configuration, maintenance: Maintenance) -> None:
             f"{quoted(configuration.path)}: memory_file and metrics_file are the same file",
             hint="specify two different files",
         )
+
+
+def snapshots_of(maintenance: Maintenance) -> str | None:
+    """Return the repository of the step ``snapshot``; None without that step."""
+    return next((step.out for step in maintenance.steps if step.name == "snapshot"), None)
 
 
 def require_apart(key: str, file: Path, places: dict[str, Path]) -> None:
@@ -167,6 +180,9 @@ def tasks(
         for of, directory in places:
             # The directory of the application is never restored unattended: a user decides about its rows.
             if step.name == "restore" and of != STANDBY:
+                continue
+            # Both have the same tasks. The standby is closed, so a snapshot of it needs no stop of the application.
+            if step.name == "snapshot" and of != STANDBY and maintenance.standby is not None:
                 continue
             due.append(_task(configuration, step, (of, directory), memory, now_ms, quiet=quiet))
     return due
@@ -212,9 +228,20 @@ def _options(step: Step, part: tuple[int, int] | None) -> tuple[str, ...]:
         return ("--keep", str(step.keep))
     if step.name == "restore":
         return ("--standby",)
+    if step.name == "snapshot":
+        return _snapshot_options(step)
     if step.name == "clean":
         return ("--older-than", step.older_than)
     return ()
+
+
+def _snapshot_options(step: Step) -> tuple[str, ...]:
+    words: tuple[str, ...] = ("--out", str(step.out))
+    if step.keep is not None:
+        words = (*words, "--keep", str(step.keep))
+    if step.keep_for is not None:
+        words = (*words, "--keep-for", step.keep_for)
+    return words
 
 
 def _not_due(step: Step, before: Result | None, now_ms: int) -> str | None:

@@ -50,22 +50,23 @@ def overlay(app: Path, existing: Application | None, plan: SnapshotPlan) -> Appl
     return after(replace(before, tasks=tuple(ordered)), plan.change.steps)
 
 
-def without_databases(application: Application, plan: SnapshotPlan) -> Application:
-    """Return the directory for a specification: the stores of the snapshot have a kind, and no rows to read."""
-    restored = {(chosen.task, chosen.store.name) for chosen in plan.stores}
-    return replace(
-        application,
-        tasks=tuple(
-            replace(
-                task,
-                stores=tuple(
-                    replace(store, databases=()) if (task.name, store.name) in restored else store
-                    for store in task.stores
-                ),
-            )
-            for task in application.tasks
-        ),
-    )
+def for_specification(application: Application, plan: SnapshotPlan) -> Application:
+    """Return the directory for a specification: the stores of the snapshot have a kind and offsets, and no rows.
+
+    A file beside the store states the offsets: the databases, of which rows would be read, are not copied yet.
+    """
+    restored = {(chosen.task, chosen.store.name): chosen for chosen in plan.stores}
+    tasks = []
+    for task in application.tasks:
+        stores = []
+        for store in task.stores:
+            chosen = restored.get((task.name, store.name))
+            if chosen is not None:
+                content = checkpoint.Checkpoint(chosen.store.offsets)
+                store = replace(store, databases=(), store_file=CheckpointFile(store.path, content, None, 0))
+            stores.append(store)
+        tasks.append(_with_stores(task, stores))
+    return replace(application, tasks=tuple(tasks))
 
 
 def after(application: Application, steps: Iterable[Step]) -> Application:

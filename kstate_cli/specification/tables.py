@@ -225,6 +225,16 @@ STEPS: Final[Mapping[str, tuple[str, Mapping[str, KeyRule]]]] = {
         ),
         {},
     ),
+    "snapshot": (
+        "`snapshot` of the standby; without one, of the directory.",
+        {
+            "out": KeyRule(_path, f"{_PATH}. s3://BUCKET/PREFIX too", "The repository. This key is required."),
+            "keep": KeyRule(
+                whole(1, _MOST), "a whole number from 1", "DELETES older snapshots: the newest so many stay: `--keep`."
+            ),
+            "keep_for": KeyRule(_span, _SPAN, "DELETES older snapshots: younger ones stay: `--keep-for`."),
+        },
+    ),
     "lag": ("`inspect-position`: measures the progress of directory and standby, for the metrics.", {}),
     "check": ("`check` of directory and standby.", {}),
     "verify": (

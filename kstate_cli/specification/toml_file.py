@@ -418,6 +418,9 @@ class Step:
     keep: int | None = None
     parts: int = _PARTS
     older_than: str = _OLDER_THAN
+    out: str | None = None
+    """The repository of snapshots: an absolute path, or a URI."""
+    keep_for: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -478,12 +481,14 @@ def _maintenance(path: Path, table: Mapping[str, Any]) -> Maintenance:
     def path_of(key: str) -> Path | None:
         return Path(_absolute(path, table[key])) if key in table else None
 
-    steps = tuple(_step(name, table[name]) for name in STEPS if name in table)
+    steps = tuple(_step(path, name, table[name]) for name in STEPS if name in table)
     return Maintenance(path_of("memory_file"), path_of("standby"), path_of("metrics_file"), steps)
 
 
-def _step(name: str, table: Mapping[str, Any]) -> Step:
+def _step(path: Path, name: str, table: Mapping[str, Any]) -> Step:
     own = {key: value for key, value in table.items() if key not in ("every", "timeout")}
+    if "out" in own:
+        own["out"] = _absolute(path, own["out"])
     return Step(name, clock.span(table.get("every", "")), clock.span(table.get("timeout", "")) or _TIMEOUT, **own)
 
 

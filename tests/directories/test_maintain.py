@@ -130,6 +130,50 @@ def test_rounds(host: Host) -> None:
     assert rows_of(other) == rows_of(host.standby)
 
 
+def test_snapshots_of_the_standby(host: Host) -> None:
+    """Of each round a snapshot, the newest two of which stay; a skipped or refused one is named."""
+    host.steps = '[maintain.restore]\n[maintain.snapshot]\nout = "repository"\nkeep = 2\n'
+    host.dump.add({})
+    for _ in range(3):
+        assert _came(host.call()) == [("restore", "done"), ("snapshot", "done")]
+        host.more()
+    repository = host.folder / "repository"
+    listed = kstate("ls", repository, "-o", "json").rows
+    assert len([row for row in listed if row["type"] == "snapshot"]) == 3  # the oldest waits for the grace period
+    assert host.metric("kstate_snapshot_generations") == [3]
+    assert host.metric("kstate_snapshot_skipped_tasks") == [0]
+    (size,), (new,) = host.metric("kstate_snapshot_bytes"), host.metric("kstate_snapshot_new_bytes")
+    assert 0 < new < size
+    assert host.metric("kstate_snapshot_timestamp_seconds")[0] > 1_700_000_000
+    lost = host.folder / "lost" / APP
+    lost.parent.mkdir()
+    kstate("restore", lost, "--from-snapshot", repository, "--accept-resurrected", "--warnings-ok")
+    assert rows_of(lost) == rows_of(host.standby)
+    # The dump has grown since: its records are added in the same run.
+    shutil.rmtree(lost.parent)
+    lost.parent.mkdir()
+    how = (
+        "--from-snapshot",
+        repository,
+        "--from-changelog",
+        host.folder / "dump",
+        "--guarantee",
+        "at_least_once",
+        "--spec",
+        host.config(),
+    )
+    kstate("restore", lost, *how, "--accept-resurrected", "--warnings-ok")
+    host.call()
+    assert rows_of(lost) == rows_of(host.standby)
+    # By hand, with the metrics of the command: the same gauges.
+    kstate("snapshot", host.standby, "--out", repository, "--metrics-file", host.folder / "snapshot.prom")
+    assert "kstate_snapshot_new_bytes" in (host.folder / "snapshot.prom").read_text()
+    host.steps = "[maintain.snapshot]\n"
+    assert "needs out" in host.call(status=2).err
+    host.steps = '[maintain.snapshot]\nout = "standby"\n'
+    assert "is in the repository" in host.call(status=2).err
+
+
 def test_a_changelog_that_was_recreated_is_no_success(host: Host) -> None:
     """It is shorter than the standby: the round fails, no gauge calls it a success, and none a lag of 0."""
     host.steps = "[maintain.restore]\n[maintain.lag]\n"

@@ -24,6 +24,7 @@ import typer.main
 from kstate_cli.cli.app import app
 from kstate_cli.cli.options.restore import bytes_of
 from kstate_cli.cli.options.shared import part_of
+from kstate_cli.cli.registry import other_words
 from kstate_cli.dump_reader.errors import DumpError
 from kstate_cli.dump_reader.location import open_location
 from kstate_cli.dump_reader.manifest import NAME, Manifest, Reading, parse
@@ -83,6 +84,7 @@ LINES = list(_lines())
 def test_command_line(words: list[str]) -> None:
     """kstate takes it: options that there are, values that fit."""
     words = [re.sub(r"^\$share/\$REPLICAS$|(?<==)SHARE/3$", "2/3", word).replace("$APP", "/app") for word in words]
+    words = other_words(words)
     command = typer.main.get_command(app).commands[words[0]]  # type: ignore[attr-defined]
     if words[0] == "query":
         command, words = command.commands[words[1]], words[1:]
@@ -143,6 +145,8 @@ def test_yaml() -> None:
     assert stateful_set["podManagementPolicy"] == "Parallel"
     init = stateful_set["template"]["spec"]["initContainers"][0]
     _init_container(init["args"][0])
+    (snapshot,) = documents["restore-snapshot.yaml"]
+    _init_container(snapshot["spec"]["template"]["spec"]["initContainers"][0]["args"][0])
 
 
 def _init_container(script: str) -> None:
@@ -205,20 +209,25 @@ def _tasks(app: Path) -> list[str]:
     return sorted(path.name for path in app.iterdir() if path.is_dir())
 
 
-def _pod(number: int, volumes: Path, *, patience: int = 120) -> int:
-    """What the init container of statefulset.yaml ends with in one of two pods, with the kstate that is tested."""
-    script = _manifest("statefulset.yaml")["spec"]["template"]["spec"]["initContainers"][0]["args"][0]
+def _pod(number: int, volumes: Path, *, patience: int = 120, repository: Path | None = None) -> int:
+    """What the init container of one of two pods ends with, with the kstate that is tested: from a dump, or a repository."""
+    name = "statefulset.yaml"
+    if repository is not None:
+        name = "restore-snapshot.yaml"
+    script = _manifest(name)["spec"]["template"]["spec"]["initContainers"][0]["args"][0]
     places = {"s3://backups/my-app/latest": str(DUMP), "/etc/kstate/kstate.toml": str(EXAMPLES / "dump.toml"),
               "--barrier-timeout 300": f"--barrier-timeout {patience}"}  # fmt: skip
     for theirs, ours in places.items():
-        assert theirs in script, theirs
+        assert theirs in script or repository is not None, theirs
         script = script.replace(theirs, ours)
+    # The examples are older than a log keeps deletes.
+    script = script.replace("--from-snapshot", "--accept-resurrected --from-snapshot")
     volume = volumes / str(number)
     volume.mkdir(parents=True, exist_ok=True)
     meet = volumes / "meet"
     meet.mkdir(exist_ok=True)
     environment = {**_in_the_path(), "APP": str(volume / "orders"), "HOSTNAME": f"my-app-{number}", "REPLICAS": "2",
-                   "BARRIER": str(meet)}  # fmt: skip
+                   "BARRIER": str(meet), "REPO": str(repository)}  # fmt: skip
     return subprocess.run(["bash", "-c", script], env=environment, capture_output=True, check=False,
                           timeout=300).returncode  # fmt: skip
 
@@ -240,6 +249,20 @@ def test_all_volumes_are_lost(whole: Path, tmp_path: Path) -> None:
     assert _pod(0, volumes, patience=1) == 0
     assert _tasks(apps[0]) == ["0_0", "global"]
     assert data_rows(apps[0]) | data_rows(apps[1]) == data_rows(whole)
+
+
+def test_lost_volumes_get_the_newest_snapshot(whole: Path, tmp_path: Path) -> None:
+    """Each pod restores its share of the snapshot; a pod that starts again finds its tasks and does nothing."""
+    repository, volumes = tmp_path / "repository", tmp_path / "volumes"
+    kstate("snapshot", whole, "--out", repository)
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(lambda number: _pod(number, volumes, repository=repository), (0, 1))) == [0, 0]
+    apps = [volumes / str(number) / "orders" for number in (0, 1)]
+    assert [_tasks(app) for app in apps] == [["0_0", "global"], ["0_1", "global"]]
+    assert data_rows(apps[0]) | data_rows(apps[1]) == data_rows(whole)
+    before = tree_hash(volumes)
+    assert _pod(1, volumes, repository=repository) == 0
+    assert tree_hash(volumes) == before
 
 
 def test_a_job_for_each_volume(whole: Path, tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kstate_cli.cli.lines.dumps import MaintainLine, MaintainMaintainedLine, MaintainSummaryLine
     from kstate_cli.cli.output import Output
     from kstate_cli.errors import KstateError
+    from kstate_cli.maintain.measures import Measure
     from kstate_cli.maintain.rounds import StepEnd
     from kstate_cli.maintain.steps import StepCommand
     from kstate_cli.specification.toml_file import Configuration, Maintenance
@@ -46,7 +47,7 @@ def maintain(
     output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
-    """Run the steps of [maintain] in kstate.toml that are due: dump, standby, check, verify, clean.
+    """Run the steps of [maintain] in kstate.toml that are due: dump, standby, snapshot, check, verify, clean.
 
     maintain is made for cron and timers. It runs each step as a separate command with a time limit. If a step fails,
     maintain still runs the next ones, and ends with the most severe exit code. The next run repeats steps that did not
@@ -90,7 +91,7 @@ def maintain(
         name = configuration.application or _name(configuration, maintenance)
         with Metrics(metrics_file, "maintain", None, application=name) as metrics:
             # Called when the file is written: the steps have changed the memory by then.
-            metrics.more = lambda: measures(memory, places, dump)
+            metrics.more = lambda: measures(memory, places, dump, _snapshots(maintenance, name))
             ends = do_all(
                 tasks(configuration, maintenance, memory, _now(), quiet=quiet),
                 memory,
@@ -106,6 +107,17 @@ def maintain(
             return metrics.finish(code)
     finally:
         os.close(lock)
+
+
+def _snapshots(maintenance: Maintenance, application: str) -> Iterable[Measure]:
+    """Return the gauges of the repository of the step ``snapshot``."""
+    from kstate_cli.maintain.measures import of_snapshots
+    from kstate_cli.maintain.steps import snapshots_of
+
+    place = snapshots_of(maintenance)
+    if place is None:
+        return ()
+    return of_snapshots(place, application)
 
 
 def _now() -> int:

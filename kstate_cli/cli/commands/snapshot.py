@@ -87,6 +87,7 @@ def snapshot(
     from kstate_cli.cli.options.logs import facts_source
     from kstate_cli.cli.views.plan import ByteProgress
     from kstate_cli.cli.views.snapshot import show_capture
+    from kstate_cli.maintain.measures import of_snapshots
     from kstate_cli.snapshot.capture import CaptureRequest, capture, this_host
     from kstate_cli.snapshot.expiry import Expiry, expire
     from kstate_cli.snapshot.places import refuse_inside, repository_of
@@ -109,6 +110,8 @@ def snapshot(
         ask=facts_source(None, bootstrap_server, kafka_settings, group=None),
     )
     with Metrics(metrics_file, "snapshot", path) as metrics:
+        # Called when the file is written, also after a failure: the age of the last snapshot counts then.
+        metrics.more = lambda: of_snapshots(out, path.name, request.host)
         with ByteProgress("copying", quiet=quiet) as progress:
             report = capture(request, repository, dry_run=dry_run, progress=progress.add, begin=progress.begin)
         expiry = Expiry()

@@ -260,7 +260,10 @@ VerifyDumpLine = VerifyDumpFindingLine | VerifyDumpWarningLine | VerifyDumpSumma
 
 
 Step = Annotated[
-    str, Meaning("A step of [maintain].", enum=("dump", "restore", "lag", "check", "verify", "verify-dump", "clean"))
+    str,
+    Meaning(
+        "A step of [maintain].", enum=("dump", "restore", "snapshot", "lag", "check", "verify", "verify-dump", "clean")
+    ),
 ]
 Subject = Annotated[
     str, Meaning("The directory of the step: that of the application, or its standby.", enum=("directory", "standby"))
