@@ -31,6 +31,7 @@ BOUNDED = {
     "start-barrier": "it prints which hosts are missing",
     "maintain": "it prints each step, and how long it runs",
     "warm-up": "it prints each phase",
+    "seed": "it needs two brokers: it reads the dump below the same line, and has a bar for what it writes",
     "dump": "its source is a broker: tests/unit/cli/test_dump_progress.py",
 }
 """Commands that open no file whose number or size depends on the application."""
