@@ -148,7 +148,9 @@ def offsets(app: Path) -> dict[str, object]:
 def test_refuses_an_insufficient_dump_and_warns_of_an_old_dump(tmp_path: Path) -> None:
     world = World(tmp_path, "4.3")
     lacks = tiny_dump.make(tmp_path / "lacks", (KV, WINDOW)).folder / "dump"
-    assert f"the dump has no {tiny_dump.TOPICS[VERSIONED]}, partition 0" in world.refused(world.first, dump=lacks)
+    assert f"the dump does not contain {tiny_dump.TOPICS[VERSIONED]}, partition 0" in world.refused(
+        world.first, dump=lacks
+    )
     corrupt = tmp_path / "corrupt"
     shutil.copytree(world.dump.folder / "dump", corrupt)
     file = corrupt / f"{tiny_dump.TOPICS[WINDOW]}-0.parquet"

@@ -30,20 +30,20 @@ def all_hidden(dump: Path) -> str:
 
 def topic_hidden(dump: Path) -> str:
     (dump / TOPIC).rename(dump / f"_{TOPIC}")
-    return f"the dump has no {TOPIC}"
+    return f"the dump does not contain {TOPIC}"
 
 
 def unfinished(dump: Path) -> str:
     for file in (dump / TOPIC).rglob("*.parquet"):
         file.rename(file.with_name(".part-0-0.inprogress.1f3a"))
-    return f"the dump has no {TOPIC}"
+    return f"the dump does not contain {TOPIC}"
 
 
 def another_format(dump: Path) -> str:
     for file in (dump / TOPIC).rglob("*.parquet"):
         file.write_bytes(b"Obj\x01 as Avro")
         file.rename(file.with_suffix(".avro"))
-    return f"the dump has no {TOPIC}"
+    return f"the dump does not contain {TOPIC}"
 
 
 def beside_damage(dump: Path) -> str:

@@ -198,7 +198,7 @@ partitions = 1
         "local",
     ]
     refusal = kstate(*restore)
-    assert refusal.status == 4 and f"the dump has no {source.name}" in refusal.err, refusal.report
+    assert refusal.status == 4 and f"the dump does not contain {source.name}" in refusal.err, refusal.report
     arguments = {"HOST:PORT": harness.bootstrap, "DUMP": str(tmp_path / "new"), "FILE": str(spec)}
     assert kstate(*printed(refusal.err, **arguments), *more).status == 0
     restore[3] = tmp_path / "new"
