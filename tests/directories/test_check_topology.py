@@ -224,7 +224,7 @@ def test_refuses_a_topology_of_another_application_or_directory(
         assert json.loads(result.out.splitlines()[-1])["code"] == why
     for option in ("--from", "--spec"):
         result = kstate("check", world.app, "--for", "4.2", option, world.old, status=2)
-        assert f"pass --topology too: {option} needs it" in result.err
+        assert f"pass --topology too, because {option} needs it" in result.err
     # A kstate.toml, or a variable, may be there for all commands: a check without a new topology has no use for it.
     spec = tmp_path / "kstate.toml"
     spec.write_text('format = 1\n[defaults]\nrelease = "4.2"\n[stores.something]\nkind = "session"\n')
