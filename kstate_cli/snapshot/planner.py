@@ -157,7 +157,7 @@ def plan_restore(
         if layout[name].task.home is not home:
             outcomes.refusals.append(
                 f"{name}: {layout[name].generation} is of a release that keeps offsets elsewhere than "
-                "the newest generation: --generation takes all tasks from one"
+                "the newest generation: pass --generation, or --task for the tasks of one form"
             )
             continue
         moved = _moved(layout[name].task, owners)
