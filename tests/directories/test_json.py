@@ -121,11 +121,14 @@ OF_A_DUMP = {
 """`tests/directories/test_verify_dump.py` and `…/test_ls_dump.py` have them."""
 OF_SNAPSHOTS = {
     *(("snapshot", kind) for kind in ("store", "skipped", "summary", "error")),
-    *(("restore-snapshot", kind) for kind in ("step", "warning", "note", "left", "summary", "error")),
+    *(
+        ("restore-snapshot", kind)
+        for kind in ("step", "warning", "note", "left", "store", "barrier", "summary", "error")
+    ),
     *(("ls-snapshots", kind) for kind in ("snapshot", "store", "summary", "error")),
     *(("verify-snapshots", kind) for kind in ("finding", "summary", "error")),
 }
-"""`tests/directories/test_snapshot.py` has them."""
+"""`tests/directories/test_snapshot.py`, `…/test_snapshot_later.py` and `tests/examples/test_examples.py` have them."""
 OF_SPARK = {("warm-up", "summary"), ("warm-up", "error")}
 """`tests/restore/test_warm_up.py` has them."""
 OF_HOMES = {("rehome", "store"), ("ls", "lacked")}
