@@ -26,7 +26,7 @@ COMMANDS_WITH_OPTION: Final = {
     LOCK_IS_SHARED: frozenset(
         {"clean", "migrate", "rehome", "restore", "restore-snapshot", "snapshot", "undo", "wipe"}
     ),
-    TRANSACTIONAL_STORES: frozenset({"check", "ls", "migrate", "restore"}),
+    TRANSACTIONAL_STORES: frozenset({"check", "ls", "migrate", "restore", "restore-snapshot"}),
 }
 """Each option that is repeated, and the commands that have it."""
 UNPROVEN: Final = "--unproven"

@@ -190,7 +190,7 @@ def test_unreadable_stores_are_never_equal(tmp_path: Path) -> None:
     result, summary, rows = _diff(a, b, status=6)
     assert summary["unread"] == 1
     assert [row["store"] for row in _of(rows, "store") if row["verdict"] == "unreadable"] == ["kv-plain"]
-    assert "cannot be read: B: " in result.err
+    assert "kstate cannot read it: B: " in result.err
     _diff(a, b, "--store", "count")
     assert tree_hash(tmp_path) == before
     # The same damage on both sides is not equality either.
@@ -218,8 +218,8 @@ def test_a_value_that_is_none_names_its_side(tmp_path: Path) -> None:
     key = next(iter(_rows(b / "0_0/rocksdb/count", family)))
     _edit(b / "0_0/rocksdb/count", family, {key: b"\x01"})
     only = ("--store", "count", "--task", "0_0")
-    assert "cannot be read: B: 0_0/count, row " in _diff(a, b, *only, status=6)[0].err
-    assert "cannot be read: A: 0_0/count, row " in _diff(b, a, *only, status=6)[0].err
+    assert "kstate cannot read it: B: 0_0/count, row " in _diff(a, b, *only, status=6)[0].err
+    assert "kstate cannot read it: A: 0_0/count, row " in _diff(b, a, *only, status=6)[0].err
 
 
 def test_positions_count_only_with_the_option(tmp_path: Path) -> None:
@@ -295,7 +295,7 @@ def test_illegal_store_name_among_databases_is_unread(tmp_path: Path) -> None:
     a, b = _pair("4.3.1-demo-eos", tmp_path)
     (a / "0_0/rocksdb/we ird").mkdir()
     result = kstate_here("diff", a, b, "--store", "we ird", "--store", "latest-order", status=6)
-    assert "cannot be read: A: 0_0/rocksdb/'we ird': is not a legal store name" in result.err
+    assert "kstate cannot read it: A: 0_0/rocksdb/'we ird': is not a legal store name" in result.err
 
 
 def test_illegal_store_name_in_a_task_is_unread(tmp_path: Path) -> None:
@@ -303,5 +303,5 @@ def test_illegal_store_name_in_a_task_is_unread(tmp_path: Path) -> None:
     (a / "0_0/we ird").mkdir()
     for text in ((), ("--task", "0_0")):
         result = kstate_here("diff", a, b, *text, status=6)
-        assert "cannot be read: A: '0_0/we ird': is not a legal store name" in result.err
+        assert "kstate cannot read it: A: '0_0/we ird': is not a legal store name" in result.err
     assert kstate_here("diff", a, b, "--task", "0_1", status=0).status == 0

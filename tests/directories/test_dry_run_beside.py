@@ -106,7 +106,7 @@ def test_a_plan_and_nothing_else(app: Path) -> None:
                 says_as_of(result, pid)
                 assert result.summary["steps"] or argv[0] == "restore", argv
             messages = kstate_here(*argv).err
-            assert argv[0] == "clean" or "as of the last flush" in messages, argv
+            assert argv[0] == "clean" or "is based on the last flush" in messages, argv
             assert holds(app), argv
     assert tree_hash(app.parent) == before
 
@@ -138,7 +138,7 @@ def test_store_under_construction_is_no_warning(app: Path) -> None:
                 assert result.status == 0 and not warnings
                 for place in outputs:
                     assert any(
-                        text.startswith(place) and "running application is creating or dropping it" in text
+                        text.startswith(place) and "running application is creating or dropping the database" in text
                         for text in notes
                     )
 

@@ -221,7 +221,7 @@ def test_an_undo_whose_journal_has_lost_a_line_is_proved_by_the_trees(tmp_path: 
     journal = run.path / "journal.jsonl"
     journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:-1]))
     before = content(app)
-    assert "finished" in kstate("undo", app).err
+    assert "has completed it" in kstate("undo", app).err
     assert content(app) == before
     assert [run.state.value for run in read_runs(app) if run.state] == ["undone"]
 
@@ -237,13 +237,13 @@ def test_clean_leaves_the_copy_of_a_directory_that_somebody_has_emptied(app: Pat
             shutil.rmtree(entry)
     before = tree_hash(app.parent)
     messages = kstate("clean", app).err
-    assert f"{app} does not contain any tasks" in messages
+    assert f"{app} does not contain tasks any more" in messages
     assert f"kstate clean {app} --run 0001-migrate" in messages
     # Nobody who only looks is told that all is well.
     reads = kstate("ls", app, "-o", "json", status=1)
     assert [row["code"] for row in reads.rows] == ["only-kept"]
-    assert f"run 0001-migrate: {app} does not contain any tasks" in reads.err
-    assert f"run 0001-migrate: {app} does not contain any tasks" in kstate("verify", app, status=1).err
+    assert f"run 0001-migrate: {app} does not contain tasks any more" in reads.err
+    assert f"run 0001-migrate: {app} does not contain tasks any more" in kstate("verify", app, status=1).err
     checked = kstate("check", app, "--for", "4.3", "-o", "json", status=3)
     assert [row["code"] for row in checked.rows if row["type"] == "finding"] == ["only-kept"]
     # What one run only has put aside is found, and moved, by hand. All commands say the same of it.
@@ -321,7 +321,7 @@ def test_hint_never_moves_a_folder_without_list_permission(app: Path) -> None:
             assert result.status == 4
             assert "0_0: cannot be listed: Permission denied" in result.err
             assert "leave the stores unchanged" in result.err
-            assert "move" not in result.err
+            assert "move" not in result.err.replace(str(app), "")
     finally:
         (app / "0_0").chmod(0o755)
 
@@ -366,7 +366,7 @@ def test_a_directory_that_was_lost_before_an_interrupted_switch_can_be_taken_fro
             line = shell("mv", run.tree, app)
             assert f"{line}\n" in messages
     subprocess.run(line, shell=True, check=True)
-    assert "finished" in kstate("migrate", app, *MIGRATE[1:-3]).err
+    assert "has completed it" in kstate("migrate", app, *MIGRATE[1:-3]).err
     assert content(app) == new
     kstate("clean", app)
     assert not (app / STAGED).exists()
@@ -473,7 +473,7 @@ def test_clean_names_the_command_that_settles_a_switch(tmp_path: Path) -> None:
 def test_clean_names_the_command_that_finishes_an_undo(tmp_path: Path) -> None:
     app = interrupted("after-undo", tmp_path)
     assert f"at its undo. To finish the undo, run kstate undo {app}" in kstate("clean", app).err
-    assert "finished" in kstate("undo", app).err
+    assert "has completed it" in kstate("undo", app).err
 
 
 @pytest.mark.parametrize(
