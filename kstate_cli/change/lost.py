@@ -28,7 +28,7 @@ class LostCopy:
     @property
     def text(self) -> str:
         """Return what is lost, and where the copy is."""
-        return f"{self.app} does not contain {self.contents} any more, and this run has the backup of them"
+        return f"{self.app} no longer contains any {self.contents}s, and this run has the backup of them"
 
     @property
     def back(self) -> str | None:

@@ -237,13 +237,13 @@ def test_clean_leaves_the_copy_of_a_directory_that_somebody_has_emptied(app: Pat
             shutil.rmtree(entry)
     before = tree_hash(app.parent)
     messages = kstate("clean", app).err
-    assert f"{app} does not contain tasks any more" in messages
+    assert f"{app} no longer contains any tasks" in messages
     assert f"kstate clean {app} --run 0001-migrate" in messages
     # Nobody who only looks is told that all is well.
     reads = kstate("ls", app, "-o", "json", status=1)
     assert [row["code"] for row in reads.rows] == ["only-kept"]
-    assert f"run 0001-migrate: {app} does not contain tasks any more" in reads.err
-    assert f"run 0001-migrate: {app} does not contain tasks any more" in kstate("verify", app, status=1).err
+    assert f"run 0001-migrate: {app} no longer contains any tasks" in reads.err
+    assert f"run 0001-migrate: {app} no longer contains any tasks" in kstate("verify", app, status=1).err
     checked = kstate("check", app, "--for", "4.3", "-o", "json", status=3)
     assert [row["code"] for row in checked.rows if row["type"] == "finding"] == ["only-kept"]
     # What one run only has put aside is found, and moved, by hand. All commands say the same of it.
