@@ -6,12 +6,15 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from kstate_cli.change.fingerprint import digest, start_files
 from kstate_cli.change.journal import EMPTY_AT_START, Run, RunState
 from kstate_cli.change.undo import UndoOptions
 from kstate_cli.statedir.find import CONTENTS, DATABASE, SST, contents
 from kstate_cli.texts import command, shell
+
+_PLURAL: Final = dict(zip(CONTENTS, ("tasks", "tasks but the global one", "databases", "SSTs"), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +31,7 @@ class LostCopy:
     @property
     def text(self) -> str:
         """Return what is lost, and where the copy is."""
-        return f"{self.app} no longer contains any {self.contents}s, and this run has the backup of them"
+        return f"{self.app} no longer contains any {_PLURAL[self.contents]}, and this run has the backup of them"
 
     @property
     def back(self) -> str | None:

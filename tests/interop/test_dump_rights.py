@@ -91,7 +91,7 @@ def test_documented_permissions_are_necessary_and_sufficient(broker: Broker, tmp
     assert status == 6 and "does not allow" in text and "DescribeConfigs" in text, text
     grant(admin, ResourceType.TOPIC, TOPIC, AclOperation.DESCRIBE_CONFIGS)
     status, text = dump("--topic", TOPIC)
-    assert status == 6 and "does not allow" in text and "Read" in text, text
+    assert status == 6 and "does not permit" in text and "Read" in text, text
     # A look at the end of a log is nothing that a check fails without.
     end = {TopicPartition(TOPIC, 0): ({15}, 20)}
     assert read_tails(broker.bootstrap, client_settings(file), end, committed=True) == {}
