@@ -632,7 +632,7 @@ def test_a_store_behind_a_link_is_refused(tmp_path: Path, hidden: str) -> None:
     (app / hidden).symlink_to(tmp_path / "elsewhere")
     store = "window-count" if "window" in hidden else "count"
     with OfflineStreams(app) as streams:
-        with pytest.raises(Refused, match=f"{hidden} is a symbolic link: kstate may not see a part of store {store}"):
+        with pytest.raises(Refused, match=f"{hidden} is a symbolic link, so kstate may not see a part of store {store}"):
             streams.query(in_store(store).with_query(RawScanQuery()))
         other = in_store("versioned").with_query(RawScanQuery())
         if hidden not in ("0_1", "0_1/rocksdb"):  # these may hide any store
@@ -643,7 +643,7 @@ def test_a_task_that_is_left_over_is_not_taken_for_the_other(tmp_path: Path) -> 
     app = unpack("4.3.1-kinds-eos", tmp_path)
     shutil.copytree(app / "0_1", app / "99_1")
     request = in_store("count").with_query(RangeQuery.with_no_bounds())
-    with OfflineStreams(app) as streams, pytest.raises(Refused, match="several subtopologies: 0_0, 0_1, 99_1"):
+    with OfflineStreams(app) as streams, pytest.raises(Refused, match="several sub-topologies: 0_0, 0_1, 99_1"):
         streams.query(request)
     for subtopology, partitions in ((0, [0, 1]), (99, [1])):
         spec = Spec(None, (StoreSpec(name="count", kind="timestamped-key-value", subtopology=subtopology),))
