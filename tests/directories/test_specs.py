@@ -64,7 +64,9 @@ def test_the_right_kind(tmp_path: Path, app: Path) -> None:
 
 
 def test_every_command_with_a_specification_is_here_or_in_restore() -> None:
-    """A new one has to refuse too: add it above. `dump` and `fleet` have no directory that it could contradict.
+    """A new one has to refuse too: add it above. `dump`, `fleet` and `seed` have no directory that it could contradict.
+
+    `restore-snapshot` reads it as `restore` does.
 
     `check` says that `rehome` would refuse it (`test_check_topology.py`).
     """
@@ -73,7 +75,18 @@ def test_every_command_with_a_specification_is_here_or_in_restore() -> None:
         for path, command in commands()
         if any("--spec" in parameter.opts and not parameter.is_flag for parameter in command.params)
     }
-    assert taking == {"check", "diff", "dump", "export", "fleet", "query", "rehome", "restore"}
+    assert taking == {
+        "check",
+        "diff",
+        "dump",
+        "export",
+        "fleet",
+        "query",
+        "rehome",
+        "restore",
+        "restore-snapshot",
+        "seed",
+    }
 
 
 def test_task_needs_the_settings_of_its_own_stores_only(tmp_path: Path) -> None:
