@@ -124,7 +124,7 @@ def test_a_run_that_goes_on(app: Path) -> None:
     with locked(app, "application") as pid:
         text = status_text(app)
     assert f"in use by process {pid}" in text
-    assert "under way: staging" in end_of(text, run.name) and not offered(text)[:-1]
+    assert "in progress: staging" in end_of(text, run.name) and not offered(text)[:-1]
 
 
 def test_printed_commands_succeed(app: Path) -> None:
