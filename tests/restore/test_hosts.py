@@ -128,7 +128,7 @@ def _of_another(path: Path) -> None:
 
 
 DAMAGED = {
-    "cut": (_cut, 4, "is cut off"),
+    "cut": (_cut, 4, "is truncated"),
     "unread": (_unread, 4, "the listing of web-1 is incomplete, so kstate does not know which tasks are missing"),
     "another": (_of_another, 4, "it contains another"),
     "nonsense": (lambda path: path.write_text("nonsense\n"), 4, "line 1: not a line of fleet -o json"),

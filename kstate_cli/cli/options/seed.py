@@ -17,7 +17,7 @@ from kstate_cli.cli.output import Format
 class SeedSourceOptions:
     """Where the changelogs come from."""
 
-    HELP_PANEL: ClassVar = "Source"
+    HELP_PANEL: ClassVar[str] = "Source"
 
     dump: Annotated[
         str | None,
@@ -81,7 +81,7 @@ class SeedTargetOptions:
 class SeedReportOptions:
     """The journal, and what is printed."""
 
-    HELP_PANEL: ClassVar = OUTPUT_PANEL
+    HELP_PANEL: ClassVar[str] = OUTPUT_PANEL
 
     journal: Annotated[
         Path | None,
