@@ -312,7 +312,7 @@ def test_where_an_export_may_go(tmp_path: Path) -> None:
     (out / "mine.txt").write_text("x")
     refusal = kstate("export", app, "visits", "--out", out, "--overwrite", status=4)
     assert "mine.txt" in refusal.err
-    assert "no task" in kstate("export", app, "nothing", "--out", tmp_path / "x", status=2).err
+    assert "none of the tasks" in kstate("export", app, "nothing", "--out", tmp_path / "x", status=2).err
     assert not (tmp_path / "x").exists()
     assert tree_hash(app) == before
 
@@ -519,7 +519,7 @@ def test_a_task_that_is_left_over_is_exported_only_when_it_is_named(tmp_path: Pa
     app = unpack("4.3.1-demo-eos", tmp_path)
     shutil.copytree(app / "0_1", app / "99_1")
     texts = ("export", app, "latest-order", "--out", tmp_path / "out", "-o", "json")
-    assert "several subtopologies: 0_0, 0_1, 99_1" in kstate(*texts, status=4).err
+    assert "several sub-topologies: 0_0, 0_1, 99_1" in kstate(*texts, status=4).err
     spec = tmp_path / "kstate.toml"
     spec.write_text("format = 1\n[stores.latest-order]\nsubtopology = 0\n")
     rows = kstate(*texts, "--spec", spec).rows

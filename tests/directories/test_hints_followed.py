@@ -67,7 +67,7 @@ class Case:
 CASES = {
     "bound": Case("query range APP latest-order --at nonsense", 2, "pass, for example, orders:0=1234",
                   "query range APP latest-order --at orders:0=0", (0, 1, 3)),
-    "key serde": Case("query key APP latest-order nonsense --key-serde long", 2, "pass the serde that the application",
+    "key serde": Case("query key APP latest-order nonsense --key-serde long", 2, "pass --key-serde with the serde that the application",
                       "query key APP latest-order nonsense --key-serde string"),
     "ls --spec as JSON": Case("ls APP --spec -o json", 2, "omit one of --spec and -o json", "ls APP --spec"),
     "ls --spec sorted": Case("ls APP --spec --sort size", 2, "omit one of --spec and --sort", "ls APP --spec"),

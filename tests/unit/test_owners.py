@@ -145,6 +145,8 @@ MAKERS = {
     "formats/offsets.py": {"OffsetsRecord"},
     # A snapshot states what the database holds.
     "snapshot/model.py": {"OffsetsRecord"},
+    # What a cut has, as if its store had been closed.
+    "snapshot/rules.py": {"OffsetsRecord"},
 }
 FILES = {"CHECKPOINT", "position_file", "store_checkpoint"}
 STEPS = {"WriteFile", "RemoveFile"}
