@@ -6,12 +6,14 @@ imported before it begins: where descriptors or memory are exhausted, nothing ca
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import signal
 import sys
+import threading
 from types import FrameType
-from typing import Any
+from typing import Any, Final
 
 import typer
 
@@ -23,6 +25,8 @@ from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, Interrupted, OutputLost, U
 from kstate_cli.signals import ENDING
 from kstate_cli.texts import command
 
+_BY_SIGNAL: Final = 128
+"""Exit codes from here on: 128 + the number of a signal."""
 _EPILOG = (
     "Exit codes: 0 done or nothing to do, 1 finished with warnings, 2 usage, 3 condition not met, 4 refused, "
     "5 in use, 6 failed and nothing changed, 7 failed midway (rerun or undo), 128+N signal."
@@ -104,6 +108,11 @@ def main() -> None:
     if "kstate_cli.diagnosis" in sys.modules:
         sys.modules["kstate_cli.diagnosis"].ended(code)
     standard.give_up()
+    if code >= _BY_SIGNAL and threading.active_count() > 1:
+        # A thread that a library of C++ started may be in the middle of a call. Python would end it by an exception of
+        # C at its next step, and the library would abort the process ("exception not rethrown").
+        atexit._run_exitfuncs()
+        os._exit(code)
     gc.freeze()  # At exit Python would search all imported objects for garbage: that takes longer than many commands.
     sys.exit(code)
 
