@@ -295,7 +295,7 @@ def test_clean_keeps_the_backup_of_a_nearly_lost_directory(tmp_path: Path, loss:
     loss(app)
     messages = kstate("clean", app).err
     (run,) = read_runs(app)
-    assert f"kstate keeps run {run.name}: {app} does not contain " in messages
+    assert f"kstate keeps run {run.name}: {app} no longer contains any " in messages
     assert f"kstate undo {app} --discard-newer" in messages
     kstate("undo", app, "--discard-newer")
     assert len(list(app.glob("[0-9]*"))) == 2
