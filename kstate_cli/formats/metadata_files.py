@@ -272,26 +272,8 @@ def torn(data: bytes) -> str | None:
 
 def whole_records(data: bytes) -> bytes:
     """Return a MANIFEST up to the end of its last whole record: a process may be writing the next one."""
-    at = end = 0
-    while at + _HEADER <= len(data):
-        rest = _BLOCK - at % _BLOCK
-        if rest < _HEADER:
-            at += rest
-            continue
-        kind, size = data[at + 6], int.from_bytes(data[at + 4 : at + 6], "little")
-        if kind == 0:
-            break  # space that RocksDB has reserved
-        header = _HEADER
-        piece = kind
-        if kind in _RECYCLABLE:
-            header, piece = _RECYCLABLE_HEADER, kind - _RECYCLABLE[0] + 1
-        at += header + size
-        if at > len(data):
-            break
-        # A record of several pieces counts once its last piece is complete.
-        if piece in (_FULL, _LAST):
-            end = at
-    return data[:end]
+    # A record of several pieces counts once its last piece is complete.
+    return data[: max((end for piece, _, end in _pieces(data) if piece in (_FULL, _LAST)), default=0)]
 
 
 def families_with_tables(data: bytes) -> Mapping[int, str]:
@@ -342,26 +324,34 @@ def may_have_paths(data: bytes) -> bool:
 
 def _records(data: bytes) -> Iterator[bytes]:
     """Yield whole records; an incomplete one at the end is skipped, as RocksDB skips it."""
-    at = 0
     pieces: list[bytes] = []
+    for piece, begin, end in _pieces(data):
+        if piece in (_FULL, _FIRST):
+            pieces = []
+        pieces.append(data[begin:end])
+        if piece in (_FULL, _LAST):
+            yield b"".join(pieces)
+
+
+def _pieces(data: bytes) -> Iterator[tuple[int, int, int]]:
+    """Yield type, begin and end of the content of each complete piece of a record; types as without recycling."""
+    at = 0
     while at + _HEADER <= len(data):
         rest = _BLOCK - at % _BLOCK
         if rest < _HEADER:
-            at += rest
+            at += rest  # RocksDB pads a block that has no space for another header
             continue
         kind, size = data[at + 6], int.from_bytes(data[at + 4 : at + 6], "little")
         if kind == 0:
             return  # space that RocksDB has reserved
-        begin = at + (_RECYCLABLE_HEADER if kind in _RECYCLABLE else _HEADER)
-        piece = kind - _RECYCLABLE[0] + 1 if kind in _RECYCLABLE else kind
+        header, piece = _HEADER, kind
+        if kind in _RECYCLABLE:
+            header, piece = _RECYCLABLE_HEADER, kind - _RECYCLABLE[0] + 1
+        begin = at + header
         at = begin + size
         if at > len(data):
             return
-        if piece in (_FULL, _FIRST):
-            pieces = []
-        pieces.append(data[begin:at])
-        if piece in (_FULL, _LAST):
-            yield b"".join(pieces)
+        yield piece, begin, at
 
 
 class _VersionEdit:
