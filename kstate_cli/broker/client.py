@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -150,23 +150,23 @@ def ask_broker(
     """
     names = sorted(set(topics))
     with admin_client(bootstrap, settings) as admin, timed(_LOG, f"asked {bootstrap} about {len(names)} topics"):
-        return _ask_again(lambda: _ask(admin, group, names, stable=stable))
+        from confluent_kafka import KafkaError
+
+        # A new topic has no leader for a moment, and a broker that restarts gives its partitions to others.
+        electing = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
+        return _ask_again(lambda: _ask(admin, group, names, stable=stable), electing)
 
 
-def _ask_again(request: Callable[[], _Answer]) -> _Answer:
-    """Return the answer to a request, repeated while the leader of a partition is being elected.
-
-    A new topic has no leader for a moment, and a broker that restarts gives its partitions to others.
-    """
-    from confluent_kafka import KafkaError, KafkaException
+def _ask_again(request: Callable[[], _Answer], passing: Collection[int]) -> _Answer:
+    """Return the answer to a request, repeated for half a minute while it fails with one of these error codes."""
+    from confluent_kafka import KafkaException
 
     deadline = time.monotonic() + _SECONDS
-    electing = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
     while True:
         try:
             return request()
         except KafkaException as error:
-            if cause_of(error).code() not in electing or time.monotonic() > deadline:
+            if cause_of(error).code() not in passing or time.monotonic() > deadline:
                 raise
             time.sleep(_AGAIN_SECONDS)
 
@@ -258,23 +258,19 @@ def _committed(admin: AdminClient, group: str, keys: list[Key]) -> dict[tuple[st
 
     A broker that has just started reads them from ``__consumer_offsets`` first, and reports that with these errors.
     """
-    from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
+    from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError
 
-    deadline = time.monotonic() + _SECONDS
+    def request() -> dict[tuple[str, int], int]:
+        partitions = [ConsumerGroupTopicPartitions(group, keys)]
+        (future,) = admin.list_consumer_group_offsets(partitions, request_timeout=_SECONDS).values()
+        return {(entry.topic, entry.partition): entry.offset for entry in future.result().topic_partitions or ()}
+
     soon = (
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
         KafkaError.COORDINATOR_NOT_AVAILABLE,
         KafkaError.NOT_COORDINATOR,
     )
-    while True:
-        request = ConsumerGroupTopicPartitions(group, keys)
-        (future,) = admin.list_consumer_group_offsets([request], request_timeout=_SECONDS).values()
-        try:
-            return {(entry.topic, entry.partition): entry.offset for entry in future.result().topic_partitions or ()}
-        except KafkaException as error:
-            if error.args[0].code() not in soon or time.monotonic() > deadline:
-                raise
-            time.sleep(_AGAIN_SECONDS)
+    return _ask_again(request, soon)
 
 
 _DEAD: Final = "DEAD"
