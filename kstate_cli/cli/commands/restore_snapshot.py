@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import typer
 
 from kstate_cli.cli.help_panels import HOW, LOGS, choices_text
-from kstate_cli.cli.options.restore import AcceptResurrected, FleetOptions, Memory, OnInvalid, bytes_of
+from kstate_cli.cli.options.restore import (
+    AcceptResurrected,
+    FleetOptions,
+    Memory,
+    OnInvalid,
+    RestoredGuarantee,
+    bytes_of,
+)
 from kstate_cli.cli.options.shared import (
     AUTO,
     AfterError,
@@ -116,15 +123,7 @@ class SnapshotLogs:
     offsets: LogOffsets = None
     bootstrap_server: BootstrapServer = None
     kafka_settings: KafkaSettings = None
-    guarantee: Annotated[
-        Guarantee,
-        typer.Option(
-            "--guarantee",
-            metavar="GUARANTEE",
-            show_default=False,
-            help="exactly_once_v2 (default), or at_least_once.",
-        ),
-    ] = Guarantee.exactly_once
+    guarantee: RestoredGuarantee = Guarantee.exactly_once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,6 +64,15 @@ SkipDigests = Annotated[bool, typer.Option("--skip-digests", help="Do not compar
 AcceptResurrected = Annotated[
     bool, typer.Option("--accept-resurrected", help="Accept rows whose deletes the log has lost.")
 ]
+RestoredGuarantee = Annotated[
+    Guarantee,
+    typer.Option(
+        "--guarantee",
+        metavar="GUARANTEE",
+        show_default=False,
+        help="exactly_once_v2 (default), or at_least_once.",
+    ),
+]
 Memory = Annotated[
     str | None,
     typer.Option("--memory", metavar="BYTES", help="Memory limit, such as 4G; default 1.7G per core."),
@@ -168,15 +177,7 @@ class LogOptions:
     dump_is_committed: DumpIsCommitted = False
     skip_digests: SkipDigests = False
     verify_dump: VerifyDump = None
-    guarantee: Annotated[
-        Guarantee,
-        typer.Option(
-            "--guarantee",
-            metavar="GUARANTEE",
-            show_default=False,
-            help="exactly_once_v2 (default), or at_least_once.",
-        ),
-    ] = Guarantee.exactly_once
+    guarantee: RestoredGuarantee = Guarantee.exactly_once
     full_dump: Annotated[
         int | None,
         typer.Option("--full-dump", metavar="GENERATION", help="Restore from an older full dump.", min=1),
