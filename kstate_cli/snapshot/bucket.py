@@ -4,8 +4,8 @@ An object exists completely or not at all, and the store creates it only if its 
 writer needs the right to delete: it ends its intent by a third note, and cleaners remove all three. The clock of the
 store alone decides how old a file is.
 
-No lock spans hosts here, so a cleaner claims a condemned list by an exclusive creation. Nobody else ever deletes by
-that list, also after the cleaner was killed. The list stays until the claim is so old that no request of the cleaner
+No lock spans hosts here, so a cleaner claims a condemned list by an exclusive creation. No other process ever deletes
+by that list, also after the cleaner was killed. The list stays until the claim is so old that no request of the cleaner
 can still be under way, and until then writers know it. Else a late removal could take what a later writer has stored.
 """
 

@@ -205,7 +205,7 @@ class FolderRepository(Repository):
     def intent(self, token: str, document: Mapping[str, Any]) -> Iterator[None]:
         """Create ``intents/<token>.begun``, and hold a lock of it until the end of the block, or of the process.
 
-        The lock comes before the name: whoever sees the intent of a living process finds it locked.
+        The lock comes before the name: a cleaner that sees the intent of a living process finds it locked.
         """
         # A repository of an older kstate lacks the folder.
         self._make_folder(INTENTS)
@@ -344,7 +344,7 @@ class FolderRepository(Repository):
 
     def _entries(self, folder: str, most: int) -> dict[str, StoredEntry]:
         if folder != OBJECTS:
-            # Also a link: whoever reads it names it as damaged.
+            # Also a link: a reader names it as damaged.
             entries = self._files(folder)
             return {name: _entry(status) for name, status in self._at_most(most, folder, entries)}
         files: dict[str, StoredEntry] = {}
@@ -376,7 +376,7 @@ class FolderRepository(Repository):
             return
         except DamagedError as error:
             if len(folders) > 1:
-                return  # its objects are missing for whoever needs them, and verify names it
+                return  # generations that need its objects lack them, and verify names it
             raise self._not_a_folder(error) from None
         except OSError as error:
             if error.errno in DENIED:
