@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from kstate_cli.broker.client import admin_client
+from kstate_cli.broker.group_offsets import CommittedOffset, read_committed
 from kstate_cli.formats.topic_partition import TopicPartition, canonical_topic_id
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def _own_settings(entries: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def partitions_with_offsets(connection: Connection, group: str) -> frozenset[TopicPartition]:
+def _partitions_with_offsets(connection: Connection, group: str) -> frozenset[TopicPartition]:
     """Return the partitions for which a group has committed an offset. Raises UsageError and RunFailed."""
     from confluent_kafka import ConsumerGroupTopicPartitions
 
@@ -117,6 +118,16 @@ def partitions_with_offsets(connection: Connection, group: str) -> frozenset[Top
             for entry in future.result().topic_partitions or ()
             if entry.offset >= 0
         )
+
+
+def committed_offsets(
+    connection: Connection, cluster: SeedCluster, group: str
+) -> dict[TopicPartition, CommittedOffset]:
+    """Return all offsets that a group has committed; none for a group that does not exist. Raises as above."""
+    if group not in cluster.groups:
+        return {}
+    partitions = _partitions_with_offsets(connection, group)
+    return read_committed(connection.bootstrap, connection.settings, group, partitions)
 
 
 def internal_topics(application: str, cluster: SeedCluster, suffixes: tuple[str, ...]) -> list[str]:

@@ -7,12 +7,13 @@ offsets. The new application has an offset only after everything else is complet
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from kstate_cli.broker.client import admin_client, ask_broker
-from kstate_cli.broker.group_offsets import CommittedOffset, commit_offsets, read_committed
+from kstate_cli.broker.group_offsets import commit_offsets, read_committed
 from kstate_cli.errors import Refused, RunFailed
 from kstate_cli.formats.binary import MAX_I64
 from kstate_cli.formats.topic_partition import TopicPartition
@@ -20,7 +21,7 @@ from kstate_cli.seed.cluster import (
     EMPTY,
     Connection,
     TopicFacts,
-    partitions_with_offsets,
+    committed_offsets,
     read_cluster,
     topics_of,
 )
@@ -51,8 +52,8 @@ _FROM_THE_START: Final = ("max.message.bytes", "segment.bytes", "min.insync.repl
 class SeedOutcome:
     """What a run has done."""
 
-    topics: Mapping[str, WrittenLog]
-    """Target topic -> records of all its partitions; the digest is that of the last partition."""
+    topics: Mapping[str, int]
+    """Target topic -> records of all its partitions."""
     created: int
     written: int
     """Records that this run has written; others were there from an earlier run."""
@@ -60,7 +61,7 @@ class SeedOutcome:
     @property
     def records(self) -> int:
         """The records of all topics."""
-        return sum(log.records for log in self.topics.values())
+        return sum(self.topics.values())
 
 
 class Watcher:
@@ -87,9 +88,7 @@ def carry_out(request: SeedRequest, plan: SeedPlan, journal: SeedJournal, watche
     created = _create_topics(request.target, plan, journal)
     written, logs = _write(request, plan, watcher)
     _compare_again(request.target, plan, logs, watcher)
-    ends = ask_broker(
-        request.target.bootstrap, request.target.settings, group=None, topics=[topic.target for topic in plan.topics]
-    )
+    ends = ask_broker(request.target.bootstrap, request.target.settings, group=None, topics=plan.targets)
     for topic in plan.topics:
         # With transaction markers: what was compared has these ends, so an undo recognizes later records.
         own = {str(key.partition): log.end for key, log in sorted(ends.items()) if key.topic == topic.target}
@@ -109,7 +108,7 @@ def _create_topics(target: Connection, plan: SeedPlan, journal: SeedJournal) -> 
     """Create the topics that do not exist, and check that the others are those that this seed has created."""
     created = 0
     with admin_client(target.bootstrap, target.settings) as admin:
-        existing = topics_of(admin, [topic.target for topic in plan.topics])
+        existing = topics_of(admin, plan.targets)
         for topic in plan.topics:
             recorded = journal.topics("created").get(topic.target)
             facts = existing.get(topic.target)
@@ -180,7 +179,7 @@ def _write(request: SeedRequest, plan: SeedPlan, watcher: Watcher) -> tuple[int,
             request.target.bootstrap,
             request.target.settings,
             group=None,
-            topics=[topic.target for topic in plan.topics],
+            topics=plan.targets,
         )
         watcher.begin("writing", plan.records)
         for topic in plan.topics:
@@ -218,7 +217,7 @@ def _apply_settings(target: Connection, plan: SeedPlan) -> None:
     from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
     with admin_client(target.bootstrap, target.settings) as admin:
-        existing = topics_of(admin, [topic.target for topic in plan.topics])
+        existing = topics_of(admin, plan.targets)
         for topic in plan.topics:
             now = existing[topic.target].settings
             entries = [
@@ -285,22 +284,14 @@ def _copy_offsets(request: SeedRequest, plan: SeedPlan, journal: SeedJournal) ->
     cluster = read_cluster(target)
     if cluster.groups.get(plan.app) not in (EMPTY, None):
         raise Refused(f"the group {plan.app} has members", hint="stop the new application, then run the command again")
-    present: dict[TopicPartition, CommittedOffset] = {}
-    if plan.app in cluster.groups:
-        present = read_committed(target.bootstrap, target.settings, plan.app, partitions_with_offsets(target, plan.app))
+    present = committed_offsets(target, cluster, plan.app)
     if any(plan.offsets.get(key) != committed for key, committed in present.items()):
         raise Refused(
             f"the group {plan.app} has offsets that kstate did not commit",
             hint="delete the group, then run the command again",
         )
     if journal.first("committing") is None:
-        journal.add(
-            "committing",
-            committed=[
-                [key.topic, key.partition, committed.offset, committed.metadata.hex(), committed.leader_epoch]
-                for key, committed in sorted(plan.offsets.items())
-            ],
-        )
+        journal.announce_offsets(plan.offsets)
     commit_offsets(target.bootstrap, target.settings, plan.app, plan.offsets)
     if read_committed(target.bootstrap, target.settings, plan.app, plan.offsets) != plan.offsets:
         raise RunFailed(
@@ -309,9 +300,8 @@ def _copy_offsets(request: SeedRequest, plan: SeedPlan, journal: SeedJournal) ->
         )
 
 
-def _by_topic(logs: Mapping[TopicPartition, WrittenLog]) -> dict[str, WrittenLog]:
-    totals: dict[str, WrittenLog] = {}
-    for key, log in sorted(logs.items()):
-        before = totals.get(key.topic, EMPTY_LOG)
-        totals[key.topic] = WrittenLog(before.records + log.records, log.sha256)
-    return totals
+def _by_topic(logs: Mapping[TopicPartition, WrittenLog]) -> Mapping[str, int]:
+    records: Counter[str] = Counter()
+    for key, log in logs.items():
+        records[key.topic] += log.records
+    return records

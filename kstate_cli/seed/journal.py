@@ -23,9 +23,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from kstate_cli.broker.group_offsets import CommittedOffset
 from kstate_cli.change.system_calls import sync_directory
 from kstate_cli.errors import InUse, Refused, RunFailed
 from kstate_cli.formats.binary import parse_json
+from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.texts import command
 
 _MOST_BYTES: Final = 64 << 20
@@ -51,6 +53,26 @@ class SeedJournal:
     def topics(self, event: str) -> dict[str, Mapping[str, Any]]:
         """Return the lines of this event by topic."""
         return {str(line["topic"]): line for line in self.events if line["event"] == event}
+
+    def announce_offsets(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        """Record the offsets that are committed next. Raise RunFailed."""
+        self.add(
+            "committing",
+            committed=[
+                [key.topic, key.partition, committed.offset, committed.metadata.hex(), committed.leader_epoch]
+                for key, committed in sorted(offsets.items())
+            ],
+        )
+
+    def announced_offsets(self) -> dict[TopicPartition, CommittedOffset]:
+        """Return the offsets that the run has announced; none if it did not come so far."""
+        line = self.first("committing")
+        if line is None:
+            return {}
+        return {
+            TopicPartition(topic, partition): CommittedOffset(offset, bytes.fromhex(metadata), epoch)
+            for topic, partition, offset, metadata, epoch in line["committed"]
+        }
 
     def add(self, event: str, **members: Any) -> None:
         """Append a line and sync it. Raise RunFailed if the file system refuses it."""

@@ -84,11 +84,6 @@ class PlannedTopic:
         """Records to write, at most."""
         return sum(selection.records for selection in self.selections)
 
-    @property
-    def size(self) -> int:
-        """Uncompressed bytes of the records of the dump."""
-        return sum(selection.size for selection in self.selections)
-
 
 @dataclass(frozen=True, slots=True)
 class SeedPlan:
@@ -108,6 +103,11 @@ class SeedPlan:
     def records(self) -> int:
         """Records to write, at most."""
         return sum(topic.records for topic in self.topics)
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The topics of the new application."""
+        return tuple(topic.target for topic in self.topics)
 
     @property
     def digest(self) -> str:

@@ -7,7 +7,7 @@ from typing import Final
 
 from kstate_cli.broker.client import ask_broker
 from kstate_cli.broker.facts import LogFacts
-from kstate_cli.broker.group_offsets import CommittedOffset, read_committed
+from kstate_cli.broker.group_offsets import CommittedOffset
 from kstate_cli.broker.tails import read_tails
 from kstate_cli.dump_reader.model import Dump, PartitionDump
 from kstate_cli.dump_reader.open import read_dump
@@ -28,8 +28,8 @@ from kstate_cli.seed.cluster import (
     EMPTY,
     Connection,
     SeedCluster,
+    committed_offsets,
     internal_topics,
-    partitions_with_offsets,
     read_cluster,
     read_topics,
 )
@@ -66,7 +66,7 @@ def read_facts(request: SeedRequest, seeded: Collection[str] = ()) -> SeedFacts:
     logs = ask_broker(
         request.source.bootstrap, request.source.settings, group=source_app, topics=[*topics, *queues], stable=True
     )
-    committed = _committed(request.source, source_app, source)
+    committed = committed_offsets(request.source, source, source_app)
     return SeedFacts(
         dump=dump,
         source=source,
@@ -76,7 +76,7 @@ def read_facts(request: SeedRequest, seeded: Collection[str] = ()) -> SeedFacts:
         target_topics=read_topics(request.target, [_target_topic(request, source_app, topic) for topic in topics]),
         logs=logs,
         committed=committed,
-        target_committed=_committed(request.target, request.app, target),
+        target_committed=committed_offsets(request.target, target, request.app),
         undrained=_undrained(request.source, {key: log for key, log in logs.items() if key.topic in queues}),
     )
 
@@ -96,12 +96,6 @@ def _only_application(dump: Dump, source: SeedCluster) -> str:
     if names:
         problem = f"the dump has changelogs of several applications: {some(sorted(names), _MOST)}"
     raise UsageError(problem, hint="pass --source-app with the application.id of the source")
-
-
-def _committed(connection: Connection, group: str, cluster: SeedCluster) -> dict[TopicPartition, CommittedOffset]:
-    if group not in cluster.groups:
-        return {}
-    return read_committed(connection.bootstrap, connection.settings, group, partitions_with_offsets(connection, group))
 
 
 def _undrained(connection: Connection, logs: Mapping[TopicPartition, LogFacts]) -> dict[TopicPartition, int]:

@@ -51,8 +51,6 @@ class PartitionSelection:
     """Offsets of the newest record of each key, ascending; None: all records are written."""
     records: int
     """Records to write: an upper bound if ``newest`` is given, since the newest record of a deleted key is skipped."""
-    size: int
-    """Uncompressed bytes of all records of the partition."""
     without_timestamp: int
     """Records with timestamp 0, which librdkafka would replace by the current time."""
     without_key: int
@@ -67,19 +65,17 @@ def select_records(dump: Dump, partition: PartitionDump, *, newest_only: bool) -
     import pyarrow.compute as pc
 
     newest = _NewestOffsets()
-    records = size = zero = keyless = 0
+    records = zero = keyless = 0
     for table in _tables(dump, partition, ["key", "offset", "timestamp"]):
         keyless += table.column("key").null_count
         zero += int(pc.sum(pc.equal(table.column("timestamp"), 0)).as_py() or 0)
         records += table.num_rows
-        size += table.nbytes
         if newest_only:
             newest.add(table)
-    size = sum(piece.bytes for piece in partition.pieces)
     if not newest_only:
-        return PartitionSelection(partition, None, records - keyless, size, zero, keyless)
+        return PartitionSelection(partition, None, records - keyless, zero, keyless)
     offsets = newest.offsets()
-    return PartitionSelection(partition, offsets, len(offsets), size, zero, keyless)
+    return PartitionSelection(partition, offsets, len(offsets), zero, keyless)
 
 
 def selected_records(dump: Dump, selection: PartitionSelection) -> Iterator[list[Record]]:

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kstate_cli.broker.client import admin_client, ask_broker
-from kstate_cli.broker.group_offsets import CommittedOffset, read_committed
 from kstate_cli.errors import Refused, RunFailed
-from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.seed.cluster import EMPTY, Connection, partitions_with_offsets, read_cluster, topics_of
+from kstate_cli.seed.cluster import EMPTY, Connection, committed_offsets, read_cluster, topics_of
 from kstate_cli.seed.journal import SeedJournal
 
 _SECONDS: Final = 60.0
@@ -83,14 +81,8 @@ def _check_group(target: Connection, app: str, journal: SeedJournal) -> bool:
         return False
     if cluster.groups[app] != EMPTY:
         raise Refused(f"the group {app} has members", hint="stop the new application, then run the command again")
-    committing = journal.first("committing")
-    expected: Mapping[TopicPartition, CommittedOffset] = {}
-    if committing is not None:
-        expected = {
-            TopicPartition(topic, partition): CommittedOffset(offset, bytes.fromhex(metadata), epoch)
-            for topic, partition, offset, metadata, epoch in committing["committed"]
-        }
-    present = read_committed(target.bootstrap, target.settings, app, partitions_with_offsets(target, app))
+    expected = journal.announced_offsets()
+    present = committed_offsets(target, cluster, app)
     if any(expected.get(key) != committed for key, committed in present.items()):
         raise Refused(
             f"the group {app} has offsets that the run did not commit: the new application has been started",

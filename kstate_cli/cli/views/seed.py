@@ -57,8 +57,7 @@ def show_plan(request: SeedRequest, plan: SeedPlan, results: Output[SeedLine]) -
 
 def show_outcome(request: SeedRequest, plan: SeedPlan, outcome: SeedOutcome, results: Output[SeedLine]) -> None:
     """Print what a run has done, and what to do next."""
-    counts = {topic: log.records for topic, log in outcome.topics.items()}
-    results.show(_lines(request, plan, outcome), partial(_print_topics, plan, counts))
+    results.show(_lines(request, plan, outcome), partial(_print_topics, plan, outcome.topics))
     _say_notes(plan, results)
     results.remark(
         f"{plural(outcome.written, 'record')} written; all records were read again and are equal. {_offsets_text(plan)}"
@@ -118,7 +117,7 @@ def _say_notes(plan: SeedPlan, results: Output[SeedLine]) -> None:
         results.remark(note)
 
 
-def _print_topics(plan: SeedPlan, counts: dict[str, int]) -> None:
+def _print_topics(plan: SeedPlan, counts: Mapping[str, int]) -> None:
     rows = [
         (topic.store, topic.target, len(topic.selections), f"{counts.get(topic.target, topic.records):,}")
         for topic in plan.topics
@@ -127,9 +126,9 @@ def _print_topics(plan: SeedPlan, counts: dict[str, int]) -> None:
 
 
 def _lines(request: SeedRequest, plan: SeedPlan, outcome: SeedOutcome | None) -> Iterator[SeedLine]:
-    counts: dict[str, int] = {}
+    counts: Mapping[str, int] = {}
     if outcome is not None:
-        counts = {topic: log.records for topic, log in outcome.topics.items()}
+        counts = outcome.topics
     for topic in plan.topics:
         yield {
             "type": "topic",
