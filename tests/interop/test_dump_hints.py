@@ -24,12 +24,7 @@ pytestmark = pytest.mark.interop
 @pytest.fixture
 def topic(harness: Harness) -> Topic:
     """The changelog of the application of the specification, new for each test."""
-    name = TopicPartition(TOPIC, 0).topic
-    if name in Topic(harness.bootstrap).admin.list_topics(timeout=10).topics:
-        old = Topic.__new__(Topic)
-        old.admin, old.name = Topic(harness.bootstrap).admin, name
-        old.delete()
-    return Topic(harness.bootstrap, name, partitions=2, cleanup_policy="compact")
+    return Topic(harness.bootstrap, TOPIC, partitions=2, cleanup_policy="compact")
 
 
 def printed(messages: str, **arguments: str) -> list[str]:
