@@ -147,7 +147,7 @@ def _take_over(target: Connection, topic: PlannedTopic, facts: TopicFacts, journ
     if topic.target not in journal.topics("announced"):
         raise Refused(f"{topic.target} exists, and this seed did not create it", hint="pass another --app")
     logs = ask_broker(target.bootstrap, target.settings, group=None, topics=[topic.target])
-    if facts.partitions != len(topic.selections) or any(log.end for log in logs.values()):
+    if facts.partitions != len(topic.partitions) or any(log.end for log in logs.values()):
         # A kill between creation and record leaves an empty topic. This one is of another program.
         raise Refused(f"{topic.target} is not the empty topic that this seed announced", hint="pass another --app")
     journal.add("created", topic=topic.target, id=facts.topic_id)
@@ -158,7 +158,7 @@ def _create(admin: Any, topic: PlannedTopic) -> None:
     from confluent_kafka.admin import NewTopic
 
     settings = {**_SEEDING, **{name: topic.settings[name] for name in _FROM_THE_START if name in topic.settings}}
-    new = NewTopic(topic.target, len(topic.selections), topic.replicas, config=settings)
+    new = NewTopic(topic.target, len(topic.partitions), topic.replicas, config=settings)
     (future,) = admin.create_topics([new], request_timeout=_SECONDS).values()
     try:
         future.result()
@@ -183,12 +183,12 @@ def _write(request: SeedRequest, plan: SeedPlan, watcher: Watcher) -> tuple[int,
         )
         watcher.begin("writing", plan.records)
         for topic in plan.topics:
-            for selection in topic.selections:
-                key = TopicPartition(topic.target, selection.partition.partition)
+            for records in topic.partitions:
+                key = TopicPartition(topic.target, records.partition)
                 committed = EMPTY_LOG
                 if ends[key].end:
                     committed = read_log(request.target, key, _silent)
-                logs[key] = write_partition(producer, plan.dump, selection, key, committed, watcher.add)
+                logs[key] = write_partition(producer, records, key, committed, watcher.add)
                 written += logs[key].records - committed.records
         producer.commit()
     return written, logs

@@ -13,7 +13,7 @@ from kstate_cli.broker.group_offsets import CommittedOffset
 from kstate_cli.dump_reader.model import Dump
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.seed.cluster import Connection, SeedCluster, TopicFacts
-from kstate_cli.seed.records import PartitionSelection
+from kstate_cli.seed.records import TargetRecords
 from kstate_cli.specification.draft import Spec
 
 
@@ -72,8 +72,8 @@ class PlannedTopic:
     target: str
     store: str
     newest_only: bool
-    selections: tuple[PartitionSelection, ...]
-    """By partition, from 0."""
+    partitions: tuple[TargetRecords, ...]
+    """By partition of the new topic, from 0."""
     replicas: int
     """-1: the default of the target."""
     settings: Mapping[str, str]
@@ -82,7 +82,7 @@ class PlannedTopic:
     @property
     def records(self) -> int:
         """Records to write, at most."""
-        return sum(selection.records for selection in self.selections)
+        return sum(partition.records for partition in self.partitions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +120,7 @@ class SeedPlan:
                     topic.source,
                     topic.target,
                     topic.newest_only,
-                    [
-                        [part.partition.topic_id, part.partition.first, part.partition.last, part.records]
-                        for part in topic.selections
-                    ],
+                    [partition.identity for partition in topic.partitions],
                 ]
                 for topic in self.topics
             ],

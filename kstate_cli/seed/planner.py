@@ -273,16 +273,16 @@ def _planned(request: SeedRequest, facts: SeedFacts, topic: str) -> PlannedTopic
     on_broker = facts.source_topics[topic]
     store = store_of_changelog(topic, facts.source_app) or topic
     newest_only = _keeps_newest_only(request, topic)
-    selections = []
+    partitions = []
     for number in range(on_broker.partitions):
         key = TopicPartition(topic, number)
-        partition = facts.dump.partitions.get(key) or _empty(key)
-        selections.append(select_records(facts.dump, partition, newest_only=newest_only))
+        source = facts.dump.partitions.get(key) or _empty(key)
+        partitions.append(select_records(facts.dump, source, newest_only=newest_only))
     replicas = -1
     if request.same_cluster:
         replicas = on_broker.replicas
     target = _target_topic(request, facts.source_app, topic)
-    return PlannedTopic(topic, target, store, newest_only, tuple(selections), replicas, on_broker.settings)
+    return PlannedTopic(topic, target, store, newest_only, tuple(partitions), replicas, on_broker.settings)
 
 
 def _target_topic(request: SeedRequest, source_app: str, topic: str) -> str:
@@ -314,7 +314,7 @@ def _is_internal(application: str, topic: str) -> bool:
 
 def _refuse_timestamps(topic: PlannedTopic) -> None:
     """Raise Refused for records whose timestamp the Kafka client would replace by the current time."""
-    count = sum(selection.without_timestamp for selection in topic.selections)
+    count = sum(partition.without_timestamp for partition in topic.partitions)
     if count:
         raise Refused(
             f"{topic.source} has {plural(count, 'record')} with timestamp 0, which the Kafka client of kstate replaces "
@@ -324,7 +324,7 @@ def _refuse_timestamps(topic: PlannedTopic) -> None:
 
 
 def _notes(request: SeedRequest, topics: Iterable[PlannedTopic]) -> Iterator[str]:
-    keyless = sum(selection.without_key for topic in topics for selection in topic.selections)
+    keyless = sum(partition.without_key for topic in topics for partition in topic.partitions)
     if keyless:
         yield f"Kafka Streams restores no record without a key, so kstate skips {plural(keyless, 'such record')}"
     if request.spec is None:

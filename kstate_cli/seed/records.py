@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from kstate_cli.dump_reader.footers import Passage
 from kstate_cli.dump_reader.location import open_location
@@ -42,22 +42,81 @@ class Record(NamedTuple):
     headers: list[tuple[str, bytes | None]]
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionSelection:
-    """Which records of a partition are written."""
+class TargetRecords(Protocol):
+    """The records that a partition of a new changelog gets. They are read several times, and are the same each time."""
 
-    partition: PartitionDump
+    @property
+    def partition(self) -> int:
+        """Number of the partition of the new changelog."""
+
+    @property
+    def records(self) -> int:
+        """Records to write, at most."""
+
+    @property
+    def without_timestamp(self) -> int:
+        """Records with timestamp 0, which librdkafka would replace by the current time."""
+
+    @property
+    def without_key(self) -> int:
+        """Records without a key, which Kafka Streams skips when it restores: they are not written."""
+
+    @property
+    def identity(self) -> list[object]:
+        """What decides which records these are, for JSON: a run continues only if it is the same."""
+
+    def batches(self) -> Iterator[list[Record]]:
+        """Yield the records in their order. Raises DumpError if a file cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class DumpedRecords:
+    """The records of one partition of a dump, which the same partition of the new changelog gets."""
+
+    dump: Dump
+    source: PartitionDump
     newest: npt.NDArray[np.int64] | None
     """Offsets of the newest record of each key, ascending; None: all records are written."""
     records: int
     """Records to write: an upper bound if ``newest`` is given, since the newest record of a deleted key is skipped."""
     without_timestamp: int
-    """Records with timestamp 0, which librdkafka would replace by the current time."""
     without_key: int
-    """Records without a key, which Kafka Streams skips when it restores."""
+
+    @property
+    def partition(self) -> int:
+        """The number of the partition in the dump."""
+        return self.source.partition
+
+    @property
+    def identity(self) -> list[object]:
+        """Topic id and range of offsets: a dump that was extended has other records."""
+        return [self.source.topic_id, self.source.first, self.source.last, self.records]
+
+    def batches(self) -> Iterator[list[Record]]:
+        """Yield the records in batches, by offset. Raises DumpError if a file cannot be read."""
+        columns = ["key", "value", "timestamp", "offset"]
+        if self.dump.headers_of(self.source.topic):
+            columns.append("headers")
+        for table in _tables(self.dump, self.source, columns):
+            rows = _selected(table, self.newest)
+            if not rows.num_rows:
+                continue
+            headers: list[list[dict[str, bytes | str | None]] | None] = [None] * rows.num_rows
+            if "headers" in columns:
+                headers = rows.column("headers").to_pylist()
+            yield [
+                Record(key, value, timestamp, [(str(header["key"]), _bytes(header["value"])) for header in own or ()])
+                for key, value, timestamp, own in zip(
+                    rows.column("key").to_pylist(),
+                    rows.column("value").to_pylist(),
+                    rows.column("timestamp").to_pylist(),
+                    headers,
+                    strict=True,
+                )
+            ]
 
 
-def select_records(dump: Dump, partition: PartitionDump, *, newest_only: bool) -> PartitionSelection:
+def select_records(dump: Dump, partition: PartitionDump, *, newest_only: bool) -> DumpedRecords:
     """Read keys, offsets and timestamps of a partition, and return which records are written.
 
     Raises Refused if only Spark could sort the rows of the partition, DumpError if a file cannot be read.
@@ -73,34 +132,9 @@ def select_records(dump: Dump, partition: PartitionDump, *, newest_only: bool) -
         if newest_only:
             newest.add(table)
     if not newest_only:
-        return PartitionSelection(partition, None, records - keyless, zero, keyless)
+        return DumpedRecords(dump, partition, None, records - keyless, zero, keyless)
     offsets = newest.offsets()
-    return PartitionSelection(partition, offsets, len(offsets), zero, keyless)
-
-
-def selected_records(dump: Dump, selection: PartitionSelection) -> Iterator[list[Record]]:
-    """Yield the records to write in batches, by offset. Raises DumpError if a file cannot be read."""
-    partition = selection.partition
-    columns = ["key", "value", "timestamp", "offset"]
-    if dump.headers_of(partition.topic):
-        columns.append("headers")
-    for table in _tables(dump, partition, columns):
-        rows = _selected(table, selection.newest)
-        if not rows.num_rows:
-            continue
-        headers: list[list[dict[str, bytes | str | None]] | None] = [None] * rows.num_rows
-        if "headers" in columns:
-            headers = rows.column("headers").to_pylist()
-        yield [
-            Record(key, value, timestamp, [(str(header["key"]), _bytes(header["value"])) for header in own or ()])
-            for key, value, timestamp, own in zip(
-                rows.column("key").to_pylist(),
-                rows.column("value").to_pylist(),
-                rows.column("timestamp").to_pylist(),
-                headers,
-                strict=True,
-            )
-        ]
+    return DumpedRecords(dump, partition, offsets, len(offsets), zero, keyless)
 
 
 def _bytes(value: bytes | str | None) -> bytes | None:

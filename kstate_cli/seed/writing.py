@@ -19,11 +19,10 @@ from typing import Any, Final
 from kstate_cli.broker.settings import refused_by_client
 from kstate_cli.broker.tails import ReadFrom, assigned_consumer
 from kstate_cli.deadline import contact
-from kstate_cli.dump_reader.model import Dump
 from kstate_cli.errors import RunFailed
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.seed.cluster import Connection
-from kstate_cli.seed.records import PartitionSelection, Record, selected_records
+from kstate_cli.seed.records import Record, TargetRecords
 
 _GROUP: Final = "kstate-seed"
 """``group.id`` of the consumer that reads the log again. The group is never joined."""
@@ -190,8 +189,7 @@ def _failed(error: Any) -> RunFailed:
 
 def write_partition(
     producer: SeedProducer,
-    dump: Dump,
-    selection: PartitionSelection,
+    records: TargetRecords,
     target: TopicPartition,
     committed: WrittenLog,
     progress: Progress,
@@ -202,7 +200,7 @@ def write_partition(
     """
     digest = LogDigest()
     _compare(digest, committed, target)
-    for batch in selected_records(dump, selection):
+    for batch in records.batches():
         for record in batch:
             digest.add(record)
             if digest.records > committed.records:

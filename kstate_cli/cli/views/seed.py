@@ -119,7 +119,7 @@ def _say_notes(plan: SeedPlan, results: Output[SeedLine]) -> None:
 
 def _print_topics(plan: SeedPlan, counts: Mapping[str, int]) -> None:
     rows = [
-        (topic.store, topic.target, len(topic.selections), f"{counts.get(topic.target, topic.records):,}")
+        (topic.store, topic.target, len(topic.partitions), f"{counts.get(topic.target, topic.records):,}")
         for topic in plan.topics
     ]
     table(None, ("store", "changelog", "partitions", "records"), rows, right=frozenset({"partitions", "records"}))
@@ -135,7 +135,7 @@ def _lines(request: SeedRequest, plan: SeedPlan, outcome: SeedOutcome | None) ->
             "source_topic": topic.source,
             "target_topic": topic.target,
             "store": topic.store,
-            "partitions": len(topic.selections),
+            "partitions": len(topic.partitions),
             "records": counts.get(topic.target, topic.records),
             "newest_only": topic.newest_only,
         }
