@@ -274,12 +274,17 @@ _NONE: frozenset[Path] = frozenset()
 def copy_tree(
     source: Path, target: Path, omit: frozenset[Path] = _NONE, later: frozenset[Path] = _NONE, *, copy_ssts: bool
 ) -> None:
-    """Clone a directory without the paths in ``omit``: SSTs and the lock file as links, all other files as copies.
+    """Clone a directory: SST and blob files and the lock file as hard links, all other files as copies.
 
-    Directories in ``later`` are created and stay empty. ``copy_ssts`` copies the SSTs as well, for file systems without
-    hard links and users who cannot keep the owner.
+    The clone has neither the paths in ``omit``, nor marks (``MARKS``: the files in which kstate records the state of a
+    change), nor ``lost+found``. Directories in ``later`` are created and stay empty. ``omit`` and ``later`` are paths
+    below ``source``.
+
+    ``copy_ssts`` copies SST and blob files too. It also accepts that this user cannot keep the owner of a file: a copy
+    may have another one, a link is the same file. Raises Refused and OSError.
     """
-    # The engine has created the root with its mark already, and a clone has the empty folder of an edited database.
+    # It exists in two cases: the change engine has created the root together with its mark, and a folder from ``later``
+    # is filled now by the worker that edits this database.
     target.mkdir(exist_ok=True)
     database = (source / "CURRENT").exists() and is_database(source)
     for entry in sorted(os.scandir(source), key=lambda e: e.name):
@@ -290,15 +295,15 @@ def copy_tree(
         if entry.is_symlink():
             copy.symlink_to(os.readlink(path))
             own_like(copy, entry.stat(follow_symlinks=False), follow_symlinks=False)
-        # Edited by a worker, which clones the contents in parallel: here only the folder with its
-        # access.
         elif path in later:
+            # Only the folder and its permissions: the worker that edits this database clones the contents, in parallel.
             copy.mkdir()
             _keep(entry.stat(), path, copy, required=not copy_ssts)
         elif entry.is_dir(follow_symlinks=False):
             copy_tree(path, copy, omit, later, copy_ssts=copy_ssts)
         elif entry.name == LOCK or (database and is_never_changed(entry.name) and not copy_ssts):
-            # The lock guards both directories only if both have one inode. RocksDB never changes an SST or blob file.
+            # The lock guards both directories only if it is one inode, so it is linked even with ``copy_ssts``. RocksDB
+            # never changes an SST or blob file, so a link to it stays as it is.
             os.link(path, copy)
         elif entry.is_file(follow_symlinks=False):
             copy_file(path, copy, required=not copy_ssts)

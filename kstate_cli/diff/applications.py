@@ -18,7 +18,7 @@ from kstate_cli.diff.model import (
     StoreDiff,
     Unread,
     comparable,
-    compared,
+    fields_to_compare,
     is_value,
     pairs,
     rows_of,
@@ -173,21 +173,26 @@ def _compare(
     in_b: tuple[Application, tuple[Task, Store]],
     watcher: DiffWatcher,
 ) -> None:
+    """Open both copies of a store, and add their differences to ``diff``.
+
+    A store that cannot be read is a result of the comparison: the other stores are still compared.
+    """
     with closing(Databases()) as databases:
         try:
-            a, filled_a = _open(in_a, request, databases, "A")
-            b, filled_b = _open(in_b, request, databases, "B")
-            diff.kinds = _kinds(a, b, filled_a, filled_b)
+            a, segments_a = _open(in_a, request, databases, "A")
+            b, segments_b = _open(in_b, request, databases, "B")
+            diff.kinds = _kinds(a, b, segments_a, segments_b)
+            # It follows from the kinds: rows of two kinds with different keys have no counterparts.
             if not diff.comparable:
                 diff.left_out = (f"rows: {diff.kinds[0]} and {diff.kinds[1]} stores have different keys",)
                 return
-            fields = compared(
+            fields = fields_to_compare(
                 a.layout,
                 b.layout,
                 ignore_timestamps=request.ignore_timestamps,
                 ignore_headers=request.ignore_headers,
             )
-            _rows(diff, (a, filled_a), (b, filled_b), fields, watcher)
+            _rows(diff, (a, segments_a), (b, segments_b), fields, watcher)
         except (StoreUnreadable, MalformedBytesError, InUse) as error:
             diff.unreadable = Unread.of(error)
 
@@ -237,15 +242,15 @@ def _open(
     return reader, filled(reader, store)
 
 
-def _kinds(a: StoreReader, b: StoreReader, filled_a: list[Segment], filled_b: list[Segment]) -> tuple[str, str]:
+def _kinds(a: StoreReader, b: StoreReader, segments_a: list[Segment], segments_b: list[Segment]) -> tuple[str, str]:
     """Return the kinds of both stores; an empty one, which may look like another kind, gets that of the other."""
     if not comparable(a.kind, b.kind):
         # Two empty stores are equal whatever their kinds are.
-        if not filled_a and not filled_b:
+        if not segments_a and not segments_b:
             return a.kind, a.kind
-        if not filled_a:
+        if not segments_a:
             return b.kind, b.kind
-        if not filled_b:
+        if not segments_b:
             return a.kind, a.kind
     return a.kind, b.kind
 
@@ -257,10 +262,10 @@ def _rows(
     fields: Compared,
     watcher: DiffWatcher,
 ) -> None:
-    (a, filled_a), (b, filled_b) = in_a, in_b
+    (a, segments_a), (b, segments_b) = in_a, in_b
     diff.left_out = fields.left_out
     same = same_values(a.layout, b.layout, fields)
-    for number, (key, left, right) in enumerate(pairs(a, b, filled_a, filled_b), 1):
+    for number, (key, left, right) in enumerate(pairs(a, b, segments_a, segments_b), 1):
         # Now and then only: a call per row would cost more than the comparison.
         if number % _STEP == 0:
             watcher.at(diff, number)

@@ -205,7 +205,7 @@ def _key_schema(kind: str) -> KeySchema:
     return key
 
 
-def compared(a: Layout, b: Layout, *, ignore_timestamps: bool, ignore_headers: bool) -> Compared:
+def fields_to_compare(a: Layout, b: Layout, *, ignore_timestamps: bool, ignore_headers: bool) -> Compared:
     """Return the fields that both layouts have, without those that the user ignores."""
     left_out: list[str] = []
     answers = []

@@ -35,7 +35,9 @@ from .errors import DumpError, printable
 NAME: Final = "_manifest.json"
 VERIFIED: Final = "_verified.json"
 """Where a dump records when its files were last read in full."""
-FORMATS: Final = (1, 2)
+_FORMAT_WITHOUT_READING: Final = 1
+_FORMAT_WITH_READING: Final = 2
+FORMATS: Final = (_FORMAT_WITHOUT_READING, _FORMAT_WITH_READING)
 ISOLATIONS: Final = ("read_committed", "read_uncommitted")
 
 MAX_TIME: Final = 253_402_300_799_999
@@ -119,11 +121,11 @@ def parse(data: bytes, where: str = NAME) -> Manifest:
 
 
 def render(manifest: Manifest) -> bytes:
-    """Return the canonical JSON, sorted by topic, partition and path."""
-    # The lowest format that can express it, so that an older kstate reads what it understands.
-    format_ = min(FORMATS)
+    """Return the canonical JSON: partitions by topic and number, files by path."""
+    # Only :class:`Reading` needs format 2. An older kstate reads all other manifests, if they have format 1.
+    format_ = _FORMAT_WITHOUT_READING
     if any(partition.reading for partition in manifest.partitions):
-        format_ = max(FORMATS)
+        format_ = _FORMAT_WITH_READING
     content = {
         "format": format_,
         "isolation": manifest.isolation,

@@ -137,23 +137,24 @@ class Match:
     @property
     def weight(self) -> int:
         """How much of the text it explains: characters that no name or number fills in."""
-        return sum(map(_literal, self.sentences))
+        return sum(map(_literal_length, self.sentences))
 
 
 def match(text: str, explanations: Sequence[Explanation]) -> list[Match]:
-    """Return the explanations of which ``text`` has a sentence, or of which it is a part; the best first.
+    """Return the explanations with a sentence that is in ``text``, or of which ``text`` is a part; the best first.
 
-    The best one explains the most of the text. Where several explain the same, all of them come.
+    The best one explains the most characters of the text. Several explanations of one sentence are all returned.
     """
-    # From the end: the cause stands last in a stack trace, and the regular expressions take time for each character.
-    packed = _packed(text[-_MOST_TEXT:])
+    # Only the end: a stack trace names its cause last, and each sentence is searched with a regular expression, which
+    # takes time for each character.
+    compact = _without_blanks(text[-_MOST_TEXT:])
     matches = []
     for entry in explanations:
-        sentences = [sentence for sentence in entry.sentences if _is_in(sentence, packed)]
+        sentences = [sentence for sentence in entry.sentences if _overlaps(sentence, compact)]
         if sentences:
-            matches.append(Match(entry, tuple(sorted(sentences, key=_literal, reverse=True))))
-    # Stable: explanations of equal weight stay in the order of the groups.
-    return sorted(matches, key=lambda entry: -entry.weight)
+            matches.append(Match(entry, tuple(sorted(sentences, key=_literal_length, reverse=True))))
+    # The sort is stable: explanations of equal weight stay in the order of the catalogue.
+    return sorted(matches, key=lambda each: -each.weight)
 
 
 def best(matches: Sequence[Match]) -> list[Match]:
@@ -161,26 +162,26 @@ def best(matches: Sequence[Match]) -> list[Match]:
     return [entry for entry in matches if entry.weight == matches[0].weight]
 
 
-def _is_in(sentence: str, packed: str) -> bool:
+def _overlaps(sentence: str, compact: str) -> bool:
     # Words such as "closed" are in many texts that mean something else.
-    if _literal(sentence) < _LEAST:
+    if _literal_length(sentence) < _LEAST:
         return False
-    return _pattern(sentence).search(packed) is not None or (
+    return _pattern(sentence).search(compact) is not None or (
         # The other way round: a user may paste a part of a sentence only.
-        len(packed) >= _LEAST and packed in _packed(sentence.replace(_HOLE, " "))
+        len(compact) >= _LEAST and compact in _without_blanks(sentence.replace(_HOLE, " "))
     )
 
 
 @cache
 def _pattern(sentence: str) -> re.Pattern[str]:
-    parts = [re.escape(_packed(part)) for part in sentence.split(_HOLE)]
+    parts = [re.escape(_without_blanks(part)) for part in sentence.split(_HOLE)]
     # Lazy and bounded: two parts of a sentence must be near each other, and the search stays linear.
     return re.compile(f".{{0,{_MOST_FILLED}}}?".join(part for part in parts if part))
 
 
-def _literal(sentence: str) -> int:
-    return sum(len(_packed(part)) for part in sentence.split(_HOLE))
+def _literal_length(sentence: str) -> int:
+    return sum(len(_without_blanks(part)) for part in sentence.split(_HOLE))
 
 
-def _packed(text: str) -> str:
+def _without_blanks(text: str) -> str:
     return _SPACE.sub("", text).casefold()

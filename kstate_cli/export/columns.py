@@ -110,7 +110,7 @@ def _array(column: Column, field: pa.Field, serde: Serde) -> pa.Array:
     """Return a column as its serde reads it. Raise SerdeError."""
     if isinstance(column, pa.Array):
         # The whole column in C, if the serde is one of kstate's and every value fits.
-        read = read_all(column, serde)
+        read = column_at_once(column, serde)
         if read is not None:
             return read
         # A value that does not fit: row by row, so that the error names it.
@@ -217,10 +217,11 @@ def splitter(layout: Layout, schema: pa.Schema) -> Splitter | None:
     return split
 
 
-def read_all(column: pa.Array, serde: Serde) -> pa.Array | None:
-    """Return a column as a serde reads it; None if it does not read all of it, or not this way.
+def column_at_once(column: pa.Array, serde: Serde) -> pa.Array | None:
+    """Deserialize a whole column at once; None if the caller must deserialize it row by row.
 
-    A binary column without nulls; with ``BYTES`` any column, which stays as it is.
+    That is so if the serde has no such shortcut, or if a value is invalid: the error of the serde then names the row.
+    ``column`` is binary and has no nulls, except for the serde ``BYTES``, which returns any column as it is.
     """
     if serde is BYTES:
         return column
@@ -233,11 +234,11 @@ def read_all(column: pa.Array, serde: Serde) -> pa.Array | None:
         return None
     if serde.name == "boolean":
         if (numbers > 1).any():
-            # The serde itself names the row.
+            # Not a boolean. Row by row, the serde raises an error with the number of the row.
             return None
         return pa.array(numbers != 0)
     if numbers.dtype.kind == "f" and (numbers != numbers).any():  # noqa: PLR0124
-        # Of a NaN Python keeps other bits than numpy, and both ways must give the same file.
+        # Python and numpy keep different bits of a NaN. An export must not depend on which of them has read the column.
         return None
     return pa.array(numbers)
 

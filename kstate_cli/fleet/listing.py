@@ -236,16 +236,18 @@ class _ListingReader:
         report.copies.append(copy)
 
     def _summary(self, report: HostReport, row: Mapping[str, Any]) -> None:
+        """Take over the last line of a host's listing, and compare its totals with the lines before it."""
         self._ended = True
         stores, size = _number(row, "stores"), _number(row, "bytes")
         report.running = _flag(row, "running")
         if "host" in row:
             report.hostname = _text(row, "host")
+        # Releases of kstate before this member omit it; null means that the host has no process id.
         report.tells_process_id = "process_id" in row
         report.process_id = None
         if row.get("process_id") is not None:
             report.process_id = _text(row, "process_id")
-        # With a gap the numbers differ anyway, and the gap is the better message.
+        # If a line could not be read (a gap), the totals differ anyway, and the gap is the better message.
         if not report.gaps and (stores, size) != (len(report.copies), report.size):
             raise MalformedBytesError(
                 f"its summary counts {stores} stores and {size_text(size)}, but the lines before it "

@@ -76,17 +76,18 @@ def read_snapshot(app: Application, target: Release, options: MigrateOptions) ->
 
 
 def _unfinished(app: Application) -> dict[str, tuple[Problem, ...]]:
-    """Return the tasks whose only problems are those that a kill leaves while a database is created or dropped.
+    """Return the fatal problems of each task that a kill explains: it was creating or dropping a database.
 
-    An incomplete copy or a disk may leave the same, and the files do not show which. The ``.checkpoint`` is no evidence
-    either: a task that is being restored still has it.
+    A task with any other fatal problem is not among them. An incomplete copy or a broken disk may look the same, and
+    a ``.checkpoint`` does not disprove it, because a task has one while it is restored. So a migration refuses these
+    tasks too, unless the user passes ``--wipe-unclean``.
     """
     by_task: dict[str, list[Problem]] = {}
     for problem in app.all_problems():
         if problem.fatal and problem.place.task is not None:
             by_task.setdefault(problem.place.task, []).append(problem)
     return {
-        task: tuple(problems) for task, problems in by_task.items() if all(problem.transient for problem in problems)
+        task: tuple(problems) for task, problems in by_task.items() if all(problem.left_by_kill for problem in problems)
     }
 
 

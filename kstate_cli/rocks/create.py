@@ -136,9 +136,10 @@ class SortedFileWriter:
             digest.follow()
 
     def _write(self, writer: SstFileWriter, keys: list[bytes], values: list[bytes | None], *, deletes: bool) -> None:
-        # Nearly always. A tombstone in a part of 1,024 rows makes this part slower.
+        """Add rows in the order of their keys. Without ``deletes`` a null value is skipped: nothing is below it."""
+        # The usual case. A single tombstone sends all rows of the call (at most OBJECTS) through the slower loop below.
         if None not in values:
-            # The loop is in C but for the two calls a row that rocksdict asks for.
+            # ``map`` and ``deque`` loop in C, which is faster than a loop in Python.
             deque(map(writer.__setitem__, keys, values), maxlen=0)
             self.rows += len(keys)
             return

@@ -324,7 +324,11 @@ def segment_fits(value: bytes) -> bool:
 
 
 def list_fits(value: bytes) -> bool:
-    """Check ``01 ‖ count:i32 ‖ count × (len:i32 ‖ side:u8 ‖ value)`` (``decode_list``)."""
+    """Return whether the bytes are ``01 ‖ count:i32 ‖ count × (len:i32 ‖ side:u8 ‖ value)``, without decoding them.
+
+    ``len`` counts the byte of the side; -1 is a null entry, which has no further bytes. ``decode_list`` decodes the
+    same bytes, and accepts the same ones.
+    """
     try:
         if value[0] != 1:
             return False

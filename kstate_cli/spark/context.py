@@ -184,7 +184,7 @@ def _usual_launches(conf: Mapping[str, str]) -> Sequence[Callable[[], Launch | N
 
 
 def conf_of(settings: SparkSettings, name: str) -> dict[str, str]:
-    """Return the settings of Spark."""
+    """Return the settings for Spark: kstate's defaults, and over them the user's ``settings.conf``."""
     master = settings.effective_master
     quiet = resources.files("kstate_cli.spark") / "log4j2.properties"
     conf = {
@@ -192,16 +192,19 @@ def conf_of(settings: SparkSettings, name: str) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": _DRIVER_MEMORY,
-        # Spark would wait three seconds for a place near the data, and a dump is near nothing.
+        # By default, Spark waits up to three seconds for an executor near the data. No executor is near the files of a
+        # dump.
         "spark.locality.wait": "0",
-        # Modules of this very installation, for workers that Spark starts elsewhere on this host.
+        # Workers on this host start in another directory, and import the modules of this installation. Workers on other
+        # hosts do not have these paths, so Python ignores them there.
         "spark.executorEnv.PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{quiet} {_JAVA_OPTIONS}",
     }
     if master is not None:
         conf["spark.master"] = master
     if settings.local and "SPARK_HOME" not in os.environ:
-        # Another Spark may not belong to the PySpark that is installed here.
+        # kstate's own parent of the Python workers starts them faster (see the module). It imports the PySpark that is
+        # installed here. SPARK_HOME may be a Spark of another version, so it keeps its own.
         conf["spark.python.daemon.module"] = DAEMON
     if settings.loopback:
         conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}

@@ -137,7 +137,7 @@ class Problem:
         return self.code is ProblemCode.UNDER_WAY
 
     @property
-    def transient(self) -> bool:
+    def left_by_kill(self) -> bool:
         """True for a state that a running application ends soon, and that stays if it is killed in that moment."""
         return self.code in TRANSIENT
 

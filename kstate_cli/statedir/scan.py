@@ -385,7 +385,7 @@ def _read_settled(request: _DatabaseRequest) -> Database | None:
         except FileNotFoundError:
             if not path.exists():
                 return None
-    if database is not None and all(problem.transient for problem in database.problems):
+    if database is not None and all(problem.left_by_kill for problem in database.problems):
         return database  # while_running reports it as under way
     raise changes_too_fast(request.place.text)
 

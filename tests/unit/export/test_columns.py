@@ -162,7 +162,7 @@ def _outcome(layout: Layout, key: str, value: str, rows: list[Row], shape: Shape
 def _row_by_row(*store: Any) -> Outcome:
     with (
         mock.patch.object(columns, "splitter", return_value=None),
-        mock.patch.object(columns, "read_all", return_value=None),
+        mock.patch.object(columns, "column_at_once", return_value=None),
     ):
         return _outcome(*store)
 
