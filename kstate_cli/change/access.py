@@ -22,7 +22,7 @@ from kstate_cli.regular_files import access_hint
 
 ACL: Final = ("system.posix_acl_access", "system.posix_acl_default")
 NO_ATTRIBUTES: Final = (errno.ENOTSUP, errno.ENODATA, errno.EINVAL)
-"""Errors of file systems and files without extended attributes."""
+"""Error numbers for a file system or a file that has no extended attributes."""
 _KIND = re.compile(r"(?<=LOG)\..*|\d+")
 """The parts of a file name that two files of one kind differ in: numbers, and the suffix of an old LOG."""
 
@@ -43,10 +43,10 @@ def own_like(path: Path | int, model: os.stat_result, *, follow_symlinks: bool =
     if os.geteuid() != 0:
         return
     owner = (model.st_uid, model.st_gid)
-    # A descriptor cannot be a link, and os.stat refuses follow_symlinks for one.
+    # os.stat and os.chown refuse follow_symlinks=False for a descriptor, which cannot be a link anyway.
     if isinstance(path, int):
         stat = os.fstat(path)
-        # chown changes ctime and clears set-id bits: an equal owner is left alone.
+        # chown changes ctime and clears set-id bits, so it is called only if the owner differs.
         if (stat.st_uid, stat.st_gid) != owner:
             os.fchown(path, *owner)
         return
@@ -67,18 +67,19 @@ def attributes(path: Path | int) -> list[str]:
 
 def keep_attributes(source: Path | int, target: Path | int) -> None:
     """Copy extended attributes and ACLs, if the file system has them and this user may set them. Raise OSError."""
-    # Names first: a name that the target inherited and the source has is overwritten below anyway.
+    # The names of the source are read first: they decide which inherited ACLs the target may keep.
     names = attributes(source)
     for name in attributes(target):
         if name in ACL and name not in names:
-            # Inherited from a default ACL of the directory: it would admit users that the source does not.
+            # The target inherited this ACL from the default ACL of its directory. The ACL would admit users that the
+            # source does not admit.
             os.removexattr(target, name)
     for name in names:
         try:
             os.setxattr(target, name, os.getxattr(source, name))
         except OSError as error:
-            # security.* and trusted.* need privileges. Streams reads neither, so the copy is complete
-            # without them.
+            # Only a privileged process may set the attributes security.* and trusted.*. Streams reads neither, so the
+            # copy is complete without them.
             if error.errno not in (errno.EPERM, errno.EACCES, *NO_ATTRIBUTES):
                 raise
 
@@ -92,21 +93,25 @@ def keep_access(source: Path, target: Path) -> None:
 
 
 def drop_acl(path: Path) -> None:
-    """Remove every ACL from a directory of kstate's own: its files are for the owner alone."""
-    # Both kinds: the default ACL would reach every file that is created in the folder later.
+    """Remove every ACL from a directory that kstate created for its own files, which only their owner may use."""
+    # The default ACL too: each file that is created in the folder later would inherit it.
     for name in ACL:
         with contextlib.suppress(OSError):
             os.removexattr(path, name)
 
 
 def take_access(path: Path, app: Path, original: Path) -> None:
-    """Give the staged database in ``path`` and its new files owner, mode and ACL of ``original``, file by file.
+    """Give the staged database in ``path``, and its new files, the owner, mode and ACL of ``original``, file by file.
 
-    A file without a namesake there takes those of a file of its kind. If ``original`` is no database, another database
-    of the application is the model; without any, only the owner is copied. Linked files are the original's already.
+    ``original`` is the database in APP that ``path`` replaces. A new file takes the access of the file with its name in
+    ``original``. If there is none, it takes that of a file of its kind (:func:`_by_kind`).
+
+    If ``original`` is no database, another database of the application is the model. If the application has none, only
+    the owner is set. Hard links are skipped, because they are files of APP.
     """
     model: Path | None = original
-    # A new store has no predecessor: any database of the application was created by the same process.
+    # A new store has no predecessor. Streams created the other databases as one process, so any of them is a good
+    # model.
     if not (original / "CURRENT").exists():
         model = _any_database(app)
     parent = os.stat(path.parent)
@@ -121,7 +126,7 @@ def take_access(path: Path, app: Path, original: Path) -> None:
         keep_access(model, path)
     with os.scandir(path) as entries:
         for entry in entries:
-            # A second link is the original's own file: a chmod here would change it in APP.
+            # A file with a second link is a file of APP too: a chmod here would change it there.
             if not entry.is_file(follow_symlinks=False) or entry.stat(follow_symlinks=False).st_nlink > 1:
                 continue
             like = models.get(entry.name) or models.get(_kind(entry.name)) or models.get("CURRENT")
@@ -134,14 +139,18 @@ def take_access(path: Path, app: Path, original: Path) -> None:
 
 
 def _kind(name: str) -> str:
+    """Return a file name without its number: ``.sst`` for ``000011.sst``."""
     return _KIND.sub("", name)
 
 
 def _by_kind(database: Path) -> dict[str, Path]:
-    """Return a model for each name and each kind of file in a database: the first of the kind."""
+    """Return a model file for each name, and for each kind of file, in a database: the first file of the kind.
+
+    Two files are of one kind if their names differ only in numbers, or are old ``LOG`` files.
+    """
     models: dict[str, Path] = {}
     with os.scandir(database) as entries:
-        # Sorted, so that the model of a kind is the same in every run: 000004.sst before 000011.sst.
+        # Sorted, so that the model of a kind is the same in every run: of 000004.sst and 000011.sst it is the former.
         for entry in sorted(entries, key=lambda entry: entry.name):
             if entry.is_file(follow_symlinks=False):
                 models[entry.name] = Path(entry.path)
@@ -153,7 +162,7 @@ def _any_database(app: Path) -> Path | None:
     """Return a database of the application; None if it has none yet."""
     try:
         database = _first_database(app)
-        # A change may have moved it since: an outdated entry is no model.
+        # The cached path may be outdated: a change can have moved this database.
         if not (database / "CURRENT").exists():
             _first_database.cache_clear()
             database = _first_database(app)
@@ -162,10 +171,12 @@ def _any_database(app: Path) -> Path | None:
     return database
 
 
-# Hundreds of new stores of one application would walk its whole tree again each. An error is not kept: a tree without
-# a database gets one when the next run switches, in a process that continues (--follow).
+# Cached: otherwise each of hundreds of new stores would walk the whole tree of the application. lru_cache does not keep
+# an error, so an application without a database is searched again after the next run has created one (a process with
+# --follow carries out several runs).
 @functools.lru_cache(maxsize=4)
 def _first_database(app: Path) -> Path:
+    """Return the first database below ``app``, by the order of the walk. Raise LookupError if there is none."""
     for folder, folders, files in os.walk(app):
         folders.sort()
         if "CURRENT" in files:

@@ -25,9 +25,9 @@ PRECIOUS_EVENT: Final = "precious"
 
 _INTERRUPTED: Final = "was interrupted"
 _MAY_RUN: Final = "is in progress, or was interrupted"
-"""Without the lock the two cannot be told apart."""
+"""Without the lock kstate cannot distinguish an interrupted run from one that is in progress."""
 _GO_ON: Final = "kstate can no longer undo it. To continue"
-"""Begins the way on from a run that is half deleted."""
+"""The beginning of the hint for a run that is partially deleted. The command follows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +62,13 @@ class Choice:
 
 
 def choose(request: CleanRequest, *, locked: bool = True) -> Choice:
-    """Choose what may be deleted. Without the lock an unfinished run may still be running.
+    """Choose the runs that may be deleted.
 
-    Raise Refused for runs that are not understood and for the only copy of a lost APP, UsageError for unknown names.
+    ``locked`` states whether this process holds the application lock. If it does not, an unfinished run may be in
+    progress, and the reasons say so.
+
+    Raise Refused for a run that kstate does not understand, and for a run with the only copy of a lost APP. Raise
+    UsageError for an unknown name.
     """
     runs = require_understood(read_runs(request.app))
     unknown = request.names - {run.name for run in runs}
@@ -75,7 +79,7 @@ def choose(request: CleanRequest, *, locked: bool = True) -> Choice:
             f"{command('status', request.app)}",
         )
     choice = _chosen_by_name(request, runs, locked=locked) if request.names else _chosen_by_age(request, runs, locked)
-    # Also by name: the user cannot know that APP was lost since.
+    # Checked for runs that the user names too: the user may not know that APP was removed since.
     _refuse_only_copy(request, choice)
     return choice
 
@@ -83,7 +87,7 @@ def choose(request: CleanRequest, *, locked: bool = True) -> Choice:
 def _chosen_by_name(request: CleanRequest, runs: Sequence[Run], *, locked: bool) -> Choice:
     """Return the requested runs. Raise Refused for one that may not be deleted.
 
-    The user who names a run gives up its backup: only an unfinished switch or undo prevents the deletion.
+    A user who names a run no longer needs its backup, so only an unfinished switch or undo prevents the deletion.
     """
     choice = Choice()
     for run in runs:
@@ -98,12 +102,13 @@ def _chosen_by_name(request: CleanRequest, runs: Sequence[Run], *, locked: bool)
 
 def _chosen_by_age(request: CleanRequest, runs: Sequence[Run], locked: bool) -> Choice:
     """Return the runs that are old enough, and those of them that are retained."""
-    # One moment for all runs: a long scan must not make a young run old enough.
+    # The limit is computed once: otherwise a run that was too young could become old enough during a long scan.
     limit = clock.now() - request.older_than
     choice = Choice()
     lost = {copy.run.name: copy.sentences for copy in lost_copies(request.app, runs)}
     for run in runs:
-        # A run that is half deleted is of no use to anyone, however young.
+        # A partially deleted run is of no use, so its age does not matter. A run without events was killed at its
+        # start.
         is_young = run.events and run.state is not RunState.CLEANING
         if is_young and datetime.fromisoformat(run.settled_at) > limit:
             continue
@@ -117,7 +122,7 @@ def _chosen_by_age(request: CleanRequest, runs: Sequence[Run], locked: bool) -> 
 
 
 def _why_unsettled(app: Path, run: Run, *, locked: bool) -> str | None:
-    """Return why a run is not deleted even by its name: its switch or undo has not ended."""
+    """Return why a run must not be deleted, even by its name: its switch or undo is unfinished. None if it may be."""
     interrupted = _INTERRUPTED if locked else _MAY_RUN
     if run.state is RunState.SWITCHING:
         return (
@@ -130,7 +135,10 @@ def _why_unsettled(app: Path, run: Run, *, locked: bool) -> str | None:
 
 
 def _why_precious(app: Path, run: Run, *, locked: bool) -> str | None:
-    """Return why a run is deleted only by its name: a restoration may resume it, or records have no other copy."""
+    """Return why only its name may delete a run; None if its age may too.
+
+    The next command may still continue or remove the run, or its backup may be the only copy of records.
+    """
     interrupted = _INTERRUPTED if locked else _MAY_RUN
     if run.state is RunState.STAGING:
         return (
@@ -150,6 +158,7 @@ def _by_name(app: Path, run: Run) -> str:
 
 
 def _refuse_only_copy(request: CleanRequest, choice: Choice) -> None:
+    """Raise Refused if APP is missing, and one of the chosen runs has the only copy of it."""
     copy = only_copy(request.app, choice.runs)
     if copy is not None:
         raise Refused(copy.text, hint="to restore the backup, run:", hint_details=[copy.back])
@@ -158,13 +167,13 @@ def _refuse_only_copy(request: CleanRequest, choice: Choice) -> None:
 def clean_runs(
     request: CleanRequest, choice: Choice, elsewhere: Callable[[Run], bool] = lambda _: False
 ) -> Iterator[tuple[str, int]]:
-    """Delete the runs, and yield each run's name and the bytes that it freed. The lock is held.
+    """Delete the runs, and yield each run's name and the bytes that it freed. The caller holds the application lock.
 
-    ``elsewhere`` removes files of a run in other places, and returns whether there were any. It runs before the
-    journal is deleted, which alone records them. If it raises KstateError, the run stays.
+    ``elsewhere`` removes files of a run in other places, and returns whether there were any. If it raises KstateError,
+    the run stays.
 
-    An error of one run does not stop the others: it is raised at the end, with the full path. Once a run is deleted,
-    it becomes RunHalfway: no other class may be raised if something has changed.
+    An error of one run does not stop the others: it is raised at the end, with the full path. If a run was deleted
+    before, the error becomes RunHalfway, because other errors promise that nothing has changed.
     """
     failed: list[tuple[Run, OSError]] = []
     partial: set[str] = set()
@@ -173,12 +182,11 @@ def clean_runs(
     for run in choice.runs:
         freed = pinned_bytes(run)
         whole = run.state in (RunState.KEPT, RunState.UNDONE)
-        # Compared after an error: whether anything was deleted decides between "unchanged" and "half
-        # deleted".
+        # After an error the names that remain show whether anything was deleted: the message then differs.
         names = set(os.listdir(run.path))
         try:
             _refuse(request.app, run)
-            # Files elsewhere go before the run: only its journal records where they are.
+            # First the files in other places: only the journal, which is deleted with the run, records these places.
             whole = not elsewhere(run) and whole
             with note_half_deletion(request.app, run):
                 _delete(request.app, run)
@@ -202,7 +210,7 @@ def clean_runs(
 
 def _not_deleted(app: Path, failed: list[tuple[Run, OSError]], partial: set[str]) -> KstateError:
     """Return the error for runs that could not be deleted; a part of those in ``partial`` was removed."""
-    # A run that is half deleted is reported before one that is whole.
+    # The message names one run. A partially deleted one comes first, since kstate can no longer undo it.
     run, first = min(failed, key=lambda failure: failure[0].state is not RunState.CLEANING)
     others = [f"run {other.name}: {error.strerror} ({error.filename})" for other, error in failed if other is not run]
     if run.state is RunState.CLEANING:
@@ -240,7 +248,7 @@ def _halfway(error: KstateError, deleted: list[str]) -> KstateError:
 
 @contextmanager
 def note_half_deletion(app: Path, run: Run) -> Iterator[None]:
-    """Note for a run that a signal leaves half deleted what that means, and how to continue the deletion."""
+    """If a signal interrupts the block, add to its error that ``run`` is partially deleted, and how to continue."""
     try:
         yield
     except Interrupted as error:
@@ -250,13 +258,14 @@ def note_half_deletion(app: Path, run: Run) -> Iterator[None]:
 
 
 def _refuse(app: Path, run: Run) -> None:
-    """Raise Refused if a run may not be deleted. Called before any part of it is deleted, here or elsewhere."""
+    """Raise Refused if a run may not be deleted. Called before any of its files is deleted, in any place."""
     refuse_foreign(run)
     if run.state is RunState.STAGING:
         refuse_unproved(app, run)
 
 
 def _delete(app: Path, run: Run) -> None:
+    """Delete the files and the journal of a run. The order depends on its state. Raise OSError and Refused."""
     if run.state is None:
         forget(app, run)
         return
@@ -266,14 +275,15 @@ def _delete(app: Path, run: Run) -> None:
 
 
 def drop_earlier_rounds(app: Path, newest: str) -> list[str]:
-    """Delete the backups of rounds before the run ``newest``. The lock is held. Return the failures, one text each.
+    """Delete the backups of earlier rounds of a standby. Return the texts of the failures.
 
-    Each backup was a standby that the next round has caught up, so it is not the only copy. A run whose backup may have
-    the only copy of records stays until the user cleans it by its name.
+    A round is a run that creates a standby or catches it up; ``newest`` is the name of the last one. The caller holds
+    the application lock. Each backup is the standby before a round that has caught it up, so it is not the only copy. A
+    run whose backup may have the only copy of records stays: only ``clean --run`` deletes it.
     """
     failures = []
     for run in read_runs(app):
-        # A damaged run may be anything, and an undone one holds what the user has put aside.
+        # A damaged run may have any contents. An undone one has the directory that the user has put aside.
         earlier = run.name != newest and run.damage is None and run.state is RunState.KEPT
         if not earlier or not run.last(STANDBY_EVENT) or run.last(PRECIOUS_EVENT):
             continue

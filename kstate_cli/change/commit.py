@@ -82,24 +82,27 @@ BACKWARD: Final = Direction(
 def commit(
     app: Path, run: Run, way: Direction, *, announced: dict[str, Any], recorded: dict[str, Any], lost: bool = False
 ) -> None:
-    """Announce, exchange APP with the tree of the run, and record. The caller holds signals back.
+    """Announce the exchange in the journal, exchange APP with the tree of the run, and record that it happened.
 
-    If APP is ``lost``, the tree is renamed to APP instead. Raise OSError and Refused while nothing has changed,
-    RunHalfway once something has.
+    ``announced`` and ``recorded`` are the members of the two journal lines. The caller holds signals back. If APP is
+    ``lost`` (missing), the tree is renamed to APP instead.
+
+    Raise OSError and Refused if nothing has changed, RunHalfway once something has.
     """
-    # Durable when this returns: from here on recovery considers that the exchange may have happened.
+    # The line is durable when this call returns: from here on recovery considers that the exchange may have happened.
     run.write(way.announced, **announced)
     try:
         if lost:
-            # The name is free. If a directory with files has taken it meanwhile, rename(2) fails.
+            # The name APP is free. If another process has created a directory with files there meanwhile, rename(2)
+            # fails.
             os.rename(run.tree, app)
         else:
             exchange(app, run.tree)
-        # At once: an error that comes next must not be reported as one that changed nothing.
+        # Noted at once: the report of any later error must not claim that nothing has changed.
         note_commit(run.name, app, undone=way is BACKWARD)
     except OSError as error:
-        # The kernel refuses before it changes anything, so this is an error of the place and not of the
-        # run.
+        # The kernel checks this before it changes anything, so nothing has changed. The cause is the file system that
+        # APP is on, and every run would fail with it.
         if error.errno in _CANNOT_EXCHANGE:
             raise Refused(
                 f"the file system of {app} cannot exchange two directories: {error.strerror}",
@@ -118,13 +121,13 @@ def commit(
             hint=way.hint,
             hint_details=[command("undo", app)],
         ) from error
-    # Streams starts with the mark too, and the next command removes it: the run has succeeded all the same.
+    # A failure here does no harm: Streams starts with the mark too, and the next command removes it.
     with contextlib.suppress(OSError):
         remove_mark(app, way.mark)
 
 
 def record(app: Path, run: Run, way: Direction, **details: Any) -> None:
-    """Make an exchange that has happened durable, then record it in the journal. Raise OSError."""
+    """Make an exchange that has happened durable, then write the event of ``way`` to the journal. Raise OSError."""
     settle(app, run)
     write_on_full_disk(run, way.recorded, **details)
 
@@ -138,13 +141,13 @@ def settle(app: Path, run: Run) -> None:
 def list_trees(app: Path, run: Run) -> dict[str, str]:
     """Write the lists of both trees beside the journal, and return their digests by the member of ``switching``.
 
-    First APP loses every mark of an earlier run: a backup with a mark of staging would look like a tree that may be
-    swept. The lock file is shared next, since the lists are to describe the trees as they are exchanged. Raise OSError.
+    First APP loses every mark of an earlier run: a backup with the mark of staging would look like a tree that may be
+    deleted. Then the lock file of APP is linked into the tree, since the lists must describe the trees as they are
+    exchanged. Raise OSError.
     """
     remove_marks(app)
     share_lock(app, run.tree)
-    # Listed once, and used for both files: made.json is a part of staged.json and must not differ from
-    # it.
+    # The tree is listed once for both files: made.json is a part of staged.json and must not differ from it.
     staged = every_file(run.tree)
     digests = {
         "staged": write_listing(run.path / STAGED_LIST, staged),
@@ -152,7 +155,7 @@ def list_trees(app: Path, run: Run) -> dict[str, str]:
         "kept": write_listing(run.path / KEPT_LIST, every_file(app)),
         "made": write_listing(run.path / MADE_LIST, start_files_of(staged)),
     }
-    # The names too, before ``switching`` has their digests: undo and recovery name changed files by these lists.
+    # Makes the names of the lists durable before ``switching`` records their digests: undo and recovery read the lists.
     sync_directory(run.path)
     return digests
 
@@ -170,13 +173,13 @@ class RecoveryOutcome(Enum):
     """How a run was settled."""
 
     SWEPT = "swept"
-    """It had never switched: its staged tree was removed."""
+    """The run had not exchanged the directories: its staged tree was removed."""
     FINISHED = "finished"
-    """It had switched."""
+    """The run had exchanged the directories: kstate has recorded that."""
     UNDO_CANCELLED = "undo-cancelled"
-    """Its undo had not switched."""
+    """The undo of the run had not exchanged the directories back."""
     UNDO_FINISHED = "undo-finished"
-    """Its undo had switched."""
+    """The undo of the run had exchanged the directories back."""
 
 
 _TEXTS: Final = {
@@ -215,13 +218,15 @@ def tell_unfinished(app: Path, tell: Callable[[str], None]) -> None:
 
 
 def recover(app: Path, tell: Callable[[str], None]) -> list[SettledRun]:
-    """Settle every unfinished run. The lock is held. Each is reported at once, whatever happens to the next.
+    """Settle every unfinished run: remove its staged tree, or complete its switch or undo.
 
-    Raise OSError if the disk still fails. Raise Refused, with the name of the run, if a run is not understood or a tree
-    is not proved to be staged only: nothing is touched then.
+    The caller holds the application lock. ``tell`` gets each outcome at once, because the next run may fail.
+
+    Raise OSError if the disk still fails. Raise Refused, with the name of the run, if a run is not understood, or if a
+    tree may be more than a staged one. Nothing has changed then.
     """
     runs = require_understood(read_runs(app))
-    # Refusals about staged trees come before the first change: they must not leave other runs settled in part.
+    # All staged trees are checked before the first change: a refusal must not come after another run was settled.
     for run in runs:
         if run.state is RunState.STAGING:
             refuse_unproved(app, run)
@@ -235,6 +240,7 @@ def recover(app: Path, tell: Callable[[str], None]) -> list[SettledRun]:
 
 
 def _recovered(app: Path, run: Run) -> RecoveryOutcome | None:
+    """Settle one run by the state in its journal. Return the outcome; None if there is nothing to report."""
     if run.state is None:
         forget(app, run)
         return None
@@ -245,7 +251,7 @@ def _recovered(app: Path, run: Run) -> RecoveryOutcome | None:
         return _settle_switch(app, run)
     if run.state is RunState.UNDOING:
         return _settle_undo(app, run)
-    # Without a token the run is of an older kstate, which had no marks that could be left over.
+    # A run without a token was made by an older kstate, which had no marks.
     if run.state is RunState.KEPT and run.token is not None:
         return _settle_kept(app, run)
     if run.state is RunState.UNDONE and run.token is not None and _has(app, UNDOING, run):
@@ -254,21 +260,26 @@ def _recovered(app: Path, run: Run) -> RecoveryOutcome | None:
 
 
 def _settle_switch(app: Path, run: Run) -> RecoveryOutcome:
-    """Settle an announced exchange: the staged tree is the one with the mark of staging."""
-    # Read before anything is written: exactly one of the two trees must have the mark of this run.
+    """Settle a run that was interrupted after it had announced the exchange.
+
+    If the run's tree has the mark of staging, the exchange did not happen: the tree is removed. If APP has it, the
+    exchange did happen, and it is recorded. Raise Refused if the marks prove neither.
+    """
+    # ``here``: APP is the new directory. ``there``: the run's tree still is. Both are read before anything is written.
     here, there = _has(app, STAGED, run), _has(run.tree, STAGED, run)
-    # APP was removed after the exchange, its mark with it: only the lists can prove what the tree is.
+    # If APP was removed after the exchange, its mark was removed with it: only the lists can prove what the tree is.
     if not os.path.lexists(app) and _settles_lost(app, run, staged=there):
         record(app, run, FORWARD, recovered=True)
         return RecoveryOutcome.FINISHED
-    # After an exchange the run has a whole directory. If it has none, a sweep of the staged tree was cut off.
+    # After an exchange the tree of the run is the old directory. If it is empty, there was no exchange: an earlier
+    # recovery was interrupted while it removed the staged tree.
     swept = not here and os.path.isdir(app) and run.token is not None and _is_empty(run.tree)
     if here == there and not swept:
         raise _neither(app, run)
     if there:
         _refuse_changed(app, run)
-    # No exchange, or an exchange that a power loss undid: the parents are synced first, so that it
-    # stays undone.
+    # There was no exchange, or a power loss undid it. Both parent directories are synced before the tree is removed, so
+    # that this is the state after the next power loss too.
     if there or swept:
         settle(app, run)
         sweep(app, run, _BEFORE, ended=cut_short())
@@ -281,7 +292,8 @@ def _settle_switch(app: Path, run: Run) -> RecoveryOutcome:
 def _refuse_changed(app: Path, run: Run) -> None:
     """Raise Refused if a tree with the mark of staging has changed since its list was written.
 
-    A release may have run on it in APP's place, before a user moved it back here: then it is no staged tree any more.
+    A user may have put the tree in APP's place, started an application on it, and moved it back. It may then have state
+    that exists nowhere else, so it must not be deleted.
     """
     list_digest = run.last("switching").get("staged")
     if not isinstance(list_digest, str):
@@ -300,10 +312,12 @@ def _refuse_changed(app: Path, run: Run) -> None:
 
 
 def _settles_lost(app: Path, run: Run, *, staged: bool) -> bool:
-    """Return whether the tree of the run is proved to be the directory before the switch. APP and its mark are missing.
+    """Return whether the tree of the run is proved to be the directory before the switch. APP is missing.
 
-    Raise Refused if the tree is the whole new directory: there was no exchange, so the old directory is lost, and only
-    its owner can decide whether the new one takes its place.
+    ``staged`` states whether the tree has the mark of staging.
+
+    Raise Refused if the tree is the complete new directory. Then there was no exchange, so the old directory is lost,
+    and only the user can decide whether the new one takes its place.
     """
     announced = run.last("switching")
     if not _is_folder(run.tree):
@@ -321,14 +335,18 @@ def _settles_lost(app: Path, run: Run, *, staged: bool) -> bool:
 
 
 def _settle_undo(app: Path, run: Run) -> RecoveryOutcome:
-    """Settle an announced exchange back: the backup is the tree with the mark of undoing."""
+    """Settle an undo that was interrupted after it had announced the exchange: the backup has the mark of undoing.
+
+    If APP has the mark, the exchange happened, and it is recorded. If the run's tree has it, the undo is cancelled.
+    """
     here, there = _has(app, UNDOING, run), _has(run.tree, UNDOING, run)
-    # An undo that could not be announced removes its mark again. Its line may have reached the disk all the same.
-    # Both marked: refused. Neither: the marks say nothing, and only a backup that equals its list proves no exchange.
+    # A failed undo removes its mark again, although the line ``undoing`` may have reached the disk. So without any
+    # mark, a tree that equals the list of the backup proves that there was no exchange. Two marks prove nothing:
+    # refused.
     if here == there and (here or not _is_kept(run)):
         raise _neither(app, run)
     if not here:
-        # The line may only claim what a power loss cannot change: the parents are durable before it.
+        # The parent directories are durable before the line, because the line must stay true after a power loss.
         settle(app, run)
         write_on_full_disk(run, "undo-cancelled")
         remove_mark(run.tree, UNDOING)
@@ -344,7 +362,11 @@ def _is_kept(run: Run) -> bool:
 
 
 def _settle_kept(app: Path, run: Run) -> RecoveryOutcome | None:
-    """Settle a kept run that was interrupted between a journal line and its mark, in either order."""
+    """Settle a run with the state KEPT that was interrupted between a journal line and the removal of a mark.
+
+    Return UNDO_FINISHED if an undo of it had exchanged the directories, else None. Raise Refused if APP has the mark of
+    an undo, but the trees do not prove that undo.
+    """
     back = _has(app, UNDOING, run)
     if back and not _is_back(app, run):
         raise Refused(
@@ -358,13 +380,13 @@ def _settle_kept(app: Path, run: Run) -> RecoveryOutcome | None:
                 f"the directory from before the run, move {run.path} to another place"
             ),
         )
-    # A kill came between ``switched`` and the removal of its mark.
+    # The process was killed after it had written ``switched`` and before it removed the mark.
     if _has(app, STAGED, run):
         remove_mark(app, STAGED)
     if _has(run.tree, UNDOING, run):
         remove_mark(run.tree, UNDOING)
     if back:
-        # The exchange back did happen: the journal has lost its last lines.
+        # The undo has exchanged the directories, but the journal has lost its lines.
         record(app, run, BACKWARD, recovered=True)
         remove_mark(app, UNDOING)
         return RecoveryOutcome.UNDO_FINISHED
@@ -382,6 +404,7 @@ def _is_back(app: Path, run: Run) -> bool:
 
 
 def _has(folder: Path, mark: str, run: Run) -> bool:
+    """Return whether a directory has the mark of this very run."""
     if run.token is None or not _is_folder(folder):
         return False
     return token_of(folder, mark) == run.token
@@ -396,6 +419,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def _neither(app: Path, run: Run) -> Refused:
+    """Return the error for an interrupted exchange if nothing proves whether it happened."""
     why, state, where = "no mark shows whether the exchange happened", "its switch", "is lost"
     if run.token is None:
         why = "the older version of kstate left no mark"

@@ -1,7 +1,8 @@
 """The exchanges of this process: the report of a failed command must not claim that nothing has changed.
 
-An error after the exchange, such as a failed disk or lost output, does not undo it and knows nothing of it. So the
-engine notes each exchange here at once, and the end of the process asks.
+An error after the exchange, such as a failed disk or a closed output, does not undo the exchange. The code that raises
+it does not know of the exchange either. So the engine notes each exchange here at once, and the end of the command
+reads it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class Commit:
         return f"{app} was changed by run {self.run}"
 
 
-# A list of the process and no argument: the end of a command has no access to the engine that failed.
+# A global list, because the code that reports the end of a command has no access to the engine that failed.
 _commits: list[Commit] = []
 
 

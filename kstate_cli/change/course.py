@@ -1,8 +1,9 @@
-"""The course of every command that changes a directory by a plan: lock, take over, read, plan, check, carry out.
+"""The course of every command that changes a directory by a plan: lock, recover, read, plan, check, carry out.
 
 The order matters. The lock comes first, so that nothing that is read afterwards can change. Unfinished runs are settled
-next, since a plan must start from a whole directory. Then the directory is read again, even if it was read without the
-lock before, and the place is checked for this very plan. Only ``carry_out`` writes.
+next (:func:`~kstate_cli.change.commit.recover`), since a plan must start from a whole directory. Then the directory is
+read again, even if it was read without the lock before, and the file system is checked for this very plan. Only
+``carry_out`` writes.
 """
 
 from __future__ import annotations
@@ -83,14 +84,15 @@ class Course(Generic[Planned, Outcome]):
 def follow(course: Course[Planned, Outcome], terms: Terms) -> tuple[Planned, Outcome | None]:
     """Plan and carry out. Return the plan and the outcome: None for a dry run, or if there was nothing to do.
 
-    A dry run takes no lock: it works while the application is running, as of its last flush.
+    A dry run takes no lock. It works while the application is running, and sees the state as of its last flush.
 
     Raise InUse and Refused before anything is changed, and the errors of planning and carrying out.
     """
-    # First of all: a FIFO or a device among the files could block every later reader.
+    # Checked first: a FIFO or a device among the files could block every later reader.
     refuse_special(terms.app)
     if terms.dry_run:
-        # A dry run has no lock: the directory of a running change would give a plan that never runs.
+        # Without a lock, kstate could read a directory that another command is changing, and print a plan that never
+        # runs.
         _refuse_half_changed(terms)
         planned = _plan(course, terms)
         course.on_plan(planned)
@@ -99,7 +101,8 @@ def follow(course: Course[Planned, Outcome], terms: Terms) -> tuple[Planned, Out
         return planned, None
     check_location(terms.app, lock_is_shared=terms.lock_is_shared)
     if not (terms.app / LOCK).exists():
-        # Taking the lock would create the file: a command that is refused, or has nothing to do, leaves no file.
+        # Taking the lock would create the lock file. So an empty plan ends here, and a refused one raises here, without
+        # it.
         planned = _plan(course, terms)
         if planned.change.empty:
             course.on_plan(planned)
@@ -112,13 +115,13 @@ def follow(course: Course[Planned, Outcome], terms: Terms) -> tuple[Planned, Out
             locks.enter_context(application_lock(terms.app, terms.wait))
         except BaseException:
             if new_inode is not None:
-                # Not locked: only an empty directory may go, since another process may have begun to
-                # use it.
+                # This command did not get the lock, so another process may have begun to use the directory: it is
+                # removed only if it is empty.
                 remove_empty(terms.app, new_inode)
             raise
         try:
             recover(terms.app, course.tell)
-            # Read again under the lock: whatever was read before may have changed since.
+            # Planned again under the lock: the directory may have changed since the first plan.
             planned = _plan(course, terms)
             course.on_plan(planned)
             if planned.change.empty:
@@ -141,9 +144,10 @@ def _refuse_half_changed(terms: Terms) -> None:
 
 
 def _plan(course: Course[Planned, Outcome], terms: Terms) -> Planned:
+    """Read the directory and plan. Raise Refused if the plan needs something that the file system does not have."""
     application = _read(course, terms)
     planned = course.plan(application)
-    # An empty plan needs neither space nor owner: a read-only directory that is in order is no error.
+    # An empty plan writes nothing, so it needs neither free space nor rights: a read-only directory is no error then.
     if application is not None and not planned.change.empty:
         check_change(
             planned.change,
@@ -155,12 +159,13 @@ def _plan(course: Course[Planned, Outcome], terms: Terms) -> Planned:
 
 
 def _read(course: Course[Planned, Outcome], terms: Terms) -> Application | None:
+    """Read the application; None if APP is missing and may be. Raise InUse if Streams has a store open."""
     if terms.may_be_lost and not terms.app.exists():
         return None
     application = read_application(
         terms.app, workers=course.workers, on_store=lambda name: course.progress("read", name, 0)
     )
-    # The application lock is held, yet a program other than Streams may hold the LOCK of a store.
+    # The application lock is held, but a program other than Streams (such as ldb) may hold the LOCK of a store.
     if application.running and not terms.dry_run:
         raise in_use(application.path, application.pid)
     return application
@@ -169,8 +174,8 @@ def _read(course: Course[Planned, Outcome], terms: Terms) -> Application | None:
 def make_where_lost(app: Path, wait: float, tell: Callable[[str], None]) -> int | None:
     """Create a missing application directory, empty, and return its inode; None if it exists.
 
-    Unfinished runs are settled first, and it is created under the lock of the lost application. Otherwise an empty
-    directory would make the only copy in a run look like a spare one, or get in the way of an undo.
+    Unfinished runs are settled before that, and the lock of the missing application is held meanwhile. Otherwise the
+    new directory would hide that a run has the only copy of the lost one, or get in the way of an undo.
 
     Raise InUse and Refused.
     """
@@ -180,21 +185,24 @@ def make_where_lost(app: Path, wait: float, tell: Callable[[str], None]) -> int 
         return _make(app)
     with application_lock(app, wait):
         recover(app, tell)
-        # Recovery may have put the directory back: then it is no new one, and must never be unmade.
+        # Recovery may have restored the directory. It is not a new one then, so the caller must never remove it.
         if os.path.lexists(app):
             return None
         return _make(app)
 
 
 def remove_empty(app: Path, inode: int) -> None:
-    """Remove the directory of that inode, if it is still in place and empty. For a command that could not lock it."""
+    """Remove the directory with that inode if it still has its name and is empty.
+
+    A command calls this if it could not lock the directory.
+    """
     with contextlib.suppress(OSError):
         if app.stat().st_ino == inode:
             app.rmdir()
 
 
 def unmake(app: Path, inode: int) -> None:
-    """Remove the directory of that inode, if it is still in place and has nothing but the lock file.
+    """Remove the directory with that inode, if it still has its name and contains at most the lock file.
 
     The lock is held, so the lock file is not in use by another process.
     """
@@ -205,9 +213,9 @@ def unmake(app: Path, inode: int) -> None:
 
 
 def _make(app: Path) -> int:
-    """Create an application directory as ``StateDirectory`` does: rwxr-x---, of the state.dir's owner.
+    """Create an application directory as ``StateDirectory`` does: rwxr-x---, with the owner of the state.dir.
 
-    Return its inode: after a switch another directory has its name.
+    Return its inode, which identifies it later: after a switch another directory has its name.
     """
     app.mkdir(mode=0o750)
     own_like(app, app.parent.stat())
@@ -255,7 +263,7 @@ def change(request: ChangeRequest, *, on_plan: Callable[[Plan], None], progress:
             request.last_word()
         result = execute(planned.change, request.terms.run, progress, workers=workers)
         if request.purge:
-            # Deleting files of terabytes takes a file system its time.
+            # Reported as a phase of its own: a file system takes long to delete files of terabytes.
             progress("purge", str(request.terms.app), 0)
             _purge(planned.change, result)
         return result

@@ -1,11 +1,12 @@
 """The journals of earlier runs: how restorations ended, and how long runs took.
 
-After a failure a cron job must not wipe or restore in a loop. Restorations write their state (KIP-696, KIP-728) to the
-journal; wipes and migrations have none. A restoration that ended in ERROR, or three interrupted ones in a row, block
-the next restoration or wipe. The user passes ``--after-error``, or a restoration ends well.
+After a failure a cron job must not wipe or restore in a loop. A restoration writes its state (as in KIP-696 and
+KIP-728) to the journal; wipes and migrations have none. If the last restoration ended in ERROR, or the last three were
+interrupted, kstate refuses the next restoration or wipe. It accepts them again with ``--after-error``.
 
-The expected duration of a run comes from figures that were measured on other machines. The journal of each run records
-what the figures predicted (``rough_seconds``), and so how this machine, its disk and these stores differ from them.
+The expected duration of a run is based on figures that were measured on other machines. The journal of each run records
+the duration that the figures predicted (``rough_seconds``). The ratio to the real duration shows how this machine, its
+disk and these stores differ from them.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ _INTERRUPTED_AT_MOST = 3
 def state_of(run: Run) -> str | None:
     """Return the last state of a restoration; None for other runs.
 
-    If its process died before the switch, the state is ``INTERRUPTED``. After the switch nothing remained to restore,
-    so the state is ``NOT_RUNNING``, whatever the journal records last.
+    If the process died before the switch, the state is ``INTERRUPTED``. After the switch nothing remained to restore,
+    so the state is ``NOT_RUNNING``, even if the last state in the journal is another one.
     """
     state = run.last(STATE_EVENT).get("state")
     if state is None:
         return None
-    # A process that survives its failed run writes the last state. Another command swept a run that has none.
+    # A process writes the last state even if its run fails. A failed run without it was settled by another command.
     if state not in _ENDED and run.state is RunState.FAILED:
         return INTERRUPTED
     if state not in _ENDED and run.state in _SWITCHED:
@@ -53,7 +54,7 @@ def refuse_after_error(app: Path, *, after_error: bool) -> None:
     """Raise Refused if the last restoration ended in ERROR, or the last three were interrupted."""
     if after_error:
         return
-    # A damaged run may be the one that ended in ERROR, so it is refused and not skipped.
+    # A damaged run may be the one that ended in ERROR. So it is refused, and not skipped.
     runs = [run for run in require_understood(read_runs(app)) if state_of(run) is not None]
     if not runs:
         return
@@ -75,6 +76,7 @@ def refuse_after_error(app: Path, *, after_error: bool) -> None:
 
 
 def _interrupted(runs: Sequence[Run]) -> int:
+    """Return how many runs at the end of ``runs`` were interrupted, without another one between them."""
     count = 0
     for run in reversed(runs):
         if state_of(run) != INTERRUPTED:

@@ -42,8 +42,11 @@ from kstate_cli.statedir.database import is_database
 from kstate_cli.statedir.names import LOCK, LOST_AND_FOUND
 
 MOST_OVERLAPPING: Final = 8
-"""More overlapping files in an existing database are merged. At 20 RocksDB slows down the application's writes, at 36
-it stops them (``level0_slowdown_writes_trigger``, ``level0_stop_writes_trigger``)."""
+"""If an existing database has more files with common keys, kstate merges some of them.
+
+At 20 such files RocksDB slows down the application's writes, and at 36 it stops them
+(``level0_slowdown_writes_trigger``, ``level0_stop_writes_trigger``).
+"""
 _ENTRIES = re.compile(r"# entries=(\d+)")
 
 DatabaseStep = EditDatabase | CreateDatabase | BuildDatabase | PlaceDatabase
@@ -93,28 +96,28 @@ def edit(job: EditJob) -> EditResult:
             result = _edit_existing(step, job)
     except (RocksError, MalformedBytesError) as error:
         raise RocksError(f"{step.path}: {error}") from None
-    # Last, since RocksDB replaces files until it is closed.
+    # The access is set last, since RocksDB may replace files until it is closed.
     take_access(path, job.app, job.app / step.path)
     return result
 
 
 def _edit_existing(step: EditDatabase, job: EditJob) -> EditResult:
-    """Clone a database and change it in one open.
+    """Clone a database into the staged directory, unless an earlier step placed it there, and change it in one open.
 
-    Conversions come first, since they read the families that are dropped next. Offsets follow the rows that they are
-    about. The rewrite is last: it then writes only the SSTs that remain.
+    Conversions come first, since they read column families that are dropped next. Offsets are written after the rows
+    that they describe. The SSTs are rewritten last, so that only those that remain are rewritten.
     """
     path = job.staged / step.path
     if not job.is_placed:
         copy_tree(job.app / step.path, path, copy_ssts=job.copy_ssts)
-    # A list, since the generator below counts into it while RocksDB consumes its rows.
+    # A list of one number: the generator below adds to it while RocksDB consumes its rows.
     lost, converted = [0], 0
     with WritableStore(path, job.release) as store:
         for conversion in step.conversions:
             if conversion.target not in store.column_families:
                 store.create(conversion.target)
-            # The target is written first and the source dropped after it: both are in the clone, and
-            # APP has neither change.
+            # The rows are in both families until the source is dropped. All of it happens in the clone; APP stays
+            # unchanged.
             converted += store.write_rows(conversion.target, _converted(store, conversion, lost))
             store.drop(conversion.source)
         for name in step.drop:
@@ -129,10 +132,10 @@ def _edit_existing(step: EditDatabase, job: EditJob) -> EditResult:
 
 
 def _converted(store: WritableStore, conversion: Conversion, lost: list[int]) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the rows of a conversion in the older layout, and count the dropped headers in ``lost[0]``."""
     strip = STRIP[conversion.layout]
     for key, value in store.rows(conversion.source):
-        # Headers have no place in the older layout: they are counted, so that the report names the
-        # loss.
+        # The older layout has no headers. They are counted, so that the report states the loss.
         older, headers = strip(value)
         lost[0] += headers
         yield key, older
@@ -144,14 +147,14 @@ def _keep_times(step: EditDatabase, path: Path) -> None:
     Linked SSTs are skipped: they are the original's own files.
     """
     if step.before.newest_sst_ns:
+        # Only SSTs that this step has written: a link is the file of APP too, and os.utime would change it there.
         for name in os.listdir(path):
-            # os.utime on a link would change the file in APP too.
             if is_sst(name) and (path / name).stat().st_nlink == 1:
                 os.utime(path / name, ns=(step.before.newest_sst_ns, step.before.newest_sst_ns))
 
 
 def build_database(step: BuildDatabase, app: Path, staged: Path) -> None:
-    """Ingest the sorted files of a step in the staged directory. Raise RocksError and OSError."""
+    """Ingest the sorted files of a step (SSTs with its rows) in the staged directory. Raise RocksError and OSError."""
     path = staged / step.path
     make_parents(path.parent, staged)
     try:
@@ -160,8 +163,8 @@ def build_database(step: BuildDatabase, app: Path, staged: Path) -> None:
         with WritableStore(path, step.release) as store:
             if step.family not in store.column_families:
                 store.create(step.family)
-            # Oldest layer first: RocksDB gives later files higher sequence numbers, so the newer row of
-            # a key wins. move: files of one file system are linked, not copied.
+            # The oldest layer first: RocksDB gives later files higher sequence numbers, so the newer row of a key wins.
+            # With ``move``, files on the same file system are linked and not copied.
             store.ingest(step.family, [[Path(file) for file in layer] for layer in step.layers], move=True)
             _merge_overlapping(step, store)
             # Offsets come last: they must never be ahead of the rows that they are about.
@@ -185,7 +188,11 @@ def place_database(step: PlaceDatabase, app: Path, staged: Path) -> None:
 
 
 def _merge_overlapping(step: BuildDatabase, store: WritableStore) -> None:
-    """Merge files with common keys where they would slow the application down: an existing store only in part."""
+    """Merge files with common keys if there are so many that they would slow down the application.
+
+    A new database is compacted as a whole. In an existing one only the smallest files are merged, which takes less
+    time.
+    """
     if step.exists:
         if step.layers and store.overlapping(step.family) > MOST_OVERLAPPING:
             store.merge_small(step.family, MOST_OVERLAPPING)
@@ -200,7 +207,7 @@ def make_parents(folder: Path, staged: Path) -> None:
         missing.append(folder)
         folder = folder.parent
     for path in reversed(missing):
-        # Two workers may create the folder of one task at once.
+        # exist_ok: two workers may create the folder of one task at the same time.
         path.mkdir(mode=0o755, exist_ok=True)
         own_like(path, path.parent.stat())
 
@@ -208,11 +215,11 @@ def make_parents(folder: Path, staged: Path) -> None:
 def verify_database(step: BuildDatabase, staged: Path, *, full: bool) -> None:
     """Open a built database and compare it with its step. Raise RocksError, which names the database.
 
-    Entries are counted in a new database only: an existing one had some before.
+    The entries are counted only in a new database, since an existing one had entries before. ``full`` reads every row.
     """
     path = staged / step.path
-    # RocksDB writes rows of a log when it is opened next; Streams would see them, but no list of files
-    # proves them.
+    # Rows in a write-ahead log reach an SST only when RocksDB opens the database next. Streams would see them, but the
+    # lists of files, which prove the tree, do not contain that SST.
     if logs := unflushed_logs(path):
         raise RocksError(f"{step.path}: {', '.join(logs)} still holds rows, so the database was not flushed")
     with Shadow(path) as shadow:
@@ -225,14 +232,13 @@ def verify_database(step: BuildDatabase, staged: Path, *, full: bool) -> None:
         if not step.exists:
             _verify_entries(step, shadow)
         if full:
-            # Reading checks the checksum of every block; the shadow raises where the iterator ends
-            # early.
+            # Reading checks the checksum of every block. The shadow raises an error if the iterator ends early.
             for _ in shadow.rows(step.family):
                 pass
 
 
 def verify_placed(step: PlaceDatabase, staged: Path, *, full: bool) -> None:
-    """Open a placed database and compare it with its step. Raise RocksError, which names the database."""
+    """Open a database placed from a snapshot, and compare it with its step. Raise RocksError, which names it."""
     path = staged / step.path
     if logs := unflushed_logs(path):
         raise RocksError(f"{step.path}: {', '.join(logs)} still holds rows, so the database was not flushed")
@@ -240,7 +246,8 @@ def verify_placed(step: PlaceDatabase, staged: Path, *, full: bool) -> None:
         if frozenset(shadow.column_families) != frozenset(step.live):
             raise RocksError(f"{step.path}: has the column families {', '.join(shadow.column_families)}")
         for family, planned in step.live.items():
-            # The MANIFEST decides which files count. One that names others than the snapshot lists is another version.
+            # The MANIFEST decides which files belong to the database. If it names others than the step, the copy is of
+            # another moment than the snapshot states.
             files = tuple((file.name, file.size) for file in shadow.live_files(family))
             if sorted(files) != sorted(planned):
                 raise RocksError(f"{step.path}: column family {family} consists of other files than the snapshot's")
@@ -254,12 +261,13 @@ def verify_placed(step: PlaceDatabase, staged: Path, *, full: bool) -> None:
 def _verify_entries(step: BuildDatabase, shadow: Shadow) -> None:
     """Compare the number of entries of a new database with that of its sorted files. Raise RocksError.
 
-    A compaction drops overwritten and deleted rows: then there may be fewer entries, but none only if all were deletes.
+    A compaction drops overwritten and deleted rows, so there may be fewer entries than rows in the files. There may be
+    none only if all rows were deletes.
     """
     match = _ENTRIES.search(shadow.table_properties(step.family))
     entries = int(match[1]) if match else 0
     wrong = entries > step.rows
-    # Files that are not compacted keep each entry, also the overwritten ones: the numbers must be equal.
+    # Without a compaction each entry is kept, the overwritten ones too, so the numbers must be equal.
     if step.stays:
         wrong = entries != step.rows
     if wrong or (step.rows > step.deletes and not entries):
@@ -323,11 +331,11 @@ def make_folder(source: Path, target: Path, *, required: bool) -> None:
 
 
 def copy_file(source: Path | str, target: Path | str, *, required: bool) -> None:
-    """Copy a regular file. If ``required``, a lost owner is an error.
+    """Copy a regular file with its access and times. If ``required``, an owner that cannot be kept is an error.
 
-    An application has hundreds of stores with a dozen small files each: ``shutil`` would take three times as long.
+    ``shutil`` would take three times as long, and an application has hundreds of stores with a dozen small files each.
     """
-    # O_NOFOLLOW and no FIFO: a link or a pipe that took the place of the file meanwhile is refused.
+    # open_regular refuses a link or a FIFO that has replaced the file since the directory was listed.
     original = open_regular(source)
     try:
         with naming(target):
@@ -335,8 +343,8 @@ def copy_file(source: Path | str, target: Path | str, *, required: bool) -> None
             copy = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, stat.st_mode & 0o777)
             try:
                 copied = 0
-                # Up to the size of the start: a file that grows meanwhile is not followed, one that
-                # shrinks is an error.
+                # Copies the size that the file had at the start. If it grows meanwhile, the rest is ignored; if it
+                # shrinks, that is an error.
                 while copied < stat.st_size:
                     sent = os.sendfile(copy, original, copied, min(stat.st_size - copied, _CHUNK))
                     if sent == 0:
@@ -350,12 +358,12 @@ def copy_file(source: Path | str, target: Path | str, *, required: bool) -> None
 
 
 def _keep(stat: os.stat_result, source: Path | int, target: Path | int, *, required: bool) -> None:
-    """Copy owner, mode, extended attributes and times to a path or a descriptor.
+    """Copy owner, mode, extended attributes and times to a path or a descriptor. ``stat`` is that of ``source``.
 
-    The mode follows the owner, since chown clears set-id bits. Times come last: each call before changes them.
+    The mode follows the owner, since chown clears set-id bits. The caller has written the contents before, because each
+    write changes the times. If ``required``, an owner that cannot be kept is an error.
     """
-    # A new file often has the right owner and mode: each call that is not needed is saved, for 10,000
-    # files.
+    # A new file often has the right owner and mode already. Skipping these calls saves time for 10,000 files.
     created = os.stat(target)
     try:
         if (stat.st_uid, stat.st_gid) != (created.st_uid, created.st_gid):

@@ -100,10 +100,13 @@ def execute(
     prepare: Prepare | None = None,
     workers: Workers | None = None,
 ) -> RunResult:
-    """Carry out ``plan``, with own workers if none are given.
+    """Carry out ``plan``: create a run, stage, verify and exchange. The caller holds the application lock.
 
-    Raise Refused, RunFailed and, after a signal, Interrupted or KeyboardInterrupt if APP is unchanged; RunHalfway if
-    the switch has happened but could not be recorded.
+    ``prepare`` creates the files of steps whose databases are not known yet, and returns the complete steps.
+    ``workers`` are processes that the caller closes; None means that this function starts its own.
+
+    Raise Refused, RunFailed and, after a signal, Interrupted or KeyboardInterrupt if APP is unchanged. Raise RunHalfway
+    if the exchange has happened but could not be recorded.
     """
     run: Run | None = None
     try:
@@ -124,19 +127,20 @@ def execute(
         if prepare is not None:
             with timed(_LOG, "prepared"):
                 plan = replace(plan, steps=prepare(run))
-        # The caller's workers outlive the run, so they are not closed here.
+        # nullcontext does not close the caller's workers: the caller still needs them after the run.
         with contextlib.nullcontext(workers) if workers else Workers(options.workers) as pool:
             try:
                 counts = _stage_and_verify(plan, run, options, pool, progress)
             except BaseException:
-                # The staged tree is swept next, while other jobs may still be writing to it.
+                # Other jobs may still be writing to the staged tree, which is removed next.
                 pool.stop()
                 raise
         progress("switch", str(plan.app), 0)
-        # After the sync of the file system: the lists describe files that are durable.
+        # The lists are written after the sync of the file system, so that they describe files that are durable.
         lists = list_trees(plan.app, run)
         if options.standby:
-            # Before the exchange: after a kill at any point the directory in place is in the proof.
+            # The proof is written before the exchange, with the digests of both directories. So it covers the directory
+            # that is in place after a kill at any point.
             announce_standby(plan.app, run, before=lists["kept"], after=lists["staged"])
     except (OSError, RocksError, KstateError, Interrupted, KeyboardInterrupt) as error:
         raise _failed(plan, run, error) from error
@@ -151,37 +155,41 @@ def execute(
 
 
 def _stage_and_verify(plan: Plan, run: Run, options: RunOptions, workers: Workers, progress: Progress) -> StagingCounts:
-    """Create the tree with its mark, stage, verify, and sync."""
+    """Create the staged tree with its mark, carry out the steps in it, verify its databases, sync the file system."""
     progress("stage", str(plan.app), 0)
     os.mkdir(run.tree)
     own_like(run.tree, plan.app.stat())
     assert run.token is not None
-    # The mark is the first file: a crash leaves a tree without it only while it is empty. Recovery refuses any other
-    # tree without a mark, since it may be the only copy.
+    # The mark is the first file, so a crash can leave a tree without a mark only while it is empty. Recovery refuses
+    # any other tree without a mark, since it may be the only copy.
     put_mark(run.tree, STAGED, run.token)
-    # put_mark made the mark durable inside the tree; this makes the name of the tree durable in the run's folder.
+    # put_mark has made the mark durable inside the tree. This call makes the name of the tree durable in the run's
+    # folder.
     sync_directory(run.path)
     with timed(_LOG, f"staged in {run.tree}"):
         counts = stage(
             plan, run.tree, workers, lambda path, size: progress("store", path, size), copy_ssts=options.copy_ssts
         )
-    # Their rows are in the staged databases now, and verification reads only those.
+    # The rows of the sorted files are in the staged databases now, and verification reads only those.
     remove_sorted_files(run)
     progress("verify", str(plan.app), 0)
     with timed(_LOG, "verified"):
-        # Before the sync: a difference then costs no write-back of the whole tree.
+        # Verified before the sync: if it fails, the disk need not write the whole tree.
         verify_staged(plan, run.tree, workers, full=options.verify_full, linked=not options.copy_ssts)
     progress("sync", str(plan.app), 0)
     with timed(_LOG, "written to disk"):
-        # One syncfs makes every file of the clone durable: copies and links were not synced singly.
+        # One syncfs makes every file of the clone durable, because no copy or link was synced by itself.
         sync_file_system(run.path)
     return counts
 
 
 def _failed(plan: Plan, run: Run | None, error: BaseException) -> BaseException:
-    """Sweep the staged tree, and return the error to report. If the sweep fails too, the next command does it."""
+    """Remove the staged tree of a failed run, and return the error to report.
+
+    If the removal fails too, the error says so, and the next command removes the tree.
+    """
     remains = ""
-    # Without a run the failure came before its folder: there is nothing to sweep.
+    # Without a run the failure came before its folder was created, so there are no files to remove.
     if run is not None:
         remains = _swept(plan, run, error)
     if isinstance(error, (Refused, Interrupted, KeyboardInterrupt)):
@@ -198,15 +206,16 @@ def _failed(plan: Plan, run: Run | None, error: BaseException) -> BaseException:
     text, file = str(error), None
     if isinstance(error, OSError):
         text = error.strerror or text
-        # A staging area, or a folder for temporary files, may be on another file system.
+        # The file of the error is named, because a staging area or a temporary folder may be on another file system
+        # than APP.
         file = file_of(error)
     return RunFailed(f"{plan.command} failed: {text}", where=file or str(plan.app), hint=hint)
 
 
 def _swept(plan: Plan, run: Run, error: BaseException) -> str:
-    """Sweep the staged tree of a failed run. Return a text about what remains; empty if nothing does."""
+    """Remove the staged tree of a failed run. Return a text about files that remain; empty if none do."""
     try:
-        # A run that a signal ended may be resumed: its sorted files stay.
+        # A later run may resume a restoration that a signal has ended, so its sorted files stay.
         by_signal = isinstance(error, (Interrupted, KeyboardInterrupt))
         ended: dict[str, Any] | None = None
         if by_signal:
@@ -216,13 +225,14 @@ def _swept(plan: Plan, run: Run, error: BaseException) -> str:
         return (
             f", but the staged files of the run are still in {run.path} ({failure}), and the next command removes them"
         )
-    # A refusal is the user's to resolve and says all: its run would only fill ``kstate status``.
+    # The message of a refusal says all that the user needs, so its run would only be noise in ``kstate status``.
     if isinstance(error, Refused):
         forget(plan.app, run)
     return ""
 
 
 def _signal_of(error: BaseException) -> str:
+    """Return the name of the signal of an error; SIGINT for KeyboardInterrupt."""
     number = signal.SIGINT.value
     if isinstance(error, Interrupted):
         number = error.signal_number
@@ -237,18 +247,18 @@ def pinned_bytes(run: Run) -> int:
             continue
         for folder, _, files in os.walk(top):
             for name in files:
-                # While the run is active, files may vanish.
+                # Another process may remove files while this one counts them.
                 with contextlib.suppress(FileNotFoundError):
                     stat = os.stat(os.path.join(folder, name), follow_symlinks=False)
-                    # An SST that APP links too frees nothing. st_blocks counts 512 bytes, whatever the
-                    # block size.
+                    # Deleting one link of an SST frees nothing while APP has another. st_blocks counts units of 512
+                    # bytes, whatever the block size is.
                     if stat.st_nlink == 1:
                         total += stat.st_blocks * 512
     return total
 
 
 _UNFINISHED: Final = ".ks-new"
-"""The suffix of a file that is not complete yet."""
+"""The suffix of the temporary name of a file that is not complete yet."""
 
 
 @dataclass(slots=True)
@@ -264,39 +274,46 @@ StoreProgress = Callable[[str, int], None]
 
 
 def stage(plan: Plan, staged: Path, workers: Workers, progress: StoreProgress, *, copy_ssts: bool) -> StagingCounts:
-    """Clone the application directory and carry out the steps in the clone. Raise RocksError and OSError."""
+    """Clone the application directory to ``staged``, and carry out the steps in the clone. Return the figures.
+
+    The order of the parts is explained in the docstring of the module. Raise RocksError and OSError.
+    """
     moves = [step for step in plan.steps if isinstance(step, MoveStore)]
-    # Edited databases are cloned by the worker that edits them, in parallel. One that the plan places has no original.
+    # The worker that edits a database clones it too, so that clones are made in parallel. A database that the plan
+    # places from a snapshot has no original in APP.
     edited = {step.path for step in plan.steps if isinstance(step, EditDatabase)}
     later = frozenset(plan.app / path for path in edited - plan.placed)
-    # First the tree: moves and edits create their folders inside it.
+    # The tree comes first, because moves and edits create their folders in it.
     copy_tree(plan.app, staged, _omitted(plan, moves), later, copy_ssts=copy_ssts)
     for move in moves:
         _move(move, plan.app, staged, copy_ssts=copy_ssts)
     counts = StagingCounts()
-    # All databases before any small file: an offsets file is never older than the rows that it
-    # describes.
+    # All databases come before any small file: an offsets file must not be older than the rows that it describes.
     for jobs in _jobs(plan, staged, copy_ssts=copy_ssts):
         for result in workers.map(edit, jobs):
             counts.headers_dropped += result.headers_dropped
             counts.rows_converted += result.rows_converted
             progress(result.path, result.rewritten_bytes)
-        # Before the next wave changes the databases: afterwards they no longer have the files of their snapshot.
+        # A later step may change the same database again. Afterwards it no longer has exactly the files that this step
+        # states, so it is verified now.
         verify_changed_later(plan, [job.step for job in jobs], staged, workers, linked=not copy_ssts)
     for step in plan.steps:
         if isinstance(step, RemoveFile):
-            # In the clone only. APP keeps the file, as the backup.
+            # Removed from the clone only. APP keeps the file, and becomes the backup.
             (staged / step.path).unlink(missing_ok=True)
         elif isinstance(step, WriteFile):
             make_parents((staged / step.path).parent, staged)
             _write_file(staged / step.path, step.data, keep_time=step.keep_time)
-    # Last: each file written above has changed the mtime of its task directory.
+    # The times are set last, because each file written above has changed the mtime of its task directory.
     _keep_times(plan, staged)
     return counts
 
 
 def _omitted(plan: Plan, moves: Sequence[MoveStore]) -> frozenset[Path]:
-    """Return the paths that the clone leaves out: omitted, rebuilt and moved stores, and the places that they take."""
+    """Return the paths of APP that are not cloned.
+
+    These are omitted and rebuilt stores, and of each moved store both places: its old one is cloned under the new name.
+    """
     omitted = {
         plan.app / step.path
         for step in plan.steps
@@ -306,20 +323,21 @@ def _omitted(plan: Plan, moves: Sequence[MoveStore]) -> frozenset[Path]:
 
 
 def _jobs(plan: Plan, staged: Path, *, copy_ssts: bool) -> Iterator[list[EditJob]]:
-    """Yield the jobs about databases in waves: one database may be placed, then edited, then get more rows.
+    """Yield the jobs for databases in groups; jobs of one group run in parallel, after all jobs of the group before.
 
-    Within a wave the largest rewrite comes first: then the last job to finish is a small one.
+    A plan may place a database, then edit it, and then add rows to it, so these steps are in three groups. In each
+    group the largest rewrite comes first: then the last job to finish is a small one.
     """
     target = release(plan.target)
-    waves: tuple[tuple[type[DatabaseStep], ...], ...] = (
+    groups: tuple[tuple[type[DatabaseStep], ...], ...] = (
         (PlaceDatabase,),
         (EditDatabase, CreateDatabase),
         (BuildDatabase,),
     )
     if not plan.placed and not _edited_and_built(plan):
-        # Nearly every plan: each database has one step, so no job needs to wait for another.
-        waves = ((EditDatabase, CreateDatabase, BuildDatabase),)
-    for kinds in waves:
+        # The usual plan has one step for each database. No job needs to wait for another, so one group is enough.
+        groups = ((EditDatabase, CreateDatabase, BuildDatabase),)
+    for kinds in groups:
         jobs = [
             EditJob(step, plan.app, staged, copy_ssts, target, is_placed=step.path in plan.placed)
             for step in plan.steps
@@ -341,9 +359,9 @@ def _rewritten_bytes(job: EditJob) -> int:
 
 
 def _move(step: MoveStore, app: Path, staged: Path, *, copy_ssts: bool) -> None:
-    """Clone a store to its new place; the folders above it get the access of those above its old place."""
+    """Clone a store to its new place. Folders above it get the access (owner, mode, ACL) of those of the old place."""
     like, folder = Path(step.source).parent, Path(step.path).parent
-    # 0_1/rocksdb to 1_1/rocksdb: each folder has its counterpart, whose access it gets.
+    # From 0_1/rocksdb to 1_1/rocksdb: both paths have equally many folders, so each new one has a model.
     if len(like.parts) == len(folder.parts):
         for source, target in zip(reversed(like.parents), reversed(folder.parents), strict=True):
             make_folder(app / source, staged / target, required=not copy_ssts)
@@ -354,13 +372,14 @@ def _move(step: MoveStore, app: Path, staged: Path, *, copy_ssts: bool) -> None:
 
 
 def _keep_times(plan: Plan, staged: Path) -> None:
-    """Keep the mtime of each task directory, or set it to the age of its data: 4.3 must not find old state young.
+    """Give each changed task directory the mtime of its original, or the one of ``plan.task_times``.
 
-    ``state.cleanup.dir.max.age.ms`` compares the directory's mtime (``StateDirectory.cleanOutdatedDirsOnStartup``).
+    Streams deletes a task directory whose mtime is older than ``state.cleanup.dir.max.age.ms``
+    (``StateDirectory.cleanOutdatedDirsOnStartup``, since 4.3). So a task with old data must not look young.
     """
     for task in {_task_of(Path(step.path)) for step in plan.steps}:
         if (plan.app / task).is_dir() and (staged / task).is_dir():
-            # ctime cannot be set. Streams compares the mtime alone.
+            # Only the mtime counts for Streams. The ctime cannot be set.
             original = os.stat(plan.app / task)
             os.utime(staged / task, ns=(original.st_atime_ns, original.st_mtime_ns))
     for name, mtime in plan.task_times.items():
@@ -376,13 +395,16 @@ def _task_of(path: Path) -> Path:
 
 
 def _write_file(path: Path, data: bytes, *, keep_time: bool) -> None:
-    """Write a file under a draft name, sync it, give it its access, and rename it into place."""
+    """Write a file under a temporary name, sync it, give it its access, and rename it into place.
+
+    The access is that of the file that it replaces. A new file gets the owner of its folder and the mode 0644.
+    """
     new = path.with_name(f"{path.name}{_UNFINISHED}")
-    # "x" only creates: a draft that exists already is not of this run.
+    # "x" fails if the temporary name exists already: such a file is not of this run.
     with naming(path), open(new, "xb") as file:
         file.write(data)
         file.flush()
-        # Synced before the rename: otherwise a power loss could leave the name with an empty file.
+        # Synced before the rename: otherwise the name could refer to an empty file after a power loss.
         os.fsync(file.fileno())
     if path.exists():
         before = path.stat()

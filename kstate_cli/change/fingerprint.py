@@ -36,7 +36,7 @@ _WATCHED = ("CURRENT", "MANIFEST-", CHECKPOINT)
 _UNNAMED = "(kstate cannot name the files: their list is missing)"
 
 Listing = dict[str, list[int | str]]
-"""Relative path to the facts of it: see :func:`every_file`."""
+"""Path relative to the directory -> facts of the entry: see :func:`every_file`."""
 
 
 def start_files(app: Path) -> Listing:
@@ -50,10 +50,11 @@ def start_files_of(listing: Listing) -> Listing:
 
 
 def every_file(app: Path) -> Listing:
-    """Return the list of a directory: [size in bytes, mtime in ns] of a file, the target of a link, [] of a folder.
+    """Return the list of a directory: relative path -> facts.
 
-    Files that RocksDB has no checksum of have the SHA-256 of their contents as well. The lock file, which both
-    directories share, and marks are excluded. Raise Refused if this user may not read a file, OSError otherwise.
+    The facts of a file are [size in bytes, mtime in ns], those of a link ["link", target], those of a folder []. A file
+    for which RocksDB has no checksum also has the SHA-256 of its contents. The lock file and marks are excluded. Raise
+    Refused if this user may not read a file, OSError otherwise.
     """
     listing: Listing = {}
     folders = [""]
@@ -62,16 +63,18 @@ def every_file(app: Path) -> Listing:
         with reading(), os.scandir(os.path.join(app, folder)) as entries:
             for entry in entries:
                 path = os.path.join(folder, entry.name)
-                # The lock file is one inode in both trees, and marks differ between them by design.
+                # APP and the staged tree share the lock file, and have different marks. The list must not depend on
+                # either.
                 if path == LOCK or path in MARKS:
                     continue
                 if entry.is_symlink():
-                    # Never followed: a link out of the tree would make its target a part of the proof.
+                    # Links are not followed: the target is outside of the tree, and its contents prove nothing about
+                    # the tree.
                     listing[path] = ["link", os.readlink(entry.path)]
                 elif entry.is_dir(follow_symlinks=False):
                     listing[path] = []
-                    # Often readable for root only: listed as a folder, so that its removal would be
-                    # noticed.
+                    # Usually only root can read lost+found. It is listed as a folder without contents, so that its
+                    # removal would be noticed.
                     if entry.name != LOST_AND_FOUND:
                         folders.append(path)
                 else:
@@ -81,6 +84,7 @@ def every_file(app: Path) -> Listing:
 
 
 def _sum(entry: os.DirEntry[str], size: int) -> list[str]:
+    """Return the digest of a file in a list; empty for SSTs, RocksDB's LOG and large files, which get none."""
     if entry.name.endswith(".sst") or entry.name.startswith(_NOT_SUMMED) or size > _MOST_SUMMED_BYTES:
         return []
     with naming(Path(entry.path)), open(entry.path, "rb") as file:
@@ -103,7 +107,8 @@ def write_listing(path: Path, listing: Listing) -> str:
     """
     data = _encoded(listing)
     with naming(path), open(path, "xb") as file:
-        # By the descriptor: a link that takes the name meanwhile cannot redirect the chown.
+        # The owner is set through the descriptor, so that a link that replaces the name meanwhile cannot redirect the
+        # chown.
         own_like(file.fileno(), os.stat(path.parent))
         os.fchmod(file.fileno(), 0o644)
         file.write(data)
@@ -118,7 +123,7 @@ def differences_from(path: Path, list_digest: str, now: Listing) -> list[str]:
     if digest(now) == list_digest:
         return []
     before = _read_listing(path, list_digest)
-    # The digests differ, so something does: without the list kstate cannot name it.
+    # The digests differ, so at least one file does. Without the list kstate cannot name it.
     if before is None:
         return [_UNNAMED]
     return differences(before, now)
@@ -140,14 +145,14 @@ def only_times(before: Listing, now: Listing) -> bool:
 
 
 def _timeless(facts: list[int | str]) -> list[int | str]:
-    """Return facts without the time, which a file has and a link has not."""
+    """Return the facts of an entry without the mtime. Links and folders have none, so theirs stay as they are."""
     if not facts or not isinstance(facts[0], int):
         return facts
     return [facts[0], *facts[2:]]
 
 
 def _comparable(before: list[int | str], facts: list[int | str]) -> list[int | str]:
-    """Return facts without a digest if the earlier list has none: an older kstate wrote it."""
+    """Return ``facts`` cut to the members of ``before``: a list of an older kstate has no digests to compare with."""
     if not before or not isinstance(before[0], int):
         return facts
     return facts[: len(before)]
@@ -161,7 +166,7 @@ def set_times(folder: Path, listing: Listing) -> None:
 
 
 def added_or_changed(path: Path, list_digest: str, now: Listing) -> list[str]:
-    """As :func:`differences_from`, but a missing path is no difference: a sweep may have begun to delete the tree."""
+    """As :func:`differences_from`, but do not report missing paths: an interrupted removal may have deleted them."""
     if not now or digest(now) == list_digest:
         return []
     before = _read_listing(path, list_digest)
@@ -175,8 +180,8 @@ def _read_listing(path: Path, list_digest: str) -> Listing | None:
     try:
         with reading(), open(path, "rb") as file:
             data = file.read(_MOST_BYTES)
-        # The journal has the digest and its own checksum, so a changed list cannot vouch for a changed
-        # tree.
+        # The journal has the digest, protected by its own checksum. So a changed list cannot hide that the tree has
+        # changed.
         if hashlib.sha256(data).hexdigest() != list_digest:
             return None
         listing: Listing = parse_json(data)["files"]
@@ -186,7 +191,7 @@ def _read_listing(path: Path, list_digest: str) -> Listing | None:
 
 
 def differences(before: Listing, now: Listing) -> list[str]:
-    """Return the added, removed and changed paths, sorted; those with another time alone only if there are no others.
+    """Return the added, removed and changed paths, sorted. If only times differ, return the paths with another time.
 
     A list of an older kstate has no digests, so none are compared with it.
     """

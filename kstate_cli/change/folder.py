@@ -47,11 +47,12 @@ def runs_folder(app: Path) -> Path:
 def read_runs(app: Path) -> list[Run]:
     """Return the runs of an application, oldest first, damaged ones included.
 
-    Raise Refused for links, and if this user may not read them.
+    A run whose journal names another application is marked as damaged. Raise Refused for links, and if this user may
+    not read the folder.
     """
     folder = runs_folder(app)
     with reading():
-        # From the outside in: a link at either level would lead every later read and write elsewhere.
+        # The outer folder is checked first: a link at either level would lead every later read and write elsewhere.
         for path in (folder.parent, folder):
             if path.is_symlink():
                 raise Refused(
@@ -73,13 +74,14 @@ def read_runs(app: Path) -> list[Run]:
 
 
 def _folders(folder: Path) -> list[tuple[int, Path]]:
+    """Return the number and path of each folder that is a run. Other entries are ignored."""
     numbered = []
     with os.scandir(folder) as entries:
         for entry in entries:
             name = _NAME.fullmatch(entry.name)
             if name is None or not entry.is_dir(follow_symlinks=False):
                 continue
-            # A newer kstate may have other commands: a journal proves that the folder is a run.
+            # A newer kstate may have other commands. If a folder with such a name has a journal, it is a run too.
             if name[2] in COMMANDS or any(os.path.lexists(os.path.join(entry.path, journal)) for journal in JOURNALS):
                 numbered.append((int(name[1]), Path(entry.path)))
     return numbered
@@ -90,7 +92,7 @@ def _of_another(run: Run) -> str | None:
     app: Any = None
     if run.events:
         app = run.events[0].get("app")
-    # Only the last part counts: a state.dir may be mounted or moved elsewhere.
+    # Only the last part of the path is compared: a state.dir may be mounted or moved elsewhere.
     if not isinstance(app, str) or os.path.basename(app) == run.path.parent.name:
         return None
     return os.path.basename(app)
@@ -113,23 +115,26 @@ def require_understood(runs: list[Run]) -> list[Run]:
 
 
 def make_runs_folder(app: Path) -> Path:
-    """Return the folder of the runs, created durably if it is missing. It is for the application's owner alone.
+    """Return the folder of the runs, which is created durably if it is missing.
 
-    Raise OSError; no empty folder remains then.
+    Only the application's owner may use it.
+
+    Raise OSError; this function leaves no empty folder then.
     """
     folder = runs_folder(app)
     try:
         if not folder.parent.exists():
-            # Applications of several owners may share a state.dir: a user who may create one there may have runs there.
+            # ``.kstate`` gets the owner of state.dir. Applications of several owners may share a state.dir, and whoever
+            # may create an application there may also create its runs.
             model = app.parent.stat()
-            # Closed first and opened below: no other user sees it before it has its owner.
+            # The mode is 0700 until the owner is set: no other user may use the folder before that.
             folder.parent.mkdir(mode=0o700)
             drop_acl(folder.parent)
             own_like(folder.parent, model)
-            # Mode and sticky bit of state.dir; search for all, since each application's folder has its
-            # own mode.
+            # Then it gets the mode and the sticky bit of state.dir. Every user may search it (x), because the folder of
+            # each application has its own mode.
             os.chmod(folder.parent, (model.st_mode & 0o1777) | 0o111)
-            # The name of the folder is durable before anything in it is.
+            # Makes the name of the folder durable before anything is written into it.
             sync_directory(app.parent)
         if not folder.exists():
             folder.mkdir(mode=0o750)
@@ -144,11 +149,11 @@ def make_runs_folder(app: Path) -> Path:
 
 
 def _refuse_copies(runs: list[Run]) -> None:
-    """Raise Refused for two folders of one run: the journal of one may describe the tree of the other."""
+    """Raise Refused if two folders are copies of one run: the journal of one may not describe the tree of the other."""
     by_token: dict[str, Run] = {}
     for run in runs:
         if run.token is not None:
-            # A token is random for each run, so two folders with one are a folder and its copy.
+            # Each run has a random token, so two folders with the same token are a folder and its copy.
             first = by_token.setdefault(run.token, run)
             if first is not run:
                 raise Refused(
@@ -159,10 +164,14 @@ def _refuse_copies(runs: list[Run]) -> None:
 
 
 def create_run(app: Path, command: str, *, reason: str | None = None, **details: Any) -> Run:
-    """Create the folder of a run with its first event. Raise OSError; a folder without an event is ignored then."""
+    """Create the folder of a run, and write the event ``created`` with ``details`` to its journal. Raise OSError.
+
+    ``command`` is the command as ``kstate status`` prints it. If the event cannot be written, the folder remains. It
+    has no event then, so kstate ignores it.
+    """
     folder = make_runs_folder(app)
-    owner = app.stat()  # of the application, who can then clean up
-    # Every entry keeps its number, foreign links and folders included: a number is never used twice.
+    owner = app.stat()  # the owner of the application can then continue and delete the run
+    # The number of each entry is counted, also of foreign links and folders: a number is never used twice.
     numbers = [int(digits[0]) for name in os.listdir(folder) if (digits := re.match(r"\d+", name))]
     path = folder / f"{max(numbers, default=0) + 1:04d}-{command.split(maxsplit=1)[0]}"
     path.mkdir(mode=0o750)
@@ -171,10 +180,10 @@ def create_run(app: Path, command: str, *, reason: str | None = None, **details:
     os.chmod(path, 0o750)
     sync_directory(folder)
     run = Run(path, [])
-    # 128 random bits tie a mark to its journal: names and inodes change with a copy, this does not.
+    # 128 random bits connect a mark to its journal. Names and inodes change with a copy, the token does not.
     token = secrets.token_hex(16)
     if not holds_tasks(app):
-        # Recorded before staging: later only this line can tell that an empty APP lost nothing.
+        # Recorded before staging: later only this member shows that APP was empty then, and so has lost nothing.
         details[EMPTY_AT_START] = True
     run.write("created", command=command, app=str(app), token=token, **invoker(), reason=reason, **details)
     own_like(path / JOURNAL, owner)
@@ -200,10 +209,10 @@ def forget(app: Path, run: Run) -> None:
     """Remove the folder of a run that has nothing but its journal and its lists. Suppress OSError."""
     with contextlib.suppress(OSError):
         names = set(os.listdir(run.path))
-        # A tree or sorted files are data: only a run without either may be forgotten.
+        # A tree or sorted files are data. Only a run that has neither is removed.
         if names - JOURNALS - LISTS:
             return
-        # The journal goes last: without it the next command could not tell whose the rest is.
+        # The journal is deleted last: without it the next command could not know whose files the others are.
         for name in sorted(names, key=lambda name: name in JOURNALS):
             os.unlink(run.path / name)
         run.path.rmdir()
@@ -214,7 +223,7 @@ def forget(app: Path, run: Run) -> None:
 def invoker() -> dict[str, Any]:
     """Return who runs kstate, for the journal: ``argv`` without secrets, ``user``, ``host``, ``pid``, ``version``."""
     user = str(os.geteuid())
-    with contextlib.suppress(ImportError, KeyError, OSError):  # a uid without a name: containers have them
+    with contextlib.suppress(ImportError, KeyError, OSError):  # in a container, a uid may have no name
         user = getpass.getuser()
     return {
         "argv": redacted(sys.argv[1:]),
@@ -229,26 +238,26 @@ def invoker() -> dict[str, Any]:
 AGES: Final = "ages.json"
 STANDBY: Final = "standby.json"
 OWN_FILES: Final = (AGES, STANDBY)
-"""Every file of kstate's own there; ``kstate clean`` keeps them."""
+"""The names of all files that kstate keeps in the folder of the runs; ``kstate clean`` keeps them too."""
 _DRAFT: Final = ".tmp"
-"""The suffix of a file that is not complete yet."""
+"""The suffix of the temporary name of a file that is not complete yet."""
 
 
 def write_own_file(app: Path, path: Path, data: bytes) -> None:
-    """Replace ``path``, a file in the folder of the runs of ``app``. Raise OSError; the file is unchanged then.
+    """Replace ``path``, a file in the folder of the runs of ``app``. Raise OSError; the old file is unchanged then.
 
-    The caller holds the application lock. The file belongs to the application's owner, who can then continue.
+    The caller holds the application lock. The file gets the owner of the application, who can then replace it.
     """
     make_runs_folder(app)
     draft = path.with_name(path.name + _DRAFT)
-    draft.unlink(missing_ok=True)  # of a process that died: the lock excludes a living one
+    draft.unlink(missing_ok=True)  # a process that died has left it: the lock excludes other living ones
     try:
         with open(draft, "xb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
         own_like(draft, app.stat())
-        # Owner and bytes are complete before the name changes: a reader never meets a file in between.
+        # Owner and bytes are complete before the rename, so a reader never sees a partial file.
         os.rename(draft, path)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -258,7 +267,10 @@ def write_own_file(app: Path, path: Path, data: bytes) -> None:
 
 
 def remove_drafts(app: Path) -> None:
-    """Remove the drafts of processes that died in :func:`write_own_file`. The lock is held. Suppress OSError."""
+    """Remove the temporary files of processes that died in :func:`write_own_file`. Suppress OSError.
+
+    The caller holds the application lock.
+    """
     for name in OWN_FILES:
         with contextlib.suppress(OSError):
             (runs_folder(app) / (name + _DRAFT)).unlink()

@@ -40,11 +40,11 @@ from kstate_cli.signals import signals_held
 
 JOURNAL: Final = "journal.jsonl"
 LEAVING: Final = "cleaning.jsonl"
-"""The journal of a run that is being deleted. A full file system cannot take another line, but it can rename a file."""
+"""The journal of a run that is being deleted. On a full file system no line can be added, but a file can be renamed."""
 JOURNALS: Final = frozenset({JOURNAL, LEAVING})
 TREE: Final = "tree"
 SORTED_FILES: Final = "runs"
-"""Folder of a restoration's sorted files, until they are ingested."""
+"""The folder with the sorted files (SSTs) of a restoration, until RocksDB has ingested them."""
 EMPTY_AT_START: Final = "empty"
 """Member of ``created``: true if the application directory had no task when the run began, absent otherwise."""
 _MOST_BYTES = 64 * 1024 * 1024
@@ -79,11 +79,11 @@ _STEPS: Final[dict[str, tuple[frozenset[RunState | None], RunState]]] = {
     "failed": (frozenset({RunState.STAGING, RunState.SWITCHING}), RunState.FAILED),
     "cleaning": (frozenset(RunState), RunState.CLEANING),
 }
-"""By event: the states that it may follow, and the state after it. Other events are notes without a state."""
+"""Event -> the states that it may follow, and the state after it. Other events are notes, which change no state."""
 
 
 def _step(state: RunState | None, event: str) -> RunState | None:
-    """Return the state after an event. Raise JournalError for one that cannot follow."""
+    """Return the state after an event. Raise JournalError if the event cannot follow this state."""
     before, after = _STEPS.get(event, (None, state))
     if before is None:
         before = frozenset(RunState)
@@ -102,12 +102,13 @@ class Run:
     path: Path
     events: list[dict[str, Any]]
     state: RunState | None = None
-    """None: the run was killed before its first event."""
+    """None if the run was killed before its first event."""
     damage: str | None = None
-    """Why the journal is untrustworthy: then nothing of this run may be touched."""
+    """Why kstate cannot trust the journal; None if it can. Nothing of a damaged run may be changed."""
     _length: int = field(default=0, repr=False)
-    """Bytes of whole lines. A crash may leave part of a line behind them, which never announced a step."""
+    """Bytes of the complete lines. A crash may leave part of a line after them; its step never began."""
     _file: str = field(default=JOURNAL, repr=False)
+    """The name of the journal in ``path``: one of ``JOURNALS``."""
 
     @property
     def name(self) -> str:
@@ -143,11 +144,12 @@ class Run:
         return next((event for event in reversed(self.events) if event["event"] == name), {})
 
     def write(self, event: str, **details: Any) -> None:
-        """Append an event, durably. Raise OSError, and ValueError for an event that cannot follow."""
+        """Append an event, durably. Raise OSError, and ValueError for an event that cannot follow the present state."""
         state = _step(self.state, event)
         row = {"event": event, "at": _now(), **details}
         flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-        # Only the first line creates the file: a journal that was lost meanwhile must not begin again in the middle.
+        # Only the first line creates the file. If the journal was lost meanwhile, a new one without its first lines
+        # would be worse than the error.
         if not self.events:
             flags |= os.O_CREAT
         descriptor = os.open(self.path / self._file, flags, 0o644)
@@ -164,11 +166,11 @@ class Run:
         self.state = state
 
     def give_up(self) -> None:
-        """Announce, durably, that the backup is being deleted. It needs no free block.
+        """Announce, durably, that the backup is being deleted: rename the journal. It needs no free block.
 
-        Raise OSError; the deletion is announced only if the state is CLEANING then.
+        Raise OSError. The deletion is announced only if the state is CLEANING afterwards.
         """
-        # A signal between the rename and the assignment would leave the object with the wrong file name.
+        # A signal between the rename and the assignment would leave this object with the old name of the file.
         with signals_held():
             before = self._file, self.state
             if self._file != LEAVING:
@@ -184,8 +186,8 @@ class Run:
                 raise
 
     def _append(self, descriptor: int, line: bytes) -> None:
-        """Append a whole line durably, or leave the file as it was: see the order in the docstring of the module."""
-        # Part of a line that a crash cut off: the step that it would have announced never began.
+        """Append a line durably, or leave the file unchanged: the docstring of the module describes the order."""
+        # Removes part of a line that a crash cut off: the step that the line would have announced never began.
         if os.fstat(descriptor).st_size != self._length:
             os.ftruncate(descriptor, self._length)
         try:
@@ -205,11 +207,12 @@ def read_run(path: Path) -> Run:
     """Read the run in a folder. Every fault of its journal becomes its ``damage``; only OSError is raised."""
     run = Run(path, [])
     data = None
-    # While a clean is running, the journal may get its other name between listing and opening: once.
+    # ``kstate clean`` may rename the journal after the listing and before the opening. It does so once, so a second
+    # attempt succeeds.
     for _ in range(2):
         journals = JOURNALS & set(os.listdir(path))
         if len(journals) > 1:
-            # The rename is one step, so kstate never leaves both: they contradict each other.
+            # kstate renames the journal in one step, so it never leaves both files. Either could be the right one.
             run.damage = f"it has two journals: {JOURNAL} and {LEAVING}"
             return run
         run._file = next(iter(journals), JOURNAL)
@@ -227,7 +230,7 @@ def read_run(path: Path) -> Run:
     if run.events and run._file == LEAVING:
         run.state = RunState.CLEANING
     elif not run.events and set(os.listdir(path)) - JOURNALS:
-        # Files beside a journal without an event: they may be a backup whose journal was lost.
+        # The other files may be a backup whose journal was lost.
         run.damage = "its journal is empty"
         if data is None:
             run.damage = "its journal is missing"
@@ -235,14 +238,14 @@ def read_run(path: Path) -> Run:
 
 
 def _take_in(run: Run, data: bytes) -> None:
-    """Add the whole lines of a journal to a run, up to the first damaged one."""
-    # Only whole lines: a crash may cut the last one off, and its step never began.
+    """Add the events of the complete lines in ``data`` to a run. A damaged line ends that, and becomes the damage."""
+    # The last line may be cut off by a crash. It is ignored, since its step never began.
     for number, line in enumerate(data[: data.rfind(b"\n") + 1].splitlines(keepends=True)):
         try:
             row = decode_line(line.removesuffix(b"\n"), number)
             state = _step(run.state, row["event"])
-            # Every line after a line of version 2 has a number: one without was added by an old kstate
-            # or by hand.
+            # All lines of a journal of version 2 have a number. A line without one was added by an old kstate, or by
+            # hand.
             if run.token is not None and "n" not in row:
                 raise JournalError("is older than the line before it")
         except JournalError as error:
@@ -265,7 +268,7 @@ def _journal(path: Path) -> bytes | None:
         raise JournalError(f"cannot be opened: {error.strerror}") from None
     with open(descriptor, "rb") as file:
         status = os.fstat(descriptor)
-        # O_NONBLOCK above: opening a FIFO would wait forever.
+        # Any other kind of file was not created by kstate. Without O_NONBLOCK above, opening a FIFO would wait forever.
         if not stat.S_ISREG(status.st_mode):
             raise JournalError("is not a regular file")
         if status.st_size > _MOST_BYTES:
@@ -281,10 +284,10 @@ def _now() -> str:
 
 
 def write_on_full_disk(run: Run, event: str, **details: Any) -> None:
-    """Write an event after which the list of the staged tree is not needed any more. Raise OSError.
+    """Write an event after which the list of the staged tree is no longer needed. Raise OSError.
 
-    A run whose end cannot be written could never be cleaned. So on a full disk that list is deleted to free a block,
-    and the line is written again.
+    On a full disk that list is deleted to free a block, and the event is written again. Otherwise the end of the run
+    could not be recorded, and ``kstate clean`` would never delete the run.
     """
     try:
         run.write(event, **details)
@@ -298,19 +301,22 @@ def write_on_full_disk(run: Run, event: str, **details: Any) -> None:
 
 
 CREATED: Final = "created"
-"""The folder of the run exists and is empty."""
+"""The state of a run whose folder exists and is empty."""
 INTERRUPTED: Final = "interrupted"
-"""Its process has died, and no command has settled it yet."""
+"""The state of a run whose process has died, and that no command has settled yet."""
 DAMAGED: Final = "damaged"
-"""Its journal is damaged."""
+"""The state of a run whose journal is damaged."""
 UNFINISHED: Final = (None, RunState.STAGING, RunState.SWITCHING, RunState.UNDOING)
-"""Runs that the next command about the directory takes over. Only ``clean`` continues a run in CLEANING."""
+"""States of runs that the next change of the directory settles. A run in CLEANING is continued by ``clean`` only."""
 RUN_STATES: Final = (CREATED, *(state.value for state in RunState), INTERRUPTED, DAMAGED)
 """Every state name: those of the journal, and three that it cannot record."""
 
 
 def run_state_name(run: Run, *, locked: bool | None) -> str:
-    """Return one of ``RUN_STATES``. ``locked``: whether a process holds the lock; None if the system does not tell."""
+    """Return the name of a run's state: one of ``RUN_STATES``.
+
+    ``locked`` states whether a process holds the application lock; None if the system does not show that.
+    """
     if run.damage is not None:
         return DAMAGED
     if run.state in UNFINISHED and locked is False:
@@ -319,17 +325,20 @@ def run_state_name(run: Run, *, locked: bool | None) -> str:
 
 
 def cut_short(signal_name: str | None = None) -> dict[str, Any]:
-    """Return members of ``failed`` for a run that a signal ended; None: its process had died."""
+    """Return members of the event ``failed`` for an interrupted run. Without a signal, its process had died before."""
     return {"cut_short": True, "signal": signal_name}
 
 
 def was_cut_short(run: Run) -> bool:
-    """Return whether a signal, or the death of its process, ended a FAILED run. An older kstate did not record it."""
+    """Return whether a FAILED run was interrupted: by a signal, or because its process died.
+
+    An older kstate did not record that, so its runs are never among them.
+    """
     return run.state is RunState.FAILED and run.last("failed").get("cut_short") is True
 
 
 def signal_of(run: Run) -> str | None:
-    """Return the signal that ended a run, such as ``SIGTERM``; None for other ends, and without a record."""
+    """Return the name of the signal that ended a run, such as ``SIGTERM``; None if none did, or none is recorded."""
     name = run.last("failed").get("signal")
     return name if was_cut_short(run) and isinstance(name, str) else None
 
@@ -349,7 +358,7 @@ _MEMBERS: Final[dict[str, dict[str, type]]] = {
     "resumes": {"predecessor": str},
     "spent": {"seconds": dict},
 }
-"""Members that an event must have, in every version. Other members and other events are not checked here."""
+"""Event -> members that it must have in every version, with their types. Other members and events are not checked."""
 _MEMBERS_OF_1: Final[dict[str, dict[str, type]]] = {
     "switching": {"old_inode": int, "new_inode": int, "fingerprint": dict}
 }
@@ -360,7 +369,7 @@ _MEMBERS_OF_2: Final[dict[str, dict[str, type]]] = {
 
 
 class JournalError(ValueError):
-    """A line is not what kstate wrote there; the message says why."""
+    """A journal, or a line of it, is not as kstate writes it. The message is a predicate without its subject."""
 
 
 def encode_line(row: dict[str, Any], number: int) -> bytes:
@@ -369,7 +378,7 @@ def encode_line(row: dict[str, Any], number: int) -> bytes:
     Raise JournalError for a line that :func:`decode_line` would refuse: nothing is written that cannot be read.
     """
     body = json.dumps({"schema_version": SCHEMA, "n": number, **row}).encode()
-    # The sum replaces the closing brace, so the bytes before it are what the CRC is of.
+    # The sum is inserted before the closing brace. The CRC is of the line without the sum, which ends with that brace.
     line = body[:-1] + b', "sum": "%08x"}' % zlib.crc32(body)
     decode_line(line, number)
     return line + b"\n"
@@ -384,13 +393,13 @@ def decode_line(line: bytes, number: int) -> dict[str, Any]:
     if not isinstance(row, dict):
         raise JournalError("is not an object")
     version = row.get("schema_version", 1)
-    # type() and not isinstance: true would pass for 1.
+    # type() and not isinstance(), because in Python True is an int and equals 1.
     if type(version) is not int or version < 1:
         raise JournalError(f"has the schema_version {version!r}")
     if version > SCHEMA:
         raise JournalError(f"has schema_version {version}, because a newer version of kstate wrote it")
     if version == SCHEMA or _OF_2 & row.keys():
-        # The member that holds the version may itself be damaged.
+        # A line with members of version 2 is checked too: damage could have changed its schema_version to 1.
         _check_sum(line)
         if version != SCHEMA:
             raise JournalError(f"has schema_version {version}, and members that only version {SCHEMA} has")
@@ -401,12 +410,14 @@ def decode_line(line: bytes, number: int) -> dict[str, Any]:
 
 
 def _check_sum(line: bytes) -> None:
+    """Raise JournalError unless the CRC-32 at the end of a line of version 2 is that of its other bytes."""
     check_sum = _SUM.fullmatch(line[-_SUM_BYTES:])
     if check_sum is None or int(check_sum[1], 16) != zlib.crc32(line[:-_SUM_BYTES] + b"}"):
         raise JournalError("was changed, because its checksum does not match")
 
 
 def _check_members(row: dict[str, Any], version: int) -> None:
+    """Raise JournalError unless ``row`` has an event, a time with an offset, and the members that its event needs."""
     event = row.get("event")
     if not isinstance(event, str):
         raise JournalError("names no event")
@@ -416,6 +427,7 @@ def _check_members(row: dict[str, Any], version: int) -> None:
         at = None
     if at is None or at.tzinfo is None:
         raise JournalError(f"has the time {row.get('at')!r}")
+    # ``also``: the members that only one version of this event has.
     also = _MEMBERS_OF_2
     if version == 1:
         also = _MEMBERS_OF_1

@@ -1,9 +1,9 @@
 """The application lock, and the checks that a directory can be changed safely where it is: file system, space, owner.
 
 The lock is ``APP/.lock``, a POSIX record lock as the JVM takes it (``StateDirectory.lockStateDirectory``). ``flock``
-does not conflict with Java. On the same file it excludes other commands of kstate, also those that may run while the
-application is running. The file is opened once, and never again while the lock is held: POSIX drops the lock when *any*
-descriptor of the file is closed.
+does not conflict with that lock of Java. So kstate also takes a ``flock`` on the same file, which excludes only other
+commands of kstate. A command that may run while the application is running takes the ``flock`` alone. The file is
+opened once, and never again while the lock is held: POSIX drops the lock when *any* descriptor of the file is closed.
 """
 
 from __future__ import annotations
@@ -40,21 +40,22 @@ _FLOCK: Final = struct.Struct("hhqqi0q")
 
 @contextlib.contextmanager
 def application_lock(app: Path, wait: float = 0.0) -> Iterator[None]:
-    """Hold the application's lock, and wait up to ``wait`` seconds for it.
+    """Hold the application's lock, so that neither Streams nor another kstate can use it. Wait up to ``wait`` seconds.
 
-    If the application directory is missing, its folder of runs is locked instead. Raise InUse (with the pid if the
-    system reports it) if another process holds the lock, Refused if it cannot be opened.
+    If the application directory is missing, its folder of runs is locked instead. Raise InUse (with the process id, if
+    the system shows it) if another process holds the lock, Refused if the file cannot be opened.
     """
     deadline = time.monotonic() + wait
     while True:
         if not os.path.lexists(app):
             with _lock_of_the_lost(app, deadline):
                 if os.path.lexists(app):
-                    continue  # the previous holder has restored it
+                    continue  # the process that held the lock before has restored the directory
                 yield
             return
         with _lock_file(app) as descriptor:
-            # First Java's lock, then that of kstate: every command takes them in this order, so none waits in a circle.
+            # The POSIX lock first, then the ``flock``: every command uses this order, so no two commands wait for each
+            # other.
             _wait_for(lambda: fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB), app, deadline)
             if _tells_locks_apart(app):
                 _flock(descriptor, app, deadline)
@@ -66,9 +67,10 @@ def application_lock(app: Path, wait: float = 0.0) -> Iterator[None]:
 
 @contextlib.contextmanager
 def kstate_lock(app: Path, wait: float = 0.0) -> Iterator[None]:
-    """Exclude other commands of kstate, but not the application: for changes beside its directory only.
+    """Exclude other commands of kstate, but not the application. For changes outside the application directory only.
 
-    Raise InUse and Refused as :func:`application_lock`, which is used if the file system has one kind of lock.
+    If the file system has only one kind of lock, this is :func:`application_lock`, which excludes both. Raise InUse and
+    Refused as that function does.
     """
     if not app.exists() or not _tells_locks_apart(app):
         with application_lock(app, wait):
@@ -85,17 +87,17 @@ def kstate_lock(app: Path, wait: float = 0.0) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class ReaderLock:
-    """The hold of a command that reads a directory for long (:func:`reader_lock`)."""
+    """The lock of a command that reads a directory for long (:func:`reader_lock`)."""
 
     descriptor: int | None
-    """Of the lock file; None if the directory has none."""
+    """The open lock file; None if the directory has none."""
 
     def application_pid(self) -> int | None:
-        """Return the process that holds Java's lock, 0 if another pid namespace hides it; None if none holds it."""
+        """Return the process that holds Java's lock, 0 if another pid namespace hides it; None if none does."""
         if self.descriptor is None:
             return None
-        # F_GETLK asks the kernel for a lock that would conflict. It needs no right to write, and it also sees locks of
-        # other pid namespaces, which /proc/locks does not list.
+        # F_GETLK asks the kernel for a lock that would conflict with a write lock. It needs no right to write. It also
+        # reports locks of other pid namespaces, which /proc/locks does not list.
         request = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
         kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(self.descriptor, fcntl.F_GETLK, request))
         if kind == fcntl.F_UNLCK:
@@ -107,13 +109,13 @@ class ReaderLock:
 def reader_lock(app: Path, wait: float = 0.0) -> Iterator[ReaderLock]:
     """Keep other commands of kstate from exchanging a directory while this one reads it. Nothing is written.
 
-    The application may start meanwhile: Streams would fail at a lock, and a reader must never be the cause. The caller
-    asks :meth:`ReaderLock.application_pid` before and after. Raise InUse if a command is changing the directory, and
-    Refused if the lock file cannot be opened.
+    The application may start meanwhile: this function takes no lock that Streams needs, because Streams would fail if
+    it did not get its own. So the caller calls :meth:`ReaderLock.application_pid` before and after reading. Raise InUse
+    if a command is changing the directory, and Refused if the lock file cannot be opened.
     """
     path = app / LOCK
     try:
-        # For reading: a read-only mount and a user without the right to write can be read too.
+        # Opened for reading only, so that it works on a read-only mount and for a user without the right to write.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
         yield ReaderLock(None)
@@ -122,18 +124,19 @@ def reader_lock(app: Path, wait: float = 0.0) -> Iterator[ReaderLock]:
         raise Refused(f"{path} cannot be opened: {error.strerror}", hint=access_hint(path)) from None
     try:
         if _tells_locks_apart(app):
-            # Shared: two snapshots do not exclude each other, and a change takes the same lock exclusively.
+            # A shared lock, because two snapshots must not exclude each other. A change takes the same lock
+            # exclusively.
             deadline = time.monotonic() + wait
             _wait_for(lambda: fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB), app, deadline)
         yield ReaderLock(descriptor)
     finally:
-        # Closing a file drops the POSIX locks of this process only, so the lock of Java stays. This process holds none:
-        # a command that changes a directory never reads it through this function.
+        # Closing the file drops POSIX locks of this process, but never those of Java. This process has none on this
+        # file: a command that changes a directory never reads it through this function.
         os.close(descriptor)
 
 
 def _in_place(descriptor: int, app: Path) -> bool:
-    """Return whether the locked file is still the lock of APP: during a wait another directory may get the name."""
+    """Return whether the locked file is still that of APP. A command may have exchanged APP while this one waited."""
     try:
         in_place = os.stat(app / LOCK, follow_symlinks=False)
     except FileNotFoundError:
@@ -143,9 +146,10 @@ def _in_place(descriptor: int, app: Path) -> bool:
 
 
 def share_lock(app: Path, other: Path) -> None:
-    """Make the held lock file that of ``other`` too, which is about to take APP's place. Raise OSError.
+    """Make the held lock file that of ``other`` too, the tree that is about to get APP's name. Raise OSError.
 
-    A POSIX lock belongs to an inode: it guards the application's name only if both trees have the same one.
+    A POSIX lock belongs to an inode. So the lock guards the name APP before and after the exchange only if the lock
+    file of both trees is the same inode.
     """
     locked = os.stat(app / LOCK, follow_symlinks=False)
     try:
@@ -161,6 +165,7 @@ def share_lock(app: Path, other: Path) -> None:
 
 @contextlib.contextmanager
 def _lock_of_the_lost(app: Path, deadline: float) -> Iterator[None]:
+    """Hold a lock on the folder of runs of an application whose directory is missing. Raise InUse and Refused."""
     folder = runs_folder(app)
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -177,7 +182,7 @@ def _lock_of_the_lost(app: Path, deadline: float) -> Iterator[None]:
 
 
 def _tells_locks_apart(app: Path) -> bool:
-    """Return whether the file system has two kinds of locks: NFS and the like make ``flock`` a POSIX lock."""
+    """Return whether POSIX locks and ``flock`` are separate there. On NFS, for example, they are one kind."""
     mount = mount_of(app, read_mounts())
     return mount is not None and not mount.may_not_share_locks
 
@@ -191,14 +196,14 @@ def _lock_file(app: Path) -> Iterator[int]:
             f"{path} is not a regular file",
             hint="inspect it, then move it to another place. Kafka Streams locks a regular file of that name",
         )
-    # Only a new file gets an owner: that of an existing one is the application's.
+    # Only a file that this call creates gets an owner: an existing file keeps the one that Streams has given it.
     is_new = not path.exists()
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
     except OSError as error:
         raise Refused(
             f"kstate cannot open {path} for locking: {error.strerror}",
-            # A missing file fails by the rights of its folder.
+            # If the file does not exist, creating it has failed, so the rights of its folder are the cause.
             hint=access_hint(_existing(path, app), os.R_OK | os.W_OK),
         ) from None
     try:
@@ -210,21 +215,24 @@ def _lock_file(app: Path) -> Iterator[int]:
 
 
 def _existing(path: Path, folder: Path) -> Path:
+    """Return ``path`` if it exists, else the folder that it would be in."""
     return path if os.path.lexists(path) else folder
 
 
 def _flock(descriptor: int, app: Path, deadline: float) -> None:
+    """Take an exclusive ``flock`` by ``deadline``, in seconds of the monotonic clock. Raise InUse and Refused."""
     _wait_for(lambda: fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB), app, deadline)
 
 
 def _wait_for(lock: Callable[[], object], app: Path, deadline: float) -> None:
+    """Call ``lock``, which must not block, until it succeeds or ``deadline`` passes. Raise InUse and Refused."""
     waits = deadline > time.monotonic()
     while True:
         try:
             lock()
             return
         except OSError as error:
-            # POSIX lets lockf answer with either of the two for a lock that another process holds.
+            # If another process holds the lock, POSIX lets lockf fail with either of these two errors.
             if error.errno not in (errno.EACCES, errno.EAGAIN):
                 raise Refused(
                     f"kstate cannot lock {app / LOCK}: {error.strerror}",
@@ -235,13 +243,16 @@ def _wait_for(lock: Callable[[], object], app: Path, deadline: float) -> None:
                 ) from None
             if time.monotonic() >= deadline:
                 raise in_use(app, read_lock_table().holder(app / LOCK), after_wait=waits) from None
-            # Polled: F_SETLKW cannot be given a time limit without signals.
+            # Polled, since a blocking lock (F_SETLKW) can be given a time limit only by a signal.
             time.sleep(_POLL_SECONDS)
 
 
 def in_use(app: Path, pid: int | None, *, after_wait: bool = False) -> InUse:
-    """Return the error for a directory that another process holds; ``after_wait``: the command has waited for it."""
-    # Another pid namespace or host may hide the holder.
+    """Return the error for a directory that another process uses; ``pid`` is 0 or None if that process is not visible.
+
+    ``after_wait``: the command has already waited for it.
+    """
+    # The process may be in another pid namespace, or on another host.
     who = f"process {pid}" if pid else "another process"
     how = "with --wait SECONDS"
     if after_wait:
@@ -256,7 +267,7 @@ _OPEN_STORE_BYTES = 24 * 1024 * 1024
 
 
 def check_change(plan: Plan, *, workers: int, copy_ssts: bool, lock_is_shared: bool) -> None:
-    """Raise Refused if the plan cannot be carried out safely in the place of its directory."""
+    """Raise Refused if the plan cannot be carried out safely in its directory: lock, mounts, owner, free space."""
     check_location(plan.app, lock_is_shared=lock_is_shared)
     with reading():
         if not copy_ssts:
@@ -265,7 +276,10 @@ def check_change(plan: Plan, *, workers: int, copy_ssts: bool, lock_is_shared: b
 
 
 def check_location(app: Path, *, lock_is_shared: bool, exchanges: bool = True) -> None:
-    """Raise Refused if the lock of a directory is unreliable or, for a command that ``exchanges`` it, the exchange."""
+    """Raise Refused if a command cannot rely on the lock of a directory, or cannot write beside it.
+
+    With ``exchanges`` also raise it if the directory cannot be exchanged with another one in one step.
+    """
     mounts = read_mounts()
     if exchanges:
         _check_mounts_of_app(app, mounts)
@@ -273,7 +287,7 @@ def check_location(app: Path, *, lock_is_shared: bool, exchanges: bool = True) -
     check_locks(app, mounts, lock_is_shared=lock_is_shared)
     if exchanges:
         _check_devices(app)
-    # Before access(2), which answers EROFS as if rights were missing.
+    # Checked before access(2), which reports EROFS just like missing rights.
     if os.statvfs(app.parent).f_flag & os.ST_RDONLY:
         raise Refused(
             f"{app.parent} is on a file system that is mounted read-only",
@@ -303,6 +317,7 @@ def check_locks(app: Path, mounts: tuple[Mount, ...], *, lock_is_shared: bool) -
 
 
 def _check_mounts_of_app(app: Path, mounts: tuple[Mount, ...]) -> None:
+    """Raise Refused if APP is a mount point, or contains one: no exchange and no hard link crosses a mount."""
     at_or_below = mounts_at_or_below(app, mounts)
     if any(mount.point == app for mount in at_or_below):
         raise Refused(
@@ -316,9 +331,10 @@ def _check_mounts_of_app(app: Path, mounts: tuple[Mount, ...]) -> None:
 
 
 def _check_mounts_of_runs(app: Path, mounts: tuple[Mount, ...], *, exchanges: bool) -> None:
-    """Raise Refused for mounts among the runs: no exchange crosses a mount, and ``clean`` must not delete behind one.
+    """Raise Refused for mount points in the folder of runs.
 
-    A bind mount of the same file system is no exception: ``renameat2`` answers EXDEV.
+    No exchange crosses a mount, not even a bind mount of the same file system (``renameat2`` fails with EXDEV). And
+    ``clean`` must not delete files on a file system that is mounted inside a run.
     """
     folder = runs_folder(app)
     for mount in mounts_at_or_below(folder.parent, mounts):
@@ -333,11 +349,11 @@ def _check_mounts_of_runs(app: Path, mounts: tuple[Mount, ...], *, exchanges: bo
 
 
 def _check_devices(app: Path) -> None:
-    """Raise Refused for btrfs subvolumes: no table lists them, yet no link or exchange crosses their border."""
+    """Raise Refused for btrfs subvolumes: no link or exchange crosses their border, and no table of mounts has them."""
     device = os.stat(app.parent).st_dev
     for path in (app, runs_folder(app).parent, runs_folder(app)):
         with reading():
-            # A folder that does not exist yet is created on the device of its parent.
+            # A folder that does not exist yet will be created on the device of its parent.
             its_device = os.lstat(path).st_dev if os.path.lexists(path) else device
         if its_device != device:
             raise Refused(
@@ -350,9 +366,9 @@ def _check_devices(app: Path) -> None:
 
 
 def required_space(plan: Plan, workers: int, *, copy_ssts: bool) -> int:
-    """Return the additional bytes of a plan: copied files, rewritten SSTs, reserves of open stores.
+    """Return the bytes that a plan needs in addition: copied files, rewritten SSTs, and reserves of open databases.
 
-    Raise Refused for a directory on another file system that no table of mounts lists.
+    Raise Refused if a directory in APP is on another device, although no table of mounts lists it.
     """
     copied = _copied_bytes(plan.app, copy_ssts=copy_ssts)
     return copied + plan.rewritten_bytes + min(workers, len(plan.steps)) * _OPEN_STORE_BYTES
@@ -369,7 +385,7 @@ def _check_space(plan: Plan, workers: int, *, copy_ssts: bool) -> None:
             f"not enough free space: the file system of {plan.app} needs {size_text(required)}, but has "
             f"{size_text(free)}"
         )
-        # Backups pin SSTs that the application has compacted away: often they are what fills the disk.
+        # Backups have links to SSTs that the application has compacted away, so they are often the cause.
         if any(run.state in (RunState.KEPT, RunState.UNDONE) for run in read_runs(plan.app)):
             raise Refused(
                 text,
@@ -377,8 +393,8 @@ def _check_space(plan: Plan, workers: int, *, copy_ssts: bool) -> None:
                 hint_details=[command("clean", plan.app)],
             )
         raise Refused(text, hint="free disk space, then run the command again")
-    # An open RocksDB adds MANIFEST, OPTIONS, CURRENT, LOG and an SST per flushed family. Links take no
-    # inode. f_files is 0 on btrfs, which has no fixed number of inodes.
+    # RocksDB creates at most about 16 files when it opens a database: MANIFEST, OPTIONS, CURRENT, LOG and an SST for
+    # each flushed family. Links need no inode. f_files is 0 on btrfs, which has no fixed number of inodes.
     files = edits * 16
     if stat.f_files and stat.f_favail < files:
         raise Refused(
@@ -388,14 +404,17 @@ def _check_space(plan: Plan, workers: int, *, copy_ssts: bool) -> None:
 
 
 def _copied_bytes(path: Path, *, copy_ssts: bool) -> int:
-    """Return the bytes that are copied. Raise Refused for a directory on another file system."""
+    """Return the bytes of the files below ``path`` that staging copies and does not link.
+
+    Raise Refused for subvolumes.
+    """
     total = 0
     try:
         device = os.stat(path).st_dev
         database = (path / "CURRENT").exists() and is_database(path)
         entries = list(os.scandir(path))
     except FileNotFoundError:
-        return 0  # a running application has dropped it
+        return 0  # a running application has removed the directory (a dry run takes no lock)
     for entry in entries:
         if entry.name == LOST_AND_FOUND:
             continue
@@ -403,18 +422,18 @@ def _copied_bytes(path: Path, *, copy_ssts: bool) -> int:
             if _on_device(entry, device):
                 total += _copied_bytes(Path(entry.path), copy_ssts=copy_ssts)
         elif not database or copy_ssts or not is_never_changed(entry.name):
-            # During a dry run the application may be running, and remove files.
+            # During a dry run the application may be running, and may remove files.
             with contextlib.suppress(FileNotFoundError):
                 total += entry.stat(follow_symlinks=False).st_size
     return total
 
 
 def _on_device(entry: os.DirEntry[str], device: int) -> bool:
-    """Return whether a directory still exists; Raise Refused if it is on another device than its parent."""
+    """Return whether a directory exists. Raise Refused if it is not on ``device``, that of its parent."""
     try:
         its_device = entry.stat(follow_symlinks=False).st_dev
     except FileNotFoundError:
-        return False  # a running application has dropped it
+        return False  # a running application has removed it
     if its_device != device:
         raise Refused(
             (
@@ -427,14 +446,17 @@ def _on_device(entry: os.DirEntry[str], device: int) -> bool:
 
 
 def _who_may(uid: int) -> str:
-    """Return who can keep the owner of a file. The present user cannot: a foreign group needs root then."""
+    """Return the users who can keep the owner ``uid`` of a file; the present user cannot.
+
+    A file of the present user has a foreign group then, which only root can set.
+    """
     if uid in (0, os.geteuid()):
         return "root"
     return f"{user_name(uid)} or root"
 
 
 def _check_owner(app: Path) -> None:
-    """Raise Refused if this user could not give the copies to the owner of the files."""
+    """Raise Refused if this user cannot give a copy the owner and group that the original file has."""
     if os.geteuid() == 0:
         return
     groups = {os.getegid(), *os.getgroups()}

@@ -1,4 +1,4 @@
-"""Backups of runs that have what APP has lost: APP was emptied or removed, and they may be the only copies."""
+"""Backups that may be the only copies of files that APP no longer has, because APP was emptied or removed."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class OnlyCopy:
         """Return the command that restores the directory."""
         if self._is_backup:
             return command("undo", self.app)
-        # ``undo`` ignores an undone run: the directory that it put aside is moved by hand.
+        # ``undo`` does not restore an undone run. The user moves the directory that undo has put aside.
         return shell("mv", self.run.tree, self.app)
 
     @property
@@ -89,7 +89,7 @@ class OnlyCopy:
 
 
 def lost_copies(app: Path, runs: Sequence[Run]) -> Iterator[LostCopy]:
-    """Yield the understood runs whose backup has contents that APP has lost.
+    """Yield the undamaged runs whose backup has contents that APP has lost.
 
     Yield none if APP itself is missing (:func:`only_copy`), or if a run emptied it on purpose (``wipe --everything``).
     Raise Refused for files that this user may not read.
@@ -111,7 +111,7 @@ def only_copy(app: Path, runs: Sequence[Run]) -> OnlyCopy | None:
     """Return the newest run that has the copy of a missing APP; None if APP exists, or no run has a copy."""
     if os.path.lexists(app):
         return None
-    # A backup goes before a directory that undo has put aside: it is what the application had last.
+    # Backups come before directories that undo has put aside, because the application used the backup last.
     for state in (RunState.KEPT, RunState.UNDONE):
         copies = [run for run in runs if run.damage is None and run.state is state and run.tree.is_dir()]
         if copies:
@@ -120,13 +120,14 @@ def only_copy(app: Path, runs: Sequence[Run]) -> OnlyCopy | None:
 
 
 def _contents(app: Path, runs: Sequence[Run]) -> frozenset[str]:
-    """Return which of ``CONTENTS`` APP has; those that a run has removed on purpose count as present."""
+    """Return the members of ``CONTENTS`` that APP has. Those that a run has removed on purpose are included."""
     present = contents(app)
     if len(present) == len(CONTENTS):
         return present
     now = digest(start_files(app))
     if any(run.state is RunState.KEPT and run.last("switching").get("made") == now for run in runs):
-        # That digest does not cover SSTs: if databases remain, their SSTs may have been deleted since.
+        # The start files are those that the run has left, so it removed the rest on purpose. But they do not include
+        # SSTs: if databases remain, another program may have deleted their SSTs since.
         if SST in present or DATABASE not in present:
             return frozenset(CONTENTS)
         return frozenset(CONTENTS) - {SST}
@@ -134,13 +135,14 @@ def _contents(app: Path, runs: Sequence[Run]) -> frozenset[str]:
 
 
 def _lost(run: Run, present: frozenset[str]) -> str | None:
-    """Return the first of ``CONTENTS`` that the backup of a run has and APP has not; None if there is none."""
+    """Return the first of ``CONTENTS`` that the tree of a run has and APP has not; None if there is none."""
     if run.state not in (RunState.KEPT, RunState.UNDONE):
         return None
     if run.state is RunState.UNDONE and run.last("created").get(EMPTY_AT_START) is True:
         return None  # nothing was lost: undo has restored the empty directory
     in_backup = contents(run.tree)
-    # After an undo the tree is what the run had made, such as restored stores that APP never had before.
+    # After an undo the tree is the result of the run. It may contain stores that APP never had, such as restored ones,
+    # so only missing tasks count as lost.
     candidates: Sequence[str] = CONTENTS[:1]
     if run.state is RunState.KEPT:
         candidates = CONTENTS

@@ -4,12 +4,12 @@ A journal is stored beside the trees and can be lost, cut or copied apart from t
 overlay file systems renumber after a remount, and a copy has others. So the proof that a tree may be removed is a file
 in that tree.
 
-``.kstate-staged``: the first file of a tree that is being staged. It goes through the exchange with its tree, and is
-removed from APP once the journal's ``switched`` is durable. A tree with it was never switched in and may be swept; an
-APP with it was switched in. A tree without it may be the only copy of an application.
+``.kstate-staged`` is the first file of a tree that is being staged (built beside APP). The exchange moves it to APP
+with its tree. It is removed from APP once the journal's ``switched`` is durable. So a tree with it was never in APP's
+place, and may be deleted; an APP with it has been exchanged. A tree without it may be the only copy of an application.
 
-``.kstate-undoing``: added to a backup before it is exchanged back, and removed from APP once ``undone`` is durable. It
-tells whether that exchange happened, and never allows a removal.
+``.kstate-undoing`` is added to a backup before it is exchanged back, and removed from APP once ``undone`` is durable.
+It shows whether that exchange happened. It never allows kstate to delete a tree.
 
 A mark is durable before the step that it proves: its bytes are synced before the file is closed, then the entry in the
 directory. Its removal is synced too, since a mark that came back after a power loss would make a backup look staged.
@@ -40,7 +40,7 @@ _MOST_BYTES = 4096
 
 def put_mark(folder: Path, mark: str, token: str) -> None:
     """Add the mark of the run with this token to ``folder``, durably. Raise OSError, FileExistsError included."""
-    # O_EXCL: an existing mark is of another run and must not be overwritten.
+    # O_EXCL: an existing mark belongs to another run and must not be overwritten.
     descriptor = os.open(folder / mark, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     try:
         own_like(descriptor, os.stat(folder))
@@ -65,20 +65,20 @@ def token_of(folder: Path, mark: str) -> str | None:
     except FileNotFoundError:
         return None
     except OSError:
-        # A link or a socket, for example: kstate writes regular files only, so another program created it.
+        # The mark is a link or a socket, for example. kstate writes only regular files, so another program created it.
         if os.path.lexists(folder / mark):
             return ""
         raise
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return ""
-        # One read: a mark is one line, and a longer file is none of kstate's.
+        # A single read is enough: a mark is one line, and kstate has not written a longer file.
         row = parse_json(os.read(descriptor, _MOST_BYTES))
     except ValueError:
         return ""
     finally:
         os.close(descriptor)
-    # "" and not None: a mark that cannot be understood is a mark, and proves nothing.
+    # "" and not None: the mark exists, although its contents prove nothing.
     if not isinstance(row, dict) or not isinstance(row.get("token"), str):
         return ""
     return str(row["token"])
@@ -92,6 +92,9 @@ def remove_mark(folder: Path, mark: str) -> None:
 
 
 def remove_marks(folder: Path) -> None:
-    """Remove both marks, durably: a tree that leaves APP becomes a backup and must not look staged."""
+    """Remove both marks, durably.
+
+    For a tree that leaves APP: it becomes a backup, and must not look like a staged tree.
+    """
     for mark in sorted(MARKS):
         remove_mark(folder, mark)

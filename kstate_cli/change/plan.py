@@ -15,7 +15,7 @@ from kstate_cli.releases import Release
 from kstate_cli.statedir.model import Database
 
 FEW_LAYERS: Final = 3
-"""So many layers are not compacted: RocksDB's universal compaction begins with four."""
+"""A new database with at most so many layers is not compacted: RocksDB's universal compaction begins with four."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +52,11 @@ class WriteFile:
     data: bytes
     summary: str
     keep_time: bool = False
-    """Keep the mtime of the replaced file. Up to 4.2 an SST younger than ``.checkpoint`` is the only trace of a crash:
-    only a step that vouches for the whole task may write a young file."""
+    """Keep the mtime of the replaced file.
+
+    Up to 4.2 an SST younger than ``.checkpoint`` is the only trace of a crash. So only a step that knows that the whole
+    task is clean may write ``.checkpoint`` with the present time.
+    """
     action: str = field(default="write file", init=False)
 
     def describe(self) -> str:
@@ -120,9 +123,10 @@ class EditDatabase:
 
 @dataclass(frozen=True, slots=True)
 class CreateDatabase:
-    """Create a RocksDB that only carries an offset: a segment of a windowed store without one, or a store without rows.
+    """Create a RocksDB that has no rows and only records an offset.
 
-    Streams adds the column families of the store itself when it opens it.
+    It is for a windowed store without any segment, and for a store without rows. Streams adds the column families of
+    the store when it opens the database.
     """
 
     path: str
@@ -139,9 +143,9 @@ class MoveStore:
     """Move a store, with all its files unchanged, to another place in the new application directory."""
 
     path: str
-    """The new place: no other step concerns it, and what the old directory has there is left out."""
+    """The new place. No other step concerns it, and the clone does not contain what the old directory has there."""
     source: str
-    """The old place, relative to the application directory too."""
+    """The old place, also relative to the application directory."""
     databases: tuple[Database, ...]
     why: str
     action: str = field(default="move store", init=False)
@@ -158,9 +162,9 @@ class BuildStore:
     path: str
     summary: str
     replaces: bool
-    """The store is rebuilt: the old one is left out of the new directory."""
+    """The old database of the store is not cloned, because the store is rebuilt."""
     size: int
-    """Bytes of the records that it is made from: about the size of its sorted files."""
+    """Bytes of the records that the store is made from: about the size of its sorted files (SSTs)."""
     action: str = field(default="restore store", init=False)
 
     def describe(self) -> str:
@@ -170,16 +174,16 @@ class BuildStore:
 
 @dataclass(frozen=True, slots=True)
 class BuildDatabase:
-    """Ingest sorted files, oldest first, into a RocksDB: a new one unless ``exists``."""
+    """Ingest sorted files (SSTs) into a RocksDB: an existing one if ``exists``, otherwise a new one."""
 
     path: str
     kind: str
     release: Release
     family: str
     layers: tuple[tuple[str, ...], ...]
-    """SSTs on this host, oldest layer first; on the same file system they are moved, not copied.
+    """SSTs on this host, oldest layer first. On the same file system they are moved, not copied.
 
-    Files of one layer have no key in common, and are in the order of their keys.
+    Files of one layer have no key in common, and are in the order of their keys. A newer layer has the newer rows.
     """
     rows: int
     """Rows and deletes in all of the files together."""

@@ -1,9 +1,9 @@
 """Delete files of kstate: a staged tree by its mark, the backup of a run by a journal that is understood.
 
-An interruption at any point must leave something that the next command recognizes. In a staged tree the mark is deleted
-last. A backup is deleted only after its journal has its other name, durably: half a directory must never be restored.
-The journal itself is deleted after everything else, and the folder is synced before that, so that a power loss cannot
-bring files back without the journal that explains them.
+An interruption at any point must leave a state that the next command recognizes. In a staged tree the mark
+(:mod:`kstate_cli.change.marks`) is deleted last. The journal of a backup is renamed, durably, before the backup is
+deleted: a part of a directory must never be restored. The journal itself is deleted after everything else. The folder
+is synced before that, so that a power loss cannot bring files back without the journal that explains them.
 """
 
 from __future__ import annotations
@@ -27,19 +27,20 @@ from kstate_cli.statedir.names import LOST_AND_FOUND
 _OWN: Final = frozenset({TREE, SORTED_FILES, *JOURNALS, *LISTS})
 """The names that belong in the folder of a run."""
 _BATCH: Final = 16
-"""Files that are deleted before the second attempt; each further attempt doubles them."""
+"""The number of files that are deleted before the second attempt to free space; it doubles with each attempt."""
 _MOST_NAMES = 3
 
 
 def remove_tree(path: Path) -> None:
     """Delete a directory. An error does not stop the deletion: the first OSError is raised at the end.
 
-    The mark of a staged tree goes last, so that the rest of an interrupted deletion still has it. No link is followed.
+    The mark of a staged tree is deleted last, so that what remains of it after an interruption still has the mark. No
+    link is followed.
     """
     first: OSError | None = None
-    # False sorts before True: the mark is the last entry.
+    # The key is True for the mark only, and False sorts before True: the mark is the last entry.
     for entry in sorted(os.scandir(path), key=lambda entry: entry.name == STAGED):
-        # Something remains: without the mark it would look like the only copy of an application.
+        # A file could not be deleted. Without the mark, the rest would look like the only copy of an application.
         if first is not None and entry.name == STAGED:
             break
         try:
@@ -58,17 +59,19 @@ def _remove_all(top: Path) -> None:
     """Delete a directory without marks, of any depth. Raise the first OSError at the end."""
     errors: list[OSError] = []
     folders = [str(top)]
-    # A list and no recursion: directories may be nested deeper than Python's stack.
+    # A list and no recursion: directories may be nested deeper than Python's stack allows. The loop sees the folders
+    # that _remove_entry appends.
     for folder in folders:  # grows while it is read
         try:
             with os.scandir(folder) as entries:
                 for entry in entries:
                     _remove_entry(entry, folders, errors)
         except OSError as error:
-            # The file system's own folder is usually empty, and can be removed unread.
+            # lost+found belongs to the file system. This user may not read it, but it is usually empty, so rmdir
+            # succeeds below.
             if not (isinstance(error, PermissionError) and os.path.basename(folder) == LOST_AND_FOUND):
                 errors.append(error)
-    # The deepest first, since rmdir wants an empty directory.
+    # The deepest folder first, since rmdir fails for a folder that is not empty.
     for folder in reversed(folders):
         try:
             os.rmdir(folder)
@@ -92,29 +95,35 @@ def _remove_entry(entry: os.DirEntry[str], folders: list[str], errors: list[OSEr
 def sweep(
     app: Path, run: Run, why: str, *, keep_sorted_files: bool = False, ended: Mapping[str, Any] | None = None
 ) -> None:
-    """Remove the staged tree of a run, which was never switched in, and record that in its journal.
+    """Remove the staged tree of a run, which was never in APP's place, and record in the journal that the run failed.
 
-    The removal is durable before it is recorded: a FAILED run has no tree. With ``keep_sorted_files`` those of a
-    restoration stay for the one that resumes it. ``ended`` has further members of the line, such as ``cut_short``.
-    Raise OSError. Raise Refused if the tree is not proved to be staged only, or APP is lost: nothing is removed then.
+    The removal is durable before it is recorded, so a FAILED run has no tree. ``keep_sorted_files`` keeps the sorted
+    files of a restoration, for the run that resumes it. ``why`` is the reason in the journal, and ``ended`` has further
+    members of that line, such as ``cut_short``.
+
+    Raise OSError. Raise Refused if the tree is not proved to be staged only, or if APP is lost. Nothing is removed
+    then.
     """
     remove_staged(app, run)
     if not keep_sorted_files:
         remove_sorted_files(run)
     sync_directory(run.path)
-    # Last: a FAILED run has no tree, so a kill before this line only means another sweep.
+    # Recorded last: a kill before this line only means that the next command removes nothing and records it.
     write_on_full_disk(run, "failed", why=why, **(ended or {}))
 
 
 def remove_staged(app: Path, run: Run) -> None:
-    """Remove the staged tree of a run without a record. Raise as :func:`sweep`."""
+    """Remove the staged tree of a run, without a line in the journal. Raise as :func:`sweep`."""
     refuse_unproved(app, run)
     if run.tree.is_dir():
         remove_tree(run.tree)
 
 
 def remove_sorted_files(run: Run) -> None:
-    """Remove the sorted files of a restoration: they come from a dump, and are never an only copy. Raise OSError."""
+    """Remove the sorted files of a restoration. They were made from a dump, so they are never an only copy.
+
+    Raise OSError, and Refused for a link.
+    """
     folder = run.path / SORTED_FILES
     if folder.is_symlink():
         raise Refused(
@@ -125,7 +134,10 @@ def remove_sorted_files(run: Run) -> None:
 
 
 def refuse_unproved(app: Path, run: Run) -> None:
-    """Raise Refused unless the tree of a run is proved to be staged only."""
+    """Raise Refused unless the tree of a run is proved to be staged only, and so may be deleted.
+
+    The proof is its mark with the token of this run. A missing or empty tree needs no proof.
+    """
     if not os.path.lexists(run.tree):
         return
     if run.tree.is_symlink() or not run.tree.is_dir():
@@ -141,7 +153,8 @@ def refuse_unproved(app: Path, run: Run) -> None:
     token = token_of(run.tree, STAGED)
     if token is None:
         raise _unproved(run, "has no staging mark: it may be the only copy of the earlier directory")
-    # A mark that a crash cut off is alone: every other file is created after it is durable.
+    # A crash while the mark was written leaves an invalid mark. It is the only file then, since every other file is
+    # created after the mark is durable.
     if token != run.token and names != {STAGED}:
         raise _unproved(run, "has the mark of another run")
 
@@ -149,11 +162,10 @@ def refuse_unproved(app: Path, run: Run) -> None:
 def _is_beside(app: Path, run: Run) -> bool:
     """Return whether APP still has the files that it had when the tree was staged.
 
-    If APP is lost or was emptied, the tree may have the last links to its files. But a restoration of an empty or
-    missing directory has made its tree from a dump.
+    If APP is missing or was emptied, the tree may have the last links to its files. There is no such danger if APP was
+    empty when the run began: a restoration has made the tree from a dump then.
     """
-    # After ``switching`` the tree may be the old directory, so what APP was at the start proves
-    # nothing.
+    # After ``switching`` the tree may be the old directory, so it does not matter what APP was at the beginning.
     if run.state is not RunState.SWITCHING and run.last("created").get(EMPTY_AT_START) is True:
         return True
     if not os.path.lexists(app):
@@ -175,14 +187,16 @@ def _unproved(run: Run, why: str) -> Refused:
 
 
 def refuse_foreign(run: Run) -> None:
-    """Raise Refused if the folder of a run has a foreign entry. Called before anything of it is deleted."""
+    """Raise Refused if the folder of a run has an entry that kstate did not create.
+
+    Called before anything is deleted.
+    """
     if run.tree.is_symlink() or (run.path / SORTED_FILES).is_symlink():
         raise Refused(
             f"{run.path} contains a symbolic link where kstate keeps a directory",
             hint="check where it points, remove the link, then run the command again",
         )
-    # A file that kstate did not create may be the user's notes or data: nothing of the run is deleted
-    # then.
+    # A foreign file may be the user's notes or data, so then nothing of the run is deleted.
     foreign = sorted(set(os.listdir(run.path)) - _OWN)
     if foreign:
         raise Refused(
@@ -193,26 +207,26 @@ def refuse_foreign(run: Run) -> None:
 
 
 def remove_run(run: Run) -> None:
-    """Delete a run with its backup. The journal gets its other name first, so that no undo restores half a directory.
+    """Delete a run with its backup. The journal is renamed first, so that no undo restores a part of a directory.
 
     If there is no space even for that, undo recognizes an incomplete tree by its digest (:func:`_announce`).
 
-    Raise Refused as :func:`refuse_foreign`, and OSError with the full path of an entry that could not be deleted. The
-    rest is deleted then, and another call continues.
+    Raise Refused as :func:`refuse_foreign`. Raise OSError with the full path of an entry that could not be deleted. The
+    other entries are deleted then, and the next call continues.
     """
     refuse_foreign(run)
     if run.state is not RunState.CLEANING:
         _announce(run)
-    # An interruption leaves a run that only ``clean`` continues. If there was no space even to rename the journal, undo
-    # refuses the incomplete tree by its digest.
+    # If this is interrupted, the state of the run is CLEANING, and only ``clean`` continues it. If the journal could
+    # not be renamed, undo refuses the incomplete tree by its digest.
     for folder in (run.tree, run.path / SORTED_FILES):
         if folder.is_dir():
             remove_tree(folder)
-    # The journal goes last: without it the next command could not tell that the rest may be deleted.
+    # The journal is deleted last: without it the next command could not know that the other files may be deleted.
     for name in set(os.listdir(run.path)) - JOURNALS:
         os.unlink(run.path / name)
     sync_directory(run.path)
-    # The entries removed above are durably gone before the journal that explains them.
+    # The sync above has made the removal of the other entries durable before the journal is deleted.
     for name in JOURNALS & set(os.listdir(run.path)):
         os.unlink(run.path / name)
     run.path.rmdir()
@@ -222,11 +236,13 @@ def remove_run(run: Run) -> None:
 def _announce(run: Run) -> None:
     """Announce durably that the backup is being deleted. Raise OSError.
 
-    Users often clean a disk because it is full. The announcement takes no block. But a btrfs with full metadata refuses
-    even a rename, though it never refuses to delete. Then space is freed first: by the lists, which only serve
-    messages, and next by files of the tree, if undo would notice that they are missing.
+    Users often clean a disk because it is full. The announcement renames a file and so needs no block. But a btrfs
+    whose metadata space is full refuses even a rename, although it never refuses to delete. Then this function frees
+    space first. It deletes the lists of files, which only serve messages, and sorted files. If undo would notice
+    missing files, it also deletes files of the tree.
     """
-    # Undo never restores half a tree if it compares the tree with a digest, or never restores this run at all.
+    # ``unproved``: undo may restore this run, and has no digest that would show a missing file. An undone run is never
+    # restored.
     unproved = run.state is RunState.KEPT and not isinstance(run.last("switching").get("kept"), str)
     try:
         run.give_up()
@@ -240,21 +256,22 @@ def _announce(run: Run) -> None:
 
 
 def _free_space(run: Run, before_tree: OSError | None) -> Iterator[None]:
-    """Delete a part of the run at a time, until only its journal remains. Raise OSError.
+    """Delete a part of the run at each step, until only its journal remains. Raise OSError.
 
-    ``before_tree`` is raised instead of deleting files of a tree that may only go once its deletion is announced.
+    ``before_tree`` is raised before the first file of the tree is deleted. It is None if the tree may be deleted
+    although its deletion is not announced.
     """
     for name in sorted(LISTS & set(os.listdir(run.path))):
         os.unlink(run.path / name)
     remove_sorted_files(run)
     free(run.path)
     yield
-    # The backup may be restorable still, and no digest would show undo that a part is missing.
+    # Undo could still restore the backup, and no digest would show that a part is missing.
     if before_tree is not None:
         raise before_tree
-    # In memory first: an error below must be reported as a run that is half deleted.
+    # The state is set in memory first: an error below must be reported as a run that is partially deleted.
     run.state = RunState.CLEANING
-    # A generator: only as many files as free enough space are deleted before the announcement succeeds.
+    # A generator, so that no more files are deleted than it takes until the announcement succeeds.
     files = (os.path.join(folder, name) for folder, _, names in os.walk(run.tree, topdown=False) for name in names)
     batch = _BATCH
     while some := list(islice(files, batch)):
@@ -262,5 +279,5 @@ def _free_space(run: Run, before_tree: OSError | None) -> Iterator[None]:
             os.unlink(path)
         free(run.path)
         yield
-        # Doubled, so that even a tree of a million files needs few attempts.
+        # The number doubles, so that even a tree of a million files needs few attempts.
         batch *= 2

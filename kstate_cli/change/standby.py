@@ -1,12 +1,14 @@
 """``STATE_DIR/.kstate/<application.id>/standby.json``: the proof that APP is an unused standby.
 
-Only ``kstate restore --standby`` creates and catches up a standby. Once Streams has started on it, or a user or another
-command has changed it, its rows are no longer those of a dump up to an offset. kstate adds nothing to it then.
+Only ``kstate restore --standby`` creates a standby, and catches it up in later rounds. Once Streams has started on it,
+or a user or another command has changed it, its rows are no longer those of a dump up to an offset. kstate adds nothing
+to it then.
 
 The proof is the list of its files (:mod:`kstate_cli.change.fingerprint`): each start of RocksDB replaces some of them.
-The file is durable before the exchange, and has the digests of both directories. So after a kill at any point the
-directory in place is still proved to be a standby. ``kstate clean`` keeps the file: it may delete the runs, which have
-the lists.
+The file with the proof is durable before the exchange, and has the digests of both directories. So after a kill at any
+point the directory in place is still proved to be a standby. ``kstate clean`` keeps this file. It may delete the runs,
+which have the lists.
+which have the lists.
 """
 
 from __future__ import annotations
@@ -38,11 +40,11 @@ class Standby:
     """The proof that a directory is a standby."""
 
     run: str
-    """The run that wrote it."""
+    """The name of the run that wrote the proof."""
     before: str
-    """Digest of the files before the exchange of that run."""
+    """Digest of the list of files before the exchange of that run."""
     after: str
-    """Digest of the files after it."""
+    """Digest of the list of files after that exchange."""
 
 
 def announce_standby(app: Path, run: Run, *, before: str, after: str) -> None:
@@ -83,18 +85,18 @@ class StandbyUse(str, Enum):
     """The use of a directory since it became a standby."""
 
     unused = "unused"
-    """It is caught up when the dump has grown."""
+    """The next round catches it up to the dump."""
     used = "used"
-    """It was started, changed or rolled back since its last round: it is never caught up again."""
+    """It was started, changed or rolled back since its last round. No round catches it up again."""
     unreadable = "unreadable"
     """Its proof cannot be read."""
 
 
 def standby_use(app: Path) -> StandbyUse | None:
-    """Return the use of APP as a standby; None if it never was one, or is empty or missing."""
+    """Return the use of APP as a standby; None if it was never a standby, or if it is empty or missing."""
     try:
         now = _files(app)
-        # The proof outlives the directory: for an empty one it says nothing.
+        # The file with the proof outlives the directory. It proves nothing about an empty one.
         if not now:
             return None
         standby = read_standby(app)
@@ -132,20 +134,19 @@ def _files(app: Path) -> Listing:
 
 
 def _why_used(app: Path, standby: Standby, now: Listing) -> str | None:
-    """Return why a directory is no unused standby any more; None if it still is."""
+    """Return why a directory is not an unused standby; None if it is one. ``now`` is the list of its files."""
     run = next((run for run in read_runs(app) if run.name == standby.run), None)
-    # The files would equal ``before``, yet the user has rolled the round back: the next one must not
-    # repeat it.
+    # The files would equal ``before``. But the user has rolled the round back, so the next round must not repeat it.
     if run is not None and run.state in (RunState.UNDOING, RunState.UNDONE):
         return f"its last round (run {standby.run}) was undone"
-    # Either digest counts: a kill may have come before the exchange that the proof announces.
+    # Either digest proves it: if a kill came before the exchange, the directory is the one before the round.
     if digest(now) not in (standby.before, standby.after):
         return f"it was started or changed after its last round (run {standby.run}){_changed(run, now)}"
     return None
 
 
 def _changed(run: Run | None, now: Listing) -> str:
-    # ``clean`` may have deleted the run: the proof still counts, but no list names the differing files.
+    # ``clean`` may have deleted the run and its lists. The proof still counts without them.
     if run is None:
         return ""
     list_digest = str(run.last("switching").get("staged", ""))

@@ -1,7 +1,8 @@
-"""``undo``: the exchange the other way, once the tree is proved to be the backup of the run.
+"""``undo``: exchange the directories back, once the tree of a run is proved to be its backup.
 
-The backup is compared with its list before anything is changed. Then its times are restored, APP loses its marks, the
-backup gets the mark of undoing, durably, and :mod:`commit` announces, exchanges and records.
+The backup is compared with its list of files before anything is changed. Then its times are restored, APP loses its
+marks (:mod:`~kstate_cli.change.marks`), and the backup gets the mark of undoing, durably.
+:func:`~kstate_cli.change.commit.commit` then announces, exchanges and records.
 """
 
 from __future__ import annotations
@@ -55,7 +56,10 @@ class UndoOptions:
     """The user vouches that the application is stopped on every host."""
 
     def command(self, app: Path) -> str:
-        """Return the command line with these options: a printed command allows everything that was allowed before."""
+        """Return the command line with these options.
+
+        A hint prints it, so it must allow what the user has allowed already.
+        """
         flags = {
             "--discard-newer": self.discard_newer,
             "--times-lost": self.times_lost,
@@ -65,16 +69,15 @@ class UndoOptions:
 
 
 def undo(app: Path, options: UndoOptions, *, reason: str | None = None) -> tuple[Run | None, str]:
-    """Roll back the newest run that has a backup. Return the run and a message.
+    """Roll back the newest run that has a backup. Return the run and a message; no run if none has a backup.
 
-    Raise Refused if the backup is not the directory of the switch, or if APP has changed since, unless ``options``
-    allow that. Files get their lost times back.
+    Raise Refused if the backup differs from the directory before the run, or if APP has changed since the run, unless
+    ``options`` allow that. Files whose times were lost get them back. ``reason`` is recorded in the journal.
     """
     backups = [run for run in require_understood(read_runs(app)) if run.state is RunState.KEPT]
     if not backups:
         return None, "nothing to undo"
-    # Only the newest: an older backup plus the changes of later runs would be no directory that ever
-    # existed.
+    # Only the newest run: the later runs started from its result, so an older backup in APP's place would not fit them.
     run = backups[-1]
     times = _prove_kept(app, run, options)
     name = run.events[0]["command"]
@@ -84,11 +87,12 @@ def undo(app: Path, options: UndoOptions, *, reason: str | None = None) -> tuple
     details: dict[str, Any] = {**invoker(), "reason": reason}
     with signals_held():
         try:
-            # Before the mark: the times of the old files are part of the directory that comes back.
+            # The times are restored first, because they are part of the directory that is about to become APP.
             set_times(run.tree, times)
-            # The mark is durable before ``undoing`` is written, so the mark alone decides after a kill.
+            # The mark is durable before ``undoing`` is written, so after a kill the mark shows whether the exchange
+            # happened.
             _mark(app, run, lost=lost)
-            # If APP is lost, the backup only needs a rename.
+            # If APP is missing, the backup is renamed to APP instead of exchanged with it.
             commit(app, run, BACKWARD, announced=details, recorded={}, lost=lost)
         except Refused:
             _cancel(run)
@@ -102,9 +106,9 @@ def undo(app: Path, options: UndoOptions, *, reason: str | None = None) -> tuple
 
 
 def _prove_kept(app: Path, run: Run, options: UndoOptions) -> Listing:
-    """Raise Refused unless the tree is, file by file, the directory before the run.
+    """Raise Refused unless the tree of ``run`` is, file by file, the directory before the run.
 
-    Return the files whose times are to be set.
+    Return the files whose times must be restored; empty if none, or if an older kstate has recorded no list.
     """
     if run.tree.is_symlink() or not run.tree.is_dir():
         raise Refused(
@@ -112,7 +116,7 @@ def _prove_kept(app: Path, run: Run, options: UndoOptions) -> Listing:
             hint=f"check {run.path}, because another program has removed or replaced the backup",
             hint_details=[f"to abandon the run, run {command('clean', app, '--run', run.name)}"],
         )
-    # A backup has lost its marks before the exchange (list_trees): one with the mark was never APP.
+    # Before an exchange kstate removes all marks from APP (list_trees). So a tree with this mark has never been APP.
     if token_of(run.tree, STAGED) is not None:
         raise Refused(
             f"{run.tree} has a staging mark, so it was never {app}",
@@ -132,7 +136,10 @@ def _prove_kept(app: Path, run: Run, options: UndoOptions) -> Listing:
 
 
 def _prove_listed(app: Path, run: Run, options: UndoOptions, list_digest: str) -> Listing:
-    """Compare the backup with its list. Return the files whose times are to be set. Raise Refused, OSError."""
+    """Compare the backup with its list, whose digest is ``list_digest``. Return the files whose times must be restored.
+
+    Raise Refused if it differs, or if only times differ and ``options`` do not allow that. Raise OSError.
+    """
     now = every_file(run.tree)
     changed = differences_from(run.path / KEPT_LIST, list_digest, now)
     if not changed:
@@ -150,8 +157,8 @@ def _prove_listed(app: Path, run: Run, options: UndoOptions, list_digest: str) -
         )
     if not options.times_lost:
         raise _only_times(app, run, options, changed)
-    # Sizes and digests of small files are equal; SSTs have no digest in the list, so their blocks are
-    # read.
+    # Only times differ. The list has the size and digest of each small file, but no digest of an SST, so all blocks of
+    # the SSTs are read, which checks their checksums.
     unreadable = first_unreadable(run.tree)
     if unreadable is not None:
         raise _cannot_be_put_back(app, run, unreadable)
@@ -159,6 +166,7 @@ def _prove_listed(app: Path, run: Run, options: UndoOptions, list_digest: str) -
 
 
 def _only_times(app: Path, run: Run, options: UndoOptions, changed: list[str]) -> Refused:
+    """Return the refusal for a backup whose files have other times, but the same names and sizes."""
     return Refused(
         (
             f"the backup of run {run.name} has changed: {len(changed)} files have the same names and sizes, but "
@@ -187,13 +195,20 @@ def _cannot_be_put_back(app: Path, run: Run, why: str) -> Refused:
 
 
 def _prove_readable(app: Path, run: Run) -> None:
-    """Raise Refused unless the tree is understood: an older kstate kept no list to compare it with."""
+    """Raise Refused if the tree has a fatal problem.
+
+    For a run of an older kstate, which has no list to compare with.
+    """
     wrong = first_problem(run.tree)
     if wrong is not None:
         raise _cannot_be_put_back(app, run, wrong)
 
 
 def _refuse_newer(app: Path, run: Run, options: UndoOptions) -> None:
+    """Raise Refused if APP has changed since the run: the undo would replace newer state.
+
+    Runs of an older kstate have the facts of the start files in their journal instead of a list.
+    """
     details = run.last("switching")
     now = start_files(app)
     if isinstance(details.get("made"), str):
@@ -203,7 +218,8 @@ def _refuse_newer(app: Path, run: Run, options: UndoOptions) -> None:
         before: Listing = {path: facts[1:] for path, facts in details["fingerprint"].items()}
         changed = differences(before, now)
         times = only_times(before, now)
-    # RocksDB starts another MANIFEST at each open for writing. So with the same names no database was opened.
+    # RocksDB starts another MANIFEST each time it opens a database for writing. So if only times differ, no database
+    # was opened, and ``--times-lost`` may allow the undo.
     if changed and not (times and options.times_lost):
         ways = _ways_on(app, run, options)
         if times:
@@ -219,9 +235,10 @@ def _refuse_newer(app: Path, run: Run, options: UndoOptions) -> None:
 
 
 def _ways_on(app: Path, run: Run, options: UndoOptions) -> list[str]:
+    """Return what the user can do with a changed APP, one sentence for each way."""
     aside = f"to move the changed directory aside: {replace(options, discard_newer=True).command(app)}"
     created = run.events[0]
-    # Every release accepts an empty directory: migrating it back would restore nothing.
+    # Every release accepts an empty directory, so there is nothing to migrate back.
     if created.get("source") == created.get("target") or not holds_tasks(app):
         return [aside]
     source = str(created.get("source", "RELEASE"))
@@ -230,24 +247,24 @@ def _ways_on(app: Path, run: Run, options: UndoOptions) -> list[str]:
 
 
 def _mark(app: Path, run: Run, *, lost: bool) -> None:
-    """Mark the backup that goes back. APP loses its marks: a directory that is put aside must not look staged.
+    """Prepare both trees for the exchange back: give the backup the mark of undoing, and remove all marks from APP.
 
-    Raise OSError.
+    APP is put aside by the undo, and must not look like a staged tree afterwards. Raise OSError.
     """
     if not lost:
         remove_marks(app)
         share_lock(app, run.tree)
-    # A mark from an interrupted undo says nothing about this one.
+    # An interrupted undo may have left its mark, which proves nothing about this undo.
     if not (run.tree / UNDOING).is_dir() or (run.tree / UNDOING).is_symlink():
         remove_mark(run.tree, UNDOING)
-    # A run of an older kstate has no token, so its undo has no mark: recovery refuses it after a kill.
+    # A run of an older kstate has no token, so it gets no mark. If a kill interrupts its undo, recovery refuses it.
     token = run.token
     if token is not None:
         put_mark(run.tree, UNDOING, token)
 
 
 def _cancel(run: Run) -> None:
-    """Cancel the announcement. If that fails too, the next command does it."""
+    """Record that the announced undo did not happen, and remove its mark. If that fails, the next command does it."""
     with contextlib.suppress(OSError):
         if run.state is RunState.UNDOING:
             write_on_full_disk(run, "undo-cancelled")
@@ -270,7 +287,7 @@ def first_problem(tree: Path) -> str | None:
 
 
 def first_unreadable(tree: Path) -> str | None:
-    """Return the first fatal problem or unreadable block of a directory; None if all of it is whole. Raise OSError."""
+    """Return the first fatal problem or unreadable block of a directory; None if there is none. Raise OSError."""
     wrong = first_problem(tree)
     if wrong is not None:
         return wrong
@@ -286,6 +303,6 @@ def first_unreadable(tree: Path) -> str | None:
 def _read(database: Path) -> None:
     with Shadow(database) as shadow:
         for family in shadow.column_families:
-            # Each block is read and its checksum compared; rows are not decoded.
+            # Iterating reads each block, and RocksDB compares its checksum. The rows are not needed.
             for _ in shadow.scan(family):
                 pass

@@ -1,9 +1,10 @@
 """Prove that the staged stores hold the data of the originals, before the switch.
 
-- Linked SSTs: the live files of each column family are the same inodes. This proof costs nothing per byte.
-- Converted rows: both sides are read and compared.
-- Rewritten SSTs: RocksDB has checked its own output and counted its input. Here the formats are checked, and that a
-  family with rows still has some; with ``full`` every row is compared. Entries are not counted: compactions drop some.
+- Linked SSTs: the live files of each column family are the same inodes in both trees. This needs no reading.
+- Converted rows: the rows of both sides are read and compared.
+- Rewritten SSTs: RocksDB has checked its output and counted its input. Here kstate checks the format of each SST, and
+  that a family with rows still has some. With ``full`` every row is compared. The number of entries proves nothing,
+because a compaction drops entries.
 """
 
 from __future__ import annotations
@@ -55,9 +56,10 @@ class _Check:
 
 
 def verify_staged(plan: Plan, staged: Path, workers: Workers, *, full: bool, linked: bool) -> None:
-    """Check every database that the plan changes. Raise VerificationError or RocksError, which name it.
+    """Compare every database that the plan changes with its step. Raise VerificationError or RocksError, which name it.
 
-    A database with several steps is compared with the last one: :func:`verify_changed_later` has compared the others.
+    A database with several steps is compared with the last one. :func:`verify_changed_later` has compared the others.
+    ``full`` reads every row; ``linked`` states that SSTs are hard links to those of APP, and not copies.
     """
     last = _last_steps(plan)
     checks = [
@@ -71,9 +73,9 @@ def verify_staged(plan: Plan, staged: Path, workers: Workers, *, full: bool, lin
 def verify_changed_later(
     plan: Plan, steps: Sequence[DatabaseStep], staged: Path, workers: Workers, *, linked: bool
 ) -> None:
-    """Check those of the steps just carried out whose databases a later step changes again. Raise as verify_staged.
+    """Verify the databases of ``steps`` that a later step of the plan changes again. Raise as :func:`verify_staged`.
 
-    Only here do they have exactly the files that their step states.
+    This is the only moment at which they have exactly the files that these steps state.
     """
     last = _last_steps(plan)
     checks = [
@@ -86,12 +88,16 @@ def verify_changed_later(
 
 
 def _last_steps(plan: Plan) -> Mapping[str, DatabaseStep]:
-    """Return the step of each database that is carried out last, in the order of the engine's waves."""
+    """Return, for each database, its last step, by the order in which the engine runs the kinds of steps."""
     order = (PlaceDatabase, EditDatabase, CreateDatabase, BuildDatabase)
     return {step.path: step for kind in order for step in plan.steps if isinstance(step, kind)}
 
 
 def _verify(check: _Check) -> None:
+    """Compare one database, or the databases of a moved store, with its step.
+
+    Raise VerificationError and RocksError.
+    """
     step, path = check.step, check.staged / check.step.path
     if isinstance(step, BuildDatabase):
         verify_database(step, check.staged, full=check.full)
@@ -120,7 +126,7 @@ def _verify(check: _Check) -> None:
 
 def _verify_edited(check: _Check, step: EditDatabase, shadow: Shadow) -> None:
     """Compare an edited database with its step and its original."""
-    # One family too many or too few, and the target release does not open the database.
+    # The target release does not open a database with a column family too many or too few.
     if frozenset(shadow.column_families) != step.families_after:
         raise VerificationError(f"has the column families {', '.join(shadow.column_families)}")
     if step.offsets is not None:
@@ -132,11 +138,11 @@ def _verify_edited(check: _Check, step: EditDatabase, shadow: Shadow) -> None:
         _formats(shadow, new, step.sst_format)
         _compare_rows(step, check.app, shadow, unchanged, full=check.full)
     else:
-        # Inodes are compared, not contents: RocksDB never changes an SST, so equal inodes are equal
-        # rows.
+        # Inodes are compared, not contents. RocksDB never changes an SST, so the same inode has the same rows.
         for name in unchanged:
             if check.is_placed:
-                # The copies were compared with their digests, and no other step may rewrite one.
+                # The database comes from a snapshot. Its files were compared with their digests when they were copied,
+                # so here only their names and sizes are compared with the step: no other step may have rewritten one.
                 _same_names(name, step.before.live[name], shadow.live_files(name))
             else:
                 _same_files(name, step.before.live[name], shadow.live_files(name), old, new, linked=check.linked)
@@ -144,7 +150,7 @@ def _verify_edited(check: _Check, step: EditDatabase, shadow: Shadow) -> None:
 
 
 def _verify_moved(check: _Check, step: MoveStore) -> None:
-    """Check that every database opens in its new place, and that its column families have exactly the old files."""
+    """Check that every database of a moved store opens in its new place, with the same column families and files."""
     for before in step.databases:
         below = before.path.relative_to(check.app / step.source)
         path = check.staged / step.path / below
@@ -183,7 +189,8 @@ def _same_files(
 
 
 def _same_names(family: str, before: tuple[LiveFile, ...], after: tuple[LiveFile, ...]) -> None:
-    # The MANIFEST of the clone must name the same files: an edit elsewhere must not compact this family.
+    # The MANIFEST of the clone must name the same files. Other ones would mean that RocksDB has compacted this family
+    # while a step changed another one.
     if sorted(before, key=_name_of) != sorted(after, key=_name_of):
         raise VerificationError(f"column family {family} consists of other SSTs than before")
 
@@ -195,7 +202,7 @@ def _name_of(file: LiveFile) -> str:
 def _digest_file(path: Path) -> bytes:
     digest = hashlib.blake2b()
     with open(path, "rb") as file:
-        # 1 MiB: large enough for the disk, small beside the memory of a worker.
+        # Chunks of 1 MiB are large enough for the disk, and small compared with the memory of a worker.
         while chunk := file.read(1 << 20):
             digest.update(chunk)
     return digest.digest()
@@ -208,7 +215,7 @@ def _formats(shadow: Shadow, path: Path, newest: int) -> None:
             if not is_sst(file.name):
                 continue
             with open(path / file.name, "rb") as handle:
-                # The last 53 bytes of an SST have its format_version, little-endian, before the magic
+                # The footer, the last 53 bytes of an SST, has the format_version, little-endian, before the magic
                 # number.
                 handle.seek(-sst.FOOTER_LENGTH, os.SEEK_END)
                 footer = sst.footer(handle.read())
@@ -219,10 +226,11 @@ def _formats(shadow: Shadow, path: Path, newest: int) -> None:
 def _compare_rows(step: EditDatabase, app: Path, shadow: Shadow, families: list[str], *, full: bool) -> None:
     """Check that each family of a rewritten database that had rows still has SSTs, and with ``full`` the same rows.
 
-    Entries are not counted: a compaction drops overwritten and deleted rows, so fewer entries prove nothing.
+    The number of entries is not compared: a compaction drops overwritten and deleted rows, so a lower one proves
+    nothing.
     """
     for name in families:
-        # Without a sample the family was empty before, and may stay without files.
+        # A family without a sampled row was empty before, so it may have no files now.
         if not step.before.samples.get(name):
             continue
         if not shadow.live_files(name):
@@ -234,7 +242,7 @@ def _compare_rows(step: EditDatabase, app: Path, shadow: Shadow, families: list[
 
 
 def _converted(step: EditDatabase, app: Path, shadow: Shadow) -> None:
-    """Compare every converted row on both sides: a conversion is the only change that writes rows."""
+    """Compare every converted row with its original: a conversion is the only step of a migration that writes rows."""
     if not step.conversions:
         return
     with Shadow(app / step.path) as original:
@@ -245,9 +253,13 @@ def _converted(step: EditDatabase, app: Path, shadow: Shadow) -> None:
 
 
 def _expected_rows(original: Shadow, conversion: Conversion) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the rows that the target must have: its own and the converted ones, which win if a key is in both."""
+    """Yield the rows that the target of a conversion must have: its own and the converted ones.
+
+    If a key is in both, the converted row wins.
+    """
     strip = STRIP[conversion.layout]
-    # 0 sorts before 1: of equal keys the converted row comes first, and the group takes its first row.
+    # Rows are merged by key, then by this number. So of equal keys the converted row (0) comes first, and is the one
+    # taken.
     newer = ((key, 0, strip(value)[0]) for key, value in original.rows(conversion.source))
     older: Iterator[tuple[bytes, int, bytes]] = iter(())
     if conversion.target in original.column_families:
@@ -257,7 +269,10 @@ def _expected_rows(original: Shadow, conversion: Conversion) -> Iterator[tuple[b
 
 
 def _digest_rows(rows: Iterator[tuple[bytes, bytes]]) -> tuple[int, bytes]:
-    """Return the number and the digest of rows. Lengths are digested too: no byte can move between key and value."""
+    """Return the number of rows and their digest.
+
+    The digest includes the length of each key and value. Otherwise bytes could move from a key to its value unnoticed.
+    """
     digest = hashlib.blake2b()
     count = 0
     for key, value in rows:

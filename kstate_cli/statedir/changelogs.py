@@ -1,6 +1,9 @@
 """The owners of a task's topics: the rule of changelog names, applied to the stores of the task.
 
-``.checkpoint`` names topics without stores. The name of a changelog contains its store. A source topic that serves as
+``.checkpoint`` has offsets of topics, but does not state to which store a topic belongs. The name of a changelog
+contains its store. A source topic that serves as the changelog of a store (``topology.optimization``, read-only stores,
+global stores) does not name the store. It may even look like a changelog, since an application can read the changelog
+of another one. The evidence, the most certain first:
 one (``topology.optimization``, read-only stores, global stores) does not name its store, and may itself look like a
 changelog, since an application can read that of another. The evidence, the most certain first:
 
@@ -35,27 +38,27 @@ _NO_VOTES = (0, 0)
 
 @dataclass(frozen=True, slots=True)
 class SourceTopic:
-    """The stores that may have a topic as their changelog, though not by its name; in the order of the task."""
+    """The stores whose changelog a topic may be although its name does not show it; in the order of the task."""
 
     owners: tuple[str, ...] = ()
-    """Stores that name it themselves, or whose Position does."""
+    """Stores that name the topic in their offsets (:func:`own_topics`) or in their Position."""
     possible: tuple[str, ...] = ()
-    """Stores without a topic whose inputs are unknown: they have no Position, or an unreadable one."""
+    """Stores that have no topic yet, and whose inputs are unknown: they have no Position, or an unreadable one."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicOwners:
-    """The owners of a task's topics; each topic is in one of the three mappings."""
+    """The stores to which the topics of a task belong. Each topic is in one of the three mappings."""
 
     changelogs: Mapping[str, str] = field(default_factory=dict)
-    """Topic -> store of the task whose changelog it is by its name."""
+    """Topic -> the store of the task whose changelog it is by its name."""
     absent: Mapping[str, str] = field(default_factory=dict)
-    """Topic -> store without a directory in the task."""
+    """Topic -> the store whose changelog it is by its name; the task has no directory of that store."""
     sources: Mapping[str, SourceTopic] = field(default_factory=dict)
 
 
 def prefix_of(app_id: str, task: Task) -> str:
-    """Return the prefix of a task's changelogs, unless an internal setting of Streams has changed it."""
+    """Return the prefix that the changelogs of a task have, unless an internal setting of Streams changes it."""
     return changelog_prefix(app_id, task.topology)
 
 
@@ -74,12 +77,12 @@ def line_topics(task: Task) -> list[str]:
 
 
 def usual_prefix(app_id: str, task: Task) -> str:
-    """Return the prefix of a task's changelogs by its offsets; :func:`prefix_of` if they show none."""
+    """Return the prefix of a task's changelogs as its offsets show it, otherwise that of :func:`prefix_of`."""
     return _Matching(app_id, task, line_topics(task)).prefix
 
 
 def topic_owners(app_id: str, task: Task) -> TopicOwners:
-    """Return the owner of each topic of ``.checkpoint``; in ``global`` all are source topics."""
+    """Return the owner of each topic of ``.checkpoint``. In the task ``global`` all topics are source topics."""
     matching = _Matching(app_id, task, line_topics(task))
     # Global stores are built from source topics, whose names follow no rule.
     if task.is_global:
@@ -88,27 +91,31 @@ def topic_owners(app_id: str, task: Task) -> TopicOwners:
 
 
 class _Matching:
-    """The assignment of one task's topics to its stores."""
+    """The assignment of one task's topics to its stores.
+
+    A *reading* of a topic is a pair (prefix, store) for which ``<prefix>-<store>-changelog`` is the topic. A topic may
+    have several: ``x-a-b-changelog`` reads as (``x``, ``a-b``) and as (``x-a``, ``b``).
+    """
 
     def __init__(self, app_id: str, task: Task, topics: Collection[str]) -> None:
         self._stores = task.stores
         self._topics = topics
-        self._own = prefix_of(app_id, task)
+        self._app_prefix = prefix_of(app_id, task)
         self._names = {store.name for store in task.stores}
-        by_name = {topic: store_of_changelog(topic, self._own) for topic in topics}
+        by_name = {topic: store_of_changelog(topic, self._app_prefix) for topic in topics}
         self._by_name = {topic: name for topic, name in by_name.items() if name is not None}
-        """Topic -> store, by the prefix of the application's id."""
+        """Topic -> store, for the prefix that the id of the application gives."""
         self._own_topics = {store.name: own_topics(task, store) for store in task.stores}
 
     @property
     def prefix(self) -> str:
         """The prefix of the changelogs of this task."""
         if not self._likeliest:
-            return self._own
+            return self._app_prefix
         return self._likeliest[0]
 
     def sources_only(self) -> TopicOwners:
-        """Return the topics of global stores, which are built from source topics of any name."""
+        """Return the topics of global stores. They are source topics and may have any name."""
         without = [store for store in self._stores if not self._own_topics[store.name]]
         return TopicOwners(sources={topic: self._source(topic, without) for topic in self._topics})
 
@@ -116,10 +123,10 @@ class _Matching:
         """Return the owners of the topics of a task with partitions."""
         changelogs = {topic: name for topic, name in self._by_name.items() if name in self._names}
         remaining = [topic for topic in self._topics if topic not in changelogs]
-        # The certain rule has decided first: another prefix can only take topics that no store has by
-        # its name.
+        # The certain rule has decided first. So another prefix can only take topics that belong to no store by their
+        # name.
         changelogs |= self._by_another_prefix(remaining)
-        without = [store for store in self._without if store.name not in changelogs.values()]
+        without = [store for store in self._without_topic if store.name not in changelogs.values()]
         absent: dict[str, str] = {}
         sources: dict[str, SourceTopic] = {}
         for topic in remaining:
@@ -127,8 +134,8 @@ class _Matching:
                 continue
             source = self._source(topic, without)
             name = self._absent(topic)
-            # A store that names the topic outweighs a name that only fits: an absent store has no bytes
-            # to prove it.
+            # The store with this name has no directory, so only the name speaks for it. A store that names the topic is
+            # better evidence.
             if name is not None and not source.owners:
                 absent[topic] = name
             else:
@@ -137,47 +144,52 @@ class _Matching:
 
     @cached_property
     def _proven(self) -> bool:
-        """Whether a store of the task has a changelog with the prefix of the application: then none has another."""
+        """Whether a store has a changelog with the application's own prefix: then no store has another prefix."""
         return any(name in self._names for name in self._by_name.values()) or any(
-            prefix_of_changelog(topic, name) == self._own for name, own in self._own_topics.items() for topic in own
+            prefix_of_changelog(topic, name) == self._app_prefix
+            for name, own in self._own_topics.items()
+            for topic in own
         )
 
     @cached_property
-    def _without(self) -> list[Store]:
+    def _without_topic(self) -> list[Store]:
         """The stores that neither name a topic themselves nor have a changelog with the application's prefix."""
         by_name = set(self._by_name.values())
         return [store for store in self._stores if store.name not in by_name and not self._own_topics[store.name]]
 
     @cached_property
     def _votes(self) -> dict[str, tuple[int, int]]:
-        """Other prefix -> the number of stores of the task whose changelog it makes, and the number of topics.
+        """Prefix other than the application's -> how many stores vote for it, and how many topics it explains.
 
-        A topic that a Position names is an input and has no vote.
+        A store of the task votes for a prefix if a topic is its changelog with that prefix. A topic that a Position
+        names is an input of the store, and counts neither way.
         """
         others = set(self._topics) - self._by_name.keys()
-        # All stores of an application have one prefix, so each store that fits a prefix is evidence for
-        # it.
+        # All stores of an application have the same prefix, so each store that fits a prefix is evidence for it.
         readings = self._other_readings(others)
         if not readings:
             return {}
         inputs = {topic for topics in self._inputs.values() for topic in topics}
         voters: dict[str, set[str]] = {}
         for topic, prefix, name in readings:
-            if topic not in inputs and prefix != self._own:
+            if topic not in inputs and prefix != self._app_prefix:
                 voters.setdefault(prefix, set()).add(name)
         return {
-            # Compared as a pair: first by stores, then by topics that the prefix explains.
+            # The pair is compared: first the number of stores, then the number of topics.
             prefix: (len(names), sum(store_of_changelog(topic, prefix) is not None for topic in others - inputs))
             for prefix, names in voters.items()
         }
 
     def _other_readings(self, topics: Iterable[str]) -> list[tuple[str, str, str]]:
-        """Return (topic, prefix, store) for each way to read a topic as the changelog of a store of the task."""
-        without = {store.name for store in self._without}
+        """Return (topic, prefix, store) for each reading of a topic that names a store of the task.
+
+        The topics are ``topics``, and for each store those that it names itself.
+        """
+        without = {store.name for store in self._without_topic}
         by_line = [
             (topic, prefix, name)
             for topic in topics
-            # "x-a-b-changelog" reads as ("x", "a-b") and as ("x-a", "b").
+            # All readings of the topic count, such as ("x", "a-b") and ("x-a", "b").
             for prefix, name in readings_of_changelog(topic)
             if name in without
         ]
@@ -195,7 +207,7 @@ class _Matching:
         return {store.name: frozenset(store.position.topics) for store in self._stores}
 
     @cached_property
-    def _own_of(self) -> dict[str, tuple[str, ...]]:
+    def _namers(self) -> dict[str, tuple[str, ...]]:
         """Topic -> the stores that name it themselves."""
         namers: dict[str, tuple[str, ...]] = {}
         for name, topics in self._own_topics.items():
@@ -205,20 +217,28 @@ class _Matching:
 
     @cached_property
     def _likeliest(self) -> list[str]:
-        """The other prefixes that fit most stores, the shortest first: a shorter one gives the store a longer name."""
+        """The prefixes other than the application's that fit most stores, the shortest first.
+
+        A shorter prefix leaves a longer store name. Empty if the prefix of the application is proved.
+        """
         if self._proven:
             return []
         most = max(self._votes.values(), default=_NO_VOTES)
         return sorted((other for other, votes in self._votes.items() if votes == most), key=lambda p: (len(p), p))
 
     def _by_another_prefix(self, topics: Iterable[str]) -> dict[str, str]:
-        """Return topic -> store; of several topics that fit a store those with the likeliest prefix."""
-        without = {store.name for store in self._without}
+        """Return topic -> store, for stores whose changelogs have another prefix than the application's.
+
+        If several topics fit a store, those with the most likely prefix are returned.
+        """
+        without = {store.name for store in self._without_topic}
         likely: dict[str, dict[str, tuple[int, int]]] = {}
         for topic in topics:
             prefix, name = self._reading(topic)
-            owners = self._source(topic, self._without).owners
-            # "app-a-b-changelog" is that of a store "a-b" of this application, not of its store "b".
+            owners = self._source(topic, self._without_topic).owners
+            # ``elsewhere``: the topic belongs to a store that names it, or has the application's prefix.
+            # "app-a-b-changelog" is the changelog of a store "a-b" of the application "app", not of its store "b" with
+            # the prefix "app-a".
             elsewhere = owners or self._by_name.keys() & {topic}
             if name in without and (name in owners or not elsewhere):
                 likely.setdefault(name, {})[topic] = self._votes.get(prefix, _NO_VOTES)
@@ -230,30 +250,30 @@ class _Matching:
         }
 
     def _reading(self, topic: str) -> tuple[str, str]:
-        """Return the likeliest prefix, and the store whose changelog it makes a topic; empty texts without a store.
+        """Return the most likely reading of a topic that names a store of the task; two empty texts if there is none.
 
-        ``x-a-b-changelog`` is that of the store "a-b" if the task has it, not of "b".
+        ``x-a-b-changelog`` is the changelog of the store "a-b" if the task has this store, otherwise of "b".
         """
         for likely in self._likeliest:
             if (owner := store_of_changelog(topic, likely)) is not None:
                 return likely, owner
         readings = [reading for reading in readings_of_changelog(topic) if reading[1] in self._names]
-        # Of equal votes the longer store name: it explains more of the topic.
+        # If two prefixes have equally many votes, the longer store name wins, because it explains more of the topic.
         return max(readings, key=lambda pair: (self._votes.get(pair[0], _NO_VOTES), len(pair[1])), default=("", ""))
 
     def _absent(self, topic: str) -> str | None:
-        """Return the store without a directory whose changelog a topic is by its name."""
+        """Return the store that a topic names and that has no directory in the task; None if there is none."""
         name = self._by_name.get(topic) or self._reading(topic)[1]
-        # A store with a directory is not absent, whatever the name of the topic says.
+        # A store with a directory is not absent. By its name alone the topic may then belong to another store.
         if not name or name in self._names:
             return None
         return name
 
     def _source(self, topic: str, without: Iterable[Store]) -> SourceTopic:
-        """Return the stores that may have ``topic``; ``without`` are those that have no topic yet."""
-        if topic in self._own_of:
-            return SourceTopic(self._own_of[topic])
+        """Return the stores whose changelog ``topic`` may be; ``without`` are the stores that have no topic yet."""
+        if topic in self._namers:
+            return SourceTopic(self._namers[topic])
         owners = tuple(store.name for store in without if topic in self._inputs[store.name])
-        # Without a Position nothing excludes the topic: the store may be built from it.
+        # Without a Position, nothing shows which inputs the store has. So it may be built from this topic.
         unknown = (store.name for store in without if not self._inputs[store.name] or not store.position_is_readable)
         return SourceTopic(owners, tuple(name for name in unknown if name not in owners))

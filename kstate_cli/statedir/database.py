@@ -33,9 +33,11 @@ from kstate_cli.statedir.problems import Place, Problem, ProblemCode
 OWN_FOLDER = "kstate handles only settings that keep the store in its directory"
 _MANIFEST_ATTEMPTS = 3
 _MANIFEST_PAUSE_SECONDS = 0.05
-"""An application appends a record in one write: after a pause a half one is whole, or the MANIFEST is cut off."""
+"""The pause between two attempts. An application writes a record with one system call, so a record that is still
+partial after the pause is cut off.
+"""
 _SAMPLE_ROWS = 4
-"""Enough to infer the kind of a store; the reading of a directory stays independent of the number of rows."""
+"""Enough rows to infer the kind of a store. So the time to read a directory does not depend on the number of rows."""
 
 
 def is_database(path: Path) -> bool:
@@ -46,35 +48,38 @@ def is_database(path: Path) -> bool:
 def read_database(path: Path, segment: int | None, place: Place, count_bytes: int = 0) -> Database:
     """Read one database; an unreadable or unknown part becomes a Problem, never an exception.
 
-    ``place`` is its place, for its problems. Its rows are counted if its files have at most ``count_bytes``. Raises
-    HostError if this host lacks a resource, and FileNotFoundError if the database is removed meanwhile.
+    ``segment`` is the start of its segment in ms, None for a store in ``rocksdb/``. ``place`` names the database in its
+    problems. The rows are counted if the files have at most ``count_bytes``. Raises HostError if this host lacks a
+    resource, and FileNotFoundError if the database is removed meanwhile.
     """
     problems: list[Problem] = []
     size = check_files(path, place, problems)
-    # Decided below, since only the MANIFEST tells a torn SST that counts from a left-over one.
+    # File name -> problem of an SST without a footer. Only the MANIFEST, which is read later, shows whether it matters.
     footless: dict[str, Problem] = {}
     formats = sst_formats(path, place, problems, footless)
     contents, failure = _Contents(), None
-    # RocksDB would wait for ever at a FIFO, and create a new database where CURRENT is missing.
+    # A database with a fatal problem is not opened: RocksDB would wait at a FIFO forever, and create a new database if
+    # CURRENT is missing.
     if not any(problem.fatal for problem in problems):
         failure = _read_contents(path, contents, count_rows=0 < size <= count_bytes)
         if isinstance(failure, MalformedBytesError):
             problems.append(foreign_offsets(place, failure))
-        # After the opening: RocksDB accepts a MANIFEST that is cut off, and shows an older state
+        # Checked although RocksDB has opened the database: if a MANIFEST is cut off, RocksDB shows an older state
         # without an error.
         check_manifest(path, place, problems)
     families, live_names = contents.families, contents.live_names
-    # A process that died while it wrote an SST left it without a footer, and no MANIFEST names it: RocksDB deletes it.
+    # If a process dies while it writes an SST, the SST has no footer, and no MANIFEST names it. RocksDB deletes such a
+    # file, so it is no problem.
     problems += [problem for name, problem in footless.items() if not families or name in live_names]
     for files in contents.live.values():
         check_live(path, files, place, problems)
-    # An SST without a footer explains the failure.
+    # If an SST has no footer, its own problem explains why RocksDB could not open the database.
     if isinstance(failure, (RocksError, OSError)) and not footless:
         problems += list(unless_blob(_does_not_open(path, place, failure), problems))
     options = stored_options(path, place, problems)
     if families:
         problems += disagreeing_families(place, families, options)
-        # Without families the MANIFEST was not read, and every SST would look unnamed.
+        # Only if RocksDB has read the MANIFEST: otherwise every SST would look as if the MANIFEST did not name it.
         problems += unnamed_ssts(place, (formats.keys() | footless.keys()) - live_names)
         problems += unknown_families(place, families)
     return Database(
@@ -99,10 +104,10 @@ def read_database(path: Path, segment: int | None, place: Place, count_bytes: in
 
 
 def read_copy(path: Path, segment: int | None, place: Place, opened_ns: int) -> Database:
-    """Read the private copy of a database, in which SSTs and blob files are links to the open files of the original.
+    """Read a private copy of a database; its SSTs and blob files are links to the files that the original has open.
 
-    The maker of the copy has checked its files, and states when the original was opened (:attr:`Database.opened_ns`).
-    Raise RocksError, OSError and MalformedBytesError.
+    The caller has copied it, has checked its files, and states when the original was opened
+    (:attr:`Database.opened_ns`). Raise RocksError, OSError and MalformedBytesError.
     """
     contents = _Contents()
     problems: list[Problem] = []
@@ -112,7 +117,8 @@ def read_copy(path: Path, segment: int | None, place: Place, opened_ns: int) -> 
     problems += disagreeing_families(place, contents.families, options)
     problems += unknown_families(place, contents.families)
     for file in (file for files in contents.live.values() for file in files):
-        # Through the link: the size of the held file, which RocksDB compares with the MANIFEST at the first read only.
+        # The link shows the size of the linked file. RocksDB compares it with the MANIFEST only when it first reads the
+        # file.
         size = os.stat(path / file.name).st_size
         if size != file.size:
             raise FileNotFoundError(errno.ENOENT, f"has {size} bytes, not {file.size}", str(path / file.name))
@@ -137,7 +143,7 @@ def read_copy(path: Path, segment: int | None, place: Place, opened_ns: int) -> 
 
 @dataclass(slots=True)
 class _Contents:
-    """The parts of a database that only RocksDB shows; after a failure those that were read before it."""
+    """The parts of a database that only RocksDB can read. After a failure, those that were read before it."""
 
     families: tuple[str, ...] = ()
     live: dict[str, tuple[LiveFile, ...]] = field(default_factory=dict)
@@ -181,14 +187,14 @@ def foreign_offsets(place: Place, error: MalformedBytesError) -> Problem:
     """Return the problem of a column family ``offsets`` with a row that Streams has not written."""
     not_long = error.streams_exception == "SerializationException"
     code = ProblemCode.FOREIGN_OFFSETS
-    # Streams fails in another place for these: its LongDeserializer ends the start.
+    # Streams fails elsewhere if a value is not a long: its LongDeserializer throws while the application starts.
     if not_long:
         code = ProblemCode.NOT_A_LONG
     return Problem(code, place, f"column family offsets: {error}", "Streams 4.3 writes these keys and values")
 
 
 def disagreeing_families(place: Place, families: Sequence[str], options: StoredOptions | None) -> Iterator[Problem]:
-    """Yield a problem if OPTIONS names other column families than the MANIFEST, whose are ``families``."""
+    """Yield a problem if OPTIONS and the MANIFEST name different column families; ``families`` are the MANIFEST's."""
     if options is not None and frozenset(families) != frozenset(options.column_families):
         in_options = ", ".join(options.column_families)
         yield Problem(
@@ -200,13 +206,16 @@ def disagreeing_families(place: Place, families: Sequence[str], options: StoredO
 
 
 def unless_blob(failure: Problem, problems: Sequence[Problem]) -> Iterator[Problem]:
-    """Yield the failure to open a database, unless a problem of a blob file explains it: RocksDB names no such file."""
+    """Yield ``failure``, an error at opening, unless a problem of a blob file explains it.
+
+    RocksDB does not name the blob file in its error.
+    """
     if all(problem.code is not ProblemCode.BLOB for problem in problems):
         yield failure
 
 
 def unknown_families(place: Place, families: Sequence[str]) -> Iterator[Problem]:
-    """Yield a problem for families that no store of Streams has."""
+    """Yield a problem for column families that Streams does not use."""
     unknown = sorted(set(families) - all_families())
     if unknown:
         text = f"unknown column family {', '.join(map(of_no_store, unknown))}"
@@ -214,7 +223,7 @@ def unknown_families(place: Place, families: Sequence[str]) -> Iterator[Problem]
 
 
 def unnamed_ssts(place: Place, names: Collection[str]) -> Iterator[Problem]:
-    """Yield a problem if the database has SSTs, ``names``, that its MANIFEST does not name: rows may be missing."""
+    """Yield a problem for SSTs (``names``) that exist but that the MANIFEST does not name: rows may be missing."""
     if names:
         rule = "a crash leaves such files. If the application did not crash, the MANIFEST is damaged"
         text = f"the MANIFEST does not list {', '.join(sorted(names))}"
@@ -222,14 +231,14 @@ def unnamed_ssts(place: Place, names: Collection[str]) -> Iterator[Problem]:
 
 
 def _row_counts(shadow: Shadow, samples: Mapping[str, Sequence[object]]) -> tuple[tuple[str, int], ...] | None:
-    """Return the rows of each data column family; None if one cannot be read.
+    """Return the number of rows of each data column family; None if a family cannot be read.
 
-    A command that needs all rows reads them again, and reports the damage.
+    Nothing is reported then: a command that needs all rows reads them again, and reports the damage.
     """
     counts = []
     try:
         for name, sample in samples.items():
-            # A sample that is not full has all rows.
+            # A sample with fewer rows than its limit has all rows of the family.
             count = len(sample)
             if count >= _SAMPLE_ROWS:
                 count = sum(1 for _ in shadow.rows(name))
@@ -240,9 +249,12 @@ def _row_counts(shadow: Shadow, samples: Mapping[str, Sequence[object]]) -> tupl
 
 
 def _does_not_open(path: Path, place: Place, error: RocksError | OSError) -> Problem:
-    """Return the problem of a database that cannot be read. Raise HostError if this host lacks a resource."""
+    """Return the problem of a database that could not be opened or read.
+
+    Raise HostError if this host lacks a resource.
+    """
     if isinstance(error, OSError):
-        # Out of descriptors or memory: every later database would look damaged too.
+        # If this host has no free descriptors or memory, every later database would look damaged too.
         if (shortage := host_error(error)) is not None:
             raise shortage from None
         if cannot_be_read(error):
@@ -257,23 +269,25 @@ def _does_not_open(path: Path, place: Place, error: RocksError | OSError) -> Pro
     elif error.code is RocksCode.NO_SSTS:
         return Problem(ProblemCode.NO_SSTS, place, str(error), "a store is in its own directory")
     code = ProblemCode.DOES_NOT_OPEN
-    # A kill during creation or deletion leaves this, so it is told apart from damage.
+    # A process that is killed while it creates or deletes a database leaves it without a MANIFEST. This is not damage,
+    # so it has a code of its own.
     if without_manifest(path):
         code = ProblemCode.NO_MANIFEST
     return Problem(code, place, f"RocksDB cannot read it: {error}", "Streams must be able to open a store")
 
 
 def _samples(shadow: Shadow, family: str) -> tuple[tuple[bytes, bytes], ...]:
-    """Return the first rows of a family and its last one, of which the kind of the store is inferred."""
+    """Return the first rows of a column family and its last row. The kind of the store is inferred from them."""
     first = list(islice(shadow.rows(family), _SAMPLE_ROWS))
     last = shadow.last_row(family)
-    # The last row too: base rows of a time-ordered store come before its index rows (KIP-825).
+    # The last row is needed too: in a time-ordered store the base rows come before the index rows (KIP-825).
     if last is not None and last not in first:
         first.append(last)
     return tuple(first)
 
 
 def _mtime(path: Path) -> int:
+    """Return the mtime of a file in ns; 0 if it was removed."""
     try:
         return path.stat().st_mtime_ns
     except OSError:
@@ -286,17 +300,21 @@ def unreadable(place: Place, error: OSError) -> Problem:
 
 
 def check_files(path: Path, place: Place, problems: list[Problem]) -> int:
-    """Return the bytes of all files. Add a problem for each special file, and for each of RocksDB that is no file."""
+    """Return the size of all files in bytes.
+
+    Add a problem for each special file (such as a FIFO), for each entry with a name of RocksDB that is not a regular
+    file, for each small file that is far too large, and for a missing CURRENT.
+    """
     size = 0
     for entry in health.entries(path):
         if not entry.regular:
             mode = entry.status.st_mode
-            # A folder that RocksDB does not know, such as ``archive`` of old logs, is no part of the
+            # A folder with a name that RocksDB does not use for its files, such as ``archive``, is not a part of the
             # database.
             if not entry.own and not is_special(mode):
                 continue
             code = ProblemCode.NOT_A_FILE
-            # RocksDB would wait at a FIFO for ever, so a database with one is not opened.
+            # RocksDB would wait at a FIFO forever, so a database with a special file is not opened.
             if is_special(mode):
                 code = ProblemCode.SPECIAL
             text, rule = f"is {kind_of(mode)}, not a regular file", "a RocksDB directory contains only regular files"
@@ -312,13 +330,14 @@ def check_files(path: Path, place: Place, problems: list[Problem]) -> int:
 
 
 def sst_formats(path: Path, place: Place, problems: list[Problem], footless: dict[str, Problem]) -> dict[str, int]:
-    """Return the format_version of each SST, from its footer; SSTs without a footer get a problem in ``footless``.
+    """Return the format_version of each SST, as its footer states it. An SST without a footer is added to ``footless``.
 
-    Only the MANIFEST shows whether these count: a process that died while it wrote an SST left it without a footer.
+    Only the MANIFEST shows whether such an SST matters: it may be the rest of a process that died while it wrote the
+    file.
     """
     formats: dict[str, int] = {}
     for name in sorted(os.listdir(path)):
-        # check_files reports a link; following it would read a file of another directory.
+        # check_files has reported a link. Following it would read a file of another directory.
         if not is_sst(name) or (path / name).is_symlink():
             continue
         try:
@@ -343,15 +362,16 @@ def sst_formats(path: Path, place: Place, problems: list[Problem], footless: dic
 
 
 def check_manifest(path: Path, place: Place, problems: list[Problem]) -> None:
-    """Add a problem if the MANIFEST is cut off: RocksDB would open an older state or an empty one, without an error."""
+    """Add a problem if the MANIFEST is cut off: RocksDB would open an older or empty state, without an error."""
     name, damage = "", None
     for _ in range(_MANIFEST_ATTEMPTS):
         try:
-            # RocksDB has opened the database before: it refuses a CURRENT with a name that is none.
+            # The name is valid, because RocksDB has opened the database, and it rejects a CURRENT without the name of a
+            # MANIFEST.
             name = health.current(path).stated_name or ""
             damage = health.manifest_end(path / os.path.basename(name))
-        except (OSError, ValueError):  # a name may hold a NUL
-            # RocksDB has reported it, or a running application has begun another MANIFEST.
+        except (OSError, ValueError):  # ValueError: the name contains a NUL
+            # Either RocksDB has reported the defect, or a running application has begun another MANIFEST.
             return
         if damage is None:
             return
@@ -361,7 +381,7 @@ def check_manifest(path: Path, place: Place, problems: list[Problem]) -> None:
 
 
 def check_live(path: Path, files: tuple[LiveFile, ...], place: Place, problems: list[Problem]) -> None:
-    """Add a problem for each SST and blob file of the MANIFEST that is missing or has another size."""
+    """Add a problem for each SST and blob file that the MANIFEST names and that is missing or has another size."""
     for file in files:
         code = ProblemCode.BLOB
         if is_sst(file.name):
@@ -374,14 +394,17 @@ def check_live(path: Path, files: tuple[LiveFile, ...], place: Place, problems: 
         if size is None:
             rule = "the MANIFEST names it"
             problems.append(Problem(code, place / file.name, "is missing", rule))
-        # RocksDB opens the database all the same, and fails at the first read behind the cut.
+        # RocksDB would open the database although a file is too short, and fail only when it reads after the end.
         elif size != file.size:
             text = f"has {size} bytes, not {file.size}"
             problems.append(Problem(code, place / file.name, text, "the MANIFEST names its size"))
 
 
 def stored_options(path: Path, place: Place, problems: list[Problem]) -> StoredOptions | None:
-    """Return the newest OPTIONS file, and add a problem for every setting that kstate does not handle."""
+    """Return the newest OPTIONS file, and add a problem for every setting that kstate does not handle.
+
+    Return None, with a problem, if there is no OPTIONS file or it cannot be read.
+    """
     newest = newest_options(path)
     if newest is None:
         rule = "a RocksDB directory has an OPTIONS file"

@@ -1,7 +1,7 @@
-"""The entries of an application directory by name and type: files of tasks, folders of stores, and what is neither.
+"""The entries of an application directory by name and type: files of tasks, folders of stores, and foreign entries.
 
-Streams makes regular files and directories only. A copy would wait for a FIFO for ever, make an empty file of a device,
-and never come to the end of nested folders: kstate refuses such entries before a change, and reports them in a task.
+Streams creates only regular files and directories. A copy would wait at a FIFO forever, make an empty file of a device,
+and never end in a cycle of directories. So kstate refuses a change if such entries exist, and reports them in a task.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ IGNORED = frozenset({LOST_AND_FOUND})
 READING_ATTEMPTS = 12
 """How often a task or a database is read while a running application changes it."""
 MOST_LEVELS = 100
-"""Streams makes five: topology, task, store, segment, file. A custom store may have some of its own."""
+"""Streams needs five levels: topology, task, store, segment, file. A custom store may add some."""
 _PRINTED_LEVELS = 3
 
 
@@ -56,7 +56,7 @@ class EntryKind(Enum):
     POSITION = auto()
     """``<store>.position``."""
     LEFTOVER = auto()
-    """A temporary file or a lock that a dead process left."""
+    """A temporary file, or a lock, of a process that has died."""
     ROCKSDB = auto()
     """The folder ``rocksdb``."""
     STORE_FOLDER = auto()
@@ -85,10 +85,10 @@ class TaskEntries:
     leftovers: list[str] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     unlisted: list[OSError] = field(default_factory=list)
-    """One error for each directory that this host cannot list."""
+    """The error for each directory that this host or this user cannot list."""
 
     def list_names(self, path: Path) -> list[str] | None:
-        """Return the names in a directory, sorted; None if this host cannot list it: ``unlisted`` has the error."""
+        """Return the names in a directory, sorted; None if it cannot be listed: its error is in ``unlisted`` then."""
         try:
             return sorted(os.listdir(path))
         except OSError as error:
@@ -96,7 +96,10 @@ class TaskEntries:
             return None
 
     def add_unlisted(self, error: OSError) -> None:
-        """Record a directory that cannot be listed. Raise any other error, such as that it was removed meanwhile."""
+        """Record the error of a directory that cannot be listed.
+
+        Raise other errors, such as that it was removed meanwhile.
+        """
         if not cannot_be_read(error):
             raise error
         self.unlisted.append(error)
@@ -104,8 +107,8 @@ class TaskEntries:
 
 def read_entries(task: str, path: Path) -> TaskEntries | None:
     """Return the entries of a task directory; None if it was removed. Raise InUse if it changes at every attempt."""
-    # A running application renames and deletes files meanwhile: each attempt lists the whole task
-    # again, so that all its entries are of one moment.
+    # A running application renames and deletes files meanwhile. Each attempt lists the whole task again, so that all
+    # its entries are of the same moment.
     for _ in range(READING_ATTEMPTS):
         try:
             return _sort_entries(task_place(task), path)
@@ -129,7 +132,7 @@ def entry_kind(name: str, *, is_directory: bool) -> EntryKind:
         return EntryKind.OFFSETS_DIRECTORY
     if name == CHECKPOINT:
         return EntryKind.CHECKPOINT
-    # A crash of Streams leaves it between the writing and the renaming (``OffsetCheckpoint.write``).
+    # ``OffsetCheckpoint.write`` writes ``.checkpoint.tmp`` and renames it. A crash in between leaves this file.
     if name.startswith(CHECKPOINT) and name.endswith(".tmp"):
         return EntryKind.LEFTOVER
     # After the .tmp test: ".checkpoint_<store>.tmp" is a left-over, too.
@@ -147,6 +150,10 @@ def entry_kind(name: str, *, is_directory: bool) -> EntryKind:
 
 
 def _sort_entries(task: Place, path: Path) -> TaskEntries:
+    """Return the entries of a task directory by their kind, with their problems.
+
+    Raise FileNotFoundError and OSError.
+    """
     entries = TaskEntries()
     for name in entries.list_names(path) or ():
         if name in IGNORED:
@@ -157,7 +164,7 @@ def _sort_entries(task: Place, path: Path) -> TaskEntries:
         elif entry.is_symlink():
             entries.problems.append(symbolic_link(place, "files of a task must be in its directory"))
         elif not entry.is_dir() and not entry.is_file():
-            # Something special, or an entry that a running application has just removed.
+            # It is a special file, or a running application has just removed it. The latter is no problem.
             entries.problems += filter(None, [special_entry(entry, place)])
         else:
             _add_entry(entry, place, entries)
@@ -166,16 +173,16 @@ def _sort_entries(task: Place, path: Path) -> TaskEntries:
 
 
 def _leave_out_twins(task: Place, entries: TaskEntries) -> None:
-    """Leave out each store that has databases in both of its places: which of them the application opens is not known.
+    """Remove a store from ``entries`` if the task has databases of it in both layouts: as one database and as segments.
 
-    An application whose store became a windowed one, or no longer is, leaves the old place behind. A place without a
-    database does not count.
+    If a store becomes a windowed one, or no longer is one, its old folder stays. kstate does not know which folder the
+    application opens, so it reports both. If only one of the folders has a database, the store is that one.
     """
     for name, count in Counter(store.name for store in entries.stores).items():
         if count == 1:
             continue
         twins = [store for store in entries.stores if store.name == name]
-        # An empty folder was never opened, so it is no store that could be lost.
+        # A folder without a database was never opened, so it has no rows that could be lost.
         filled = [store for store in twins if _may_be_store(store.path)]
         others = [store for store in entries.stores if store.name != name]
         if len(filled) < len(twins):
@@ -215,7 +222,7 @@ def _add_entry(entry: Path, place: Place, entries: TaskEntries) -> None:
 
 
 def _may_be_store(entry: Path) -> bool:
-    """Return whether a folder with a foreign name is a database or contains one: Streams may have made it."""
+    """Return whether a folder with a foreign name is or contains a database, so that it may be a store of Streams."""
     if entry.is_symlink() or not entry.is_dir():
         return False
     try:
@@ -245,7 +252,7 @@ def _no_segment(place: Place, rule: str) -> Problem:
 
 
 def symbolic_link(place: Place, rule: str) -> Problem:
-    """Return the problem of a symbolic link: kstate never follows it, because what it points to may be elsewhere."""
+    """Return the problem of a symbolic link. kstate never follows one, because its target may be elsewhere."""
     return Problem(ProblemCode.LINK, place, "is a symbolic link", rule)
 
 
@@ -270,14 +277,17 @@ def _sort_rocksdb(folder: Place, path: Path, entries: TaskEntries) -> None:
 
 
 def _sort_store_folder(place: Place, path: Path, entries: TaskEntries) -> None:
-    """Add a directory of a task: a segmented store if it is empty or has a segment, else custom or foreign."""
+    """Add a folder of a task that is not ``rocksdb``: as a segmented store if it is empty or has a segment.
+
+    Otherwise it gets a problem: it belongs to a custom store, or to another program.
+    """
     name, children = path.name, entries.list_names(path)
     if children is None:
         return
     if not legal_store_name(name):
         entries.problems.append(_illegal(place.spelled(Spelling.QUOTED)))
         return
-    # One parsable name suffices: Streams parses all names in the folder of a segmented store.
+    # One entry with the name of a segment is enough: Streams then parses every name in the folder, and fails at others.
     segments = frozenset(child for child in children if segment_start(name, child) is not None)
     if not children or segments:
         for child in children:
@@ -290,7 +300,7 @@ def _sort_store_folder(place: Place, path: Path, entries: TaskEntries) -> None:
         )
         entries.problems.append(_no_segment(place / children[0], rule))
     else:
-        # A custom store may keep anything here; Streams would choke on it only if it were a segmented store.
+        # A custom store may keep any files here. Streams never reads them, so they do no harm.
         entries.problems.append(_ignorable(place))
 
 
@@ -307,13 +317,16 @@ def _segment_problem(place: Place, entry: Path, *, is_segment: bool) -> Iterator
 
 
 def _read_checkpoint(path: Path, place: Place, problems: list[Problem]) -> CheckpointFile | None:
-    """Return an offset file, and add its problems; None if it was removed: a start of up to 4.2 removes it."""
+    """Return an offset file, and add its problems; None if it was removed, as a start of up to 4.2 does.
+
+    A file that cannot be read is returned too, with its error and without content.
+    """
     content = None
     error: MalformedBytesError | OSError | None = None
     mtime = 0
     try:
-        # Before the content: a file that is replaced in between looks older than it is, so a young SST
-        # is still reported.
+        # The time is read before the content. If the file is replaced in between, it looks older than it is. Then a
+        # young SST is still reported as a possible crash.
         mtime = path.stat(follow_symlinks=False).st_mtime_ns
         content = checkpoint.parse(read_small(path, MOST_OFFSETS_BYTES))
     except FileNotFoundError:
@@ -326,7 +339,7 @@ def _read_checkpoint(path: Path, place: Place, problems: list[Problem]) -> Check
         problems.append(Problem(code, place, file.why or "", rule))
     if content is None:
         return file
-    # Java parses "-1" as a partition. No topic has it, so the file is not one that Streams wrote.
+    # Java parses "-1" as a partition, but no topic has such a partition. So Streams has not written this file.
     if any(tp.partition < 0 for tp in content.entries):
         negative = MalformedBytesError("contains a negative partition")
         problems.append(Problem(ProblemCode.NEGATIVE_PARTITION, place, str(negative), "partitions start at 0"))
@@ -358,18 +371,18 @@ def _reading_failure(error: MalformedBytesError | OSError) -> tuple[ProblemCode,
 
 
 def special_entries(app: Path) -> Iterator[Problem]:
-    """Yield a problem for each entry below ``app`` that kstate cannot copy or list; links are not followed.
+    """Yield a problem for each entry below ``app`` that kstate cannot copy or list. Links are not followed.
 
-    Entries that a running application removes meanwhile are skipped.
+    An entry that a running application removes meanwhile is skipped.
     """
-    # A stack and no recursion: nested folders must not end Python's stack before the limit of levels.
+    # A stack of folders and no recursion: recursion would exceed Python's limit before the limit of levels.
     waiting = [(str(app), Place())]
     while waiting:
         folder, place_of_folder = waiting.pop()
         try:
             with os.scandir(folder) as entries:
-                # Sorted, so that two runs report in the same order; the descriptor is closed before the
-                # next level is opened.
+                # Sorted, so that every run reports in the same order. The list also lets the descriptor close before
+                # the next level.
                 ordered = sorted(entries, key=lambda entry: entry.name)
         except FileNotFoundError:
             continue
@@ -416,10 +429,10 @@ def special_entry(path: Path | str, place: Place) -> Problem | None:
 
 
 def refuse_special(app: Path) -> None:
-    """Raise Refused if a change could not copy the directory whole, with up to twenty such entries.
+    """Raise Refused if a change could not copy the whole directory. The message names up to twenty entries.
 
-    The caller has neither taken the lock nor opened anything. A missing directory passes, unless RocksDB would not open
-    its path.
+    Called before the lock is taken and before any file is opened. A missing directory is accepted, unless its path is
+    not UTF-8, which RocksDB needs.
     """
     if not is_utf8(app):
         raise Refused(

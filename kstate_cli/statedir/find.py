@@ -20,7 +20,7 @@ from kstate_cli.texts import command, did_you_mean, shell
 DATABASE: Final = "database"
 SST: Final = "SST"
 CONTENTS: Final = ("task", "task but global", DATABASE, SST)
-"""The parts that an application may still have, in the order of reports."""
+"""The kinds of contents that an application may have, in the order of reports."""
 _GIVE_APPLICATION: Final = "pass state.dir/application.id"
 _MOST_PROCESS_BYTES: Final = 4096
 
@@ -32,21 +32,21 @@ def find_application(path: Path) -> Path:
     link: the exchange of a change would replace the link, and its name may not be the application.id.
     """
     _refuse_path(path)
-    # Links above the directory are resolved: the lock, the runs and the mount are those of the real
-    # path.
+    # Links in the path above the directory are resolved, because lock, runs and mount belong to the real path.
     absolute = Path(os.path.realpath(path))
     part = _is_part(absolute) and looks_like_application(absolute.parent)
     if part or OWN_FOLDER in absolute.parts:
         hint = _GIVE_APPLICATION
-        # A part of a backup looks the same, and the directory above it is no application to work on.
+        # Also for a part of a backup; then the directory above it is not an application that kstate may change, so the
+        # hint does not name it.
         if OWN_FOLDER not in absolute.parts:
             hint = f"pass the application directory: {absolute.parent}"
-        # Its lock would not be the application's.
+        # A command on a part would lock another file than the lock of the application.
         raise UsageError(
             f"{absolute} is a part of an application directory or of a backup of kstate, not an application directory",
             hint=hint,
         )
-    # Before its contents are searched, since folders in it may look like applications, too.
+    # Checked before the directories in it, because a task in an application may look like an application too.
     if looks_like_application(absolute):
         return absolute
     inside = _applications_in(absolute)
@@ -69,7 +69,7 @@ def _refuse_path(path: Path) -> None:
         raise Refused(f"kstate cannot check {path}: {error.strerror}", hint=access_hint(path)) from None
     except OSError:
         pass  # a missing path is reported below
-    # Before exists(): a link that leads nowhere is a link as well.
+    # Checked before exists(), which follows links: a link without a target is a link too.
     if path.is_symlink():
         raise Refused(
             f"{path} is a symbolic link", hint=f"pass the directory that it points to: {os.path.realpath(path)}"
@@ -112,11 +112,11 @@ def _similar_folder(path: Path) -> str:
 
 
 def find_application_or_runs(path: Path) -> Path:
-    """Return as :func:`find_application`, but accept a missing or empty directory that has runs of kstate."""
+    """Find an application as :func:`find_application`, but accept a missing or empty one that has runs of kstate."""
     absolute = Path(os.path.realpath(path.parent)) / path.name
     own = absolute.parent / OWN_FOLDER / absolute.name
     try:
-        # Runs prove that an application was here: ``undo`` and ``restore`` may bring back a lost
+        # Runs prove that there was an application of this name. ``undo`` and ``restore`` can restore a missing
         # directory.
         has_runs = own.is_dir() and path.name != OWN_FOLDER
     except PermissionError as error:
@@ -127,9 +127,9 @@ def find_application_or_runs(path: Path) -> Path:
 
 
 def find_application_to_create(path: Path) -> Path:
-    """Return the application directory; one that was lost may be named, it is created again.
+    """Return the application directory, which may be missing or empty: then the command creates it.
 
-    Raises UsageError unless its parent exists, Refused for what may not be read.
+    Raise UsageError if its parent does not exist, and Refused if this user may not read the path.
     """
     try:
         exists = path.is_symlink() or (path.exists() and (not path.is_dir() or any(path.iterdir())))
@@ -137,7 +137,8 @@ def find_application_to_create(path: Path) -> Path:
         raise Refused(
             f"kstate cannot read {error.filename}: {error.strerror}", hint=access_hint(error.filename)
         ) from None
-    # An empty folder counts as lost: a mount point, or what an operator made again. A link that leads nowhere does not.
+    # A directory with files, or a link, must be an application. An empty folder counts as missing: it may be a mount
+    # point, or the user has created it.
     if exists:
         return find_application(path)
     absolute = Path(os.path.realpath(path.parent)) / path.name
@@ -171,9 +172,10 @@ def looks_like_application(path: Path) -> bool:
 
 
 def _is_application_named_as_task(path: str) -> bool:
-    """Return whether a folder with the name of a task, or ``global``, is an application of that name.
+    """Return whether a folder named like a task, or ``global``, is an application with that name and not a task.
 
-    A lock file proves nothing: Streams up to 2.7 had one in each task directory, and no later release removes it.
+    Only an application has a process file or task directories. A lock file proves nothing: Streams up to 2.7 created
+    one in each task directory, and later releases do not remove it.
     """
     try:
         with os.scandir(path) as entries:
@@ -192,7 +194,7 @@ def holds_tasks(app: Path) -> bool:
 
 
 def contents(app: Path) -> frozenset[str]:
-    """Return the ``CONTENTS`` that an application has. Raise Refused as ``holds_tasks``."""
+    """Return the members of ``CONTENTS`` that an application has. Raise Refused as :func:`holds_tasks`."""
     any_task, other_task = CONTENTS[:2]
     kinds = set()
     for task, files in _files_of_tasks(app):
@@ -202,23 +204,22 @@ def contents(app: Path) -> frozenset[str]:
                 kinds.add(other_task)
         if CURRENT in files:
             kinds.add(DATABASE)
-        # A write-ahead log counts as well: it may have rows that no flush has written to an SST.
+        # A write-ahead log counts as an SST, because it may have rows that are in no SST yet.
         if any(is_sst(file) or is_log(file) for file in files):
             kinds.add(SST)
     return frozenset(kinds)
 
 
 def _files_of_tasks(app: Path) -> Iterator[tuple[str, list[str]]]:
-    """Yield the task and the file names of each folder below a task directory.
+    """Yield the task and the file names of each folder in a task directory.
 
-    Folders that a running application drops meanwhile are skipped. Raises Refused for an unreadable one.
+    A folder that a running application removes meanwhile is skipped. Raise Refused for an unreadable one.
     """
     if not app.is_dir():
         return
     try:
         for name, task in task_directories(app):
-            # os.walk skips unreadable folders silently unless it gets a handler, and would report a
-            # full task as empty.
+            # Without a handler, os.walk silently skips unreadable folders, and a task with files would look empty.
             for _, _, files in os.walk(task, onerror=_raise_unless_missing):
                 yield name, files
     except PermissionError as error:
@@ -262,7 +263,7 @@ def task_directories(app: Path) -> list[tuple[str, Path]]:
 
 
 def read_process_id(app: Path) -> str | None:
-    """Return ``processId`` as Streams reads it; None without one: the next start writes a new one.
+    """Return ``processId`` as Streams reads it; None if there is none: then the next start creates one.
 
     Streams ignores other members of the file (``StateDirectory.initializeProcessId``).
     """

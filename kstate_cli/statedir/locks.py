@@ -19,36 +19,37 @@ _INITIAL_PID_NAMESPACE = "pid:[4026531836]"
 
 @dataclass(frozen=True, slots=True)
 class LockTable:
-    """The POSIX locks that this process can see, by inode; ``complete`` is false where some may be hidden."""
+    """The POSIX locks that this process can see, by device and inode; ``complete`` is False if some may be hidden."""
 
     holders: dict[tuple[int, int], int]
     complete: bool
 
     def holder(self, path: Path) -> int | None:
-        """Return the pid that holds a write lock on ``path``, or None."""
+        """Return the id of the process that holds a write lock on ``path``; None if none is visible."""
         try:
-            # stat opens no descriptor: closing one would drop this process' own lock of the file.
+            # stat opens no descriptor. Closing one would drop this process's own lock on the file.
             stat = path.stat(follow_symlinks=False)
         except OSError:
             return None
         return self.holders.get((stat.st_dev, stat.st_ino))
 
     def is_locked(self, path: Path) -> bool | None:
-        """Return whether a process has a write lock on ``path``; None if one may be hidden.
+        """Return whether a process holds a write lock on ``path``; None if a lock may be hidden.
 
         Another pid namespace or a missing ``/proc`` hides locks.
         """
         if self.holder(path) is not None:
             return True
-        # "Not locked" needs proof: of a table with gaps the answer is "unknown".
+        # False needs a complete table, and no lock that might be on this file.
         if not self.complete or self._maybe(path):
             return None
         return False
 
     def _maybe(self, path: Path) -> bool:
-        """Return whether a lock has the inode of ``path`` and another device.
+        """Return whether there is a lock on the inode of ``path``, but on another device.
 
-        Some file systems (btrfs, overlay) have other device numbers in ``/proc/locks`` than in stat.
+        On some file systems (btrfs, overlay) ``/proc/locks`` has another device number than stat, so it may be this
+        file.
         """
         try:
             inode = path.stat(follow_symlinks=False).st_ino
@@ -58,7 +59,10 @@ class LockTable:
 
 
 def read_lock_table() -> LockTable:
-    """Return the locks of ``/proc/locks``, which lists none of processes in other pid namespaces. Raise HostError."""
+    """Return the locks in ``/proc/locks``, without those of this process. Raise HostError.
+
+    It lists no locks of processes in other pid namespaces. The table is not complete then.
+    """
     try:
         text = Path("/proc/locks").read_text(encoding="ascii", errors="replace")
     except OSError as error:
@@ -66,22 +70,22 @@ def read_lock_table() -> LockTable:
         return LockTable({}, complete=False)
     holders: dict[tuple[int, int], int] = {}
     for line in text.splitlines():
-        # "1: POSIX  ADVISORY  WRITE 1234 fe:00:5678 0 EOF"; a waiter has "->" after the number.
+        # "1: POSIX  ADVISORY  WRITE 1234 fe:00:5678 0 EOF". A process that waits for the lock has "->" after the
+        # number.
         fields = line.split()
-        # FLOCK is kstate's own lock for commands that may run beside the application, and no sign of
-        # it.
+        # FLOCK is the lock of kstate's own commands. It does not show that an application is running.
         if len(fields) < 8 or fields[1] not in ("POSIX", "OFDLCK") or fields[3] != "WRITE":
             continue
         try:
             major, minor, inode = fields[5].split(":")
             device = os.makedev(int(major, 16), int(minor, 16))
-            # The locks of this process are no obstacle to it.
+            # This process is not hindered by its own locks.
             if int(fields[4]) != os.getpid():
                 holders[device, int(inode)] = int(fields[4])
         except ValueError:
             continue
     try:
-        # In a container the application may run in another namespace, whose locks are not listed here.
+        # Only the first pid namespace shows the locks of all processes. A container has another one.
         complete = os.readlink("/proc/self/ns/pid") == _INITIAL_PID_NAMESPACE
     except OSError:
         complete = False
@@ -114,8 +118,7 @@ def read_mounts() -> tuple[Mount, ...]:
         return ()
     mounts = []
     for line in lines:
-        # Optional fields come before the separator, so the type is found behind it and not by a column
-        # number.
+        # The number of optional fields before the separator varies, so the type is the first field after it.
         before, _, after = line.partition(" - ")
         fields = before.split(" ")
         if len(fields) > 4 and after:
@@ -124,10 +127,10 @@ def read_mounts() -> tuple[Mount, ...]:
 
 
 def mount_of(path: Path, mounts: tuple[Mount, ...]) -> Mount | None:
-    """Return the mount of ``path`` (resolved): the last one mounted over its longest prefix."""
+    """Return the mount of ``path`` (resolved): the one with the longest mount point, and of several there the last."""
     best: Mount | None = None
     for mount in mounts:
-        # >=, since a later mount over the same point hides the earlier one.
+        # >= and not >: a later mount on the same point hides the earlier one.
         if path.is_relative_to(mount.point) and (best is None or len(mount.point.parts) >= len(best.point.parts)):
             best = mount
     return best
@@ -139,5 +142,5 @@ def mounts_at_or_below(path: Path, mounts: tuple[Mount, ...]) -> tuple[Mount, ..
 
 
 def _unescape(text: str) -> str:
-    """Return the text without octal escapes, which mountinfo uses for blanks and the like."""
+    """Return the text without octal escapes, which mountinfo uses for blanks and similar characters."""
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)

@@ -24,7 +24,10 @@ _FIFO: Final = "kCompactionStyleFIFO"
 
 @dataclass(frozen=True, slots=True)
 class CheckpointFile:
-    """A file in the format of ``OffsetCheckpoint``; where it cannot be read ``content`` is None, ``error`` says why."""
+    """A file in the format of ``OffsetCheckpoint``.
+
+    If it cannot be read, ``content`` is None and ``error`` is the cause.
+    """
 
     path: Path
     content: Checkpoint | None
@@ -36,7 +39,7 @@ class CheckpointFile:
         """The text of the error, for people; None without one."""
         if self.error is None:
             return None
-        # strerror has no path, which the place of the problem shows already.
+        # strerror and not str(error), which has the path: the place of the problem has it already.
         if isinstance(self.error, OSError) and self.error.strerror:
             return self.error.strerror
         return str(self.error)
@@ -80,15 +83,16 @@ class Database:
 
     @property
     def flushed_since_opened(self) -> bool:
-        """Return False if nothing was flushed or compacted since RocksDB opened it last.
+        """Return False if RocksDB has written no SST since it last opened the database.
 
-        Each opening begins a write-ahead log, and logs and SSTs share one counter (``VersionSet::NewFileNumber``): an
-        SST with a lower number is older than the opening. Streams writes no log (``disableWAL``), so RocksDB never
-        begins another one. Return True if the numbers are not available.
+        Each opening starts a write-ahead log, and logs and SSTs share one counter (``VersionSet::NewFileNumber``): an
+        SST with a lower number than the newest log is older than the opening. Streams writes nothing to the log
+        (``disableWAL``), so RocksDB never starts another one. Return True if the numbers are not available.
         """
         if self.wal_number is None:
             return True
-        # An unknown number counts as flushed: that makes a silent segment unknown, never harmless.
+        # A file name without a number counts as flushed. So the caller treats the database as unknown, and never as
+        # harmless.
         numbers = [sst_number(file.name) for files in self.live.values() for file in files]
         return any(number is None or number > self.wal_number for number in numbers)
 
@@ -143,7 +147,7 @@ class Store:
 
     def opens_in(self, release: Release) -> bool:
         """Return whether the release opens all its databases unchanged."""
-        # A name without a row in the table of kinds restricts no release: then families and formats decide.
+        # The table of kinds may have no row for the kind. Then only column families and SST formats decide.
         kinds = frozenset({self.kind.name} & kind_names())
         return opens(release, kinds=kinds, families=self.families, sst_formats=self.sst_formats)
 
@@ -175,16 +179,17 @@ class Store:
     @property
     def is_grace_buffer(self) -> bool:
         """True for the buffer of a stream-table join: 4.3 keeps its offset in ``.checkpoint_<store>``."""
-        # Its interval is the greatest there is, so it has segment 0 only. An empty one has no rows to infer a kind of.
+        # Its segment interval is the greatest possible, so it has only segment 0. If it is empty, it has no rows to
+        # infer the kind from, so its name decides.
         only_zero = self.segmented and [d.segment_start for d in self.databases] == [0]
         return has_key(self.kind.name, KeySchema.BUFFER) or (only_zero and _is_buffer_name(self.name))
 
     @property
     def offsets_file(self) -> CheckpointFile | None:
-        """``.checkpoint_<store>`` if it counts, else None.
+        """``.checkpoint_<store>`` if Streams uses it for this store, else None.
 
-        4.3 reads and writes it for stores that keep no offsets themselves (``LegacyCheckpointingStateStore``). It
-        leaves an old one unchanged beside a store that does.
+        4.3 reads and writes it for stores that keep no offsets in their database (``LegacyCheckpointingStateStore``).
+        For other stores an old file stays, and Streams ignores it.
         """
         if self.has_offsets_family and not self.is_grace_buffer:
             return None
@@ -193,12 +198,12 @@ class Store:
     @property
     def status(self) -> str | None:
         """``open`` if any database has that status, else ``closed`` if any has that, else None."""
-        # One open segment is enough: Streams opens and closes all segments of a store together.
+        # One segment with the status open is enough, because Streams opens and closes all segments of a store together.
         values = {database.offsets.status for database in self.databases if database.offsets is not None}
         if any(value not in (None, 0) for value in values):
             return "open"
-        # None: no column family (up to 4.2), never flushed, or a transactional run, which leaves no status
-        # (KIP-892).
+        # No database has a status: the column family is missing (up to 4.2), nothing was flushed, or a transactional
+        # run has left no status (KIP-892).
         if 0 not in values:
             return None
         return "closed"
@@ -290,16 +295,16 @@ class Application:
     @property
     def as_of(self) -> str:
         """``closed``, or ``last-flush`` if a running application may have more in memory."""
-        # Unknown counts as running: memory may hold more than the files.
+        # If it is unknown whether it is running, memory may have more than the files.
         if self.running is not False:
             return "last-flush"
         return "closed"
 
     @property
     def doubtful(self) -> frozenset[Place]:
-        """The databases that may lack rows; none while the application is running.
+        """The places of databases that may lack rows; none while the application is running.
 
-        A running application writes SSTs before its MANIFEST names them, and removes them afterwards.
+        A running application writes an SST before its MANIFEST names it, so an SST that is not named proves nothing.
         """
         if self.running:
             return frozenset()
@@ -319,11 +324,11 @@ class Application:
 def has_rows_without_headers(store: Store) -> bool:
     """Return True for an on-window-close session store with headers that has rows from before it had headers.
 
-    4.3.1 puts a zero byte before the bare aggregation of such a row when it reads it, and writes it back so. Then a
-    number no longer deserializes, and a text silently changes. Rows with such a byte look like others.
+    When 4.3.1 reads such a row, it puts a zero byte before the aggregation, and writes the row back with it. Then a
+    number no longer deserializes, and a text silently changes. A row that has such a byte already cannot be recognized.
     """
     kind = store_kind(store.kind.name)
-    # Families are listed newest first: rows in any later one were written before the store had headers.
+    # The families are in order, newest first. A row in any but the first was written before the store had headers.
     older = [family.name for family in kind.families[1:]]
     return kind.misread_before and any(database.samples.get(name) for database in store.databases for name in older)
 

@@ -88,14 +88,14 @@ def segment_start(store: str, name: str) -> int | None:
         return None
     mark, rest = name[len(store)], name[len(store) + 1 :]
     if mark in ".:":
-        # Long.parseLong: at most 19 digits. Java also takes digits of other scripts, which no release
-        # writes.
+        # Long.parseLong of Java: at most 19 digits. It also accepts digits of other scripts, but no release writes
+        # them.
         if rest.isascii() and re.fullmatch(r"-?\d{1,19}", rest):
             return int(rest)
         return None
     if mark == "-" and _OLD_DATE.fullmatch(rest):
         try:
-            # SimpleDateFormat of Streams is set to UTC, so the time zone of this host must not count.
+            # Streams sets SimpleDateFormat to UTC, so the time zone of this host does not matter.
             return int(datetime.strptime(rest, "%Y%m%d%H%M").replace(tzinfo=timezone.utc).timestamp() * 1000)
         except ValueError:
             return None

@@ -103,9 +103,12 @@ _UNKNOWN: Final = frozenset(
 )  # fmt: skip
 
 UNOPENABLE: Final = frozenset({ProblemCode.NO_DATABASE, ProblemCode.NO_CURRENT, ProblemCode.NO_MANIFEST})
-"""A database that is created, before its CURRENT is written, or that is dropped, after its first file was deleted."""
+"""The state of a database before its CURRENT is written, or after its first file was deleted."""
 INCOMPLETE: Final = frozenset({ProblemCode.NO_OPTIONS, ProblemCode.FAMILIES_DISAGREE, ProblemCode.SST_NOT_NAMED})
-"""Between CURRENT and the OPTIONS with the last column family; also an SST before the MANIFEST names it."""
+"""The state of a database that has CURRENT, but not yet OPTIONS with its last column family.
+
+Also that of an SST that the MANIFEST does not name yet.
+"""
 TRANSIENT: Final = UNOPENABLE | INCOMPLETE
 """The codes that a healthy database has while RocksDB creates or drops it, or writes an SST."""
 
@@ -128,22 +131,28 @@ class Problem:
 
     @property
     def unknown(self) -> bool:
-        """True if only kstate cannot read it: Streams may, so nothing counts as missing, and nothing is replaced."""
+        """True if kstate cannot read it but Streams may: so nothing counts as missing, and nothing is replaced."""
         return self.code in _UNKNOWN
 
     @property
     def passing(self) -> bool:
-        """True if nothing is wrong, because a running application is at work: it is reported, without a warning."""
+        """True if nothing is wrong: a running application is at work. kstate reports it, but not as a warning."""
         return self.code is ProblemCode.UNDER_WAY
 
     @property
     def left_by_kill(self) -> bool:
-        """True for a state that a running application ends soon, and that stays if it is killed in that moment."""
+        """True for a state that a running application soon ends.
+
+        It becomes permanent if the application is killed then.
+        """
         return self.code in TRANSIENT
 
     @property
     def doubt(self) -> bool:
-        """True if rows may be missing silently, so that no answer is complete. Never of fatal problems."""
+        """True if rows may be missing silently, so that no answer about rows is complete.
+
+        A fatal problem is never such.
+        """
         return self.code is ProblemCode.SST_NOT_NAMED
 
     @property
@@ -237,7 +246,7 @@ class Place:
             return None
         if names[0] != ROCKSDB:
             return StoreRef(names[0], segmented=True)
-        # ``rocksdb`` itself is the folder of all stores with one database, and none of them.
+        # ``rocksdb`` itself contains all stores with one database, and is not a store.
         if len(names) == 1:
             return None
         return StoreRef(names[1], segmented=False)
@@ -249,7 +258,7 @@ class Place:
 
     @property
     def hides_tasks(self) -> bool:
-        """Whether it has the name of a task, or is the folder of a named topology or in it."""
+        """Whether a task may be hidden there: it has the name of a task, or belongs to the folder of a topology."""
         return bool(self.names) and (is_task_or_global(self.name) or is_topology(self.names[0]))
 
     @property

@@ -36,7 +36,7 @@ from kstate_cli.texts import size_text
 
 _LOG = logging.getLogger(__name__)
 _PAUSE_SECONDS = 0.01
-"""The pause before the second attempt to read a database; each further pause is longer by it."""
+"""The pause before the second attempt to read a database. Each further pause is this much longer."""
 _LATER = "the running application is creating or dropping it. After the application is closed, check shows its kind"
 
 
@@ -71,32 +71,34 @@ def read_application(
     count_bytes: int = 0,
     unlisted: list[OSError] | None = None,
 ) -> Application:
-    """Read the application directory ``path`` (absolute); ``workers`` databases are read at the same time.
+    """Read the application directory ``path`` (absolute) into the model.
 
-    ``stores`` restricts the reading to these store names; None reads all. The rows of small databases are counted in
-    the same pass, which reads at most ``count_bytes`` for this. Raises Refused if this host cannot list a task or a
-    directory in it. With ``unlisted`` the rest is read and the errors are appended to it: the caller must raise
-    :func:`unlisted_error`.
+    ``workers`` are processes of the caller, or the number of databases that are read at the same time. ``on_store``
+    gets ``<task>/<store>`` when a store was read. ``stores`` restricts the reading to these store names; None reads
+    all. In total at most ``count_bytes`` are read to count the rows of small databases.
+
+    Raises Refused if a task, or a directory in it, cannot be listed. With ``unlisted`` everything else is read, and the
+    errors are appended to this list: the caller must raise :func:`unlisted_error`.
     """
     began = time.monotonic()
-    # Before any database: a lock that is released while kstate reads must count.
+    # The locks are read before any database: a lock that is released while kstate reads must count.
     lock_table = read_lock_table()
     problems = misplaced_entries(path)
     folders = _task_folders(path, stores)
     _collect_unlisted(folders, unlisted)
     requests = _with_count_bytes([request for folder in folders for request in _requests(folder)], count_bytes)
     with _pool(workers) as pool:
-        # One pool for the databases of all tasks: a task with one large store does not leave workers
-        # idle.
+        # All databases of all tasks go through one pool, so that a task with one large store leaves no worker idle.
         databases = pool.map(_read_settled, requests)
         read = [_read_task(folder, databases, on_store) for folder in folders]
     tasks = tuple(task for task in read if task is not None)
-    # The table from before: an application that ended meanwhile may have flushed while kstate read.
+    # The locks from the beginning decide: an application that has ended meanwhile may have flushed while kstate read.
     running, pid = _running(path, tasks, lock_table)
     if running:
         tasks = tuple(map(while_running, tasks))
     if stores is None:
-        # A caller that reads some stores opens only their databases, and reading those checks their entries.
+        # Only if all stores are read. With ``stores``, reading these databases has checked their entries, and the rest
+        # does not matter to the caller.
         problems += _unreported_special_entries(path, problems, tasks)
     app = Application(path, tasks, running, pid, tuple(problems))
     _log(app, time.monotonic() - began)
@@ -108,10 +110,12 @@ DatabaseReader = Callable[[Path, int | None, Place], Database | None]
 
 
 def read_task(name: str, path: Path, read: DatabaseReader) -> Task | None:
-    """Read one task directory, its databases with ``read``; None if it was removed. Raise Refused as read_application.
+    """Read one task directory; ``read`` reads each database.
 
-    Offset files are read first, then the folders of stores are listed, and only then the databases are read: the rows
-    are never older than the files beside them.
+    None if the task was removed. Raise Refused as read_application.
+
+    Offset files are read first, then the folders of stores are listed, and only then the databases are read. So the
+    rows are never older than the offset files.
     """
     entries = read_entries(name, path)
     if entries is None:
@@ -130,9 +134,9 @@ def _pool(workers: Workers | int | None) -> contextlib.AbstractContextManager[Wo
 
 
 def _task_folders(path: Path, stores: Collection[str] | None) -> list[_TaskFolder]:
-    """Return the task directories with their entries; those that a running application removes are skipped.
+    """Return the task directories with their entries, without those that a running application removes meanwhile.
 
-    The entries of all tasks are listed before the first database is checked, so that they are of the same moment.
+    The entries of all tasks are read before the first folder is checked for databases: they must be of the same moment.
     """
     folders = []
     for name, task_path in task_directories(path):
@@ -155,13 +159,13 @@ def _with_count_bytes(requests: list[_DatabaseRequest], count_bytes: int) -> lis
     """Return the requests, each with an equal share of the bytes that may be read to count rows."""
     if not count_bytes or not requests:
         return requests
-    # Equal shares, so that the sum keeps the limit whichever databases are small.
+    # Equal shares, because it is not known yet which databases are small. The sum stays within the limit.
     share = count_bytes // len(requests)
     return [replace(request, count_bytes=share) for request in requests]
 
 
 def _collect_unlisted(folders: Iterable[_TaskFolder], unlisted: list[OSError] | None) -> None:
-    """Append the directories that this host cannot list to ``unlisted``; raise Refused without such a list."""
+    """Append the errors of directories that cannot be listed to ``unlisted``. If it is None, raise Refused."""
     errors = [error for folder in folders for error in folder.entries.unlisted]
     if unlisted is not None:
         unlisted += errors
@@ -191,16 +195,18 @@ def unlisted_error(errors: Sequence[OSError]) -> Refused:
 
 
 def while_running(task: Task) -> Task:
-    """Return a task without the databases that a running application is creating or dropping.
+    """Return a task of a running application without the databases that this application is creating or dropping.
 
-    Their content is unknown, and nothing has failed: they are reported, and count as missing.
+    Nothing is wrong with them, and their contents are unknown. They get a problem that is no warning, and count as
+    missing.
     """
     stores, problems = [], [_postponed(problem, UNOPENABLE) for problem in task.problems]
     for store in task.stores:
         databases = []
         for database in store.databases:
             postponed = tuple(_postponed(problem, TRANSIENT) for problem in database.problems)
-            # Its content is unknown now: an empty database in its place would look like lost rows.
+            # The database cannot be opened now. It is removed, because an empty database in its place would look like
+            # lost rows.
             if any(problem.code in UNOPENABLE for problem in database.problems):
                 problems += postponed
             else:
@@ -210,7 +216,10 @@ def while_running(task: Task) -> Task:
 
 
 def _postponed(problem: Problem, codes: frozenset[ProblemCode]) -> Problem:
-    """Return the problem as one that only a closed application can have, if its code is one of ``codes``."""
+    """Return the problem as UNDER_WAY if its code is one of ``codes``, otherwise unchanged.
+
+    Such a problem proves nothing while the application is running.
+    """
     if problem.code not in codes:
         return problem
     return Problem(ProblemCode.UNDER_WAY, problem.place, problem.description, _LATER)
@@ -219,7 +228,7 @@ def _postponed(problem: Problem, codes: frozenset[ProblemCode]) -> Problem:
 def _unreported_special_entries(path: Path, problems: list[Problem], tasks: tuple[Task, ...]) -> list[Problem]:
     """Return the special entries at any depth, but those that a task or database reports already."""
     all_problems = Application(path, tasks, None, None, tuple(problems)).all_problems()
-    # Only fatal ones: a harmless report of the same place must not hide that a copy would hang there.
+    # Only fatal problems hide a special entry. After a harmless one, a copy of the directory would hang at the entry.
     reported = {problem.place for problem in all_problems if problem.fatal}
     return [problem for problem in special_entries(path) if problem.place not in reported]
 
@@ -228,19 +237,19 @@ def _running(path: Path, tasks: tuple[Task, ...], lock_table: LockTable) -> tupl
     """Return whether an application has the directory open (None: unknown), and its pid."""
     lock = path / LOCK
     databases = [database for task in tasks for store in task.stores for database in store.databases]
-    # RocksDB's locks count as well: a process that uses a store without Streams takes only these.
+    # The LOCK files of RocksDB are checked too: a program that opens a store without Streams locks only these.
     for file in (lock, *(database.path / "LOCK" for database in databases)):
         pid = lock_table.holder(file)
         if pid is not None:
             return True, pid
-    # None is an answer of its own here: no lock is visible, and the system may hide one.
+    # is_locked returns None if no lock is visible, but the system may hide one.
     return lock_table.is_locked(lock), None
 
 
 def misplaced_entries(path: Path) -> list[Problem]:
-    """Return a problem for each entry that hides a task: a link, or a file with the name of a task or topology.
+    """Return a problem for each entry that may hide a task: a link, or a file with the name of a task or topology.
 
-    A broken link counts too: a volume that is not mounted leaves one.
+    A link without a target counts too: a volume that is not mounted may leave one.
     """
     problems = []
     for name in sorted(os.listdir(path)):
@@ -256,7 +265,7 @@ def misplaced_entries(path: Path) -> list[Problem]:
 
 
 def _misplaced_in_topology(name: str, path: Path) -> Iterator[Problem]:
-    """Yield the same problems of the folder of a named topology."""
+    """Yield such problems for the entries in the folder of a named topology."""
     for child in sorted(os.listdir(path)):
         entry, place = path / child, Place((name, child))
         if entry.is_symlink():
@@ -272,7 +281,7 @@ def _no_task(place: Place) -> Problem:
 
 
 def _store_requests(task: str, entries: TaskEntries) -> dict[str, list[_DatabaseRequest]]:
-    """Return the databases of each store of a task, segments in the order of their starts."""
+    """Return the databases of each store of a task, by store name; segments in the order of their starts."""
     by_store: dict[str, list[_DatabaseRequest]] = {}
     for store in sorted(entries.stores):
         folder = store_place(task, store.name, segmented=store.segmented)
@@ -288,12 +297,14 @@ def _store_requests(task: str, entries: TaskEntries) -> dict[str, list[_Database
             ]
         except OSError as error:
             entries.add_unlisted(error)
-            # Without this database kstate would report another kind and other offsets than the store has.
+            # Without this database the store would appear to have another kind and other offsets, so the whole store is
+            # skipped.
             entries.stores.remove(store)
     return by_store
 
 
 def _segments(name: str, path: Path) -> list[tuple[Path, int]]:
+    """Return the path and the start of each segment folder of a store, in the order of the starts."""
     segments: list[tuple[Path, int]] = []
     try:
         children = sorted(os.listdir(path))
@@ -311,7 +322,7 @@ def _read_task(
 ) -> Task | None:
     """Return a task with its stores; None if it was removed.
 
-    ``databases`` are the results for the requests of all tasks in order: this function takes those of its task.
+    ``databases`` are the results for the requests of all tasks, in order. This function takes those of its own task.
     """
     entries, stores = folder.entries, []
     for store_folder in sorted(entries.stores):
@@ -349,9 +360,9 @@ def _store(folder: StoreFolder, databases: list[Database], entries: TaskEntries)
 
 
 def _has_database(path: Path, place: Place, entries: TaskEntries) -> bool:
-    """Return whether a folder is a database; add a problem if it has files but is none.
+    """Return whether a folder is a database; add a problem if it is none, but has files.
 
-    An empty folder is a store that was never opened. Files without a MANIFEST are what remains of a database.
+    An empty folder is a store that was never opened. Files without CURRENT and MANIFEST are the rest of a database.
     """
     try:
         if is_database(path):
@@ -368,16 +379,16 @@ def _has_database(path: Path, place: Place, entries: TaskEntries) -> bool:
 def _read_settled(request: _DatabaseRequest) -> Database | None:
     """Return a database that did not change while it was read; None if it was removed.
 
-    A running application flushes, compacts, creates and drops segments meanwhile, so a database with problems is read
-    again if its files have changed. Raises InUse if they change at every attempt.
+    A running application flushes, compacts, and creates and drops segments meanwhile. So a database with problems is
+    read again if its files have changed since. Raises InUse if they change at every attempt.
     """
     path, database = request.path, None
     for attempt in range(READING_ATTEMPTS):
         try:
-            # No pause at the first attempt; then longer ones, which a flush or a compaction needs to
-            # end.
+            # No pause before the first attempt. The later pauses become longer, since a flush or a compaction needs
+            # time to end.
             time.sleep(attempt * _PAUSE_SECONDS)
-            # Listed before the reading: a change in between makes the two states differ.
+            # The files are listed before the reading, so that a change meanwhile makes the two states differ.
             before = _file_state(path)
             database = read_database(path, request.start, request.place, request.count_bytes)
             if not database.problems or _file_state(path) == before:
@@ -386,26 +397,27 @@ def _read_settled(request: _DatabaseRequest) -> Database | None:
             if not path.exists():
                 return None
     if database is not None and all(problem.left_by_kill for problem in database.problems):
-        return database  # while_running reports it as under way
+        return database  # while_running replaces these problems by UNDER_WAY
     raise changes_too_fast(request.place.text)
 
 
 def _file_state(path: Path) -> list[tuple[str, int]]:
-    """Return the file names of a database and the size of its MANIFEST: equal if it has not changed.
+    """Return the file names of a database with the size of its MANIFEST; the result is equal if nothing has changed.
 
-    A file that was created and deleted between two readings leaves its two records in the MANIFEST, which only grows.
+    If a file was created and deleted between two readings, the names are equal, but the MANIFEST has grown by two
+    records.
     """
     with os.scandir(path) as entries:
         return sorted((entry.name, entry.stat().st_size if is_manifest(entry.name) else 0) for entry in entries)
 
 
 def _kind(name: str, segmented: bool, databases: list[Database]) -> Kind:
-    """Return the kind of a store by its families, segment starts and a sample of rows."""
+    """Return the kind of a store, inferred from its column families, the starts of its segments, and sampled rows."""
     families = frozenset(family for database in databases for family in database.data_families)
     starts = None
     if segmented:
         starts = [database.segment_start for database in databases if database.segment_start is not None]
-    # Only a database with rows has samples; without any the first one still has the families.
+    # A database without rows has no samples. If all are empty, the first one still has the families and a start.
     with_rows = [database for database in databases if not database.empty]
     sampled = next(iter(with_rows or databases), None)
     if sampled is None:
