@@ -135,7 +135,7 @@ def _jaas(value: str, _stores: Mapping[str, str], where: str) -> dict[str, str]:
         raise UsageError(
             f"{where}: sasl.jaas.config: librdkafka, the client of kstate, has no counterpart for "
             f"{unknown[0]} of {module}",
-            hint="remove it, or use a setting of librdkafka instead. kstate translates only username and password",
+            hint="remove it, or use a librdkafka setting instead. kstate translates only username and password",
         )
     missing = [name for name in _LOGIN_NAMES if name not in options]
     if missing:
@@ -181,7 +181,7 @@ _WITHOUT: Final = (
 def _unknown(name: str, where: str) -> UsageError:
     return UsageError(
         f"{where}: librdkafka, the client of kstate, has no counterpart for {name}",
-        hint="remove it, or use a setting of librdkafka instead",
+        hint="remove it, or use a librdkafka setting instead",
     )
 
 

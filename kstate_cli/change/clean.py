@@ -126,11 +126,11 @@ def _why_unsettled(app: Path, run: Run, *, locked: bool) -> str | None:
     interrupted = _INTERRUPTED if locked else _MAY_RUN
     if run.state is RunState.SWITCHING:
         return (
-            f"it {interrupted} at its switch. The next command that changes the directory settles the switch. "
-            f"To settle it and undo the run, run {command('undo', app)}"
+            f"it {interrupted} while it exchanged the directories. The next command that changes the directory "
+            f"completes or removes the run. To settle it now and undo it, run {command('undo', app)}"
         )
     if run.state is RunState.UNDOING:
-        return f"it {interrupted} at its undo. To finish the undo, run {command('undo', app)}"
+        return f"it {interrupted} during its undo. To finish the undo, run {command('undo', app)}"
     return None
 
 

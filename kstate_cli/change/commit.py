@@ -165,7 +165,7 @@ def switch(plan: Plan, run: Run, lists: dict[str, str]) -> None:
     commit(plan.app, run, FORWARD, announced=dict(lists), recorded={"warnings": list(plan.warnings)})
 
 
-_BEFORE: Final = "interrupted before the switch"
+_BEFORE: Final = "interrupted before the exchange"
 _MOST_NAMES = 3
 
 
@@ -184,11 +184,15 @@ class RecoveryOutcome(Enum):
 
 _TEXTS: Final = {
     RecoveryOutcome.SWEPT: (
-        "run {} was interrupted before its switch. kstate removes its new files, and {} is unchanged"
+        "run {} was interrupted before it exchanged the directories. kstate removes its new files, and {} is unchanged"
     ),
-    RecoveryOutcome.FINISHED: "run {} was interrupted after its switch. kstate has completed it",
-    RecoveryOutcome.UNDO_CANCELLED: "the undo of run {} was interrupted before its switch. {} is unchanged",
-    RecoveryOutcome.UNDO_FINISHED: "the undo of run {} was interrupted after its switch. kstate has completed it",
+    RecoveryOutcome.FINISHED: ("run {} was interrupted after it exchanged the directories. kstate has completed it"),
+    RecoveryOutcome.UNDO_CANCELLED: (
+        "the undo of run {} was interrupted before it exchanged the directories. {} is unchanged"
+    ),
+    RecoveryOutcome.UNDO_FINISHED: (
+        "the undo of run {} was interrupted after it exchanged the directories. kstate has completed it"
+    ),
 }
 
 
@@ -301,8 +305,8 @@ def _refuse_changed(app: Path, run: Run) -> None:
     changed = added_or_changed(run.path / STAGED_LIST, list_digest, every_file(run.tree))
     if changed:
         raise Refused(
-            f"run {run.name} was interrupted at its switch, and its tree has changed since then: "
-            f"{some(changed, _MOST_NAMES)}",
+            f"run {run.name} was interrupted while it exchanged the directories, and its tree has changed since "
+            f"then: {some(changed, _MOST_NAMES)}",
             where=str(run.path),
             hint=(
                 f"the tree may contain changes of the application. Keep the state that you need as {app}, then "
@@ -325,8 +329,8 @@ def _settles_lost(app: Path, run: Run, *, staged: bool) -> bool:
     content = digest(every_file(run.tree))
     if staged and content == announced.get("staged"):
         raise Refused(
-            f"run {run.name} was interrupted before its switch, and {app} was removed since then: "
-            f"{run.tree} is the complete result of the run",
+            f"run {run.name} was interrupted before it exchanged the directories, and {app} was removed since "
+            f"then: {run.tree} is the complete result of the run",
             where=str(run.path),
             hint="to use this result, run:",
             hint_details=[shell("mv", run.tree, app)],
@@ -420,16 +424,15 @@ def _is_folder(path: Path) -> bool:
 
 def _neither(app: Path, run: Run) -> Refused:
     """Return the error for an interrupted exchange if nothing proves whether it happened."""
-    why, state, where = "no mark shows whether the exchange happened", "its switch", "is lost"
+    why, state, where = "no mark shows whether the exchange happened", "while it exchanged the directories", "is lost"
     if run.token is None:
-        why = "the older version of kstate left no mark"
+        why = "the older version of kstate that started it left no mark"
     if run.state is RunState.UNDOING:
-        state = "its undo"
+        state = "during its undo"
     if os.path.lexists(app):
         where = "exists"
     return Refused(
-        f"run {run.name} was interrupted at {state}, and {why}: {app} {where}, and {run.tree} may be the "
-        "only other copy",
+        f"run {run.name} was interrupted {state}, and {why}: {app} {where}, and {run.tree} may be the only other copy",
         where=str(run.path),
         hint=(
             f"keep the state that you need as {app}, then move {run.path} to another place. Until then kstate "

@@ -359,7 +359,7 @@ def _check_devices(app: Path) -> None:
             raise Refused(
                 (
                     f"{path} is a separate file system, such as a btrfs subvolume, so kstate cannot exchange a "
-                    "directory across its border in one step"
+                    "directory across its boundary in one step"
                 ),
                 hint=f"replace it with a plain directory of {app.parent} (which itself may be a subvolume)",
             )

@@ -209,7 +209,7 @@ def _declaration(
         typer.Option(
             "--config",
             metavar="FILE",
-            help="Read [defaults] from this kstate.toml.",
+            help="Read the [defaults] of this kstate.toml.",
             rich_help_panel=OUTPUT_PANEL,
             readable=False,
             is_eager=True,

@@ -140,13 +140,13 @@ EXAMPLES: Final = {
         ),
     ),
     "check": (
-        Example("Will 4.2 start on this directory?", "check /data/app --for 4.2"),
+        Example("Predict whether 4.2 will start on this directory", "check /data/app --for 4.2"),
         Example(
-            "How many records will it restore, by the logs of a broker?",
+            "Also predict how many records it will restore",
             "check /data/app --for 4.3 --bootstrap-server broker:9092",
         ),
         Example(
-            "What happens when a changed topology starts?",
+            "Predict what a changed topology will do",
             "check /data/app --for 4.3 --topology new.txt --from old.txt",
         ),
     ),

@@ -21,30 +21,30 @@ Commands:
   inspect-position  Show changelog offsets, IQv2 Positions and lag.
   lag               Show how far stores are behind their changelogs.
   query             Query a store by key, range or time.
-  export            Write a whole store to Parquet files, decoded.
+  export            Export a whole store to Parquet files.
   diff              Compare the rows of two application directories.
   check             Predict what Kafka Streams does when it starts.
   fleet             Compare the tasks of many hosts.
-  verify            Read every block, and report damage.
+  verify            Read every data block, and report damage.
   migrate           Upgrade or downgrade a directory in place.
-  wipe              Move stores out, so that they are rebuilt.
+  wipe              Move stores away, so that they are rebuilt.
   rehome            Move stores to their tasks in a changed topology.
   dump              Write changelogs from a broker to a dump.
   ls-dump           List a dump with offsets, gaps, age and health.
   verify-dump       Read every file of a dump, and report damage.
   restore           Restore stores in bulk from a changelog dump.
-  snapshot          Copy the files of closed stores, each once.
-  restore-snapshot  Copy stores back from snapshots.
+  snapshot          Copy store files to a repository of snapshots.
+  restore-snapshot  Restore stores from snapshots.
   ls-snapshots      List snapshots with time, host, tasks and health.
   verify-snapshots  Read every file of snapshots, and report damage.
-  seed              Write the changelogs of a new application.id.
+  seed              Create the changelogs of a new application.id.
   start-barrier     Wait until all hosts are ready to start.
-  maintain          Run the steps that are due, from cron or a timer.
+  maintain          Run the maintenance steps that are due.
   undo              Undo the newest change.
-  status            Show the runs of kstate, and what to do next.
+  status            Show how runs of kstate ended, and what to do.
   clean             DELETES the backups that kstate keeps for undo.
   explain           Explain a code, or a line from a log.
-  warm-up           Make Spark start in half the time.
+  warm-up           Halve the start time of Spark.
   demo              Try a downgrade on a bundled directory.
   examples          Write examples for Kubernetes, cron and Spark.
 

@@ -71,7 +71,7 @@ ERRORS: Final = {
         ),
     ),
     SerdeError.code: Texts(
-        "The serde cannot read the bytes, or would not write this key (exit 4)",
+        "The serde cannot read the bytes, or cannot serialize this key (exit 4)",
         "kstate printed the rows that it could read.",
         do=("pass another serde: --key-serde, --value-serde",),
     ),
@@ -82,7 +82,9 @@ ERRORS: Final = {
         do=("stop the application, or pass --wait SECONDS",),
     ),
     RunFailed.code: Texts(
-        "A run failed before its switch (exit 6)", "The application directory is unchanged.", do=(_MESSAGE, _STATUS)
+        "A run failed before it exchanged the directories (exit 6)",
+        "The application directory is unchanged.",
+        do=(_MESSAGE, _STATUS),
     ),
     HostError.code: Texts(
         "This host lacks descriptors, threads, memory or disk space (exit 6)",
@@ -113,7 +115,7 @@ ERRORS: Final = {
         do=("report it: run the command again with KSTATE_LOG=FILE, and attach the file", _STATUS),
     ),
     RunHalfway.code: Texts(
-        "A run failed after its switch (exit 7)",
+        "A run failed after it exchanged the directories (exit 7)",
         "APP is completely the new directory, but the run did not complete its last steps.",
         do=("run the command again", f"or roll it back: {command('undo', 'APP')}", _STATUS),
     ),
@@ -148,7 +150,7 @@ REHOME: Final = {
         do=("wipe that store. Streams then recreates it",),
     ),
     WhyRefused.TWO_COPIES: Texts(
-        "Two tasks of one partition have the same store (exit 4)",
+        "Two tasks with the same partition number each have a copy of the store (exit 4)",
         "You have started the new topology once, and it created stores in addition to the old ones.",
         do=(_OLD,),
     ),
@@ -243,8 +245,8 @@ _STATUS = f"to see what the run did: {command('status', 'APP')}"
 # True for every ended command: the journal shows the next one what to finish or delete.
 _AGAIN = "run the command again: it continues the interrupted run, or deletes its files"
 _SIGNALLED = (
-    "After the first signal, kstate ends the command in an orderly way. Before the switch, it deletes the new "
-    "files, and APP is unchanged. After the switch, the message reports the state."
+    "After the first signal, kstate shuts down cleanly. If it has not exchanged the directories yet, it deletes the "
+    "new files, and APP is unchanged. Otherwise the message reports the state of the run."
 )
 
 

@@ -333,7 +333,7 @@ NOTES: Final = {
         Texts(
             "The dump contains a topic that you excluded, or that belongs to no store of this application",
             "This is correct if the topic belongs to another application, or to a store that was removed.",
-            do=("if a store is missing in the plan, describe it in kstate.toml, and pass the file with --spec",),
+            do=("if a store is missing from the plan, describe it in kstate.toml, and pass the file with --spec",),
         ),
     ),
     "in-memory": Note(

@@ -54,12 +54,12 @@ RUN_STATES: Final = {
     ),
     RunState.UNDONE.value: Texts(
         "The run was rolled back: APP is the old directory again",
-        "kstate keeps the result of the run until you clean it.",
+        "kstate keeps the result of the run until you delete it with `clean`.",
         rule=_RUNS,
         do=(_CLEAN,),
     ),
     RunState.FAILED.value: Texts(
-        "The run ended before the switch, so APP is unchanged",
+        "The run ended before it exchanged the directories, so APP is unchanged",
         "kstate deleted the new files. status shows whether a signal ended the run, or its process died.",
         rule=_RUNS,
         do=(_WHY, "fix the cause, and run the command again"),

@@ -190,7 +190,7 @@ TASK_TOO_FEW: Final = FleetCode(
     "Fewer hosts than necessary have the task",
     level=FleetLevel.WARNING,
     more="A standby is missing. If you lose the only host, Streams restores the whole task.",
-    source="each task has num.standby.replicas copies beside the active one",
+    source="each task has num.standby.replicas copies in addition to the active one",
     hint="restore them before you start the application",
     command=_RESTORE,
 )

@@ -275,7 +275,7 @@ def _copy(row: Mapping[str, Any]) -> StoreCopy:
         # Written back and compared: 00_1 and 0_1 would be two tasks here, and are one for Streams.
         of.partition is None or of.partition >= MOST_PARTITIONS or task_name(sub, of.partition) != task
     ):
-        raise MalformedBytesError(f"{task[:40]!r} is not the name of a task in the form of Streams")
+        raise MalformedBytesError(f"{task[:40]!r} is not a valid Streams task name, such as 0_1")
     offsets = None
     if row.get("changelog") is not None:
         offsets = _offsets(row["changelog"])

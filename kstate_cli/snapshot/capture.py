@@ -63,7 +63,7 @@ _EARLIER: Final = 32
 """Newest generations whose SSTs need not be read again: more hosts than share the tasks of one directory."""
 _MOST_READ: Final = 512
 """Generations that are read to find those of one host: each is a request to an object store."""
-_CHANGED: Final = "its files changed while they were read"
+_CHANGED: Final = "its files changed while kstate read them"
 
 Facts = Mapping[str, tuple[int, int, int]]
 """Relative path -> inode, size and mtime in ns of each file of a task."""

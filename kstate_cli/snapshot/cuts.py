@@ -50,7 +50,7 @@ _TASK_ATTEMPTS: Final = 8
 _PAUSE_SECONDS: Final = 0.005
 """The pause before the second attempt; each further pause is longer by it."""
 _DESCRIPTORS: Final = "/proc/self/fd"
-CHANGING: Final = "its files changed while they were read"
+CHANGING: Final = "its files changed while kstate read them"
 
 
 class _MovedError(Exception):

@@ -504,7 +504,7 @@ def _database(document: Any, store: str, *, segmented: bool) -> StoredDatabase:
     }
     names = {file.name for file in files}
     lacking = [name for live in families.values() for name in live if name not in names]
-    _require(not lacking, f"{store}: {lacking[:1]} is live and has no entry")
+    _require(not lacking, f"{store}: the live file {lacking[:1]} is not in the list of files")
     _require_manifest(files, store)
     return StoredDatabase(folder, families, _record(members["offsets"]), files)
 

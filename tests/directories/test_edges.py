@@ -463,16 +463,19 @@ def test_clean_names_the_command_that_settles_a_switch(tmp_path: Path) -> None:
     """Whoever wants to keep what a run has made must not be sent to undo."""
     app = interrupted("after-switch", tmp_path)
     messages = kstate("clean", app).err
-    assert "at its switch. The next command that changes the directory settles the switch" in messages
-    assert f"To settle it and undo the run, run kstate undo {app}" in messages
+    assert "while it exchanged the directories. The next command that changes the directory completes or" in messages
+    assert f"To settle it now and undo it, run kstate undo {app}" in messages
     new = content(app)
-    assert "interrupted after its switch. kstate has completed it" in kstate("migrate", app, "--to", "4.2").err
+    assert (
+        "interrupted after it exchanged the directories. kstate has completed it"
+        in kstate("migrate", app, "--to", "4.2").err
+    )
     assert content(app) == new
 
 
 def test_clean_names_the_command_that_finishes_an_undo(tmp_path: Path) -> None:
     app = interrupted("after-undo", tmp_path)
-    assert f"at its undo. To finish the undo, run kstate undo {app}" in kstate("clean", app).err
+    assert f"during its undo. To finish the undo, run kstate undo {app}" in kstate("clean", app).err
     assert "has completed it" in kstate("undo", app).err
 
 
@@ -554,7 +557,7 @@ def test_failed_command_reports_the_interrupted_run_that_was_settled(tmp_path: P
     app = interrupted("staged", tmp_path)
     failed = kstate("wipe", app, "--store", "no-such-store", status=None)
     assert failed.status in (2, 4), failed.err
-    assert "run 0001-migrate was interrupted before its switch" in failed.err
+    assert "run 0001-migrate was interrupted before it exchanged the directories" in failed.err
 
 
 # --- one owner --------------------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ For each store of each task, `check` predicts one of these outcomes:
 - Kafka Streams wipes the task, and restores all its stores. Stores without a changelog lose their rows.
 - The start fails. `check` names the file, and the error that Kafka Streams prints.
 
-By default, `check` prints one entry for all stores with the same cause and outcome. With `--all` it lists each store.
+By default, `check` prints one entry for all stores with the same cause and outcome. With `--all`, it lists each store.
 At the end, it prints what to do about each finding.
 
 The exit code is 3 if `check` reports findings, and 0 otherwise.

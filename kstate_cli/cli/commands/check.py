@@ -63,7 +63,7 @@ def check(
         typer.Option(
             "--for",
             metavar="RELEASE",
-            help="Release of Kafka Streams that will start, such as 4.3; or pass --for-jar.",
+            help="Release to predict, such as 4.3; or pass --for-jar.",
             autocompletion=releases,
         ),
     ] = None,
@@ -78,14 +78,14 @@ def check(
     transactional_stores: TransactionalStores = False,
     dump: Annotated[
         str | None,
-        typer.Option("--dump", metavar="DUMP", help="Changelog dump, for log starts and ends and numbers of records."),
+        typer.Option("--dump", metavar="DUMP", help="Changelog dump with log bounds and numbers of records."),
     ] = None,
     offsets: LogOffsets = None,
     bootstrap_server: BootstrapServer = None,
     kafka_settings: KafkaSettings = None,
     max_age: Annotated[
         str | None,
-        typer.Option("--max-age", metavar="AGE", help="state.cleanup.dir.max.age.ms, if you set it: 7d, 12h."),
+        typer.Option("--max-age", metavar="AGE", help="state.cleanup.dir.max.age.ms, if you set it, such as 7d."),
     ] = None,
     delete_retention: Annotated[
         str | None,
@@ -105,7 +105,7 @@ def check(
         bool,
         typer.Option(
             "--all",
-            help="List every store, instead of one line for all stores with the same cause.",
+            help="List every store, instead of grouping stores by cause.",
             rich_help_panel=OUTPUT_PANEL,
         ),
     ] = False,
@@ -113,12 +113,12 @@ def check(
     output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
-    """Predict what Kafka Streams does to each task and store when a release starts, and why.
+    """Predict what a release of Kafka Streams will do to each task and store when it starts, and why.
 
-    check changes nothing. The exit code is 3 if it reports findings. To predict how many records Kafka Streams
-    restores, and whether the log still has the offsets, check needs --dump, --offsets or --bootstrap-server.
-    With --topology, check predicts the start of a changed topology, and prints the kstate rehome command that keeps
-    its stores.
+    check changes nothing. The exit code is 3 if it reports findings. To predict how many records Kafka Streams will
+    restore, and whether the log still has the offsets, check needs --dump, --offsets or --bootstrap-server. With
+    --topology, check predicts what a changed topology will do, and prints the kstate rehome command that keeps its
+    stores.
     """
     from kstate_cli.check.predict import check as predict
     from kstate_cli.check.snapshot import CheckRequest

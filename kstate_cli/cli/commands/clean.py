@@ -45,9 +45,9 @@ def clean(
 ) -> int:
     """DELETES the backups that kstate keeps for undo. Afterwards you cannot undo these runs.
 
-    You can run clean while the application is running, because it does not touch the application's directory. It
-    leaves an interrupted run for the next command on this directory to finish. If the run was interrupted before its
-    switch, --run deletes it.
+    You can run clean while the application is running, because it does not touch the application's directory. It leaves
+    an interrupted run for the next command on this directory to finish. If a run was interrupted before it exchanged
+    the directories, --run deletes that run.
     """
     from kstate_cli.change.clean import CleanRequest, choose, clean_runs
     from kstate_cli.change.engine import pinned_bytes

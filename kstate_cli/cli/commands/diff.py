@@ -50,7 +50,7 @@ def diff(
     limit: Annotated[
         int,
         typer.Option(
-            "--limit", min=0, metavar="N", help="Print at most N different rows per store. kstate still counts all."
+            "--limit", min=0, metavar="N", help="Print at most N differing rows per store, but count all of them."
         ),
     ] = 20,
     spec: SpecFile = None,
@@ -59,12 +59,11 @@ def diff(
     output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
-    """Compare the rows of two application directories, also across releases of Kafka Streams.
+    """Compare the rows of two application directories, even if different releases wrote them.
 
     diff changes nothing. It compares rows in the newest layout, so a row equals its migrated form. If only one of the
-    two layouts has timestamps or headers, diff ignores them and reports that.
-    The exit code is 1 if the rows are equal but some may be missing, 3 if rows differ, and 6 if kstate cannot read a
-    store.
+    two layouts has timestamps or headers, diff ignores them and reports that. The exit code is 1 if the rows are equal
+    but some may be missing, 3 if rows differ, and 6 if kstate cannot read a store.
     """
     from kstate_cli.cli.views.diff import DiffReport
     from kstate_cli.diff.applications import DiffRequest, diff_applications

@@ -35,7 +35,7 @@ def explain(
         typer.Argument(
             metavar="TEXT",
             help=(
-                "A code, GROUP:CODE such as exit:3, or a line from a log, an exception or a note. - reads "
+                "A code, GROUP:CODE such as exit:3, a log line, an exception or a note. - reads "
                 "standard input. Without TEXT, kstate lists all codes."
             ),
             autocompletion=codes,
@@ -43,10 +43,10 @@ def explain(
     ] = None,
     output: OutputFormat = Format.table,
 ) -> int:
-    """Explain a code or a pasted text: its meaning, the rule of Kafka Streams behind it, and what to do.
+    """Explain a code or a pasted text: its meaning, the Kafka Streams rule behind it, and what to do.
 
-    You can paste a line from a log of Kafka Streams, an exception with its causes, or a note of kstate. kstate ignores
-    timestamps, thread names, paths and line breaks. If the text contains quotes, pass it on standard input.
+    You can paste a line from a Kafka Streams log, an exception with its causes, or a note that kstate printed. kstate
+    ignores timestamps, thread names, paths and line breaks. If the text contains quotes, pass it on standard input.
     """
     from kstate_cli.explain.catalogue import explanations, find, groups
 

@@ -62,10 +62,11 @@ def export(
     output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
-    """Write all rows of a store to Parquet files, decoded. docs/export.md lists the columns.
+    """Write all rows of a store to Parquet files, with decoded keys and values.
 
-    export does not change the application directory. The export is complete when it has a _manifest.json, which kstate
-    writes last. It includes expired rows. The exit code is 1 if rows may be missing from the store.
+    docs/export.md lists the columns. export does not change the application directory. The export is complete when it
+    has a _manifest.json, which kstate writes last. It includes expired rows. The exit code is 1 if rows may be missing
+    from the store.
     """
     from kstate_cli.cli.views.export import ExportProgress
     from kstate_cli.export.store_export import ExportRequest, export_store

@@ -53,7 +53,10 @@ def fleet(
         list[str],
         typer.Argument(
             metavar="HOST=FILE",
-            help=("Output of ls -o json on each host: web-1.json, web-1=FILE, or - for standard input; repeatable."),
+            help=(
+                "Output of kstate ls -o json from each host: web-1.json, web-1=FILE, or - for standard input; "
+                "repeatable."
+            ),
         ),
     ],
     by: Annotated[
@@ -73,9 +76,7 @@ def fleet(
     ] = None,
     html: Annotated[
         Path | None,
-        typer.Option(
-            "--html", metavar="FILE", help="Also write an HTML page that needs no other files.", readable=False
-        ),
+        typer.Option("--html", metavar="FILE", help="Also write a self-contained HTML page.", readable=False),
     ] = None,
     offsets: LogOffsets = None,
     bootstrap_server: BootstrapServer = None,
@@ -84,11 +85,12 @@ def fleet(
     output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
-    """Compare the hosts of an application by their output of kstate ls -o json: tasks, lag, and missing tasks.
+    """Compare the hosts of an application: their tasks, their lag, and missing tasks.
 
-    fleet reads these files. With --bootstrap-server it also reads the logs and the members of the consumer group. It
-    does not join the group and changes nothing. The exit code is 3 if a task is missing, unknown, or on several hosts.
-    Without --bootstrap-server, --offsets or --spec, kstate does not know the tasks above the highest listed task.
+    First run kstate ls -o json on each host. fleet reads these files. With --bootstrap-server, it also reads the logs
+    and the members of the consumer group. It does not join the group and changes nothing. The exit code is 3 if a task
+    is missing, unknown, or on several hosts. Without --bootstrap-server, --offsets or --spec, kstate does not know
+    whether there are tasks above the highest listed one.
     """
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.views.fleet import fleet_lines

@@ -33,14 +33,16 @@ def lag(
     store: Stores = None,
     dump: Annotated[
         str | None,
-        typer.Option("--dump", metavar="DUMP", help="Changelog dump, for the lag up to its end.", rich_help_panel=LOGS),
+        typer.Option(
+            "--dump", metavar="DUMP", help="Show the lag up to the end of this changelog dump.", rich_help_panel=LOGS
+        ),
     ] = None,
     offsets: LogOffsets = None,
     bootstrap_server: BootstrapServer = None,
     kafka_settings: KafkaSettings = None,
     max_lag: Annotated[
         int | None,
-        typer.Option("--max-lag", metavar="N", min=0, help="Exit 3 if a store is more than N records behind."),
+        typer.Option("--max-lag", metavar="N", min=0, help="Exit with 3 if a store is more than N records behind."),
     ] = None,
     metrics_file: MetricsFile = None,
     warnings_ok: WarningsOk = False,
@@ -52,9 +54,9 @@ def lag(
 ) -> int:
     """Show how many records each store is behind its changelog, and how old the first of them is.
 
-    lag changes nothing. It prints one line for each store, summed over all tasks. With a broker it uses the current
-    ends of the logs, with a dump those of its last reading.
-    The exit code is 1 if the lag of a store is unknown, and 3 if it is above --max-lag.
+    lag changes nothing. It prints one line for each store, summed over all tasks. With a broker, it uses the current
+    end offsets. With a dump, it uses the end offsets that the dump recorded. The exit code is 1 if the lag of a store
+    is unknown, and 3 if it is above --max-lag.
     """
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.options.logs import LogSources

@@ -58,7 +58,7 @@ Spec = Annotated[
 
 
 ByStore = Annotated[
-    bool, typer.Option("--by-store", help="Print one line for each store, with the sums over all its tasks.")
+    bool, typer.Option("--by-store", help="Print one line for each store, with sums over all its tasks.")
 ]
 
 
@@ -73,7 +73,7 @@ Topology = Annotated[
     typer.Option(
         "--topology",
         metavar="FILE",
-        help="Text of Topology#describe: show the task of each store there. With --spec, add in-memory stores.",
+        help="Output of Topology#describe: show the task that each store has there. With --spec, add in-memory stores.",
         readable=False,
     ),
 ]
@@ -97,12 +97,12 @@ def ls(
     """List tasks and stores: kind, size, keys, offset, status, SST format, and the releases that can open each store.
 
     ls changes nothing, and you can run it while the application is running. It counts keys as kstate query shows them.
-    ~ marks an estimate, and ? a store that kstate cannot read.
-    The exit code is 3 if the directory contains something that Kafka Streams does not leave there, and 4 if kstate
-    cannot list a task directory. It is 1 if rows may be missing, or if only a backup of kstate has the files.
-    --spec prints a kstate.toml. It takes the numbers of partitions from a broker or a dump, and retentions from rows.
-    With --spec, exit code 1 means that you must complete or check some of its lines, which have comments.
-    --topology without --spec adds a column with the task that has the store in that topology.
+    ~ marks an estimate, and ? a store that kstate cannot read. The exit code is 3 if the directory contains an entry
+    that Kafka Streams would not leave there, and 4 if kstate cannot list a task directory. It is 1 if rows may be
+    missing, or if the files exist only in a backup that kstate made. --spec prints a kstate.toml. It takes the numbers
+    of partitions from a broker or a dump, and retentions from rows. With --spec, exit code 1 means that you must
+    complete or check the lines that have comments. --topology without --spec adds a column with the task that has the
+    store in that topology.
     """
     from kstate_cli.cli.views.stores import SpecSources, say_missing_stores, show_sums, sum_lines
     from kstate_cli.rows.open import MOST_BYTES

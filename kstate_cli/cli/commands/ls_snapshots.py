@@ -19,18 +19,19 @@ if TYPE_CHECKING:
 
 
 def ls_snapshots(
-    repository: Annotated[str, typer.Argument(metavar="REPO", help="Folder or s3://BUCKET/PREFIX with snapshots.")],
+    repository: Annotated[str, typer.Argument(metavar="REPO", help="Repository: a folder or s3://BUCKET/PREFIX.")],
     generation: Annotated[
         str | None, typer.Option("--generation", metavar="NAME", help="List the stores of this snapshot, with offsets.")
     ] = None,
     output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
-    """List the snapshots of a repository: time, host, tasks, size, and until when each is usable with the log.
+    """List the snapshots of a repository: time, host, tasks, size, and how long each can be used with the log.
 
-    Names and sizes of files are compared; kstate verify-snapshots reads them. After the time in the column usable
-    until, the log may have forgotten deletes: restore needs --accept-resurrected then. Unless the snapshot has facts of
-    a broker, the time assumes the default of delete.retention.ms. Exit code 3: a snapshot is damaged.
+    ls-snapshots compares only the names and sizes of files. To read the files in full, run kstate verify-snapshots.
+    After the time in the column `usable until`, the log may have lost deletes, and restore needs --accept-resurrected.
+    If a snapshot was taken without a broker, kstate assumes the default of delete.retention.ms. The exit code is 3 if a
+    snapshot is damaged.
     """
     from kstate_cli.errors import ConditionNotMet
     from kstate_cli.snapshot.health import list_generations

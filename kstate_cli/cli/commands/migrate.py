@@ -58,7 +58,7 @@ def migrate(
         typer.Option(
             "--to",
             metavar="RELEASE",
-            help="Target release of Kafka Streams, such as 4.2 or cp-8.2; or pass --to-jar.",
+            help="Target release, such as 4.2 or cp-8.2; or pass --to-jar.",
             autocompletion=releases,
         ),
     ] = None,
@@ -105,7 +105,7 @@ def migrate(
         typer.Option(
             "--verify",
             metavar=choices_text(Verify),
-            help="full compares every row of rewritten stores before the switch.",
+            help="full: compare every row of rewritten stores before the exchange.",
         ),
     ] = Verify.quick,
     copy: CopySsts = False,

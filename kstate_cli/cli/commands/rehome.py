@@ -68,7 +68,7 @@ def rehome(
         typer.Option(
             "--topology",
             metavar="FILE",
-            help="File with the text of Topology#describe of the new topology, from build(props).",
+            help="File with the output of Topology#describe for the new topology, from build(props).",
             readable=False,
         ),
     ] = None,
@@ -77,7 +77,7 @@ def rehome(
         typer.Option(
             "--from",
             metavar="FILE",
-            help="The same text of the topology that ran here last.",
+            help="The same for the topology that ran here last.",
             readable=False,
         ),
     ] = None,
@@ -86,7 +86,7 @@ def rehome(
         typer.Option(
             "--map",
             metavar="OLD=NEW",
-            help="Without these texts: sub-topology OLD is now NEW, or gone; repeatable.",
+            help="Instead of these files: sub-topology OLD is now NEW, or gone; repeatable.",
         ),
     ] = None,
     spec: SpecFile = None,
@@ -110,7 +110,7 @@ def rehome(
         typer.Option(
             "--wait",
             metavar="SECONDS",
-            help="Wait up to SECONDS for the lock, and for the members of the group to leave.",
+            help="Wait up to SECONDS for the lock, and for all group members to leave.",
             min=0,
             rich_help_panel=HOW,
         ),
@@ -123,9 +123,9 @@ def rehome(
 ) -> int:
     """Move every store to the task that has its sub-topology in a changed topology, without restoring anything.
 
-    Use it after sub-topologies were renumbered, split or merged. Stop all instances of the application first. Undo it
-    with `kstate undo` before you run `kstate clean`. If a task is incomplete on this host, rehome completes it from a
-    dump, or refuses.
+    Use it after sub-topologies were renumbered, split or merged. Stop all instances of the application first. You can
+    undo it with `kstate undo` until you run `kstate clean`. If a task is incomplete on this host, rehome completes it
+    from a dump, or refuses.
     """
     from kstate_cli.change.course import ChangeRequest, Terms, change
     from kstate_cli.change.earlier_runs import refuse_after_error

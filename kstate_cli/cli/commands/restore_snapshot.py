@@ -83,7 +83,7 @@ class SnapshotSource:
     HELP_PANEL: ClassVar[str] = "Source and target"
 
     from_snapshot: Annotated[
-        str, typer.Option("--from-snapshot", metavar="REPO", help="Folder or s3://BUCKET/PREFIX with snapshots.")
+        str, typer.Option("--from-snapshot", metavar="REPO", help="Repository: a folder or s3://BUCKET/PREFIX.")
     ]
     generation: Annotated[
         str | None,
@@ -98,14 +98,17 @@ class SnapshotSource:
         typer.Option(
             "--for",
             metavar="RELEASE",
-            help="The release that will start: migrate to it, in the same run.",
+            help="Also migrate to this release, in the same run.",
             autocompletion=releases,
         ),
     ] = None
     spec: Annotated[
         Path | None,
         typer.Option(
-            "--spec", metavar="FILE", help="kstate.toml, with --from-changelog: kinds and retentions.", readable=False
+            "--spec",
+            metavar="FILE",
+            help="kstate.toml with kinds and retentions; needs --from-changelog.",
+            readable=False,
         ),
     ] = None
     task: Tasks = None
@@ -132,11 +135,16 @@ class SnapshotCases:
 
     HELP_PANEL: ClassVar[str] = "Special cases"
 
-    rebuild: Annotated[bool, typer.Option("--rebuild", help="Replace existing stores too.")] = False
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Also replace existing stores.")] = False
     accept_resurrected: AcceptResurrected = False
     on_invalid_offset: Annotated[
         OnInvalid,
-        typer.Option("--on-invalid-offset", metavar="ACTION", help="If an offset is outside its log: KIP-406."),
+        typer.Option(
+            "--on-invalid-offset",
+            metavar="ACTION",
+            help="Out-of-range offset: rebuild (default), or fail.",
+            show_default=False,
+        ),
     ] = OnInvalid.rebuild
     transactional_stores: TransactionalStores = False
     unproven: Unproven = False
@@ -152,7 +160,7 @@ class SnapshotWork:
     engine: Engine = AUTO
     memory: Memory = None
     verify: Annotated[
-        Verify, typer.Option("--verify", metavar=choices_text(Verify), help="full also reads all rows back.")
+        Verify, typer.Option("--verify", metavar=choices_text(Verify), help="full: also read all rows back.")
     ] = Verify.quick
     workers: Annotated[int, workers_option("Files")] = 0
     copy: CopySsts = False
@@ -186,11 +194,11 @@ def restore_snapshot(
     work: SnapshotWork,
     report: SnapshotReport,
 ) -> int:
-    """Copy stores back from snapshots, at the speed of the disk. Undo it with `kstate undo`.
+    """Restore stores from snapshots, at the speed of the disk. Undo it with `kstate undo`.
 
-    Stop the application first. Existing stores stay. Each store comes from the newest snapshot that has it. Every byte
-    is compared with its SHA-256. With --from-changelog the dump adds the later records; with --for the stores are
-    migrated. Otherwise start a release that keeps offsets as the snapshot does.
+    Stop the application first. kstate keeps existing stores, takes each missing store from the newest snapshot that has
+    it, and compares every byte with its SHA-256. With --from-changelog, it adds the later records of a dump. With
+    --for, it migrates the stores. Otherwise, start a release that keeps offsets where the snapshot has them.
     """
     from kstate_cli.cli.commands.restore import barrier_of, wait_at_barrier
     from kstate_cli.cli.metrics import Metrics

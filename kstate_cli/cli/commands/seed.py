@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 
 @declared
 def seed(source: SeedSourceOptions, target: SeedTargetOptions, report: SeedReportOptions) -> int:
-    """Write the changelogs of a new application.id from a dump, and copy its input offsets.
+    """Create the changelogs of a new application.id from a dump, and copy the input offsets of the old one.
 
-    Stop the source application, and write a dump of its changelogs. kstate creates the changelogs of the new one,
-    writes all records in transactions, reads them again, and commits the input offsets last. It writes only to topics
-    that it created, and changes nothing of the source. The same command continues a run that was killed.
+    Stop the source application, and write a dump of its changelogs. kstate creates the changelogs of the new
+    application, writes all records in transactions, reads them again, and commits the input offsets last. It writes
+    only to topics that it created, and changes nothing in the source. To continue a run that was killed, run the same
+    command again.
     """
     from kstate_cli.broker.settings import client_settings
     from kstate_cli.cli.metrics import Metrics

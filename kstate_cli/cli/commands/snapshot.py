@@ -36,28 +36,31 @@ if TYPE_CHECKING:
 def snapshot(
     app: App,
     out: Annotated[
-        str, typer.Option("--out", metavar="REPO", help="Folder or s3://BUCKET/PREFIX: new, or with snapshots.")
+        str, typer.Option("--out", metavar="REPO", help="Repository, new or existing: a folder or s3://BUCKET/PREFIX.")
     ],
     task: Tasks = None,
     store: Stores = None,
     host: Annotated[
-        str | None, typer.Option("--host", metavar="NAME", help="Name of this host in the snapshot; default: its own.")
+        str | None,
+        typer.Option("--host", metavar="NAME", help="Name of this host in the snapshot; default: its host name."),
     ] = None,
     keep: Annotated[
         int | None,
         typer.Option(
-            "--keep", metavar="N", min=1, help="DELETES older snapshots: the newest N of each task and host stay."
+            "--keep", metavar="N", min=1, help="DELETES older snapshots, except the newest N of each task and host."
         ),
     ] = None,
     keep_for: Annotated[
         str | None,
-        typer.Option("--keep-for", metavar="AGE", help="DELETES older snapshots: those younger than AGE stay, as 14d."),
+        typer.Option("--keep-for", metavar="AGE", help="DELETES snapshots that are older than AGE, such as 14d."),
     ] = None,
     grace: Annotated[
-        str, typer.Option("--grace", metavar="AGE", help="Delete so long after a snapshot has expired.")
+        str, typer.Option("--grace", metavar="AGE", help="Delete the files of a snapshot AGE after it has expired.")
     ] = "1d",
     workers: Annotated[int, workers_option("Files")] = 0,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Report files and new bytes, and write nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the numbers of files and new bytes, and write nothing.")
+    ] = False,
     bootstrap_server: BootstrapServer = None,
     kafka_settings: KafkaSettings = None,
     metrics_file: MetricsFile = None,
@@ -66,7 +69,7 @@ def snapshot(
         typer.Option(
             "--guarantee",
             metavar="GUARANTEE",
-            help="at_least_once: a running application, or a killed one, has no uncommitted rows.",
+            help="With at_least_once, a running or killed application has no uncommitted rows.",
         ),
     ] = Guarantee.exactly_once,
     wait: Wait = 0.0,
@@ -77,11 +80,11 @@ def snapshot(
 ) -> int:
     """Copy the files of stores to a repository of snapshots.
 
-    Stop the application first, or name a standby that kstate keeps up to date. While the application is running, pass
-    its guarantee: at_least_once captures what RocksDB has flushed. Under exactly-once only tasks without uncommitted
-    rows are captured. Changes nothing in APP. SSTs that the repository has are not copied again. Several hosts may
-    write to one repository. Restore with `kstate restore APP --from-snapshot REPO`. Exit 1 if a task is skipped, with
-    the reason, 4 if all are.
+    Stop the application first, or pass a standby that kstate keeps up to date. While the application is running, pass
+    its guarantee: with at_least_once, kstate captures what RocksDB has flushed; under exactly-once, it captures only
+    tasks without uncommitted rows. snapshot changes nothing in APP, and does not copy SSTs that are already in the
+    repository. Several hosts can write to one repository. Restore with `kstate restore APP --from-snapshot REPO`. The
+    exit code is 1 if kstate skips a task, and 4 if it skips all of them. It prints the reasons.
     """
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.options.logs import facts_source

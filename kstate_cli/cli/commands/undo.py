@@ -19,14 +19,14 @@ def undo(
     discard_newer: Annotated[
         bool,
         typer.Option(
-            "--discard-newer", help="Undo even if the application has run since. Its new files are moved aside."
+            "--discard-newer", help="Undo even if the application has run since. kstate moves its new files aside."
         ),
     ] = False,
     times_lost: Annotated[
         bool,
         typer.Option(
             "--times-lost",
-            help="Undo after a copy that lost the times of files: verify the backup and set the times.",
+            help="Undo although a copy lost the times of files: verify the backup, then restore the times.",
         ),
     ] = False,
     reason: Reason = None,

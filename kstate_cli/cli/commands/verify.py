@@ -48,7 +48,7 @@ def verify(
     ] = "1/1",
     each_sst: Annotated[
         bool,
-        typer.Option("--each-sst", help="Also read each SST alone, and compare its entries with its properties."),
+        typer.Option("--each-sst", help="Also read each SST by itself, and compare its entries with its properties."),
     ] = False,
     workers: Annotated[int, workers_option("Databases")] = 0,
     metrics_file: MetricsFile = None,
@@ -57,10 +57,10 @@ def verify(
 ) -> int:
     """Read every data block of the stores, check checksums and rows, and print a digest of the contents.
 
-    verify changes nothing. It checks the order, number and encoding of rows. While the application is running, it
-    reads the last flush. The digest of equal contents is the same on every host and release.
-    The exit code is 3 if something is damaged, 4 if kstate cannot judge a store (too new, unreadable or unknown), and
-    5 if the directory changes too fast.
+    verify changes nothing. It checks the order, number and encoding of rows. While the application is running, it reads
+    the last flush. The digest of equal contents is the same on every host and in every release. The exit code is 3 if
+    something is damaged, 4 if kstate cannot judge a store (too new, unreadable or unknown), and 5 if the directory
+    changes too fast.
     """
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.views.stores import backups_of_missing, say_backups

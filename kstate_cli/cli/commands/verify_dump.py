@@ -48,10 +48,10 @@ def verify_dump(
 ) -> int:
     """Read the files of a dump in full, and compare each with its SHA-256 in the manifest.
 
-    If a manifest has no SHA-256, kstate decodes every page instead. It also reads the files of older full dumps. A
-    file stays in its part (see --subset) while the dump grows. kstate records in _verified.json when it read each
-    part, and kstate check --dump shows this time. If verify-dump is interrupted, the next run resumes it.
-    The exit code is 3 if a file is damaged or missing, and 4 if kstate cannot read a file.
+    If a manifest has no SHA-256, kstate decodes every page instead. It also reads the files of older full dumps. While
+    the dump grows, each file stays in the same part (see --subset). kstate records in _verified.json when it read each
+    part, and kstate check --dump shows this time. If verify-dump is interrupted, the next run resumes it. The exit code
+    is 3 if a file is damaged or missing, and 4 if kstate cannot read a file.
     """
     from kstate_cli.dump_reader.location import absolute, uri_text
     from kstate_cli.dump_reader.verification import files_of_dump, verify_files

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 def verify_snapshots(
-    repository: Annotated[str, typer.Argument(metavar="REPO", help="Folder or s3://BUCKET/PREFIX with snapshots.")],
+    repository: Annotated[str, typer.Argument(metavar="REPO", help="Repository: a folder or s3://BUCKET/PREFIX.")],
     subset: Annotated[
         str,
-        typer.Option("--subset", metavar="I/N", help="Part I of N of the files: 1/7 on Monday, 2/7 on Tuesday, …"),
+        typer.Option("--subset", metavar="I/N", help="Read part I of N of the files: 1/7 on Monday, 2/7 on Tuesday, …"),
     ] = "1/1",
     workers: Annotated[int, workers_option("Files")] = 0,
     output: OutputFormat = Format.table,
@@ -33,8 +33,9 @@ def verify_snapshots(
 ) -> int:
     """Read the files of a repository of snapshots in full, and compare each with its SHA-256.
 
-    Every call reads all snapshots; --subset selects from the SSTs and blob files. A file stays in its part while the
-    repository grows. Exit 3 if a file is damaged or missing, 4 if a file cannot be read.
+    Each run reads the file lists of all snapshots; --subset selects from the SSTs and blob files. While the repository
+    grows, each file stays in the same part. The exit code is 3 if a file is damaged or missing, and 4 if kstate cannot
+    read a file.
     """
     from kstate_cli.snapshot.health import verify
     from kstate_cli.snapshot.places import repository_of, require_repository

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 def warm_up(
     for_all: Annotated[
         bool,
-        typer.Option("--for-all", help="For all users of this host or image: write to /var/cache/kstate, as root."),
+        typer.Option("--for-all", help="Create it in /var/cache/kstate for all users of this host or image, as root."),
     ] = False,
     output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
-    """Make Spark start in half the time, by archiving the classes that its JVM loads.
+    """Halve the start time of Spark, by archiving the classes that its JVM loads.
 
     Run it once per user, or when you build an image. kstate writes the archive to the user's cache directory. It is
     valid only for this version of Java and Spark, so run warm-up again after you update one of them. If the archive is

@@ -45,7 +45,9 @@ def wipe(
     every_task: Annotated[bool, typer.Option("--all", help="Select all tasks and the global stores.")] = False,
     everything: Annotated[
         bool,
-        typer.Option("--everything", help="With --all, also remove kafka-streams-process-metadata. Only .lock stays."),
+        typer.Option(
+            "--everything", help="With --all, also remove kafka-streams-process-metadata. Only .lock remains."
+        ),
     ] = False,
     for_reset: Annotated[
         bool,
@@ -54,7 +56,7 @@ def wipe(
         ),
     ] = False,
     purge: Annotated[bool, typer.Option("--purge", help="DELETES the stores at once. You cannot undo this.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Confirm the deletion of --purge.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Confirm that --purge deletes the stores.")] = False,
     workers: Annotated[int, workers_option("Stores")] = 0,
     dry_run: DryRun = False,
     after_error: AfterError = False,
@@ -67,11 +69,11 @@ def wipe(
     verbose: Verbose = False,
     quiet: Quiet = False,
 ) -> int:
-    """Move stores out, so that Kafka Streams rebuilds them from the earliest offset of their changelogs.
+    """Move stores away, so that Kafka Streams rebuilds them from the earliest offset of their changelogs.
 
     Stop the application first. wipe also moves the offsets and Positions of these stores. The other stores of a task
-    stay, and under exactly-once Kafka Streams does not restore them. Undo it with `kstate undo` before you run `kstate
-    clean`.
+    stay, and Kafka Streams does not restore them, even under exactly-once. You can undo it with `kstate undo` until you
+    run `kstate clean`.
     """
     from kstate_cli.change.course import ChangeRequest, Terms, change
     from kstate_cli.change.earlier_runs import refuse_after_error

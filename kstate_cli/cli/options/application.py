@@ -78,7 +78,7 @@ NewTopology = Annotated[
     typer.Option(
         "--topology",
         metavar="FILE",
-        help="File with the text of Topology#describe of the new topology.",
+        help="File with the output of Topology#describe for the new topology.",
         rich_help_panel=PANEL,
         readable=False,
     ),
@@ -88,7 +88,7 @@ OldTopology = Annotated[
     typer.Option(
         "--from",
         metavar="FILE",
-        help="The same text of the topology that ran here last.",
+        help="The same for the topology that ran here last.",
         rich_help_panel=PANEL,
         readable=False,
     ),

@@ -56,7 +56,7 @@ class DumpSourceOptions:
             "--follow", metavar="SECONDS", help="Repeat every SECONDS, until you stop kstate with a signal.", min=0.1
         ),
     ] = None
-    full: Annotated[bool, typer.Option("--full", help="Write a full dump. The existing dump stays.")] = False
+    full: Annotated[bool, typer.Option("--full", help="Write a new full dump, and keep the existing ones.")] = False
     keep: Annotated[
         int | None,
         typer.Option("--keep", metavar="N", help="DELETES all full dumps of a partition but the newest N.", min=1),

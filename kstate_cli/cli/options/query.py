@@ -118,7 +118,7 @@ class SourceOptions:
         str | None, typer.Option("--topology", metavar="NAME", help="The named topology, if several have the store.")
     ] = None
     last_flush: Annotated[
-        bool, typer.Option("--last-flush", help="Read the last flush, while the application is running.")
+        bool, typer.Option("--last-flush", help="While the application is running, read its last flush.")
     ] = False
 
 

@@ -40,7 +40,7 @@ class BrokerOptions:
         typer.Option(
             "--bootstrap-server",
             metavar="HOST:PORT",
-            help=("Check on this broker: group members, unread records, partitions."),
+            help=("Check group members, unread records and partitions on this broker."),
         ),
     ] = None
     kafka_settings: KafkaSettings = None
@@ -80,7 +80,7 @@ class CompletionOptions:
     ] = None
     release_name: Annotated[
         str | None,
-        typer.Option("--for", metavar="RELEASE", help="Release that runs here.", autocompletion=releases),
+        typer.Option("--for", metavar="RELEASE", help="Release that the application runs.", autocompletion=releases),
     ] = None
     complete: Annotated[
         list[str] | None,

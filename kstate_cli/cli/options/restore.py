@@ -55,15 +55,18 @@ CommittedOffsets = Annotated[
         "--committed-offsets", metavar="FILE", help='Group offsets: JSON {"TOPIC": {"0": 42}}.', readable=False
     ),
 ]
-DumpIsComplete = Annotated[bool, typer.Option("--dump-is-complete", help="Confirm a complete dump without manifest.")]
-DumpIsCommitted = Annotated[bool, typer.Option("--dump-is-committed", help="Confirm a dump of committed records only.")]
+DumpIsComplete = Annotated[
+    bool, typer.Option("--dump-is-complete", help="Confirm that no file of the dump is missing.")
+]
+DumpIsCommitted = Annotated[
+    bool, typer.Option("--dump-is-committed", help="Confirm that all its records are committed.")
+]
 VerifyDump = Annotated[
-    bool | None, typer.Option("--verify-dump/--no-verify-dump", help="Read the whole dump first, or no rows of it.")
+    bool | None,
+    typer.Option("--verify-dump/--no-verify-dump", help="Read the whole dump first, or skip its rows."),
 ]
 SkipDigests = Annotated[bool, typer.Option("--skip-digests", help="Do not compare the files with their SHA-256.")]
-AcceptResurrected = Annotated[
-    bool, typer.Option("--accept-resurrected", help="Accept rows whose deletes the log has lost.")
-]
+AcceptResurrected = Annotated[bool, typer.Option("--accept-resurrected", help="Accept that deleted keys may reappear.")]
 RestoredGuarantee = Annotated[
     Guarantee,
     typer.Option(
@@ -94,7 +97,7 @@ class FleetOptions:
     HELP_PANEL: ClassVar[str] = "Several hosts"
 
     share: Annotated[
-        str | None, typer.Option("--share", metavar="I/N", help="Restore only this share of the tasks, as 1/3.")
+        str | None, typer.Option("--share", metavar="I/N", help="Restore only this share of tasks, such as 1/3.")
     ] = None
     missing: Annotated[
         Path | None,
@@ -113,7 +116,7 @@ class FleetOptions:
     ] = None
     barrier_timeout: Annotated[
         int,
-        typer.Option("--barrier-timeout", metavar="SECONDS", min=0, help="Exit with 1 after SECONDS."),
+        typer.Option("--barrier-timeout", metavar="SECONDS", min=0, help="Wait at most SECONDS for them."),
     ] = 3600
 
 
@@ -128,7 +131,7 @@ class SelectionOptions:
         typer.Option(
             "--from-changelog",
             metavar="DUMP",
-            help="Changelog dump: path or URI.",
+            help="Path or URI of the changelog dump.",
         ),
     ]
     release_name: Annotated[
@@ -136,18 +139,20 @@ class SelectionOptions:
         typer.Option(
             "--for",
             metavar="RELEASE",
-            help="Release that will start; or pass --for-jar.",
+            help="Release to restore for, such as 4.3; or --for-jar.",
             autocompletion=releases,
         ),
     ] = None
     for_jar: ForJar = None
     spec: Annotated[
         Path | None,
-        typer.Option("--spec", metavar="FILE", help="kstate.toml: kinds and retentions of stores.", readable=False),
+        typer.Option("--spec", metavar="FILE", help="kstate.toml with kinds and retentions of stores.", readable=False),
     ] = None
     topology: Annotated[
         Path | None,
-        typer.Option("--topology", metavar="FILE", help="Text of Topology#describe, for lost stores.", readable=False),
+        typer.Option(
+            "--topology", metavar="FILE", help="Output of Topology#describe, for lost stores.", readable=False
+        ),
     ] = None
     task: Tasks = None
     store: Stores = None
@@ -157,7 +162,7 @@ class SelectionOptions:
     ] = None
     ignore: Annotated[
         list[str] | None,
-        typer.Option("--ignore", metavar="TOPIC", help="Skip this topic or pattern; repeatable."),
+        typer.Option("--ignore", metavar="TOPIC", help="Skip topics with this name or pattern; repeatable."),
     ] = None
     dry_run: DryRun = False
     fleet: FleetOptions
@@ -196,10 +201,13 @@ class CaseOptions:
         typer.Option(
             "--on-invalid-offset",
             metavar="ACTION",
-            help="Act on offsets out of range.",
+            help="Out-of-range offset: rebuild (default), or fail.",
+            show_default=False,
         ),
     ] = OnInvalid.rebuild
-    allow_empty: Annotated[bool, typer.Option("--allow-empty", help="Let an empty changelog empty a store.")] = False
+    allow_empty: Annotated[bool, typer.Option("--allow-empty", help="Allow an empty changelog to empty a store.")] = (
+        False
+    )
     accept_resurrected: AcceptResurrected = False
     wipe_unclean: Annotated[bool, typer.Option("--wipe-unclean", help="Rebuild all stores of unclean tasks.")] = False
     transactional_stores: TransactionalStores = False
@@ -227,7 +235,7 @@ class WorkOptions:
     memory: Memory = None
     workers: Annotated[int, workers_option("Stores")] = 0
     verify: Annotated[
-        Verify, typer.Option("--verify", metavar=choices_text(Verify), help="full also reads all rows back.")
+        Verify, typer.Option("--verify", metavar=choices_text(Verify), help="full: also read all rows back.")
     ] = Verify.quick
     copy: Annotated[bool, typer.Option("--copy", help="Copy SSTs instead of linking them.")] = False
     wait: Wait = 0.0

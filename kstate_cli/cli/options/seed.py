@@ -24,12 +24,13 @@ class SeedSourceOptions:
         typer.Option("--from", metavar="DUMP", help="Dump of all changelogs, written after the application stopped."),
     ] = None
     source_app: Annotated[
-        str | None, typer.Option("--source-app", metavar="ID", help="Its application.id, if the dump has several.")
+        str | None,
+        typer.Option("--source-app", metavar="ID", help="application.id of the source, if the dump has several."),
     ] = None
     source_bootstrap_server: Annotated[
         str | None,
         typer.Option(
-            "--source-bootstrap-server", metavar="HOST:PORT", help="Its cluster; default: --bootstrap-server."
+            "--source-bootstrap-server", metavar="HOST:PORT", help="Cluster of the source; default: --bootstrap-server."
         ),
     ] = None
     source_kafka_settings: Annotated[
@@ -37,14 +38,14 @@ class SeedSourceOptions:
         typer.Option(
             "--source-kafka-settings",
             metavar="FILE",
-            help="Client properties file for that cluster.",
+            help="File with client properties for that cluster.",
             readable=False,
         ),
     ] = None
     spec: Annotated[
         Path | None,
         typer.Option(
-            "--spec", metavar="FILE", help="kstate.toml: write only the newest record of each key.", readable=False
+            "--spec", metavar="FILE", help="kstate.toml. Write only the newest record of each key.", readable=False
         ),
     ] = None
 
@@ -64,16 +65,18 @@ class SeedTargetOptions:
         typer.Option(
             "--kafka-settings",
             metavar="FILE",
-            help="Client properties file: security.protocol, …",
+            help="File with client properties, such as security.protocol.",
             readable=False,
         ),
     ] = None
     rename_store: Annotated[
         list[str] | None,
-        typer.Option("--rename-store", metavar="OLD=NEW", help="Name of a store in the new application; repeatable."),
+        typer.Option(
+            "--rename-store", metavar="OLD=NEW", help="Give store OLD the name NEW in the new application; repeatable."
+        ),
     ] = None
     no_offsets: Annotated[
-        bool, typer.Option("--no-offsets", help="Write the changelogs only: you set the input offsets yourself.")
+        bool, typer.Option("--no-offsets", help="Write only the changelogs, and set the input offsets yourself.")
     ] = False
 
 
@@ -88,7 +91,7 @@ class SeedReportOptions:
         typer.Option(
             "--journal",
             metavar="FILE",
-            help="Record of the run, to continue it; default: kstate-seed-ID.jsonl.",
+            help="Journal, needed to continue the run; default: kstate-seed-ID.jsonl.",
             readable=False,
         ),
     ] = None
@@ -102,7 +105,9 @@ class SeedReportOptions:
             readable=False,
         ),
     ] = None
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print topics and records, and write nothing.")] = False
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the topics and numbers of records, and write nothing.")
+    ] = False
     metrics_file: MetricsFile = None
     output: OutputFormat = Format.table
     quiet: Quiet = False

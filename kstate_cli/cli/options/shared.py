@@ -67,7 +67,7 @@ class Verify(str, Enum):
 
 def workers_option(subject: str) -> Any:
     """Return the option ``--workers`` for ``subject``; ``at_once`` resolves its value."""
-    return typer.Option("--workers", metavar="N", min=0, help=f"{subject} at once; 0 means one per core.")
+    return typer.Option("--workers", metavar="N", min=0, help=f"{subject} in parallel; 0 means one per core.")
 
 
 # A setting of the application, which nothing in its directory records.
@@ -175,7 +175,7 @@ LeftGuarantee = Annotated[
     typer.Option(
         "--guarantee",
         metavar="GUARANTEE",
-        help="at_least_once: unclean stores have no uncommitted data.",
+        help="With at_least_once, unclean stores have no uncommitted data.",
         rich_help_panel=KILLED,
     ),
 ]
@@ -232,7 +232,7 @@ Dump = Annotated[
     typer.Option(
         "--from-changelog",
         metavar="DUMP",
-        help="Changelog dump, to read topics from its manifest.",
+        help="Changelog dump whose manifest lists the topics.",
         rich_help_panel=LOGS,
     ),
 ]
@@ -242,14 +242,14 @@ SpecFile = Annotated[
     typer.Option(
         "--spec",
         metavar="FILE",
-        help="kstate.toml with kinds that store files do not show.",
+        help="kstate.toml with store kinds that the files do not show.",
         readable=False,
     ),
 ]
 # Off by default: rows in the memtables of the running application would be missing silently.
 LastFlush = Annotated[
     bool,
-    typer.Option("--last-flush", help="Read the last flush, while the application is running."),
+    typer.Option("--last-flush", help="While the application is running, read its last flush."),
 ]
 
 
@@ -293,7 +293,7 @@ At = Annotated[
     typer.Option(
         "--at",
         metavar="TOPIC:PARTITION=OFFSET",
-        help="Minimum Position (PositionBound); repeatable. Exit 3 if a store is below it.",
+        help="Minimum Position (PositionBound); repeatable. Exit with 3 if a store is below it.",
     ),
 ]
 
@@ -399,7 +399,7 @@ Engine = Annotated[
 ]
 """The default is :data:`AUTO`; the help has no line for it, because the help of ``restore`` is long."""
 Master = Annotated[str | None, typer.Option("--master", metavar="URL", help="Run on this Spark cluster.")]
-Conf = Annotated[list[str] | None, typer.Option("--conf", metavar="K=V", help="Spark configuration; repeatable.")]
+Conf = Annotated[list[str] | None, typer.Option("--conf", metavar="K=V", help="Spark setting; repeatable.")]
 
 
 def spark_settings(master: str | None, conf: Sequence[str] | None) -> SparkSettings:
