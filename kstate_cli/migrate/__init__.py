@@ -1,1 +1,1 @@
-"""Upgrade and downgrade: what the target cannot read is refused or rewritten, and offsets go to where it keeps them."""
+"""Upgrade and downgrade: refuse or rewrite what the target release cannot read, and move offsets to its place."""

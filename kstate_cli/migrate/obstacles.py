@@ -41,14 +41,14 @@ from kstate_cli.texts import TRANSACTIONAL_STORES, command, first_lines, some
 
 
 def _stores(snapshot: MigrationSnapshot) -> Iterator[tuple[Task, Store, str]]:
-    """Yield each store of a whole task, with its name for messages."""
+    """Yield each store of a task without unfinished databases, with its name for messages."""
     for task in snapshot.whole_tasks:
         for store in task.stores:
             yield task, store, f"{task.name}/{store.name}"
 
 
 def refuse_unreadable(snapshot: MigrationSnapshot) -> None:
-    """Raise Refused for stores that the target cannot read at all."""
+    """Raise Refused for stores that the target cannot read, or only after a conversion that the user has not allowed."""
     lines: list[str] = []
     headers: list[str] = []
     for task, store, name in _stores(snapshot):
@@ -56,11 +56,10 @@ def refuse_unreadable(snapshot: MigrationSnapshot) -> None:
         if store.families & headers_families() and not snapshot.into_family:
             headers.append(f"{name}: a store with record headers ({kind})")
             doubt = undecided(store)
-            # A conversion by the wrong layout would cut bytes off values, silently.
+            # If it is uncertain which layout the rows have, a conversion could silently cut bytes off the values.
             if doubt is not None:
                 lines.append(f"{name}: {doubt}")
-            # The rows become those of the older kind, so that kind decides whether the target has such
-            # stores.
+            # The conversion makes it a store of the older kind. So the target must support that kind.
             kind = without_headers(kind)
         if not readable_by(kind, snapshot.target):
             lines.append(f"{name}: {snapshot.target} does not support {kind} stores")
@@ -84,9 +83,10 @@ def refuse_unreadable(snapshot: MigrationSnapshot) -> None:
 
 
 def misread_sessions(snapshot: MigrationSnapshot) -> Iterator[Remark]:
-    """Yield a note about on-window-close sessions that 4.3.1 misreads once their store has headers.
+    """Yield a note about stores of on-window-close sessions: 4.3.1 would misread them if they got headers.
 
-    Raises Refused if the store has both layouts already, or the user is about to switch.
+    Raises Refused if a store has rows with and without headers already, or if the user is about to start with
+    ``dsl.store.format=HEADERS``.
     """
     lines: list[str] = []
     names: dict[str, None] = {}
@@ -119,14 +119,18 @@ def misread_sessions(snapshot: MigrationSnapshot) -> Iterator[Remark]:
 
 
 def refuse_rewrites_of_forgetful(snapshot: MigrationSnapshot, steps: Sequence[Step]) -> None:
-    """Raise Refused if files of a FIFO store have to be rewritten: RocksDB would drop other rows of the new files."""
+    """Raise Refused if a step rewrites files of a FIFO store.
+
+    FIFO compaction deletes whole files by age and size. In rewritten files the rows are distributed otherwise, so
+    RocksDB would delete other rows.
+    """
     lines = [
         (
             f"{step.path}: column family {step.before.forgetful_family} has compaction_style=kCompactionStyleFIFO, "
             f"but kstate must rewrite its files for {snapshot.target}"
         )
         for step in steps
-        # Offsets alone are safe: an edit of their family keeps the data files.
+        # An edit that only writes offsets is safe, because it keeps the data files.
         if isinstance(step, EditDatabase) and (step.sst_format is not None or step.conversions)
         if step.before.forgetful_family is not None
     ]
@@ -144,7 +148,7 @@ def refuse_rewrites_of_forgetful(snapshot: MigrationSnapshot, steps: Sequence[St
 
 
 def undecided(store: Store) -> str | None:
-    """Return why the layout without headers of a store's rows is uncertain; None if it is certain."""
+    """Return why it is uncertain which layout without headers the rows of a store would have; None if it is certain."""
     families = sorted(headers_families() & store.families)
     for family in families:
         if not kinds_of_family(family, segmented=store.segmented):
@@ -154,7 +158,8 @@ def undecided(store: Store) -> str | None:
             return f"column family {family} does not occur in a store that is {segmented}"
     if store.kind.certain or store.empty:
         return None
-    # Session stores come with and without a header prefix.
+    # If the kinds that may use this column family have different older layouts, the rows do not show which one is
+    # right.
     for family in families:
         if len({_older(kind, family, store.name) for kind in kinds_of_family(family, segmented=store.segmented)}) > 1:
             return "its rows do not show whether sessions are time-ordered"
@@ -162,12 +167,14 @@ def undecided(store: Store) -> str | None:
 
 
 def conversions(store: Store, database: Database) -> tuple[Conversion, ...]:
-    """Return the conversions of a database to the layout that the same topology has without headers.
+    """Return the conversions of a database to the layout that a store of the same topology has without headers.
 
-    Key-value and window rows keep their timestamp, sessions never had one. The windows of stream-stream joins are
-    plain there (``StreamJoinedStoreFactory``); only their names tell them apart.
+    Rows of key-value and window stores keep their timestamp; sessions never had one. The windows of stream-stream joins
+    have no timestamp in the older layout (``StreamJoinedStoreFactory``). Only the names of such stores show what they
+    are.
     """
-    # The kind is inferred from samples; a family that it does not have belongs to another kind.
+    # The kind was inferred from samples. If it does not have this column family, any kind that has it gives the same
+    # result (see undecided).
     kind = store_kind(store.kind.name)
     to_older = []
     for family in sorted(headers_families() & set(database.column_families)):
@@ -178,11 +185,11 @@ def conversions(store: Store, database: Database) -> tuple[Conversion, ...]:
 
 
 def _older(kind: StoreKind, family: str, store_name: str) -> tuple[str, str]:
-    """Return the older family for rows of a family with headers, and how their values change (``layouts.STRIP``)."""
+    """Return the older family for rows of a family with headers, and how their values change (in ``layouts.STRIP``)."""
     number = next(number for number, other in enumerate(kind.families) if other.name == family)
-    # Families are listed newest first, so the next one is the older layout of the same kind.
+    # The families of a kind are in order, newest first. So the next one is its older layout.
     newer, older = kind.families[number : number + 2]
-    # Joins store plain values, without the timestamp that other windows have.
+    # Stores of joins have plain values, without the timestamp that other windows have. Their family is the oldest one.
     if kind.key is KeySchema.WINDOW and JOIN_WINDOW.fullmatch(store_name):
         older = kind.families[-1]
     return older.name, stripped(newer.layout, older.layout, kind.key)
@@ -192,14 +199,13 @@ _MOST_NAMES: Final = 5
 
 
 def wiped_all_the_same(app: Application, resolved: TaskOffsets, target: Release, *, transactional: bool) -> list[str]:
-    """Return a warning for a task that the next start restores whole, because stores have no offset.
+    """Return a warning if the next start restores a whole task because stores in it have no offset; otherwise nothing.
 
-    A release that keeps offsets in the store writes the offset of a logged store at the first commit, and of every one
-    when it closes. Up to 4.2 ``.checkpoint`` has all of them or does not exist
+    A release that keeps offsets in the database writes the offset of a logged store at the first commit, and those of
+    all stores when it closes. Up to 4.2 ``.checkpoint`` has all offsets or does not exist
     (``ProcessorStateManager.initializeStoreOffsetsFromCheckpoint``).
     """
-    # A running application writes its offsets when it is closed. A global store is never wiped with a
-    # task.
+    # A running application writes its offsets when it closes. And no start wipes the directory of global stores.
     if app.running or resolved.task.is_global:
         return []
     never = _never_committed(resolved, target, transactional=transactional)
@@ -214,7 +220,7 @@ def wiped_all_the_same(app: Application, resolved: TaskOffsets, target: Release,
 
 
 def _never_committed(resolved: TaskOffsets, target: Release, *, transactional: bool) -> list[str]:
-    """Return the stores of a task that lack an offset which the release asks for."""
+    """Return the stores of a task that lack an offset which the target release needs."""
     without = [state.store for state in resolved.stores if state.store.databases and not state.offsets]
     names = [store.name for store in without if _lacks_offset(store, transactional=transactional)]
     if target.offsets_home is OffsetsHome.COLUMN_FAMILY:
@@ -222,23 +228,23 @@ def _never_committed(resolved: TaskOffsets, target: Release, *, transactional: b
     has_offsets = bool(resolved.absent) or any(state.offsets for state in resolved.stores)
     if names or has_offsets:
         return names
-    # No store of the task has an offset: the empty ones were opened and never committed.
-    # Stores with rows and without any offset count as stores without a changelog.
+    # No store of the task has an offset, so the empty ones were opened and never committed. A store with rows and no
+    # offset counts as one without a changelog.
     return [store.name for store in without if store.empty]
 
 
 def _lacks_offset(store: Store, *, transactional: bool) -> bool:
-    """Return True for a store without an offset that keeps offsets itself, and may be logged."""
+    """Return True for a store that keeps offsets in its database, has none, and may have a changelog."""
     return store.has_offsets_family and not has_offset_if_logged(store, transactional=transactional)
 
 
 def _lacks_file(store: Store) -> bool:
-    """Return True for a grace buffer whose offset is in the column family only: 4.3 reads ``.checkpoint_<store>``."""
+    """Return True for a grace buffer without ``.checkpoint_<store>``, from which 4.3 reads its offset."""
     return store.is_grace_buffer and store.has_offsets_family and store.store_file is None and not store.empty
 
 
 def replayed(app: Application, resolved: TaskOffsets) -> list[str]:
-    """Return a warning for each versioned store whose rows may be ahead of its offset: the next start replays them."""
+    """Return a warning for each versioned store whose rows may be ahead of its offset: a start replays records then."""
     return [
         (
             f"{resolved.task.name}/{state.store.name}: it was killed, and its rows may be ahead of its offset. "
@@ -252,9 +258,9 @@ def replayed(app: Application, resolved: TaskOffsets) -> list[str]:
 
 
 def lost_with_it(app: Application, resolved: TaskOffsets, logged: Collection[str]) -> list[str]:
-    """Return a warning about rows of a skipped task that no changelog may restore, with the command that exports them.
+    """Return a warning about stores of a removed task that may have no changelog, with a command to export their rows.
 
-    ``logged`` are the stores that have an offset in any task.
+    ``logged`` are the stores that have an offset in any task, which proves a changelog.
     """
     stores = [state.store for state in resolved.stores]
     unknown = [store.name for store in stores if store.name not in logged and not store.empty]
@@ -266,9 +272,9 @@ def lost_with_it(app: Application, resolved: TaskOffsets, logged: Collection[str
 
 
 def lost_unread(task: Task, unfinished: Collection[Problem], logged: Collection[str]) -> list[str]:
-    """Return a warning about stores of a skipped task with unfinished databases: their rows cannot be read.
+    """Return a warning about stores of a removed task with unfinished databases, whose rows no command can read.
 
-    ``logged`` are the stores that have an offset in any task.
+    ``unfinished`` are the problems of these databases. ``logged`` are the stores that have an offset in any task.
     """
     names = {problem.place.store.name for problem in unfinished if problem.place.store is not None}
     unread = sorted(names - {*logged})
@@ -279,6 +285,7 @@ def lost_unread(task: Task, unfinished: Collection[Problem], logged: Collection[
 
 
 def _untold(task: Task, stores: Sequence[str], which: str = "") -> str:
+    """Return the beginning of a warning: no offset shows whether these stores have a changelog."""
     have = "have"
     if len(stores) == 1:
         have = "has"
@@ -286,7 +293,7 @@ def _untold(task: Task, stores: Sequence[str], which: str = "") -> str:
 
 
 def refuse_unclean(snapshot: MigrationSnapshot, reasons: Sequence[str]) -> None:
-    """Raise Refused for tasks that may hold uncommitted rows: the user decides what becomes of them."""
+    """Raise Refused if tasks may have uncommitted rows: the user must decide whether Streams restores them."""
     if reasons:
         raise Refused(
             "unclean shutdown: under exactly-once, the stores may contain uncommitted data",
@@ -299,7 +306,10 @@ def refuse_unclean(snapshot: MigrationSnapshot, reasons: Sequence[str]) -> None:
 
 
 def _transactional_hint(tasks: Collection[TaskOffsets], options: MigrateOptions) -> str:
-    """Return the first part of a hint for databases of which only the user knows how they were left."""
+    """Return a part of a hint if only the user knows whether the databases were left by a transactional run.
+
+    Else empty.
+    """
     ambiguous = any(reason.no_status for state in tasks for reason in state.unclean)
     if options.transactional or not ambiguous:
         return ""
@@ -307,7 +317,7 @@ def _transactional_hint(tasks: Collection[TaskOffsets], options: MigrateOptions)
 
 
 def refuse_losses(snapshot: MigrationSnapshot, reasons: Sequence[str]) -> None:
-    """Raise Refused if the next start would lose rows that no changelog brings back."""
+    """Raise Refused if the next start would lose rows that no changelog can restore."""
     if reasons:
         raise Refused(
             "the application would lose rows when it starts",

@@ -62,17 +62,17 @@ _LOG = logging.getLogger(__name__)
 
 
 def plan_migration(app: Application, target: Release, options: MigrateOptions) -> Plan:
-    """Return the plan that brings ``app`` to ``target``; empty if it is there already.
+    """Return the plan that brings ``app`` to ``target``; empty if the target can start from it already.
 
-    Raises Refused, naming everything that stands in the way and the rule it breaks.
+    Raises Refused with everything that prevents the migration, and the rules.
     """
     return plan_of(read_snapshot(app, target, options))
 
 
 def plan_of(snapshot: MigrationSnapshot) -> Plan:
-    """Return the plan by what a snapshot says; nothing is read from disk. Raises Refused."""
+    """Return the plan that follows from a snapshot; nothing is read from disk. Raises Refused."""
     refuse_unreadable(snapshot)
-    # Exhausted at once: a rule that refuses in a late task leaves no half of a plan.
+    # All rules run before anything is planned: if a rule refuses in the last task, there is no partial plan.
     changes = [*_application_changes(snapshot), *_changes_of_tasks(snapshot)]
     for change in changes:
         if isinstance(change, Remark):
@@ -80,16 +80,17 @@ def plan_of(snapshot: MigrationSnapshot) -> Plan:
         else:
             _LOG.debug("step %s %s: %s", change.action, change.path, change.describe())
     steps = steps_of(changes)
-    # Refusals come after all rules, so that one message names every task that stands in the way.
+    # These refusals come after all rules, so that one message names every task that prevents the migration.
     refuse_rewrites_of_forgetful(snapshot, steps)
     refuse_unclean(snapshot, texts_of(changes, RemarkKind.UNCLEAN))
     refuse_losses(snapshot, texts_of(changes, RemarkKind.LOSS))
     target, options = snapshot.target, snapshot.options
-    # A directory that needs no step is not written, so an unproven target does no harm there.
+    # A plan without steps writes nothing, so an unproven target does no harm then.
     if steps and target.unproven and not options.unproven:
         path = snapshot.app.path
         raise unproven_release(target, path, options.command(path, target.version, UNPROVEN))
-    # A half-created database may lack families, so it proves no release while whole tasks exist.
+    # A partially created database may lack column families, so it does not show which release wrote it. It only counts
+    # if there are no other tasks.
     sources = sources_of(snapshot.whole_tasks or snapshot.app.tasks, transactional=options.transactional)
     source = target
     if sources:
@@ -109,10 +110,11 @@ def plan_of(snapshot: MigrationSnapshot) -> Plan:
 
 
 def _application_changes(snapshot: MigrationSnapshot) -> Iterator[Change]:
-    """Yield what concerns the directory as a whole."""
+    """Yield the remarks about the directory as a whole."""
     for problem in snapshot.app.all_problems():
         remark = warning(problem.reasoned)
-        # Only while the application is running, so nothing is wrong: exit code 1 would stop a script for nothing.
+        # A passing problem only exists while the application is running, and nothing is wrong. A warning would set exit
+        # code 1 and so stop a script without need.
         if problem.passing:
             remark = note(problem.reasoned)
         yield remark
@@ -126,24 +128,24 @@ def _changes_of_tasks(snapshot: MigrationSnapshot) -> Iterator[Change]:
 
 
 def task_changes(snapshot: MigrationSnapshot, state: TaskOffsets) -> Iterator[Change]:
-    """Yield everything that happens to one task. Raises Refused for offsets that no older release reads."""
+    """Yield all steps and remarks for one task. Raises Refused for offsets that no older release can read."""
     task = state.task
     problems = snapshot.unfinished.get(task.name)
     if problems is not None:
-        # A kill left a database half created: no step can edit it, and Streams restores the task.
+        # The application was killed while it created a database. No step can edit it, so the task is removed, and
+        # Streams restores it.
         yield from _leave_out(snapshot, state, problems[0].text)
         yield from map(warning, lost_unread(task, problems, snapshot.logged))
         return
     moves = _moves_offsets(snapshot, task)
-    # Offsets are in their place already. Unclean tasks stay as they are: the target judges them itself.
+    # The offsets are where the target reads them. An unclean task is not touched: the target judges it at its start.
     if not moves and not (snapshot.into_family and state.uneven_stores):
         yield from _rewrite_only(snapshot, task)
         if snapshot.into_family and snapshot.left_transactional:
             yield from _wiped(snapshot, state)
         return
     options = snapshot.options
-    # Up to here no offset has moved. Moved offsets of an unclean task would hide its signs from the
-    # next start.
+    # The rules below move offsets. In an unclean task that would hide the signs of the kill from the next start.
     if state.unclean and not options.at_least_once:
         if options.wipe_unclean:
             yield from _leave_out(snapshot, state, str(state.unclean[0]))
@@ -163,10 +165,10 @@ def task_changes(snapshot: MigrationSnapshot, state: TaskOffsets) -> Iterator[Ch
 
 
 def _wiped(snapshot: MigrationSnapshot, state: TaskOffsets) -> Iterator[Change]:
-    """Warn of a task that the next start wipes, migrated or not, and of rows in it that no changelog brings back."""
+    """Yield warnings about a task that the next start wipes anyway, and about rows that no changelog can restore."""
     transactional = snapshot.options.transactional
     if transactional and snapshot.target.transactional:
-        return  # initializeStoreOffsets: a transactional store without an offset is not corrupted
+        return  # 4.4 (initializeStoreOffsets) does not treat a transactional store without an offset as corrupted
     texts = wiped_all_the_same(snapshot.app, state, snapshot.target, transactional=transactional)
     yield from map(warning, texts)
     if texts and not snapshot.options.at_least_once:
@@ -174,20 +176,23 @@ def _wiped(snapshot: MigrationSnapshot, state: TaskOffsets) -> Iterator[Change]:
 
 
 def _moves_offsets(snapshot: MigrationSnapshot, task: Task) -> bool:
-    """Return True if the offsets of a task are not, or not only, where the target keeps them."""
+    """Return True if the target does not find the offsets of a task, or also finds old ones in another place."""
     if not snapshot.into_family:
-        # Up to 4.2 Streams opens no database with the family, and never reads ``.checkpoint_<store>``.
+        # Up to 4.2 Streams cannot open a database with the column family, and never reads ``.checkpoint_<store>``.
         return task.has_offsets_family or bool(task.store_files)
     databases = [database for store in task.stores for database in store.databases]
-    # 4.3 reads ``.checkpoint`` even beside the family, and prefers it: an old file must go.
+    # 4.3 reads ``.checkpoint`` even if databases have the family, and prefers it. So an old file must be removed.
     without_family = any(database.offsets is None for database in databases)
     return bool(task.stores) and (task.checkpoint is not None or without_family)
 
 
 def _leave_out(snapshot: MigrationSnapshot, state: TaskOffsets, reason: str) -> Iterator[Change]:
-    """Leave out a whole task, so that Streams restores it."""
+    """Yield the removal of a whole task, after which Streams restores it, with warnings.
+
+    ``reason`` follows in the plan.
+    """
     why = f"removed, so that Streams restores it: {reason}"
-    # The clone lacks the task directory; the backup still has it until ``kstate clean``.
+    # Only the new directory lacks the task. The backup has it until ``kstate clean``.
     yield OmitTree(snapshot.relative(state.task.path), why)
     yield warning(f"{state.task.name}: {why}")
     yield from map(warning, lost_with_it(snapshot.app, state, snapshot.logged))
@@ -202,7 +207,7 @@ def _rewrite_only(snapshot: MigrationSnapshot, task: Task) -> Iterator[Change]:
         if _too_new(snapshot, database)
     ]
     yield from rewrites
-    # Rewritten SSTs change nothing about that: without the file the offsets of the task are missing.
+    # Without the file the offsets of the task are missing, which rewritten SSTs do not change.
     if rewrites and task.checkpoint is None and not task.is_global:
         yield note(f"{task.name}: it has no .checkpoint, so Streams restores it, with or without a migration")
 
@@ -212,29 +217,29 @@ def _too_new(snapshot: MigrationSnapshot, database: Database) -> bool:
 
 
 def _even_out(snapshot: MigrationSnapshot, state: TaskOffsets) -> Iterator[Change]:
-    """Give all segments of a store the offset that its rows justify.
+    """Yield steps that give all segments of a store the same offset, one that the rows of each segment justify.
 
-    A start takes the offset of one segment, and never restores the rows that another one lacks below it.
+    A start uses the offset of one segment. It never restores rows below it that another segment lacks.
     """
     for uneven in state.uneven_stores:
-        # Rows of a silent segment are only in the changelog, so no offset is right for the store as it
-        # is.
+        # The rows of a silent segment are only in the changelog, so no offset is right for the existing rows.
         if uneven.silent:
             yield from _leave_out_store(snapshot, uneven)
             continue
         record = closed(uneven.offsets, uneven.position)
         if left_committed(uneven.store, transactional=snapshot.options.transactional):
-            # A status would hide the proof that nothing in it is uncommitted; none counts as closed.
+            # In a store of a transactional run a missing status proves that nothing is uncommitted. Writing one would
+            # hide that, and Streams treats a missing status as closed.
             record = replace(record, status=None)
         for database in uneven.store.databases:
             yield EditDatabase(snapshot.relative(database.path), database, offsets=record)
 
 
 def _leave_out_store(snapshot: MigrationSnapshot, silent: StoreOffsets) -> Iterator[Change]:
-    """Leave out a store with silent segments, and have the next start restore it.
+    """Yield the removal of a store with silent segments (those without an offset), so that the next start restores it.
 
-    Streams would restore it over the rows that are there, and a delete that the log has forgotten would bring them
-    back. ``kstate undo`` has them.
+    Streams would restore it over the existing rows. If the log has lost a delete by compaction, the deleted row would
+    come back. The rows stay in the backup, for ``kstate undo``.
     """
     store = silent.store
     yield OmitTree(snapshot.relative(store.path), "removed, so that Streams restores it: segments without an offset")
@@ -244,7 +249,10 @@ def _leave_out_store(snapshot: MigrationSnapshot, silent: StoreOffsets) -> Itera
 
 
 def _into_family(snapshot: MigrationSnapshot, state: TaskOffsets) -> Iterator[Change]:
-    """Move offsets into the stores: they, ``-4`` and Positions go into each database, and the files leave."""
+    """Yield steps that move the offsets of a task into its stores.
+
+    Offsets, ``-4`` and Positions go into each database, and the files for them are removed.
+    """
     task, keeping = state.task, _keeping(snapshot, state.task)
     for store_offsets in state.stores:
         yield from _store_into_family(snapshot, task, store_offsets)
@@ -261,6 +269,7 @@ def _into_family(snapshot: MigrationSnapshot, state: TaskOffsets) -> Iterator[Ch
 
 
 def _store_into_family(snapshot: MigrationSnapshot, task: Task, state: StoreOffsets) -> Iterator[Change]:
+    """Yield steps and remarks that move the offsets and the Position of one store into its databases."""
     store, keeping = state.store, _keeping(snapshot, task)
     if state.silent:
         yield from _leave_out_store(snapshot, state)
@@ -282,10 +291,11 @@ def _store_into_family(snapshot: MigrationSnapshot, task: Task, state: StoreOffs
 def _absent_into_family(
     snapshot: MigrationSnapshot, state: TaskOffsets, name: str, offsets: Offsets
 ) -> Iterator[Change]:
-    """Keep a line of ``.checkpoint`` whose store is not here: wiped (``-4``), or custom with its rows elsewhere.
+    """Yield steps for a line of ``.checkpoint`` whose store has no directory in the task.
 
-    4.3 reads ``.checkpoint_<store>`` of custom stores only. Its own keep ``-4`` inside: where, the same store of other
-    tasks tells.
+    Such a store was wiped (then the offset is ``-4``), or it is a custom one with its rows elsewhere. 4.3 reads
+    ``.checkpoint_<store>`` of custom stores only. A store of Streams needs ``-4`` in an empty database; the same store
+    in other tasks shows its layout.
     """
     task = state.task
     unknown = set(offsets.values()) == {OFFSET_UNKNOWN}
@@ -302,7 +312,10 @@ def _absent_into_family(
 
 
 def _wiped_everywhere(snapshot: MigrationSnapshot, state: TaskOffsets, name: str) -> Remark:
-    """Return the consequence for a task with a store that was wiped in all tasks: its layout in 4.3 is unknown."""
+    """Return the remark for a store that was wiped in all tasks, so that its layout in 4.3 is unknown.
+
+    It is a loss if Streams would then wipe rows of the same task that no changelog can restore.
+    """
     wiped = (
         f"{state.task.name}: {name} was wiped in every task, so kstate does not know where 4.3 keeps its "
         "offset. If it is a RocksDB store, Streams wipes its whole task under exactly-once"
@@ -311,19 +324,20 @@ def _wiped_everywhere(snapshot: MigrationSnapshot, state: TaskOffsets, name: str
     lost = [store.name for store in without if store.databases and not store.empty]
     if not lost or snapshot.options.at_least_once:
         return warning(f"{wiped} and restores it. Restore {name} first, or start the older release")
-    # StateManagerUtil wipes the directory of a corrupted task as a whole, and stores without a changelog are lost then.
+    # Streams (StateManagerUtil) wipes the whole directory of a corrupted task, with its stores without a changelog.
     rows = f"{', '.join(lost)} in it has no offset. Without a changelog, its rows are lost"
     return Remark(RemarkKind.LOSS, f"{wiped}. {rows}")
 
 
 def _out_of_family(snapshot: MigrationSnapshot, state: TaskOffsets) -> Iterator[Change]:
-    """Move offsets to files: the column family goes, and the files that the older releases read are written."""
+    """Yield steps that move the offsets of a task to files: drop the column family, and write ``.checkpoint``."""
     task, keeping = state.task, _keeping(snapshot, state.task)
     lines: dict[TopicPartition, int] = {}
     for store_offsets in state.stores:
         yield from _store_out_of_family(snapshot, task, store_offsets, lines)
     for key in {key for store_offsets in state.stores if store_offsets.stale for key in store_offsets.offsets}:
-        # The directory does not state which store owns a topic. Without its line a store is rebuilt: slow, but right.
+        # The directory does not show which store a global topic belongs to. A store whose line is missing is rebuilt:
+        # this takes time, but the result is right.
         if lines.pop(key, None) is not None:
             yield warning(
                 f"global: kstate does not write {key} to .checkpoint, because it belongs to a store that the "
@@ -331,15 +345,15 @@ def _out_of_family(snapshot: MigrationSnapshot, state: TaskOffsets) -> Iterator[
             )
     if not task.is_global:
         for absent in state.absent.values():
-            # Lines of custom stores, and -4 of wiped ones: without its line Streams would wipe the
-            # task.
+            # These are lines of custom stores, and -4 of wiped ones. If such a line were missing, Streams would wipe
+            # the task.
             lines.update(absent)
     _refuse_below_zero(snapshot, task, lines)
     if lines:
         yield _offsets_file(snapshot, task, lines)
     elif task.checkpoint is not None:
         yield keeping.without_lines("none of the stores here has an offset")
-    # Removed after ``.checkpoint`` has the offset: older releases would leave the file there forever.
+    # The older release would never remove this file. ``.checkpoint``, which the step before writes, has its offset now.
     for name in task.store_files:
         yield keeping.without_lines_of(name, "its offset is in .checkpoint now")
     yield from _remove_leftovers(snapshot, task)
@@ -348,13 +362,16 @@ def _out_of_family(snapshot: MigrationSnapshot, state: TaskOffsets) -> Iterator[
 def _store_out_of_family(
     snapshot: MigrationSnapshot, task: Task, state: StoreOffsets, lines: dict[TopicPartition, int]
 ) -> Iterator[Change]:
-    """Move the offsets of one store into ``lines``, those of the task's ``.checkpoint`` so far."""
+    """Yield steps that move the offsets and the Position of one store out of its databases.
+
+    Add its offsets to ``lines``, the lines of the task's ``.checkpoint`` so far.
+    """
     store = state.store
     if state.silent:
         yield from _leave_out_store(snapshot, state)
     else:
-        # The family leaves every database, also those of stale global stores: 4.2 opens none that has
-        # it.
+        # Every database loses the column family, also those of global stores that the last run did not open: 4.2 opens
+        # no database that has it.
         yield from _edit_out(snapshot, store)
     if state.stale:
         yield warning(
@@ -363,8 +380,7 @@ def _store_out_of_family(
         )
         return
     for key, offset in _line_offsets(snapshot, task, state).items():
-        # A source topic may be the changelog of several stores: one line serves all, so the lowest
-        # counts.
+        # A source topic may be the changelog of several stores, but has one line. So the lowest offset is written.
         if key in lines and lines[key] != offset:
             yield warning(f"{task.name}: the stores have different offsets of {key}, and kstate uses the lowest")
         lines[key] = min(offset, lines.get(key, offset))
@@ -373,26 +389,30 @@ def _store_out_of_family(
 
 
 def _line_offsets(snapshot: MigrationSnapshot, task: Task, state: StoreOffsets) -> Offsets:
-    """Return the offsets that ``.checkpoint`` is to have of a store."""
+    """Return the offsets that ``.checkpoint`` must have for a store."""
     store = state.store
     if state.offsets or store.databases or not store.segmented or task.is_global:
         return state.offsets
-    # No segment, so no row: "from the beginning" is true, and no line at all wipes the task under EOS.
+    # The store has no segment, so no row, and "read from the beginning" (-4) is right. Without a line exactly-once
+    # would wipe the task.
     return {usual_changelog(snapshot.app.app_id, task, store.name): OFFSET_UNKNOWN}
 
 
 def _edit_out(snapshot: MigrationSnapshot, store: Store) -> Iterator[Change]:
+    """Yield the steps that remove the family ``offsets``, headers and new SST formats from a store's databases."""
     for database in store.databases:
-        # Up to 4.2 a line of ``.checkpoint`` is enough for a store without segments.
+        # A segment that kstate created only to record an offset is not needed: up to 4.2 the line in ``.checkpoint`` is
+        # enough.
         if _is_carrier(store, database):
             yield OmitTree(snapshot.relative(database.path), "the segment contained only an offset")
             continue
-        # 4.2 does not open a database with a family that its options do not name.
+        # 4.2 does not open a database with a column family that is not among its options.
         drop = (OFFSETS_CF,) if OFFSETS_CF in database.column_families else ()
         changed: tuple[Conversion, ...] = ()
         if snapshot.options.drop_headers:
             changed = conversions(store, database)
-        # RocksDB writes converted rows in the format of today, which releases up to 3.9 do not read.
+        # RocksDB writes converted rows in its newest SST format, which releases up to 3.9 cannot read. So those are
+        # rewritten too.
         rewrite = _too_new(snapshot, database) or (bool(changed) and snapshot.target.reads_sst_format <= OLD_SST_FORMAT)
         if drop or changed or rewrite:
             yield EditDatabase(
@@ -405,14 +425,14 @@ def _edit_out(snapshot: MigrationSnapshot, store: Store) -> Iterator[Change]:
 
 
 def _is_carrier(store: Store, database: Database) -> bool:
-    """Return True for a segment that kstate made to carry an offset, and that nothing was written into since."""
+    """Return True for a segment that kstate created to record an offset, and that Streams has not used since."""
     if store.is_grace_buffer or database.segment_start != 0 or not database.empty:
         return False
     return set(database.column_families) == {DEFAULT_CF, OFFSETS_CF}
 
 
 def _refuse_below_zero(snapshot: MigrationSnapshot, task: Task, lines: Offsets) -> None:
-    """Raise Refused for offsets below 0 other than -4: Streams refuses them everywhere."""
+    """Raise Refused for offsets below 0 other than -4: no release accepts them."""
     bad = {key: offset for key, offset in lines.items() if offset < 0 and offset != OFFSET_UNKNOWN}
     if bad:
         out = command("wipe", snapshot.app.path, "--task", task.name)
@@ -425,7 +445,7 @@ def _refuse_below_zero(snapshot: MigrationSnapshot, task: Task, lines: Offsets) 
 
 
 def _position_file(snapshot: MigrationSnapshot, task: Task, state: StoreOffsets) -> Iterator[Change]:
-    # Global stores have no Position file (GlobalStateManagerImpl.registerStore).
+    # Streams writes no Position file for global stores (GlobalStateManagerImpl.registerStore).
     if task.is_global or state.position.is_empty:
         return
     name = state.store.name
@@ -440,7 +460,7 @@ def _position_text(position: Position) -> str:
 
 
 def _offsets_file(snapshot: MigrationSnapshot, task: Task, offsets: Offsets, store: str | None = None) -> WriteFile:
-    """Return the step that writes the lines of the task, or of one store alone."""
+    """Return the step that writes the offsets to ``.checkpoint``; with ``store`` to ``.checkpoint_<store>``."""
     keeping, name = _keeping(snapshot, task), CHECKPOINT
     try:
         if store is None:
@@ -460,9 +480,9 @@ def _unwritable(snapshot: MigrationSnapshot, place: str, error: ValueError) -> R
 
 
 def _name_unlogged(snapshot: MigrationSnapshot, state: StoreOffsets) -> Iterator[Change]:
-    """Warn of a store without an offset anywhere: it has no changelog, or Streams restores it from the beginning."""
+    """Yield a warning about a store with rows and without an offset: it has no changelog, or a start restores all of it."""
     if snapshot.app.running:
-        return  # up to 4.2 .checkpoint is not there while an exactly-once application runs
+        return  # up to 4.2 there is no .checkpoint while an exactly-once application is running
     store = state.store
     if not state.offsets and store.databases and not store.empty:
         yield warning(

@@ -42,7 +42,7 @@ class MigrationSnapshot:
     logged: frozenset[str] = frozenset()
     """The stores that have an offset in any task, so that they have a changelog."""
     left_transactional: bool = False
-    """The last run had transactional stores (KIP-892): a start without them asks for offsets that it did not write."""
+    """The last run had transactional stores (KIP-892), which need not write an offset. Other releases require one."""
 
     @property
     def into_family(self) -> bool:
@@ -60,10 +60,12 @@ class MigrationSnapshot:
 
 
 def read_snapshot(app: Application, target: Release, options: MigrateOptions) -> MigrationSnapshot:
-    """Return the snapshot. Raise Refused if a part of the directory cannot be read, and OSError."""
+    """Read everything that the rules of a migration need.
+
+    Raise OSError, and Refused if a part cannot be read or migrated.
+    """
     unfinished = _unfinished(app)
-    # Before any row is read: a damaged database would end the reading of subscriptions with another
-    # error.
+    # Refused before any row is read: in a damaged database the reading of subscriptions would fail with another error.
     _refuse_fatal(app, target, options, unfinished)
     whole = [task for task in app.tasks if task.name not in unfinished]
     subscriptions = _subscriptions(whole, target)
@@ -96,18 +98,18 @@ def _refuse_fatal(
 ) -> None:
     """Raise Refused if the directory has problems that kstate cannot migrate, such as a database without its SSTs.
 
-    ``unfinished`` are tasks with a database that a killed process created only in part. `--wipe-unclean` removes these
-    tasks, and Streams restores them. Without the option their problems are refused too.
+    ``unfinished`` has the tasks with a database that a killed process has created only in part. ``--wipe-unclean``
+    removes these tasks, and Streams restores them. Without the option their problems are refused too.
     """
     wiped_tasks = unfinished if options.wipe_unclean else {}
     fatal = [problem for problem in app.all_problems() if problem.fatal and problem.place.task not in wiped_tasks]
     if not fatal:
         return
-    # A disk that does not answer proves no damage: no hint may lead to the removal of these stores.
+    # If the disk does not answer, nothing proves damage. So no hint may suggest to remove these stores.
     if all(problem.code is ProblemCode.UNREADABLE for problem in fatal):
         raise _not_all_read(app.path, [problem.text for problem in fatal])
     hint = f"to see what to do about each problem, run {command('check', app.path, '--for', target.version)}"
-    # Only if nothing else stands in the way: otherwise --wipe-unclean would be refused again.
+    # --wipe-unclean is only suggested if it is enough: with other problems the command would be refused again.
     if {problem.place.task for problem in fatal} <= unfinished.keys():
         wipe = options.command(app.path, target.version, "--wipe-unclean")
         killed = f"if the application was killed, remove these tasks, so that Streams restores them: {wipe}"
@@ -121,9 +123,9 @@ def _refuse_fatal(
 
 
 def _subscriptions(tasks: list[Task], target: Release) -> dict[StoreKey, str]:
-    """Return the stores of foreign-key subscriptions that are too new for the target. Reads rows."""
+    """Return the stores of foreign-key subscriptions that are too new for the target, and why. It reads their rows."""
     since = {v: name for v, name in SUBSCRIPTION_VERSION_SINCE.items() if target.number < release(name).number}
-    # The versions of the wrapper grew with the releases, so a new target reads all of them.
+    # Only an older target lacks versions of the subscription wrapper. A new one reads all of them, so no row is read.
     if not since:
         return {}
     reasons = {
@@ -136,21 +138,22 @@ def _subscriptions(tasks: list[Task], target: Release) -> dict[StoreKey, str]:
 
 
 def _newer_subscription(name: str, store: Store, since: Mapping[int, str]) -> str | None:
-    """Return why the target cannot read a store, None if it can.
+    """Return why the target cannot read the rows of a store; None if it can.
 
-    ``name`` is the store in messages, ``since`` the release of each version that the target does not read.
+    ``name`` is the store in messages. ``since`` has the versions that the target does not read, with the release of
+    each.
     """
     try:
         for database in store.databases:
             with Shadow(database.path) as shadow:
                 for family in database.data_families:
-                    # Only the rows show their version; the first one that is too new decides.
+                    # Only a row shows its version. The first version that is too new decides.
                     for _, value in shadow.rows(family):
                         version = subscription_version(value)
                         if version in since:
                             return f"foreign-key subscriptions of version {version} need {since[version]}"
     except (RocksError, MalformedBytesError, OSError) as error:
-        # An error of the disk is no answer: the rows may be whole.
+        # An error of the disk proves nothing, because the rows may be undamaged.
         if cannot_be_read(error):
             raise _not_all_read(store.path, [f"{name}: {error}"]) from None
         if isinstance(error, OSError):
@@ -201,21 +204,21 @@ class MigrateOptions:
 
 
 def sources_of(tasks: Collection[Task], *, transactional: bool) -> tuple[Release, ...]:
-    """Return the releases that may have written these tasks, oldest first: what its databases agree on.
+    """Return the releases that may have written these tasks, oldest first: those that fit all databases.
 
-    Of those that nothing on disk tells apart, a release with transactional stores if the application ran with them,
-    else one that kstate was run against.
+    If the disk does not distinguish them, the releases with transactional stores are returned if the application ran
+    with them (``transactional``), otherwise those that kstate was tested with.
     """
     releases: set[Release] | None = None
     for database in (database for task in tasks for store in task.stores for database in store.databases):
-        # RocksDB writes its own version into the OPTIONS file at each open for writing.
+        # RocksDB writes its own version into the OPTIONS file whenever it opens a database for writing.
         version = database.options.rocksdb_version if database.options else None
         names = set(written_by(version, frozenset(database.column_families)))
         if names:
-            # Databases that contradict each other leave the candidates of both.
+            # If two databases contradict each other, the releases of both remain possible.
             releases = names if releases is None else (releases & names or releases | names)
     in_order = sorted(releases or (), key=lambda candidate: candidate.number)
-    # 4.3 and 4.4 ship one RocksDB: only the user can tell a run with transactional stores.
+    # 4.3 and 4.4 have the same RocksDB. Only the user knows whether the last run had transactional stores.
     with_transactions = [candidate for candidate in in_order if candidate.transactional]
     if transactional and with_transactions:
         return tuple(with_transactions)

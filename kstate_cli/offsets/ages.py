@@ -49,10 +49,10 @@ from kstate_cli.texts import command
 
 SCHEMA = 1
 _MOST_ENTRIES = 64
-"""Entries of one store: older ones were undone or overwritten many times."""
+"""The most entries that are kept for one store. Older ones were undone or overwritten many times."""
 _MAX_BYTES = 64 << 20
 _AHEAD_SECONDS = 86_400
-"""A time further in the future comes from a clock that goes wrong, and does not count."""
+"""A time that is further in the future comes from a wrong clock, and does not count."""
 _LAST_MS = 253_402_300_799_999
 """The last millisecond that has a date of four digits."""
 
@@ -75,35 +75,35 @@ def sst_age(store: Store) -> SstAge:
     deleted keys would stay in the store. All live SSTs of the data column families count. Unreadable files have no
     time.
     """
-    # Time and identity come from one pass, so both are of the same files.
+    # Times and identity are read in one pass, so that both describe the same files.
     times, fingerprints = [], []
     latest = clock.now_seconds() + _AHEAD_SECONDS
     for database in store.databases:
         for family, files in database.live.items():
-            # Every start of 4.3 rewrites this family, so its SSTs are young however old the rows are.
+            # Every start of 4.3 rewrites this family. So its SSTs are young even if the rows are old.
             if family == OFFSETS_CF:
                 continue
             for live in files:
-                # Blob files have no properties: the SST that refers to one has the times of its rows.
+                # A blob file has no properties. The SST that refers to it has the times of its rows.
                 if not is_sst(live.name):
                     continue
                 try:
                     with open(database.path / live.name, "rb") as file:
                         properties = read_properties(file)
                 except (MalformedBytesError, OSError):
-                    # The file still changes the identity: a store with an unreadable SST never equals a
-                    # healthy one.
+                    # The file is a part of the identity nevertheless: a store with an unreadable SST never equals an
+                    # undamaged one.
                     fingerprints.append(f"{database.segment_start} {family} {live.name} unreadable")
                     continue
                 fingerprints.append(
                     f"{database.segment_start} {family} {hashlib.sha256(properties.raw).hexdigest()} {live.size}"
                 )
-                # A time in the future comes from a wrong clock, and would be a bound that is too late. The
-                # properties have seconds since 1970, kstate has milliseconds.
+                # A time in the future comes from a wrong clock; the bound would be too late. The properties have
+                # seconds since 1970, kstate has milliseconds.
                 if properties.newest_data is not None and properties.newest_data <= latest:
                     times.append(properties.newest_data * 1000)
-    # Each time is a lower bound of a write, so the latest of them is a lower bound of the last write.
-    # Sorted, since the identity is the same wherever the files are and however the MANIFEST orders them.
+    # Each time is a lower bound of a write, so the latest one is a lower bound of the last write. The fingerprints are
+    # sorted: the identity must not depend on the order of the files in the MANIFEST.
     digest = hashlib.sha256("\n".join(sorted(fingerprints)).encode())
     return SstAge(max(times, default=None), digest.hexdigest())
 
@@ -117,7 +117,7 @@ class LogMark:
     last: int | None = None
     """The offset of the last record that is in the store."""
     digest: str | None = None
-    """Of that record."""
+    """Digest of that record."""
     delete_retention_ms: int | None = None
     """``delete.retention.ms`` at that time; None if the log removed no tombstone."""
 
@@ -135,9 +135,9 @@ class Age:
     store: str
     """``TASK/STORE``."""
     offsets: Mapping[TopicPartition, int]
-    """The offsets of the store, as it keeps them."""
+    """The offsets of the store when the entry was written, as the store records them."""
     as_of_ms: int | None
-    """Every record that was in the log at this time is in the store; None if the time is unknown."""
+    """The store has every record that was in the log at this time; None if the time is unknown."""
     logs: Mapping[TopicPartition, LogMark] = field(default_factory=dict)
     identity: str | None = None
     """:attr:`kstate_cli.offsets.ages.SstAge.identity` of the store."""
@@ -152,9 +152,9 @@ def ages_path(app: Path) -> Path:
 
 
 def read_ages(app: Path) -> tuple[Age, ...]:
-    """Return the recorded ages of the stores of an application, oldest entry first.
+    """Return the recorded ages of the stores of an application, the oldest entry first.
 
-    Raises Refused for a file that is damaged or that a newer kstate wrote: without it old data would look young.
+    Raises Refused for a file that is damaged or that a newer kstate wrote: without it, old data would look young.
     """
     path = ages_path(app)
     try:
@@ -167,14 +167,13 @@ def read_ages(app: Path) -> tuple[Age, ...]:
     version = None
     if isinstance(content, dict):
         version = content.get("schema_version")
-    # bool is a subclass of int in Python: without this test true would pass for version 1.
+    # bool is a subclass of int in Python: without this test ``true`` would count as version 1.
     if isinstance(version, int) and not isinstance(version, bool) and version > SCHEMA:
         raise Refused(
             f"a newer version of kstate wrote {path} (schema_version {version}, known: {SCHEMA})",
             hint="use the newer version of kstate, or upgrade this one",
         )
-    # Every entry is parsed, also those of other stores: one damaged entry makes the whole file
-    # untrustworthy.
+    # The entries of all stores are parsed, because one damaged entry makes the whole file untrustworthy.
     try:
         if version != SCHEMA or isinstance(version, bool):
             raise ValueError(f"schema_version {version!r}")
@@ -199,25 +198,24 @@ def add_ages(app: Path, new: Iterable[Age]) -> None:
 
 
 def resolve_age(ages: Iterable[Age], store: str, offsets: Mapping[TopicPartition, int], of_ssts: SstAge) -> Age:
-    """Return the age of a store at ``offsets``, from its SSTs and the recorded ages.
+    """Return the age of a store at ``offsets``, from ``of_ssts`` (the age by its SSTs) and the recorded ``ages``.
 
-    The newest entry about exactly these SSTs at these offsets decides. Other entries at the same offsets can only make
-    the store older.
+    If an entry describes exactly these SSTs at these offsets, the newest such entry decides. Other entries at the same
+    offsets can only make the store older.
     """
-    # Only entries at exactly these offsets: an older entry describes fewer records than the store has
-    # now.
+    # Only entries at exactly these offsets count: one at lower offsets describes fewer records than the store has now.
     at_these_offsets = [age for age in ages if age.store == store and dict(age.offsets) == dict(offsets)]
     exact = [age for age in at_these_offsets if age.identity == of_ssts.identity]
     if exact:
         return exact[-1]
     bounds = [age.as_of_ms for age in at_these_offsets]
     logs: Mapping[TopicPartition, LogMark] = {}
-    # The newest entry describes the log as kstate read it last.
+    # Of the logs, the newest entry counts, since it has what kstate read last.
     if at_these_offsets:
         logs = at_these_offsets[-1].logs
     mark = _common_clock([age.clock for age in at_these_offsets])
     if None in bounds:
-        # A run built such a store without knowing the age of its data: the time of a new SST cannot make it younger.
+        # A run has built the store from data of unknown age. The SSTs are new, but that does not make the data younger.
         return Age(store, offsets, None, logs, clock=mark)
     times = [time for time in (*bounds, of_ssts.at_ms) if time is not None]
     return Age(store, offsets, min(times, default=None), logs, clock=mark)
@@ -229,11 +227,14 @@ def age_of(ages: Iterable[Age], task: str, existing: StoreOffsets) -> Age:
 
 
 def _common_clock(marks: list[ClockMark | None]) -> ClockMark | None:
-    """Return the clock of several ages; a clock with the scale "", equal to no other, if they have several."""
+    """Return the clock of several times; None if none has one.
+
+    If they have clocks of several scales, return a clock with the scale "", which equals no other clock.
+    """
     clocks = [mark for mark in marks if mark is not None]
     if not clocks:
         return None
-    # Times of two scales cannot be compared: "" makes every later comparison answer "unknown".
+    # Times of two scales cannot be compared. With the scale "" every later comparison finds that the order is unknown.
     if len({mark.scale for mark in clocks}) > 1:
         return replace(clocks[-1], scale="")
     return clocks[-1]
@@ -253,7 +254,7 @@ def _damaged(path: Path, app: Path, error: Exception) -> Refused:
 
 def _as_json(age: Age) -> dict[str, Any]:
     facts: dict[str, Any] = {"run": age.run, "as_of_ms": age.as_of_ms, "identity": age.identity}
-    # Lists of three, since a JSON object has text keys only. Sorted: equal ages give equal bytes.
+    # Lists of three members, because keys of a JSON object are texts. Sorted, so that equal ages have equal bytes.
     facts["offsets"] = [[tp.topic, tp.partition, offset] for tp, offset in sorted(age.offsets.items())]
     if age.clock is not None:
         facts["clock"] = {name: value for name, value in asdict(age.clock).items() if value is not None}
@@ -262,11 +263,12 @@ def _as_json(age: Age) -> dict[str, Any]:
 
 
 def _age(store: str, content: object) -> Age:
+    """Return an entry of ``ages.json``. Raise MalformedBytesError, a ValueError, for one that kstate does not write."""
     entry = JsonObject.of(content, store)
     offsets = {}
     for topic, partition, offset in entry.rows("offsets", 3):
         place = JsonObject({"topic": topic, "partition": partition, "offset": offset}, f"{store}: offsets")
-        # Streams keeps -4 for an unknown offset.
+        # The least is the lowest i64, because Streams records -4 for an unknown offset.
         offsets[_partition(place)] = place.number("offset", least=MIN_I64)
     logs = {}
     for topic, partition, facts in entry.rows("logs", 3):
@@ -279,11 +281,11 @@ def _age(store: str, content: object) -> Age:
             mark.text_or_none("digest"),
             mark.number_or_none("delete_retention_ms", least=MIN_I64),
         )
-    # Null is an age that is unknown. Without the member the entry was not written whole.
+    # Null means that the value is unknown. If the member is missing, the entry is incomplete.
     for name in ("as_of_ms", "identity"):
         if name not in entry.members:
             raise MalformedBytesError(f"{store}: {name} is missing")
-    # A later time has no date of four digits, so no command could print it.
+    # A later time has no date with a year of four digits, so no command could print it.
     as_of = entry.number_or_none("as_of_ms", _LAST_MS)
     clock = None
     if entry.members.get("clock") is not None:
@@ -302,16 +304,15 @@ def _clock(facts: JsonObject) -> ClockMark:
 
 
 def ages_of_converted(app: Application, plan: Plan) -> list[Age]:
-    """Return the ages to record before the switch, of the stores whose rows a migration rewrites.
+    """Return the ages of the stores whose rows a migration converts, to be recorded before the switch.
 
-    A compaction keeps the times of its source files. A conversion writes new files, and its rows are older than these.
+    A conversion writes new SSTs for old rows, so they would look young afterwards.
     """
-    # Steps without a conversion need no entry: a compaction of RocksDB keeps the times of its source
-    # files.
+    # Only steps with a conversion: a compaction, which other steps cause, keeps the times of its source files.
     converted = {step.before.path for step in plan.steps if isinstance(step, EditDatabase) and step.conversions}
     if not converted:
         return []
-    # Read before the switch: afterwards the SSTs are those of the run, and look as young as it.
+    # The ages are read before the switch: afterwards the SSTs are those of the run, and look as young as the run.
     recorded_ages = read_ages(app.path)
     ages = []
     for resolved in resolve(app):

@@ -1,12 +1,14 @@
-"""How a release keeps the offsets and the Positions of a task's stores, as steps of a plan that only this module makes.
+"""How a release stores the offsets and the Positions of a task's stores, as steps of a plan.
+
+Only this module makes these steps.
 
 From 4.3 on (KIP-1035) both are in the column family ``offsets`` of every database of a store. A store without a
-database gets an empty one for them. The offset of a grace buffer is in ``.checkpoint_<store>`` all the same. Up to 4.2
-the offsets of a task's stores are the lines of its ``.checkpoint``, and each Position is in ``<store>.position``.
+database gets an empty one for them. Only the offset of a grace buffer is in ``.checkpoint_<store>``. Up to 4.2 the
+offsets of a task's stores are the lines of its ``.checkpoint``, and each Position is in ``<store>.position``.
 
-A store that leaves its task leaves the offset -4 behind. Under exactly-once Streams deletes a whole task in which a
-logged store has no offset (docs/internals/start.md#wiped-tasks). -4 means "consistent, read from the beginning": as the
-line of ``.checkpoint`` up to 4.2, in an empty database from 4.3 on.
+If a store is removed from its task, the offset -4 replaces its offset. Under exactly-once Streams deletes a whole task
+in which a logged store has no offset (docs/internals/start.md#wiped-tasks). -4 means "consistent, read from the
+beginning". It is a line of ``.checkpoint`` up to 4.2, and in an empty database from 4.3 on.
 """
 
 from __future__ import annotations
@@ -30,13 +32,14 @@ Offsets = Mapping[TopicPartition, int]
 FIRST_SEGMENT = 0
 """The start of the only segment of a segmented store without rows: 0 is a multiple of every segment interval.
 
-Without a segment the offset would have no place, and 4.3 would wipe the whole task at every start under exactly-once.
+Without this segment the offset could not be stored, and under exactly-once 4.3 would wipe the whole task at every
+start.
 """
 
 
 def closed(offsets: Offsets, position: Position | None = None) -> OffsetsRecord:
     """Return the contents of the column family ``offsets`` of a store that was closed; no Position if it is empty."""
-    # Merging an empty Position changes nothing, so it needs no row.
+    # An empty Position needs no row: Streams would merge it, which changes nothing.
     if position is not None and position.is_empty:
         position = None
     return OffsetsRecord(dict(offsets), position, STATUS_CLOSED)
@@ -49,7 +52,7 @@ def in_a_file(kind: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
-    """The steps that keep offsets and Positions of one task. ``task`` is its directory, relative to the application's.
+    """The steps that store offsets and Positions of one task; ``task`` is its directory, relative to the application's.
 
     Methods that render a file raise ValueError for offsets that Streams does not write, or could not read back.
     """
@@ -57,14 +60,14 @@ class Keeping:
     task: str
 
     def carrier(self, store: str, record: OffsetsRecord, *, segmented: bool) -> CreateDatabase:
-        """Return the step that creates a database without rows as the only one of the store."""
+        """Return the step that creates the only database of a store: without rows, with ``record`` in its family ``offsets``."""
         path = f"{self.task}/{store_folder(store, segmented=segmented)}"
         if segmented:
             return CreateDatabase(f"{path}/{segment_folder(store, FIRST_SEGMENT)}", record)
         return CreateDatabase(path, record, "create empty store")
 
     def lines(self, offsets: Offsets, *, keep_time: bool = False) -> WriteFile:
-        """Return the step that writes ``.checkpoint``; ``keep_time`` keeps the age of the other stores' data."""
+        """Return the step that writes ``.checkpoint``; ``keep_time`` keeps the mtime of the file that it replaces."""
         return self._offsets(CHECKPOINT, offsets, keep_time=keep_time)
 
     def without_lines(self, why: str) -> RemoveFile:
@@ -100,8 +103,8 @@ def keeps_offsets_inside(app: Application) -> bool:
 
 
 def release_of(app: Application) -> Release:
-    """Return a release that keeps offsets where they are in this directory."""
-    # A family in one database is enough: releases up to 4.2 do not open such a directory.
+    """Return any release that stores offsets in the same place as this directory."""
+    # One database with the column family is enough, because releases up to 4.2 cannot open such a directory.
     home = OffsetsHome.FILES
     if keeps_offsets_inside(app):
         home = OffsetsHome.COLUMN_FAMILY
@@ -111,28 +114,29 @@ def release_of(app: Application) -> Release:
 def left_behind(
     keeping: Keeping, store: Store, unknown: Mapping[TopicPartition, int], *, inside: bool
 ) -> Iterator[CreateDatabase | WriteFile | RemoveFile]:
-    """Yield the steps after which exactly-once 4.3 does not wipe the rest of the task.
+    """Yield the steps after which the removal of ``store`` does not make exactly-once 4.3 wipe the rest of the task.
 
-    ``unknown`` are the changelog partitions of the store, each with -4. ``inside``: :func:`keeps_offsets_inside`.
+    ``unknown`` has the changelog partitions of the store, each with the offset -4; it is empty if the store has no
+    changelog. ``inside`` is the result of :func:`keeps_offsets_inside`.
     """
     if store.store_file is not None:
-        # The file outlives the folder of its store: 4.3 reads it for a custom store or a grace buffer.
+        # The file remains if the folder of its store is removed. 4.3 reads it for a custom store and for a grace
+        # buffer.
         if unknown:
             yield keeping.lines_of(store.name, unknown)
         else:
             yield keeping.without_lines_of(store.name, "its store is wiped")
-    # If damage hides the families of this store, those of other stores show which release ran last.
+    # If the store is too damaged to show its column families, those of other stores show which release ran last.
     keeps_offsets = store.has_offsets_family or (_unreadable(store) and inside)
-    # Up to 4.2 the -4 is a line of .checkpoint, which the caller writes; a grace buffer has its file
-    # above.
+    # Up to 4.2 the caller writes -4 into .checkpoint. For a grace buffer the file above has it.
     if not keeps_offsets or store.is_grace_buffer or not unknown:
         return
     yield keeping.carrier(store.name, closed(unknown), segmented=store.segmented)
 
 
 def offset_unreadable(store: Store) -> bool:
-    """Return True if the store may have an offset that damage hides."""
-    # The family is listed and has no decoded record: its rows are malformed.
+    """Return True if the store may have an offset that kstate cannot read because of damage."""
+    # A database has the column family, but its rows could not be decoded.
     return _unreadable(store) or any(
         OFFSETS_CF in database.column_families and database.offsets is None for database in store.databases
     )
@@ -144,30 +148,35 @@ def _unreadable(store: Store) -> bool:
 
 @dataclass(slots=True)
 class Guesses:
-    """The changelogs that stores are assumed to have if their databases cannot be read, or their line is missing."""
+    """The changelogs that stores probably have whose databases cannot be read, or whose line is missing."""
 
     app: Application
     tasks: Sequence[TaskOffsets]
-    """Those of the whole application: the same store of another task may state its changelog."""
+    """The offsets of all tasks: the same store in another task may show which changelog it has."""
     warnings: list[str]
-    """Each assumption that no other task confirms adds a warning."""
+    """Gets a text for each assumption that no other task confirms."""
     _topics: dict[str, set[str]] = field(default_factory=dict)
-    """Store -> the topics of its changelog, so that every task of a store is given the same ones."""
+    """Store name -> the topics of its changelog, so that the store gets the same ones in every task."""
 
     def offsets(self, task: TaskOffsets, store: StoreOffsets) -> Offsets:
-        """Return the offsets of a store, or −4 for each partition of the changelog that it is assumed to have."""
+        """Return the offsets of a store. If it has none, return −4 for each partition of its probable changelog.
+
+        The result is empty if the store probably has no changelog.
+        """
         if store.offsets or task.task.partition is None:
             return store.offsets
         name = store.store.name
-        # The tasks of one store have changelogs of one topic, and differ in the partition only.
+        # The same store has the same changelog topic in all tasks, only other partitions of it.
         twins = [twin for twin in self._stores(name) if twin is not store]
         topics = {key.topic for twin in twins for key in twin.offsets} | self._topics.get(name, set())
         if not topics:
-            # Readable stores of other tasks without an offset, or no line in any .checkpoint: it is not logged.
+            # The store is probably not logged: it is readable in another task, where it has no offset either, or no
+            # .checkpoint has a line for it.
             readable = any(not _unreadable(twin.store) for twin in twins)
             if readable or not keeps_offsets_inside(self.app):
                 return store.offsets
-            # A guess by the usual name is reported. Without any offset 4.3 wipes the task for certain.
+            # The usual name of a changelog is only a guess, so a warning reports it. Without any offset 4.3 would
+            # certainly wipe the task.
             topics = {usual_changelog(self.app.app_id, task.task, name).topic}
             self.warnings.append(
                 f"kstate cannot read {task.task.name}/{name}, and assumes that its changelog is {min(topics)}. "

@@ -1,15 +1,16 @@
-"""How the last run left the databases of a store: closed, open, or with every commit complete (KIP-892); their offsets.
+"""How the last run of the application left the databases of a store, and which offsets they state.
 
-This is about the run before. Whether the next start uses transactional stores is another question, which the user
-answers (``--transactional-stores``); the bytes answer this one, except for a database that states nothing at all.
+A database may have been closed, may be open, or may have only complete commits (transactional stores, KIP-892). Whether
+the next start uses transactional stores is another question, which the user answers (``--transactional-stores``).
 
-Each segment of a store is a RocksDB of its own, flushes on its own, and states the offset of its own last flush
-(``AbstractSegments.commit``). After a kill one may state 199 while another, created earlier, was never flushed: it is
-empty, states nothing, and its rows are only in the changelog below 199. So a silent segment makes the offset of the
-whole store unknown, whatever it holds.
+Each segment of a store is a separate RocksDB, flushes separately, and states the offset of its own last flush
+(``AbstractSegments.commit``). After a kill one segment may state 199 while another, created earlier, was never flushed.
+The latter is *silent*: it is empty and states no offset, and its rows below 199 are only in the changelog. So one
+silent segment makes the offset of the whole store unknown.
 
-A carrier segment of kstate always states an offset, so it is no exception. It never exists beside segments of a later
-run: Streams removes it as expired when it creates the first one (``getOrCreateSegmentIfLive``).
+A carrier segment (created by kstate to record an offset, without rows) always states an offset. It never exists
+together with segments of a later run: Streams removes it as expired when it creates the first one
+(``getOrCreateSegmentIfLive``).
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ class Ending(Enum):
     """How a run left a database that has the column family ``offsets``."""
 
     CLOSED = "closed"
-    """``status`` is 0: a run without transactional stores closed it, or a later one has not flushed since."""
+    """``status`` is 0: a run without transactional stores closed it. A later run has written nothing to it since."""
     OPEN = "open"
-    """``status`` is 1: killed after a flush, so uncommitted rows are possible under exactly-once."""
+    """``status`` is 1: the run was killed after a flush. Under exactly-once, uncommitted rows are possible."""
     COMMITTED = "committed"
     """No ``status``, and an offset or a Position: only transactional stores write these alone.
 
@@ -38,14 +39,17 @@ class Ending(Enum):
     (``RocksDBTransactionBuffer``), so nothing uncommitted is on disk.
     """
     SILENT = "silent"
-    """No row at all: never flushed, or the run ended before the first commit. The bytes prove nothing."""
+    """The column family has no row: nothing was flushed, or the run ended before the first commit.
+
+    This proves nothing.
+    """
 
 
 def ending(database: Database, *, transactional: bool = False) -> Ending | None:
-    """Return how a database was left, None if it has no column family ``offsets``.
+    """Return how a database was left; None if it has no column family ``offsets``.
 
-    ``transactional``: the user says that the application ran with transactional stores. That decides about a database
-    with rows that states nothing, if a release with such stores may have written it, and about no other.
+    ``transactional``: the user states that the application ran with transactional stores. This only decides about a
+    database that has rows and states nothing, if a release with such stores may have written it.
     """
     record = database.offsets
     if record is None:
@@ -60,10 +64,10 @@ def ending(database: Database, *, transactional: bool = False) -> Ending | None:
 
 
 def left_committed(store: Store, *, transactional: bool = False) -> bool:
-    """Return True if no database of a store can hold uncommitted rows because its last run was transactional.
+    """Return True if no database of a store can have uncommitted rows because its last run was transactional.
 
-    Databases with ``status`` 0 count if another one of the store proves that run, or the user states it: such a run
-    leaves the 0 of the run before in place.
+    A transactional run leaves the ``status`` 0 of an earlier run in place. So databases with 0 count too, if another
+    database of the store proves a transactional run, or the user states it.
     """
     endings = [ending(database, transactional=transactional) for database in store.databases]
     rows = [end for end, database in zip(endings, store.databases, strict=True) if not database.empty]
@@ -73,10 +77,10 @@ def left_committed(store: Store, *, transactional: bool = False) -> bool:
 
 
 def has_offset_if_logged(store: Store, *, transactional: bool = False) -> bool:
-    """Return True if a store that has a changelog would have an offset in its databases.
+    """Return True if the databases of the store would have an offset if it had a changelog.
 
-    It was closed, for which it is committed (``StreamTask.closeClean``); or its rows came with their offset in one
-    batch (KIP-892), so that a Position without an offset and a status proves that there is no changelog.
+    That is so if the store was closed, which commits its offset (``StreamTask.closeClean``). It is also so if rows and
+    offset were always committed in one batch (KIP-892). Then a store without an offset has no changelog.
     """
     if store.status is not None:
         return store.status == "closed"
@@ -90,30 +94,32 @@ def _transactional_release_possible(database: Database) -> bool:
 
 
 def stated_offset(segment: Database, key: TopicPartition) -> int | None:
-    """Return the offset of a changelog partition that a segment states, -4 included; None if it states none."""
+    """Return the offset of a changelog partition that a segment states, which may be -4; None if it states none."""
     if segment.offsets is None:
         return None
     return segment.offsets.offsets.get(key)
 
 
 def silent_by_key(store: Store) -> Mapping[TopicPartition, tuple[Database, ...]]:
-    """Return, for each changelog partition that segments state, those that make its offset unknown by stating none.
+    """Return changelog partition -> the segments that do not state its offset and so make the store's offset unknown.
 
-    Another changelog's offset is no statement: a copied directory may have those of an application with another id.
+    Only partitions that some segment states are in the result. An offset of another changelog does not count: a copied
+    directory may have offsets of an application with another id.
     """
     if not store.segmented:
         return {}
-    # The keys come from segments that have the family; one without it is silent about all of them.
+    # The partitions come from segments that have the column family. A segment without it states none of them.
     records = [segment.offsets for segment in store.databases if segment.offsets is not None]
     keys = sorted({key for record in records for key in record.offsets})
     return {key: silent for key in keys if (silent := _silent(store, key))}
 
 
 def _silent(store: Store, key: TopicPartition) -> tuple[Database, ...]:
-    """Return the segments that state no offset of a changelog partition, unless their silence is harmless."""
+    """Return the segments that state no offset of a changelog partition; none if this is proved to be harmless."""
     stating = tuple(segment for segment in store.databases if stated_offset(segment, key) is not None)
     without = tuple(segment for segment in store.databases if stated_offset(segment, key) is None)
-    # Different offsets prove a kill after the last close: nothing makes silence harmless then.
+    # Different offsets prove a kill after the last close. Then a segment without an offset may have lost rows. Equal
+    # ones are necessary because closing a store writes one offset into all its segments.
     agree = len({stated_offset(segment, key) for segment in stating}) == 1
     # Agreement is required first: closing writes one offset into every segment of the store.
     if without and agree and (_closed_together(stating, without) or _created_since(stating, without)):
@@ -122,17 +128,17 @@ def _silent(store: Store, key: TopicPartition) -> tuple[Database, ...]:
 
 
 def all_silent(silent: Mapping[TopicPartition, tuple[Database, ...]]) -> tuple[Database, ...]:
-    """Return the segments that are silent about any changelog partition, by their start."""
+    """Return the segments that lack the offset of any changelog partition, in the order of their starts."""
     by_path = {segment.path: segment for segments in silent.values() for segment in segments}
     return tuple(sorted(by_path.values(), key=lambda segment: segment.segment_start or 0))
 
 
 def segments_disagree(store: Store) -> bool:
-    """Return True if segments state different offsets of one changelog: each is that of the segment's last flush."""
+    """Return True if segments state different offsets of one changelog partition: each that of its own last flush."""
     if not store.segmented:
         return False
     offsets_by_key: dict[TopicPartition, set[int]] = {}
-    # A running map of all stated offsets by partition; -4 counts as a statement like any other.
+    # Changelog partition -> all offsets that segments state for it; -4 counts like any other.
     for segment in store.databases:
         record = segment.offsets
         for key, offset in record.offsets.items() if record is not None else ():
@@ -141,23 +147,27 @@ def segments_disagree(store: Store) -> bool:
 
 
 def common_position(store: Store) -> Position:
-    """Return the Position that all segments of a store have reached: the lowest of each partition that all state.
+    """Return the Position that all segments of a store have reached.
 
-    Streams merges their Positions by the highest, which is ahead of the rows if one segment is behind.
+    It has the partitions that all segments state, each with the lowest of their offsets. Streams merges them by the
+    highest one, which is ahead of the rows if one segment is behind.
     """
     return lowest_position([segment.offsets.position if segment.offsets else None for segment in store.databases])
 
 
 def lowest_position(stated: Sequence[Position | None]) -> Position:
-    """Return the lowest offset of each partition that all of the Positions state; None states nothing."""
+    """Return the lowest offset of each partition that all of the Positions state.
+
+    A None among them states no partition.
+    """
     positions = [position.as_map() if position else {} for position in stated]
     if not positions:
         return Position.empty()
     common: dict[str, dict[int, int]] = {}
     for topic, partitions in positions[0].items():
         for partition in partitions:
-            # A segment that does not state the partition may have none of its records: None, and the partition is
-            # left out, which makes a bounded query refuse instead of answering too early.
+            # A segment that does not state the partition may have none of its records. Then the partition is omitted,
+            # so that a bounded query is refused instead of answered too early.
             reached = [position.get(topic, {}).get(partition) for position in positions]
             lowest = [offset for offset in reached if offset is not None]
             if len(lowest) == len(reached):
@@ -166,9 +176,9 @@ def lowest_position(stated: Sequence[Position | None]) -> Position:
 
 
 def position_reached(store: Store) -> Position:
-    """Return the Position up to which a store has every record: what a bounded query may rely on.
+    """Return the Position up to which a store has every record, so that a bounded query may rely on it.
 
-    A clean close writes one Position into all segments. Different ones, or a silent segment, prove that one is behind.
+    A clean close writes the same Position into all segments. If they differ, or one is silent, a segment is behind.
     """
     positions = [
         d.offsets.position for d in store.databases if d.offsets is not None and d.offsets.position is not None
@@ -182,9 +192,9 @@ def position_reached(store: Store) -> Position:
 def reader_remarks(store: Store, *, running: bool) -> tuple[str, ...]:
     """Return the remarks for a reader of the store: rows may be missing, or its Position cannot be read.
 
-    ``running``: each segment of a running application has the rows of its own last flush, which proves no loss.
+    If the application is ``running``, each segment has the rows of its own last flush, which proves no loss.
     """
-    # While the application is running, silence only means that a segment has not flushed yet.
+    # While the application is running, a segment without an offset may just not have been flushed yet.
     if running:
         return store.remarks
     remark = silent_remark(store)
@@ -194,7 +204,7 @@ def reader_remarks(store: Store, *, running: bool) -> tuple[str, ...]:
 
 
 def silent_remark(store: Store) -> str | None:
-    """Return what to tell of the silent segments of a store that no application uses now, None if there are none."""
+    """Return a remark about the silent segments of a store that no application uses now; None if it has none."""
     silent = all_silent(silent_by_key(store))
     if not silent:
         return None
@@ -206,24 +216,25 @@ def silent_remark(store: Store) -> str | None:
 
 
 def _closed_together(stating: tuple[Database, ...], silent: tuple[Database, ...]) -> bool:
-    """Return True if one clean close wrote all of them."""
+    """Return True if one clean close wrote all these segments, so that the silent ones had nothing to state."""
     return all(ending(segment) is Ending.CLOSED for segment in (*stating, *silent))
 
 
 def _created_since(stating: tuple[Database, ...], silent: tuple[Database, ...]) -> bool:
-    """Return True if Streams created the silent segments after the start at which the others were opened last.
+    """Return True if Streams created the silent segments after it had last opened the others.
 
-    Streams opens every existing segment at a start (``AbstractSegments.openExisting``). The stating ones, which agree,
-    were opened and not flushed since, so they are as that start met them. The silent ones were opened once, later than
-    these, and never flushed: they got records above the offset only. One segment alone agrees with itself even after a
-    kill, so it must have been closed.
+    Streams opens every existing segment at a start (``AbstractSegments.openExisting``). The stating segments, which all
+    state the same offset, were opened then and not flushed since, so they are as that start found them. The silent
+    segments were opened once, later than the others, and never flushed. So they only got records above the offset,
+    which the next start restores. If there is just one stating segment, it must also have been closed: after a kill it
+    would state the same offset as itself too.
     """
-    # RocksDB numbers write-ahead logs and SSTs with one counter, so the order needs no clock.
+    # RocksDB numbers write-ahead logs and SSTs with one counter, so their order needs no clock.
     reopened = not any(segment.flushed_since_opened for segment in stating)
     new = all(segment.opened_once and not any(segment.live.values()) for segment in silent)
-    # A start that failed half-way opens some of them again, and leaves the others as the kill before did.
-    # mtimes of CURRENT, which RocksDB replaces at each open for writing: a copy keeps their order (cp
-    # -a).
+    # A start that fails half-way opens only some segments again, and leaves the others as the kill before did. So the
+    # times of the opening are compared: the mtimes of CURRENT, which RocksDB replaces at each open for writing. A copy
+    # with cp -a keeps their order.
     later = min(segment.opened_ns for segment in silent) >= max(segment.opened_ns for segment in stating)
     at_rest = len(stating) > 1 or ending(stating[0]) is Ending.CLOSED
     return reopened and new and later and at_rest

@@ -18,7 +18,7 @@ class Unclean:
     place: str
     text: str
     store: str | None = None
-    """None if the sign is about the task as a whole."""
+    """The store; None if the reason is about the task as a whole."""
     no_status: bool = False
     """The only sign is a database that states neither that it was open nor that it was closed."""
     younger: bool = False
@@ -38,15 +38,17 @@ class StoreOffsets:
     places: tuple[str, ...] = ()
     """The places that state an offset: ``column-family``, ``checkpoint``, ``store-file``."""
     stale: bool = False
-    """A global store that the last run did not open."""
+    """The store is a global one that the last run did not open."""
     silent: tuple[Database, ...] = ()
-    """Segments that should state an offset and do not: they make the store's offset unknown."""
+    """The segments that make the store's offset unknown, because they should state one and do not
+    (:mod:`kstate_cli.offsets.last_run`).
+    """
     uneven: bool = False
-    """Its segments state different offsets, or some should state one and do not."""
+    """The segments of the store state different offsets, or some should state one and do not."""
 
     @property
     def has_offset(self) -> bool:
-        """Return True if every offset of the store is known; -4 is none unless the store has no rows."""
+        """Return True if every offset of the store is known. -4 counts as known only if the store has no rows."""
         return bool(self.offsets) and (self.store.empty or OFFSET_UNKNOWN not in self.offsets.values())
 
     @property
@@ -72,7 +74,7 @@ class TaskOffsets:
     task: Task
     stores: tuple[StoreOffsets, ...] = ()
     absent: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
-    """Offsets of stores without a directory, from ``.checkpoint`` or ``.checkpoint_<store>``."""
+    """Store name -> offsets, for stores without a directory, from ``.checkpoint`` or ``.checkpoint_<store>``."""
     unknown: Mapping[TopicPartition, int] = field(default_factory=dict)
     unclean: tuple[Unclean, ...] = ()
     """The reasons why uncommitted data may be in the task, if the application ran with exactly-once."""
@@ -86,7 +88,7 @@ class TaskOffsets:
 
     @property
     def unreadable(self) -> bool:
-        """Return True if the offsets of the task are unknown: its file has them and cannot be read."""
+        """Return True if the offsets of the task are unknown, because its ``.checkpoint`` cannot be read."""
         return self.task.checkpoint is not None and self.task.checkpoint.content is None
 
     def offsets_shown(self, store: StoreOffsets) -> dict[str, dict[int, int]] | None:

@@ -30,7 +30,7 @@ from kstate_cli.statedir.model import Application, Database, Store, Task
 from kstate_cli.statedir.names import CHECKPOINT, store_checkpoint
 
 _GLOBAL_GAP_NS: Final = 60 * 1_000_000_000
-"""A start opens its global stores one after another. A store opened so much earlier belongs to an earlier run."""
+"""A start opens its global stores one after another. One that was opened so much earlier belongs to an earlier run."""
 
 _Offsets = Mapping[TopicPartition, int]
 _Places = Mapping[str, Sequence[_Offsets]]
@@ -38,13 +38,13 @@ _Places = Mapping[str, Sequence[_Offsets]]
 
 
 def resolve(app: Application, *, transactional: bool = False) -> list[TaskOffsets]:
-    """Return the offsets of every task of an application. Raises OSError where a task directory cannot be listed.
+    """Return the offsets of every task of an application. Raises OSError if a task directory cannot be listed.
 
-    ``transactional``: the user says that the application runs with transactional stores (KIP-892); it decides about
-    databases that state nothing. Segments of a running application that state nothing do not count: it writes an offset
-    into each when it is closed.
+    ``transactional``: the user states that the application runs with transactional stores (KIP-892). This decides about
+    databases that state nothing. While the application is running, segments that state nothing do not count: the
+    application writes an offset into each segment when it closes.
     """
-    # The names say which stores have anything in the task: only beside the column family that matters.
+    # The names show which stores have files in the task. Only tasks with the column family need them (_absent_stores).
     entries = {task.name: _entries(task) for task in app.tasks if task.has_offsets_family}
     return resolve_with(app, entries, transactional=transactional)
 
@@ -53,34 +53,38 @@ def _entries(task: Task) -> list[str]:
     try:
         return os.listdir(task.path)
     except FileNotFoundError:
-        # A task that exists as data only, as that of a snapshot before it is copied: all of it is in the model.
+        # The task has no directory, such as that of a snapshot before it is copied. Then the model has all of its
+        # stores.
         return [store.name for store in task.stores]
 
 
 def resolve_with(
     app: Application, entries: Mapping[str, Collection[str]], *, transactional: bool = False
 ) -> list[TaskOffsets]:
-    """Return the same by the names in each task directory, which only tasks with the family ``offsets`` need."""
+    """Return the offsets as :func:`resolve`, without reading the disk.
+
+    ``entries`` has the names in the directory of each task that has the column family ``offsets``.
+    """
     run = _LastRun(transactional=transactional, running=bool(app.running))
     return [_resolve_task(app.app_id, task, entries.get(task.name, ()), run) for task in app.tasks]
 
 
 def resolve_to_plan(app: Application, *, transactional: bool = False) -> list[TaskOffsets]:
-    """Return what a plan goes by: as :func:`resolve`, but no task of a running application counts as unclean.
+    """Return the offsets for a plan: as :func:`resolve`, but no task of a running application is unclean.
 
-    Closing writes every status, every offset and, up to 4.2, ``.checkpoint``. That they are missing now says nothing
-    about the directory that a run will meet. Only ``--dry-run`` plans while the application is running: a run waits for
-    the lock and plans again under it.
+    When the application closes, it writes every status, every offset and, up to 4.2, ``.checkpoint``. So what is
+    missing now will not be missing when the plan is carried out. Only ``--dry-run`` plans while the application is
+    running: a run waits for the lock and plans again under it.
     """
     tasks = resolve(app, transactional=transactional)
-    # A dry run: the lock is not held, and the signs of a kill are what every open database shows.
+    # This is a dry run, since the lock is not held. An open database looks like one that was killed.
     if app.running:
         return [replace(task, unclean=()) for task in tasks]
     return tasks
 
 
 def as_of_note(app: Application) -> tuple[str, ...]:
-    """Return the note of a plan that was made while the application is running, and nothing for any other plan."""
+    """Return the note for a plan that was made while the application is running; nothing for other plans."""
     if not app.running:
         return ()
     process = f"process {app.pid}" if app.pid else "another process"
@@ -96,7 +100,7 @@ def as_of_note(app: Application) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _LastRun:
-    """Facts about the last run of the application that no database states."""
+    """Facts about the last run that no database shows: whether it was transactional, and whether it still runs."""
 
     transactional: bool = False
     running: bool = False
@@ -111,12 +115,13 @@ class _StoreResult:
 
 
 def _resolve_task(app_id: str, task: Task, entries: Collection[str], run: _LastRun) -> TaskOffsets:
+    """Return the offsets of one task; ``entries`` are the names in its directory, if it has the family ``offsets``."""
     owners = give_lines(app_id, task)
     absent, absent_notes = _absent_stores(task, owners, frozenset(entries))
     results = [_resolve_store(run, task, store, owners.stores.get(store.name, {})) for store in task.stores]
     stores = [result.offsets for result in results]
     if task.is_global:
-        # A start of up to 4.2 ends with an exception at a line of a topic that no global store has.
+        # Up to 4.2 a start fails if ``.checkpoint`` has a line for a topic that no global store has.
         stale = _stale(task.stores)
         stores = [replace(store, stale=store.store.name in stale) for store in stores]
     return TaskOffsets(
@@ -131,12 +136,15 @@ def _resolve_task(app_id: str, task: Task, entries: Collection[str], run: _LastR
 
 
 def _absent_stores(task: Task, owners: Owners, entries: frozenset[str]) -> tuple[dict[str, _Offsets], list[str]]:
-    """Return the offsets of stores without a directory, and notes about offsets that count as those of no store."""
+    """Return the offsets of stores without a directory, and notes about offsets that are ignored.
+
+    ``entries`` are the names in the directory of the task.
+    """
     absent: dict[str, _Offsets] = {name: dict(lines) for name, lines in owners.absent.items()}
     notes: list[str] = []
     if task.has_offsets_family:
-        # Next to the column family, .checkpoint may come from upgrade.from, which lists in-memory stores too: only a
-        # store that has an entry in the task is a custom one.
+        # The task is of 4.3 or later, so .checkpoint may come from upgrade.from, which also lists in-memory stores. A
+        # custom store has an entry of its name in the task; the offset of any other one is ignored.
         for name in sorted(absent.keys() - entries):
             notes.append(
                 f"{task.name}: {name} has no files here, so kstate treats its offset as that of an in-memory store"
@@ -148,14 +156,18 @@ def _absent_stores(task: Task, owners: Owners, entries: frozenset[str]) -> tuple
 
 
 def _stale(stores: Iterable[Store]) -> set[str]:
-    """Return the global stores that the topology has lost: releases up to 4.2 do not start with their topics."""
+    """Return the names of global stores that the last run did not open, so the topology has probably lost them.
+
+    Releases up to 4.2 do not start if ``.checkpoint`` has their topics.
+    """
     openings = sorted(
-        # mtime of CURRENT: RocksDB replaces that file at each open for writing.
+        # ``opened_ns`` is the mtime of CURRENT, which RocksDB replaces at each open for writing. The latest opening
+        # comes first.
         ((max(database.opened_ns for database in store.databases), store.name) for store in stores if store.databases),
         key=lambda opening: -opening[0],
     )
     for at, ((newer, _), (older, _)) in enumerate(pairwise(openings), 1):
-        # Everything behind the first wide gap was opened by an earlier run only.
+        # All stores after the first wide gap were opened by an earlier run only.
         if newer - older > _GLOBAL_GAP_NS:
             return {name for _, name in openings[at:]}
     return set()
@@ -165,25 +177,28 @@ def _stale(stores: Iterable[Store]) -> set[str]:
 
 
 def _resolve_store(run: _LastRun, task: Task, store: Store, lines: _Offsets) -> _StoreResult:
-    """Apply the rules in their order: all places, the lowest of each partition, then the segments without an offset."""
+    """Return the lowest offset that any place states for each partition of a store, or -4 if a segment has none.
+
+    ``lines`` are the lines of ``.checkpoint`` that belong to the store.
+    """
     label = f"{task.name}/{store.name}"
     places = _places(store, lines)
     by_partition = _stated_offsets(task, places)
     lowest: _Offsets = {partition: min(offsets) for partition, offsets in by_partition.items()}
     silent_keys: Mapping[TopicPartition, tuple[Database, ...]] = {}
-    # A running application writes an offset into each segment when it is closed: silence proves nothing before.
+    # A running application writes an offset into each segment when it closes. Until then a missing one proves nothing.
     if not run.running:
         silent_keys = silent_by_key(store)
     silent = all_silent(silent_keys)
     if silent:
-        # Silence lowers only partitions that some place states: an unknown one needs no -4.
+        # Only partitions that some place states get -4: for others there is no offset that could be wrong.
         lowest = _without_silent(lowest, silent_keys.keys() & lowest.keys(), is_global=task.is_global)
     uneven = not run.running and (bool(silent) or segments_disagree(store))
     unclean = unclean_store(task, store, lowest, beside=_differing_file(store, places), transactional=run.transactional)
     offsets = StoreOffsets(
         store,
         lowest,
-        # Merged Positions of uneven segments would be ahead of the rows of the segment that lags.
+        # If segments differ, their merged Positions would be ahead of the rows of the segment that is behind.
         common_position(store) if uneven else store.position,
         tuple(place for place, readings in places.items() if readings),
         silent=silent,
@@ -194,6 +209,7 @@ def _resolve_store(run: _LastRun, task: Task, store: Store, lines: _Offsets) -> 
 
 
 def _places(store: Store, lines: _Offsets) -> _Places:
+    """Return the offsets that each place states for a store, without the empty ones."""
     file = store.offsets_file
     places: dict[str, list[_Offsets]] = {
         "checkpoint": [lines],
@@ -201,28 +217,29 @@ def _places(store: Store, lines: _Offsets) -> _Places:
         # Each segment is a database of its own and states its own offset.
         "column-family": [database.offsets.offsets for database in store.databases if database.offsets is not None],
     }
-    # 4.3 reads .checkpoint_<store> of grace buffers and custom stores only; beside others an old one is skipped.
+    # 4.3 reads .checkpoint_<store> only for grace buffers and custom stores. For other stores it ignores an old file.
     if file is not None:
         places["store-file"].append(file.entries)
-    # An empty reading is no statement: a new column family has no offset before the first commit.
+    # An empty mapping states nothing: a new column family has no offset before the first commit.
     return {place: [offsets for offsets in readings if offsets] for place, readings in places.items()}
 
 
 def _stated_offsets(task: Task, places: _Places) -> dict[TopicPartition, set[int]]:
-    """Return every offset that any place states, by partition; those of other partitions belong to other tasks."""
+    """Return partition -> every offset that a place states for it, without partitions that belong to other tasks."""
     by_partition: dict[TopicPartition, set[int]] = {}
     for offsets in (offsets for readings in places.values() for offsets in readings):
         for partition, offset in offsets.items():
-            # A directory that was copied under another task name still has the offsets of the old one.
+            # If a task directory was copied under the name of another task, its files still have the old partitions.
             if task.partition is None or partition.partition == task.partition:
                 by_partition.setdefault(partition, set()).add(offset)
     return by_partition
 
 
 def _without_silent(lowest: _Offsets, unknown: Collection[TopicPartition], *, is_global: bool) -> _Offsets:
-    """Return the offsets with −4 for those that a silent segment makes unknown.
+    """Return the offsets with −4 for the partitions ``unknown``, whose offset a silent segment makes unknown.
 
-    A global store gets none instead: −4 would end every start, and without an offset it is read from the beginning.
+    A global store gets no offset for them instead: −4 would make every start fail, and without an offset Streams reads
+    it from the beginning.
     """
     certain = {partition: offset for partition, offset in lowest.items() if partition not in unknown}
     if is_global:
@@ -248,18 +265,22 @@ def _silent_segments(label: str, offsets: StoreOffsets) -> Iterator[str]:
 
 
 def _skipped_file(label: str, store: Store) -> tuple[str, ...]:
-    """Return the note about a ``.checkpoint_<store>`` that Streams never reads: the store keeps its offsets inside."""
+    """Return a note if Streams ignores ``.checkpoint_<store>``, because the store has its offsets in its databases."""
     if store.store_file is None or store.offsets_file is not None:
         return ()
     return (f"{label}: the store has its own offsets, so kstate ignores {store_checkpoint(store.name)}",)
 
 
 def _differing_file(store: Store, places: _Places) -> str | None:
-    """Return the name of a file next to a store that states another offset than the store, or one where it has none."""
+    """Return the name of an offset file that contradicts the databases of the store; None if there is none.
+
+    It states another offset than they do, or they state none.
+    """
     inside = places["column-family"]
     for place, name in (("checkpoint", CHECKPOINT), ("store-file", store_checkpoint(store.name))):
         for offsets in places[place]:
-            # Nothing inside, or another offset: then the file was not committed with the rows (KIP-892).
+            # The databases state no offset, or another one. So the offset in the file was not committed with the rows
+            # (KIP-892).
             if not inside or any(offsets.get(key) != offset for record in inside for key, offset in record.items()):
                 return name
     return None
@@ -270,22 +291,22 @@ def _differing_file(store: Store, places: _Places) -> str | None:
 
 @dataclass(slots=True)
 class Owners:
-    """The lines of one ``.checkpoint``, given to stores."""
+    """The lines of one ``.checkpoint``, assigned to stores: store name -> topic partition -> offset."""
 
     stores: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
-    """Lines of stores that have a directory in the task."""
+    """The lines of stores that have a directory in the task."""
     absent: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
-    """Lines whose changelog names a store without a directory: custom, in memory, or removed."""
+    """The lines of stores without a directory (custom, in memory, or removed), by the name of the changelog."""
     unknown: dict[TopicPartition, int] = field(default_factory=dict)
-    """Lines that can belong to no store of the task."""
+    """The lines that belong to no store of the task."""
     notes: list[str] = field(default_factory=list)
 
 
 def give_lines(app_id: str, task: Task) -> Owners:
-    """Give each line of ``.checkpoint`` to the store whose changelog it is (:func:`topic_owners`).
+    """Assign each line of ``.checkpoint`` to the store whose changelog it is (:func:`topic_owners`).
 
-    A source topic that more than one store may be built from goes to each of them, since Streams asks a store for its
-    own topic only. A store whose source is unknown gets the topic only if no store names it.
+    If several stores may be built from a source topic, each of them gets the line: Streams asks a store only for its
+    own topic. A store with unknown inputs gets the line only if no store names the topic.
     """
     lines = task.checkpoint.entries if task.checkpoint else {}
     if task.is_global:
@@ -304,13 +325,13 @@ def give_lines(app_id: str, task: Task) -> Owners:
             sources[partition] = offset
     for partition, offset in sources.items():
         source = of_topics.sources[partition.topic]
-        # A store that names the topic itself, or in its Position, goes before those that might be built
-        # from it.
+        # Stores that name the topic, in their offsets or in their Position, come before stores that might be built from
+        # it.
         candidates = source.owners or source.possible
         if not candidates:
             owners.unknown[partition] = offset
         for name in candidates:
-            # The same line for several stores is safe: each takes only what its own changelog is.
+            # It is safe to give several stores the same line, because each uses only the offset of its own changelog.
             owners.stores.setdefault(name, {})[partition] = offset
         if len(candidates) > 1:
             owners.notes.append(
@@ -321,7 +342,7 @@ def give_lines(app_id: str, task: Task) -> Owners:
 
 
 def _give_global(task: Task, lines: _Offsets) -> Owners:
-    """Give every line to every global store: source topics do not carry the name of a store."""
+    """Assign every line to every global store: the name of a source topic does not contain the name of a store."""
     owners = Owners()
     if not task.stores:
         owners.unknown.update(lines)
@@ -337,7 +358,7 @@ def _give_global(task: Task, lines: _Offsets) -> Owners:
 
 
 def usual_changelog(app_id: str, task: Task, store: str) -> TopicPartition:
-    """Return the changelog partition of a store under the usual name. Whether the store has one is not known."""
+    """Return the changelog partition that a store has under its usual name, if it has a changelog at all."""
     return TopicPartition(changelog_topic(usual_prefix(app_id, task), store), task.partition or 0)
 
 
@@ -357,15 +378,16 @@ def unclean_store(
     beside: str | None = None,
     transactional: bool = False,
 ) -> Iterator[Unclean]:
-    """Yield why uncommitted rows are possible in a store, by the rules of releases that keep offsets in the store.
+    """Yield why uncommitted rows are possible in a store, by the rules of releases that keep offsets in the database.
 
-    ``offsets`` are those of the store, ``beside`` the file next to it whose offset differs from the store's own.
-    ``transactional``: the user says that the application ran with transactional stores, which decides about databases
-    that state nothing (:func:`kstate_cli.offsets.last_run.ending`).
+    ``offsets`` are those of the store. ``beside`` is the name of an offset file that states another offset than its
+    databases; None without one. ``transactional``: the user states that the application ran with transactional stores,
+    which decides about databases that state nothing (:func:`kstate_cli.offsets.last_run.ending`).
     """
     label = f"{task.name}/{store.name}"
     yield from _unclean_databases(task, store, beside=beside, transactional=transactional)
-    # The batches of a transactional run have rows, offset and Position together, whatever its segments state.
+    # A transactional run commits rows, offset and Position in one batch. So its segments may differ without being
+    # unclean.
     if left_committed(store, transactional=transactional):
         return
     if segments_disagree(store):
@@ -390,11 +412,11 @@ def _unclean_databases(task: Task, store: Store, *, beside: str | None, transact
 
 
 def may_be_ahead(store: Store, resolved: TaskOffsets) -> bool:
-    """Return True if replaying records over the rows of a store may give other rows than the changelog does.
+    """Return True if replaying records over the rows of a store may give other rows than the changelog.
 
-    That is a versioned store that was not closed: at-least-once flushes rows that are ahead of the offset, and
-    ``RocksDBVersionedStore.put`` of an older version over newer ones is not the same as in order. A transactional run
-    commits both in one batch.
+    That is so for a versioned store that was not closed. At-least-once may have flushed rows that are ahead of the
+    offset, and ``RocksDBVersionedStore.put`` of an older version after newer ones has another result than in order. A
+    transactional run commits rows and offset in one batch.
     """
     if store.empty or not has_key(store.kind.name, KeySchema.VERSIONED):
         return False
@@ -403,18 +425,19 @@ def may_be_ahead(store: Store, resolved: TaskOffsets) -> bool:
 
 def unclean_files(task: Task) -> Iterator[Unclean]:
     """Yield the signs of a crash of releases up to 4.2: ``.checkpoint`` is missing, or older than the data."""
-    # Empty stores prove nothing: they have no rows that an aborted transaction could have left.
+    # Stores without rows do not count, because they cannot have rows of an aborted transaction.
     old = [store for store in task.stores if store.databases and not store.has_offsets_family and not store.empty]
     if not old or task.is_global:
         return
     if task.checkpoint is None:
-        # Tasks with the family keep offsets inside, and 4.3 deletes the file after its first start.
+        # If another store of the task has the column family, 4.3 has run: it keeps offsets there, and deletes the file
+        # after its first start.
         if not task.has_offsets_family:
             yield Unclean(task.name, "it has rows, but no .checkpoint")
         return
     for store in old:
-        # Streams flushes every store before it writes .checkpoint: a clean shutdown leaves no younger
-        # SST.
+        # Streams flushes every store before it writes .checkpoint. So after a clean shutdown no SST is younger than
+        # that file.
         if max(database.newest_sst_ns for database in store.databases) > task.checkpoint.mtime_ns:
             text = (
                 "an SST is newer than .checkpoint (after a crash, a late compaction, or a copy that did not "
