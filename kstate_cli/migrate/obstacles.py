@@ -48,7 +48,7 @@ def _stores(snapshot: MigrationSnapshot) -> Iterator[tuple[Task, Store, str]]:
 
 
 def refuse_unreadable(snapshot: MigrationSnapshot) -> None:
-    """Raise Refused for stores that the target cannot read, or only after a conversion that the user has not allowed."""
+    """Raise Refused for stores that the target cannot read, or only after a conversion that is not allowed."""
     lines: list[str] = []
     headers: list[str] = []
     for task, store, name in _stores(snapshot):

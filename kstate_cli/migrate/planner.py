@@ -480,7 +480,7 @@ def _unwritable(snapshot: MigrationSnapshot, place: str, error: ValueError) -> R
 
 
 def _name_unlogged(snapshot: MigrationSnapshot, state: StoreOffsets) -> Iterator[Change]:
-    """Yield a warning about a store with rows and without an offset: it has no changelog, or a start restores all of it."""
+    """Yield a warning about a store with rows and without an offset: it has no changelog, or is restored as a whole."""
     if snapshot.app.running:
         return  # up to 4.2 there is no .checkpoint while an exactly-once application is running
     store = state.store

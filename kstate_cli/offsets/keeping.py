@@ -60,7 +60,7 @@ class Keeping:
     task: str
 
     def carrier(self, store: str, record: OffsetsRecord, *, segmented: bool) -> CreateDatabase:
-        """Return the step that creates the only database of a store: without rows, with ``record`` in its family ``offsets``."""
+        """Return the step that creates the only database of a store: without rows, with ``record`` as its offsets."""
         path = f"{self.task}/{store_folder(store, segmented=segmented)}"
         if segmented:
             return CreateDatabase(f"{path}/{segment_folder(store, FIRST_SEGMENT)}", record)

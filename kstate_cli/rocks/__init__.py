@@ -1,5 +1,5 @@
 """One RocksDB at a time, through rocksdict: shadow reads that change nothing, and writes to staged copies.
 
-Functions import rocksdict, and no module does: commands that open no database import these modules too, and ``kstate
-version`` reports a library that cannot be loaded.
+rocksdict is imported in functions, and by no module: commands that open no database import these modules too, and
+``kstate version`` must be able to report a library that cannot be loaded.
 """

@@ -1,6 +1,6 @@
-"""What kstate creates as a release of Kafka Streams creates its own: RocksDB directories, and sorted files.
+"""Create RocksDB directories and sorted files as a release of Kafka Streams creates its own.
 
-A sorted file is one SST outside any database, which a database ingests later.
+A sorted file is an SST outside of any database; a database ingests it later.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ class StoreLayout:
 
 def layout_of(kind: str, release: Release) -> StoreLayout:
     """Return the layout of a store, or a segment, of this kind under ``release``. ValueError as :func:`data_family`."""
-    # In this order, each once: a plain store has its rows in ``default``, which every RocksDB has.
+    # A dict keeps the order and has each family once: a plain store has its rows in ``default``, which every RocksDB
+    # has.
     families = dict.fromkeys((DEFAULT_CF, data_family(kind)))
     if release.offsets_home is OffsetsHome.COLUMN_FAMILY:
         families[OFFSETS_CF] = None
@@ -57,15 +58,15 @@ def layout_of(kind: str, release: Release) -> StoreLayout:
 
 
 def create_store(path: Path, layout: StoreLayout) -> None:
-    """Make the directory ``path`` and an empty database in it; a ``WritableStore`` then fills it.
+    """Create the directory ``path`` and an empty database in it, which a ``WritableStore`` then fills.
 
-    Raises RocksError, and OSError where the directory cannot be made or is there already.
+    Raises RocksError, and OSError if the directory cannot be created or exists already.
     """
     from rocksdict import Rdict
 
-    # RocksDB starts threads as it opens a database, and aborts the process if it cannot.
+    # RocksDB starts threads when it opens a database, and aborts the process if it cannot.
     require_headroom(WRITING_THREADS)
-    # Without exist_ok: an existing directory may be a store.
+    # mkdir fails if the directory exists, because it may be a store.
     path.mkdir()
     release = layout.release
     try:
@@ -76,14 +77,15 @@ def create_store(path: Path, layout: StoreLayout) -> None:
                 column_families={name: family_options(name, release) for name in layout.column_families},
             ).close()
     finally:
-        # rocksdict leaves its file also after a failed open, and the file is no part of a database.
+        # rocksdict leaves its file even after a failed open. The file is not a part of the database.
         remove_config(path)
-    # The next open by kstate goes by this file (``Options.load_latest``), so what rocksdict leaves out is added.
+    # kstate's next open reads the options from this file (``Options.load_latest``). So settings that rocksdict does not
+    # write are added to it.
     newest = newest_options(path)
     if newest is None:
         raise RocksError(f"{path} has no OPTIONS file")
     newest.write_text(with_quiet_log(with_filter_bits(newest.read_text(encoding="utf-8"))), encoding="utf-8")
-    # Kilobytes about this host and this process that the application's log would begin with.
+    # The LOG has kilobytes of text about this host and process. The application continues this file, so it is emptied.
     os.truncate(path / "LOG", 0)
 
 
@@ -93,7 +95,7 @@ def rocksdb_version() -> str:
     Raises RocksError, OSError, MalformedBytesError, and ImportError if rocksdict cannot be loaded.
     """
     require_headroom(WRITING_THREADS)
-    # Imported here: its error for a missing library is the answer of ``kstate version``.
+    # Imported here, because ``kstate version`` reports the error of a missing library.
     from rocksdict import Options, Rdict
 
     with temporary.private_folder("version") as folder:
@@ -107,7 +109,7 @@ def rocksdb_version() -> str:
 
 
 OBJECTS: Final = 1_024
-"""Rows that are Python objects at once: so few that Python keeps their memory, and the processor's cache has it."""
+"""Rows that are Python objects at the same time: few enough for Python's free memory and the processor's cache."""
 
 
 class SortedFileWriter:
@@ -159,11 +161,14 @@ class SortedFileWriter:
         return self._made[0].file_size()
 
     def finish(self) -> str | None:
-        """Complete the file; return its SHA-256, in hex. None without rows and deletes: then no file exists."""
+        """Complete the file, and return its SHA-256 in hex.
+
+        Return None if it has no rows and no deletes: then no file exists.
+        """
         if self._made is None:
             return None
         (writer, digest), self._made = self._made, None
-        # Only unneeded tombstones came: RocksDB's writer refuses to finish an empty file.
+        # The file got only tombstones that are not needed. RocksDB's writer refuses to finish an empty file.
         if not self.rows and not self.deletes:
             if os.path.exists(self.path):
                 os.unlink(self.path)
@@ -189,7 +194,10 @@ _CHUNK: Final = 1 << 20
 
 
 class DigestAsWritten:
-    """Follows the writer of the file. Later all would come from the disk: RocksDB keeps none in the page cache."""
+    """Digests the file while RocksDB writes it.
+
+    Later its bytes would have to be read from the disk, because RocksDB keeps none of them in the page cache.
+    """
 
     def __init__(self, path: str) -> None:
         """Open the file that another writer has created. Raises OSError."""

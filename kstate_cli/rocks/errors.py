@@ -1,6 +1,6 @@
-"""Errors of RocksDB as one exception, and the only place that reads the words of its messages.
+"""Errors of RocksDB as one exception. Only this module reads the words of RocksDB's messages.
 
-The exceptions of rocksdict have no type. RocksDB reports in English what has happened, and in which file: here each
+The exceptions of rocksdict have no type. RocksDB states in English what has happened, and in which file. Here each
 message becomes a code, and all other modules use the code.
 """
 
@@ -20,9 +20,11 @@ from kstate_cli.host import CANNOT, FULL, SHORT, HostError
 
 
 class RocksError(Exception):
-    """RocksDB cannot open, read or write a database. The message names the file as it lies in the real directory.
+    """RocksDB cannot open, read or write a database.
 
-    ``rocks_message`` is RocksDB's own message, None if kstate itself has detected the fault. ``names_database``:
+    The message has paths of the real directory, not of a private copy.
+
+    ``rocks_message`` is RocksDB's own message, None if kstate itself has detected the fault. ``names_database`` states
     whether the message contains the path of the database.
     """
 
@@ -47,7 +49,7 @@ class RocksError(Exception):
 
 
 def real(error: Exception, private: str, path: str, writes_in: str) -> RocksError | HostError:
-    """Translate an exception about the private copy ``private`` to one about the database at ``path``.
+    """Return the error about the database in ``path`` for an exception about its private copy in ``private``.
 
     Return HostError if the host is at fault: no space in ``writes_in``, no descriptors, no threads, no memory.
     """
@@ -55,11 +57,11 @@ def real(error: Exception, private: str, path: str, writes_in: str) -> RocksErro
         return short
     text = str(error)
     message = error.rocks_message if isinstance(error, RocksError) else read_message(text)
-    # RocksDB writes in the private folder only, so a full disk is that of the folder for temporary files.
+    # RocksDB writes only in the private folder. So if a disk is full, it is that of the folder for temporary files.
     if message is not None and message.code is RocksCode.HOST and message.number is not None:
         return host.short_of(message.number, writes_in)
     names_database = private in text or (isinstance(error, RocksError) and error.names_database)
-    # Users know the directory of the application, and the private one no longer exists when they read this.
+    # The message must have the path that the user knows. The private folder no longer exists when the user reads it.
     text = text.replace(private, path).strip() or type(error).__name__
     return RocksError(text, message, names_database=names_database)
 
@@ -73,13 +75,13 @@ def cannot_be_read(error: Exception) -> bool:
 
 @contextlib.contextmanager
 def as_rocks_error() -> Iterator[None]:
-    """Raise RocksError for the bare Exceptions of rocksdict, with RocksDB's own words.
+    """Raise RocksError, with RocksDB's words, for each exception of rocksdict in the block.
 
-    Errors of kstate and of the operating system pass unchanged. A signal is no Exception.
+    Errors of kstate and of the operating system pass unchanged. A signal is not an Exception, so it passes too.
     """
     try:
         yield
-    # GeneratorExit: a generator that is closed early has not failed.
+    # GeneratorExit is no error: it only means that a generator is closed early.
     except (RocksError, KstateError, GeneratorExit, OSError):
         raise
     except Exception as error:
@@ -88,7 +90,7 @@ def as_rocks_error() -> Iterator[None]:
         message = read_message(str(error))
         cause = None
         if message.code is RocksCode.HOST and message.number is not None:
-            # A shortage of this host stays recognizable as the cause of any later error.
+            # The errno becomes the cause of the error, so that a later handler recognizes the shortage of this host.
             cause = OSError(message.number, os.strerror(message.number))
         raise RocksError(str(error).strip() or type(error).__name__, message) from cause
 
@@ -141,27 +143,28 @@ class RocksMessage:
 
 
 def read_message(message: str) -> RocksMessage:
-    """Read a message exactly as RocksDB wrote it: a replaced path could contain any of the words."""
-    # If an SST cannot be opened, RocksDB blames the MANIFEST too, at the end.
+    """Return the facts in a message. It must be as RocksDB wrote it: a replaced path could contain any of the words."""
+    # If RocksDB cannot open an SST, its message also blames the MANIFEST, at the end. So the first name is the right
+    # one.
     names = _FILE.findall(message)
     code, number = _meaning(message)
     return RocksMessage(code, names[0] if names else None, number)
 
 
 def _meaning(message: str) -> tuple[RocksCode, int | None]:
-    # The host first: a shortage says nothing about the database, whatever other words the message has.
+    # The host comes first: its shortage says nothing about the database, whatever other words the message has.
     if (number := _errno_in(message, (*SHORT, *FULL))) is not None:
         return RocksCode.HOST, number
     if _errno_in(message, CANNOT) is not None:
         return RocksCode.UNREADABLE, None
-    # RocksDB rejects the request, not the contents, whichever files the message names.
+    # RocksDB rejects the request and not the contents, even if the message names files.
     if message.startswith(_INVALID_ARGUMENT):
         return RocksCode.REFUSED, None
     sizes, version = _SIZES.search(message), _FORMAT.search(message)
     if _NO_SUCH_FILE in message:
         return RocksCode.MISSING, None
     if sizes and int(sizes[2]) >= int(sizes[1]):
-        # Longer than the MANIFEST states: nothing is cut off, but these are not its bytes.
+        # The file is as long as or longer than the MANIFEST states. So nothing is cut off, but the contents are wrong.
         return RocksCode.CORRUPT, None
     if sizes or _SHORTER in message:
         return RocksCode.TRUNCATED, None
@@ -183,7 +186,7 @@ def _errno_in(message: str, numbers: tuple[int, ...]) -> int | None:
 def plain(message: str) -> str:
     """Return a message of RocksDB on one line, without its repetitions."""
     line = " ".join(_BLAMES_MANIFEST.sub("", message).split())
-    # A status that passes several layers of RocksDB gets the same prefix in each.
+    # Each layer of RocksDB that passes a status on adds the same prefix.
     for prefix in _PREFIXES:
         while line.startswith(prefix):
             line = line.removeprefix(prefix)

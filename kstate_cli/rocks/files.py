@@ -1,7 +1,7 @@
-"""Names of the files in a RocksDB directory, and what its MANIFEST states of SSTs and blob files.
+"""Names of the files in a RocksDB directory, and the SSTs and blob files that its MANIFEST lists.
 
-RocksDB's own rule (``ParseFileName``) decides what a file is. It ignores every other name, and so does kstate: what an
-operating system, an editor or a backup tool leaves in the directory is no part of the database.
+RocksDB's own rule (``ParseFileName``) decides which names are its files. It ignores every other name, and so does
+kstate: files of an operating system, an editor or a backup tool are no part of the database.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from kstate_cli.regular_files import (
 )
 
 CURRENT: Final = "CURRENT"
-"""Names the MANIFEST that an open starts from: RocksDB makes a new database where it is missing."""
+"""The file with the name of the MANIFEST. If it is missing, RocksDB creates a new database."""
 
 FIRST_WAL: Final = 4
-"""The number of the write-ahead log of a database that was opened once (RocksDB 9.8, 10.1); later ones are higher.
+"""The number of the write-ahead log of a database that was opened once (RocksDB 9.8, 10.1). Later logs are higher.
 
-With a RocksDB that begins higher, a new database counts as reopened, which is the cautious answer.
+If a RocksDB starts with a higher number, a new database looks as if it was opened again, which is the cautious result.
 """
 
 _MANIFEST: Final = re.compile(r"MANIFEST-([0-9]+)")
@@ -49,7 +49,7 @@ _MOST: Final = (
     (_OPTIONS, MOST_OPTIONS_BYTES),
     (_MANIFEST, MOST_MANIFEST_BYTES),
 )
-"""Files that are read or copied whole; SSTs are linked, and write-ahead logs are as large as their rows."""
+"""The most bytes of files that are read or copied whole. SSTs are only linked, and logs are as large as their rows."""
 
 
 def is_manifest(name: str) -> bool:
@@ -104,7 +104,7 @@ def newest_options(path: Path) -> Path | None:
     numbered = [(int(m[1]), name) for name in os.listdir(path) if (m := _OPTIONS.fullmatch(name))]
     if not numbered:
         return None
-    # By number, not by name: OPTIONS-10 comes after OPTIONS-9.
+    # Compared by number and not by name: OPTIONS-10 comes after OPTIONS-9.
     return path / max(numbered)[1]
 
 
@@ -117,8 +117,8 @@ def newest_log(path: Path) -> int | None:
 def most_levels(path: Path) -> int:
     """Return a number of levels that no column family of the database exceeds.
 
-    RocksDB refuses to open a database that has more levels than ``num_levels``, and opens one that has fewer. Without a
-    readable OPTIONS file the result is far above RocksDB's default of 7.
+    RocksDB refuses to open a database with more levels than ``num_levels``, but opens one with fewer. If there is no
+    readable OPTIONS file, the result is far above RocksDB's default of 7.
     """
     text = ""
     try:
@@ -126,14 +126,14 @@ def most_levels(path: Path) -> int:
         if newest is not None:
             text = read_small(newest, MOST_OPTIONS_BYTES).decode("utf-8", "replace")
     except OSError:
-        # Too high a number is harmless: the open itself reports whatever is wrong with the file.
+        # A higher number is harmless. If the file is damaged, opening the database reports it.
         pass
     return max((_USUAL_LEVELS, *map(int, _NUM_LEVELS.findall(text))))
 
 
 def unflushed_logs(path: Path) -> list[str]:
-    """Return the write-ahead logs that still hold rows: none in a database that was flushed and closed."""
-    # RocksDB makes an empty log at each open; only bytes in one are rows.
+    """Return the write-ahead logs that still have rows; none of a database that was flushed and closed."""
+    # RocksDB creates an empty log at each open. So only a log with bytes has rows.
     return sorted(name for name in os.listdir(path) if is_log(name) and (path / name).stat().st_size)
 
 
@@ -150,7 +150,7 @@ _BLOB: Final = re.compile(r"blob_file_number: (\d+) total_blob_count: \d+ total_
 
 @dataclass(frozen=True, slots=True)
 class BlobFile:
-    """A blob file as the MANIFEST has it; ``size`` in bytes, header and footer included."""
+    """A blob file that the MANIFEST lists; ``size`` in bytes, with header and footer."""
 
     name: str
     size: int
@@ -158,7 +158,7 @@ class BlobFile:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """An SST as the MANIFEST has it. RocksDB puts 8 bytes behind keys: their sequence number and type."""
+    """An SST that the MANIFEST lists. RocksDB appends 8 bytes to each key: sequence number and type."""
 
     name: str
     size: int
@@ -167,7 +167,7 @@ class Table:
     smallest: bytes
     largest: bytes
     has_blobs: bool = False
-    """Whether values of it are in blob files: it cannot be read without them."""
+    """True if some of its values are in blob files: it cannot be read without them."""
 
     @property
     def first(self) -> bytes:
@@ -181,13 +181,14 @@ class Table:
 
 
 def files_by_level(text: str) -> dict[int, int]:
-    """Return how many SSTs each level of a column family has, from RocksDB's property ``rocksdb.sstables``."""
+    """Return level -> number of SSTs of a column family, from RocksDB's property ``rocksdb.sstables``."""
     counts: dict[int, int] = {}
     level = 0
     for line in text.splitlines():
         if heading := _LEVEL.match(line):
             level = int(heading[1])
-        # One line for each SST: ``number:size[sequences]['first key' .. 'last key']``, which RocksDB prints for people.
+        # The text, which RocksDB prints for people, has a line ``number:size[sequences]['first key' .. 'last key']``
+        # for each SST.
         elif _LINE.match(line):
             counts[level] = counts.get(level, 0) + 1
     return counts
@@ -212,7 +213,7 @@ def blob_files(text: str) -> Iterator[BlobFile]:
     """Yield the blob files in RocksDB's property ``rocksdb.sstables``."""
     for line in text.splitlines():
         if match := _BLOB.match(line):
-            # RocksDB counts the bytes of records; header and footer are in the file as well.
+            # The number of bytes in the text is that of the records, without header and footer of the file.
             yield BlobFile(f"{int(match[1]):06d}.blob", BLOB_HEADER_LENGTH + int(match[2]) + BLOB_FOOTER_LENGTH)
 
 

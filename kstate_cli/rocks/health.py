@@ -1,7 +1,7 @@
-"""Facts about the files of a database without RocksDB: CURRENT, MANIFEST, OPTIONS, sizes and footers.
+"""Facts about the files of a database, read without RocksDB: CURRENT, MANIFEST, OPTIONS, sizes and footers.
 
-The callers interpret them: `statedir` as problems of a directory, `verify` as findings. Errors of the system pass,
-FileNotFoundError included: only the caller knows whether a running application removes files meanwhile, and whether an
+The callers interpret them: `statedir` as problems of a directory, `verify` as findings. Errors of the system pass, also
+FileNotFoundError. Only the caller knows whether a running application removes files meanwhile, and whether an
 unreadable file ends the reading.
 """
 
@@ -36,23 +36,27 @@ _CUT_CURRENT: Final = re.compile(rb"M?A?N?I?F?E?S?T?-?\d*")
 
 @dataclass(frozen=True, slots=True)
 class DatabaseEntry:
-    """What lies in the directory of a database."""
+    """An entry in the directory of a database."""
 
     name: str
     status: os.stat_result
-    """Of the entry itself: links are not followed."""
+    """The status of the entry itself: links are not followed."""
     regular: bool
-    """RocksDB makes regular files only: a link may lead anywhere."""
+    """True for a regular file. RocksDB creates no other kind, and a link may lead anywhere."""
     own: bool
-    """RocksDB gives files such a name. It ignores every other one, as it ignores its archive of write-ahead logs."""
+    """True for a name that RocksDB gives to its files.
+
+    It ignores other entries, such as its archive of write-ahead logs.
+    """
     too_large: NotReadableError | None
-    """Why a file that RocksDB keeps small is not read; None where it is."""
+    """The error for a file that is much larger than RocksDB makes it, so that it is not read; None for other files."""
 
 
 def entries(path: Path) -> Iterator[DatabaseEntry]:
-    """Yield everything in the directory, by name. Raises OSError."""
+    """Yield every entry of the directory, by name. Raises OSError."""
     for entry in sorted(os.scandir(path), key=lambda entry: entry.name):
-        # Of the entry itself: the target of a link is not of this database, and opening a FIFO would wait for a writer.
+        # Links are not followed: the target does not belong to this database, and opening a FIFO would wait for a
+        # writer.
         status, regular = entry.stat(follow_symlinks=False), entry.is_file(follow_symlinks=False)
         too_large = None
         if regular:
@@ -62,7 +66,7 @@ def entries(path: Path) -> Iterator[DatabaseEntry]:
 
 @dataclass(frozen=True, slots=True)
 class Current:
-    """What CURRENT holds."""
+    """The contents of CURRENT."""
 
     content: bytes
 
@@ -94,9 +98,9 @@ def current(path: Path) -> Current:
 
 
 def without_manifest(path: Path) -> bool:
-    """Return whether CURRENT names a missing MANIFEST, as while a running application drops the database.
+    """Return whether CURRENT names a MANIFEST that is missing; False if CURRENT cannot be read.
 
-    Return False too if CURRENT cannot be read.
+    A database looks like this while a running application drops it, because its files are deleted one by one.
     """
     try:
         name = current(path).stated_name
@@ -116,11 +120,14 @@ def manifest_end(manifest: Path) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class OptionsSeen:
-    """What an OPTIONS file says; one that is not as RocksDB writes it is not ``stored``, and ``malformed`` says why."""
+    """The contents of an OPTIONS file.
+
+    If RocksDB does not write such a file, ``stored`` is None; ``malformed`` is the error.
+    """
 
     stored: StoredOptions | None
     foreign: tuple[str, ...] = ()
-    """Settings that kstate does not handle, one sentence each."""
+    """Settings that kstate does not handle, a sentence for each."""
     malformed: MalformedBytesError | None = None
 
 
@@ -134,7 +141,7 @@ def read_options(options: Path) -> OptionsSeen:
 
 
 _parsed = lru_cache(maxsize=256)(parse)
-"""Stores of one kind have the same OPTIONS, and an application has few kinds."""
+"""Cached, because stores of one kind have the same OPTIONS, and an application has few kinds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +151,7 @@ class SstEnd:
     size: int
     """Bytes of the whole file."""
     format_version: int | None
-    """None where it has no footer that is understood here; ``malformed`` says why."""
+    """None if it has no footer that kstate understands; ``malformed`` is the error then."""
     malformed: MalformedBytesError | None = None
 
     @property
@@ -161,10 +168,10 @@ class SstEnd:
 
 
 def sst_end(sst: Path) -> SstEnd:
-    """Reads the last bytes of an SST. Raises FileNotFoundError, NotReadableError, OSError."""
+    """Read the last bytes of an SST. Raise FileNotFoundError, NotReadableError, OSError."""
     with os.fdopen(open_regular(sst), "rb") as file:
         size = file.seek(0, os.SEEK_END)
-        # The footer is at the end: a file that was cut off shows it without being read.
+        # The footer is at the end. So this recognizes a file that was cut off without reading all of it.
         file.seek(max(0, size - FOOTER_LENGTH))
         data = file.read()
     try:

@@ -49,7 +49,7 @@ def database_options(release: Release) -> Options:
     options = data_options(release)
     options.create_if_missing(True)
     options.create_missing_column_families(True)
-    # Offsets must never be ahead of the data that they speak of.
+    # With atomic flush, offsets are never ahead of the rows that they describe.
     options.set_atomic_flush(release.offsets_home is OffsetsHome.COLUMN_FAMILY)
     return options
 
@@ -73,7 +73,7 @@ def data_options(release: Release) -> Options:
     options.set_compaction_style(DBCompactionStyle.universal())
     options.set_write_buffer_size(_DATA_BUFFER_BYTES)
     options.set_max_write_buffer_number(_DATA_BUFFERS)
-    # Releases before 4.0 mean to set it, and call the getter.
+    # Releases before 4.0 intend to set this option, but call its getter.
     options.set_optimize_filters_for_hits(release.reads_sst_format > OLD_SST_FORMAT)
     return options
 
@@ -97,7 +97,7 @@ def _table(release: Release) -> BlockBasedOptions:
     table = BlockBasedOptions()
     table.set_block_size(_BLOCK_BYTES)
     table.set_format_version(min(release.reads_sst_format, OWN_SST_FORMAT))
-    # Every release can read the checksum of the files that it writes itself.
+    # Every release can read the checksum that it writes itself.
     if release.reads_sst_format <= OLD_SST_FORMAT:
         table.set_checksum_type(ChecksumType.crc32c())
     else:
@@ -105,27 +105,27 @@ def _table(release: Release) -> BlockBasedOptions:
     return table
 
 
-# kstate may hold many databases at once, one for each store and segment: each gets few descriptors.
+# kstate may have many databases open at the same time, one for each store and segment, so each gets few descriptors.
 _OPEN_FILES: Final = 256
 _MANIFEST_PREALLOCATION: Final = 64 * 1024
 _BACKGROUND_JOBS: Final = 2 * max(2, cores_here())
 
 _DATABASE: Final = {
-    # The staged copy exists, and an empty database must never take its place.
+    # The staged copy exists. If it did not, RocksDB must not create an empty database in its place.
     "create_if_missing": "false",
     "create_missing_column_families": "false",
     "error_if_exists": "false",
-    # A damaged or missing file ends the run.
+    # A damaged or missing file must end the run with an error.
     "paranoid_checks": "true",
     "best_efforts_recovery": "false",
     "skip_checking_sst_file_sizes_on_db_open": "false",
     "fail_if_options_file_error": "true",
-    # Not every file system has them.
+    # Not every file system supports mmap and direct I/O.
     "allow_mmap_reads": "false",
     "allow_mmap_writes": "false",
     "use_direct_reads": "false",
     "use_direct_io_for_flush_and_compaction": "false",
-    # kstate writes without a write-ahead log, flushes, and leaves empty logs and no archive of logs behind.
+    # kstate writes without a write-ahead log and then flushes. It leaves only empty logs, and no archive of logs.
     "avoid_flush_during_recovery": "false",
     "avoid_flush_during_shutdown": "false",
     "allow_2pc": "false",
@@ -138,13 +138,13 @@ _DATABASE: Final = {
     "wal_filter": "nullptr",
     "WAL_size_limit_MB": "0",
     "WAL_ttl_seconds": "0",
-    # Statistics cost time, and persistent ones add a column family.
+    # Statistics cost time, and persistent ones would add a column family.
     "persist_stats_to_disk": "false",
     "skip_stats_update_on_db_open": "true",
     "stats_dump_period_sec": "0",
     "stats_persist_period_sec": "0",
-    # Threads, descriptors and disk space for a short while. All databases of a process share RocksDB's threads: with
-    # the default of two jobs stores would be compacted in turns.
+    # kstate uses few threads, descriptors and little disk space, for a short time. All databases of a process share
+    # RocksDB's threads. With the default of two jobs, stores would be compacted one after the other.
     "manifest_preallocation_size": str(_MANIFEST_PREALLOCATION),
     "max_background_compactions": "-1",
     "max_background_flushes": "-1",
@@ -154,17 +154,17 @@ _DATABASE: Final = {
 }
 
 _FAMILY: Final = {
-    # Linked SSTs must stay the very files that they are. With a ttl RocksDB drops files of a FIFO compaction, and
-    # refuses to open them with a limited number of descriptors.
+    # No automatic compaction may replace a linked SST. With a ttl, RocksDB would drop files of a FIFO compaction, and
+    # would refuse to open them with a limited number of descriptors.
     "disable_auto_compactions": "true",
     "periodic_compaction_seconds": "0",
     "ttl": "0",
-    # A rewrite keeps every row.
+    # A filter of the application must not remove rows when kstate rewrites SSTs.
     "compaction_filter": "nullptr",
     "compaction_filter_factory": "nullptr",
-    # With it RocksDB leaves the filter out of the bottommost level, where a rewrite puts everything.
+    # With this option the SSTs of the bottommost level have no filter, and a rewrite puts all rows there.
     "optimize_filters_for_hits": "false",
-    # Memory that any key fits into, in any order, from any thread.
+    # A memtable that accepts any key, in any order, from any thread.
     "disallow_memtable_writes": "false",
     "experimental_mempurge_threshold": "0",
     "inplace_update_support": "false",
@@ -173,7 +173,7 @@ _FAMILY: Final = {
 }
 
 _STYLES: Final = {"kCompactionStyleNone": "kCompactionStyleLevel"}
-"""RocksDB merges nothing without a style, even if it is asked to."""
+"""Without a style RocksDB merges nothing, even on request."""
 
 
 def with_writing_settings(options_file: str) -> str:

@@ -1,10 +1,14 @@
 """Read a RocksDB without changing it: through a private directory of links to the SSTs and copies of the small files.
 
-Even a read-only open writes to its directory (rocksdict leaves a file there), so it opens the private one. The private
+Even a read-only open writes to its directory (rocksdict leaves a file there), so it opens a private one. The private
+folder is in memory if there is space. It does not outlive the process, and on a disk RocksDB would wait many times
+while it opens, edits and closes a database.
 folder is in memory if there is space. Nothing in it has to outlive the process, and RocksDB waits for the disk many
 times while it opens, edits and closes a database.
 
-The SSTs of a database may be in other folders: ``setDbPaths`` and ``setCfPaths`` of a ``RocksDBConfigSetter``. No file
+The SSTs of a database may be in other folders, which a ``RocksDBConfigSetter`` sets with ``setDbPaths`` and
+``setCfPaths``. No file of the database names these folders. The MANIFEST has a path id for each SST, which is the index
+of its folder in that list. The id is 0 for each SST if the application sets one folder, or none.
 of the database names these folders. The MANIFEST has a path id for each SST, its index in their list: 0 for each SST of
 an application that sets one folder, or none.
 """
@@ -53,7 +57,7 @@ _DELETIONS = re.compile(r"# deletions=(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class LiveFile:
-    """One SST or blob file that the current version of a column family consists of; size in bytes."""
+    """An SST or blob file in the current version of a column family; ``size`` in bytes."""
 
     name: str
     size: int
@@ -83,7 +87,7 @@ class Shadow:
                 self.close()
                 if not isinstance(error, (FileNotFoundError, RocksError)):
                     raise
-                # While the application is running, a file may vanish between the copy and the open: copy again.
+                # A running application may remove a file between the copy and the open. Then the copy is made again.
                 vanished = isinstance(error, FileNotFoundError) or error.code in _VANISHED
                 if not vanished or attempt == _ATTEMPTS - 1:
                     raise
@@ -98,7 +102,7 @@ class Shadow:
         from rocksdict import AccessType, Options, Rdict
 
         self._private = private_copy(self.path, writable=False)
-        # Before any open: RocksDB would index its list of folders without a check.
+        # Checked before the open: RocksDB would use a path id as an index of its list of folders without a check.
         require_own_folder(self._private)
         private, levels = str(self._private), most_levels(self.path)
         try:
@@ -125,7 +129,7 @@ class Shadow:
             if database is not None:
                 database.close()
         except Exception:
-            pass  # it was opened for reading: nothing is lost
+            pass  # the database was opened for reading, so nothing is lost
         finally:
             if private is not None:
                 remove_copy(private)
@@ -174,31 +178,32 @@ class Shadow:
             raise self._real(error) from None
 
     def last_row(self, family: str) -> tuple[bytes, bytes] | None:
-        """Return the row with the greatest key, or None in an empty column family."""
+        """Return the row with the greatest key; None if the column family is empty."""
         iterator = self._families[family].iter()
         try:
             iterator.seek_to_last()
             row = None
             if iterator.valid():
                 row = iterator.key(), iterator.value()
-            # An iterator that met a block it cannot read is invalid too: without this the family would look empty.
+            # An iterator is also invalid after a block that it cannot read. Without this call the family would look
+            # empty.
             iterator.status()
         except Exception as error:
             raise self._real(error) from None
         return row
 
     def estimated_rows(self, family: str) -> int:
-        """Return about the number of keys, by the properties of SSTs: an overwritten key may count twice.
+        """Return an estimate of the number of keys, from the properties of SSTs; an overwritten key may count twice.
 
-        RocksDB's own estimate is 0 where it has not looked at every file for statistics (:func:`shadow_options`).
+        RocksDB's own estimate is 0 if it has not read every file for statistics (see :func:`shadow_options`).
         """
         text = self.table_properties(family)
         entries, deletions = _ENTRIES.search(text), _DELETIONS.search(text)
-        # What a write-ahead log holds is in memory now.
+        # RocksDB has read the rows of a write-ahead log into memory.
         logged = self._families[family].property_int_value("rocksdb.num-entries-active-mem-table") or 0
         if entries is None or deletions is None:
             return logged
-        # A deletion is an entry, and hides another one.
+        # A deletion is an entry itself, and hides another one. So it counts twice.
         return max(0, int(entries[1]) - 2 * int(deletions[1])) + logged
 
     def live_files(self, family: str) -> tuple[LiveFile, ...]:
@@ -228,7 +233,7 @@ class Shadow:
 
 
 def shadow_options(levels: int) -> Options:
-    """Return options for a short read of a database that has ``levels`` at most.
+    """Return options to read a database with at most ``levels`` levels for a short time.
 
     RocksDB starts no thread pool to open files, and reads no file for statistics.
     """
@@ -257,7 +262,7 @@ def private_copy(path: Path, *, writable: bool) -> Path:
     RocksDB's, FileNotFoundError if a running application removes a file meanwhile, and other OSErrors.
     """
     with os.scandir(path) as entries:
-        # CURRENT first: the MANIFEST that it names is then at least as new.
+        # CURRENT is copied first, so that the copied MANIFEST has at least the state that CURRENT refers to.
         ordered = sorted(entries, key=lambda entry: (entry.name != CURRENT, entry.name))
     copied = _READ
     if writable:
@@ -265,14 +270,15 @@ def private_copy(path: Path, *, writable: bool) -> Path:
     small = [entry.name for entry in ordered if copied.fullmatch(entry.name)]
     options = newest_options(path)
     if options is not None:
-        # RocksDB reads the newest only, and would delete the older ones.
+        # RocksDB reads only the newest OPTIONS file, and would delete the older ones.
         small = [name for name in small if not name.startswith("OPTIONS-") or name == options.name]
-    # Known before the folder is made: in memory only if all of it fits.
+    # The size is computed before the folder is created: the folder is in memory only if all of it fits.
     size = sum(_size(f"{path}/{name}") for name in small)
     folder = temporary.new_path("shadow", temporary.in_memory(size))
     try:
         with in_temporary(folder):
-            # Rows of a store are for its owner alone, and the folder for temporary files is everyone's.
+            # Mode 0700: only the owner may read the rows of a store, but every user may read the folder for temporary
+            # files.
             os.mkdir(folder, 0o700)
         for name in small:
             with os.fdopen(open_regular(f"{path}/{name}"), "rb") as source:
@@ -281,9 +287,9 @@ def private_copy(path: Path, *, writable: bool) -> Path:
         for entry in ordered:
             if is_never_changed(entry.name):
                 if not entry.is_file():
-                    # RocksDB would wait for a FIFO.
+                    # RocksDB would wait at a FIFO.
                     require_regular(os.stat(entry.path), entry.path)
-                # Links, not copies: RocksDB opens an SST for reading only, and never changes one.
+                # A link is enough, because RocksDB never changes an SST.
                 with in_temporary(folder):
                     os.symlink(f"{real}/{entry.name}", f"{folder}/{entry.name}")
     except BaseException:
@@ -331,14 +337,14 @@ def remove_copy(folder: Path) -> None:
 
 
 def require_own_folder(copy: Path) -> None:
-    """Raise RocksError (``OTHER_FOLDERS``) if SSTs of a database have a path id above 0. ``copy`` is its private copy.
+    """Raise RocksError (``OTHER_FOLDERS``) if SSTs of a database have a path id above 0; ``copy`` is its private copy.
 
-    RocksDB looks up each path id in its list of folders, and does so without a check: kstate, which has no such list,
-    never opens such a database. What is wrong with CURRENT or the MANIFEST otherwise is left to RocksDB.
+    RocksDB looks up each path id in its list of folders without a check. kstate has no such list, so it never opens
+    such a database. Other defects of CURRENT and the MANIFEST are left to RocksDB.
     """
-    # Of the copy, which RocksDB will read, and not of the directory, which may change meanwhile.
+    # The MANIFEST of the copy, because RocksDB will read this one. The original may change meanwhile.
     manifest = _manifest(copy)
-    # Nearly always, and without decoding an edit.
+    # The usual case, which is decided without decoding the MANIFEST.
     if not may_have_paths(manifest):
         return
     paths = [path for ssts in _tables(manifest).values() for path in ssts.values()]

@@ -1,4 +1,4 @@
-"""One database, read whole: every row in large pieces, and every SST by itself where rows do not lead to each block."""
+"""Read one database as a whole: every row, in large lists, and single SSTs if the rows do not lead to each block."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _COUNTS = {
 
 @dataclass(frozen=True, slots=True)
 class EntryCounts:
-    """What the table properties of SSTs say that is in them; ``entries`` counts every other one too."""
+    """The counts in the table properties of SSTs; ``entries`` includes the other three."""
 
     entries: int
     deletions: int
@@ -48,7 +48,7 @@ class EntryCounts:
 
 @dataclass(frozen=True, slots=True)
 class SstContents:
-    """What one SST holds, read by itself; ``rows`` are its entries but for deletions."""
+    """The contents of one SST that was read by itself; ``rows`` are its entries without deletions."""
 
     rows: int
     counts: EntryCounts | None
@@ -57,8 +57,8 @@ class SstContents:
 class WholeDatabase(Shadow):
     """A shadow for reading everything.
 
-    It holds every SST open, so that a running application may compact them away meanwhile, and opens a database that
-    lacks SSTs, so that all of those that are damaged can be named.
+    It keeps every SST open, so that a running application may compact SSTs away meanwhile. And it opens a database even
+    if SSTs are missing, so that all damaged SSTs can be reported.
     """
 
     def __init__(self, path: Path) -> None:
@@ -78,7 +78,8 @@ class WholeDatabase(Shadow):
 
         self._private = private_copy(self.path, writable=False)
         require_own_folder(self._private)
-        # Before the open: between the two a compaction might remove a file that the MANIFEST of the copy names.
+        # The SSTs are opened before RocksDB opens the copy: in between, a compaction could remove a file that the
+        # copied MANIFEST names.
         self._hold(self._private)
         private, levels = str(self._private), most_levels(self.path)
         try:
@@ -98,17 +99,17 @@ class WholeDatabase(Shadow):
         try:
             super().close()
         finally:
-            # Also for a signal that is raised there: no other code knows these.
+            # Closed even if a signal interrupts close(), because no other code knows these descriptors.
             while self._descriptors:
                 os.close(self._descriptors.pop())
 
     def _hold(self, private: Path) -> None:
-        """Point the links at open descriptors: what RocksDB opens later is the file that was there now."""
-        # RocksDB opens some of them a second time.
+        """Link to open descriptors instead: when RocksDB opens a file later, it gets the one of this moment."""
+        # The limit leaves descriptors for RocksDB, which opens some of these files a second time.
         most = most_descriptors() - _OPEN_TABLES - _SPARE_DESCRIPTORS
         for link in sorted(private.iterdir()):
             if link.is_symlink() and len(self._descriptors) < most:
-                # An open descriptor keeps the bytes of a file that is removed; its path in /proc leads to them.
+                # An open descriptor keeps the bytes of a removed file, and its path in /proc leads to them.
                 self._descriptors.append(open_regular(self.path / link.name))
                 with in_temporary(private):
                     link.unlink()
@@ -136,13 +137,13 @@ class WholeDatabase(Shadow):
         return sorted(ssts, key=lambda table: table.first)
 
     def alone(self, table: Table) -> SstContents:
-        """Reads every data block of one SST. Raises RocksError at what cannot be read.
+        """Read every data block of one SST. Raise RocksError for a block that cannot be read.
 
-        FileNotFoundError where a running application made it, or removed it, while the others were linked.
+        Raise FileNotFoundError if a running application created or removed the SST while the others were linked.
         """
         assert self._private is not None
         folder = self._private / "alone"
-        # The very file that was linked, held or not.
+        # The target is the file that was linked, whether its descriptor is kept open or not.
         target = os.readlink(self._private / table.name)
         try:
             with in_temporary(self._private):
@@ -164,7 +165,7 @@ def _read_alone(folder: Path) -> SstContents:
     while piece := list(islice(keys, _MOST_ROWS)):
         rows += len(piece)
         last = piece[-1]
-    # The keys alone: every block of rows is read and its checksum compared, whichever part of a row is asked for.
+    # Reading the keys is enough: RocksDB reads every block of rows as a whole, and compares its checksum.
     prove_end(database, last)
     return SstContents(rows, _counts(database.property_value("rocksdb.aggregated-table-properties") or ""))
 
@@ -182,14 +183,14 @@ def _options(levels: int) -> Options:
     from rocksdict import BlockBasedOptions
 
     options = shadow_options(levels)
-    # No block is read twice.
+    # No cache, because no block is read twice.
     table = BlockBasedOptions()
     table.disable_cache()
     options.set_block_based_table_factory(table)
     options.set_max_open_files(_OPEN_TABLES)
-    # Damaged SSTs are met when they are read. Checksums are verified all the same.
+    # The database opens although SSTs are damaged: they are found when they are read. Checksums are still verified.
     options.set_paranoid_checks(False)
-    # Past many versions of one key RocksDB would seek, and skip the blocks between.
+    # If a key has many versions, RocksDB would seek to the next key, and skip the blocks in between.
     options.set_max_sequential_skip_in_iterations(_NEVER)
     return options
 
@@ -229,7 +230,7 @@ def _edit(table: Table) -> bytes:
             _varint(_LOG_NUMBER) + _varint(0),
             _varint(_NEXT_FILE) + _varint(number + 2),
             _varint(_LAST_SEQUENCE) + _varint(table.largest_sequence),
-            # Level 0: nothing is assumed of its keys.
+            # In level 0, RocksDB assumes nothing about the range of keys.
             _varint(_NEW_FILE) + _varint(0) + _varint(number) + _varint(table.size),
             _sized(table.smallest) + _sized(table.largest),
             _varint(table.smallest_sequence) + _varint(table.largest_sequence) + _varint(_TERMINATE),
@@ -238,7 +239,10 @@ def _edit(table: Table) -> bytes:
 
 
 def _records(data: bytes) -> Iterator[bytes]:
-    """Yield the pieces of a record in the log format: each ends with its block of 32 KiB."""
+    """Yield the fragments of a record in the log format.
+
+    Each of them fills its block of 32 KiB, except the last one.
+    """
     room = _BLOCK - _HEADER
     pieces = [data[at : at + room] for at in range(0, len(data), room)]
     for number, piece in enumerate(pieces):

@@ -1,7 +1,7 @@
-"""Writing to one *staged* RocksDB with the options that it was stored with. Nothing else opens a database for writing.
+"""Write to one *staged* RocksDB with its stored options. No other module opens a database for writing.
 
-Automatic compaction is off while kstate holds a database: SSTs must stay the very files that were linked. The OPTIONS
-file is put back afterwards, so that what differs is only what was asked for.
+Automatic compaction is off while kstate has a database open, because linked SSTs must stay the same files. The OPTIONS
+file is restored afterwards, except for settings that kstate was asked to change.
 """
 
 from __future__ import annotations
@@ -34,14 +34,16 @@ _BATCH_ROWS = 5_000
 _MERGING = "rocksdb.num-running-compactions"
 _LOOK_SECONDS = 0.01
 _MOST_IDLE_LOOKS = 100
-"""After a second without a merge RocksDB's picker is content."""
+"""After so many checks (a second) without a merge, RocksDB does not start another one."""
 _FORMAT_KEYS = frozenset({"format_version", "checksum"})
 
 
 class WritableStore:
-    """One database, open for writing. A context manager: leaving it closes, and raises RocksError when that fails.
+    """One database, open for writing.
 
-    Nothing goes through the write-ahead log (Streams does not use it either): every method leaves its rows in an SST.
+    A context manager: its exit closes the database, and raises RocksError if that fails.
+
+    No method uses the write-ahead log (Streams does not either): each of them leaves its rows in an SST.
     """
 
     def __init__(self, path: Path, release: Release | None = None) -> None:
@@ -63,15 +65,17 @@ class WritableStore:
             stored = newest_options(self.path)
             if stored is None:
                 raise RocksError(f"{self.path} has no OPTIONS file")
-            # The settings of the application, which close() puts back. Streams makes its options itself, but the next
-            # open by kstate, and tools of RocksDB, go by this file.
+            # The settings of the application, which close() restores. Streams does not read them from this file, but
+            # kstate's next open and tools of RocksDB do.
             self._before = stored.read_text(encoding="utf-8")
-            # In a folder of their own: RocksDB also reads OPTIONS-000099.orig as an OPTIONS file, and as the newest.
+            # A separate folder is necessary: RocksDB would read OPTIONS-000099.orig as an OPTIONS file too, and as the
+            # newest one.
             with temporary.private_folder("options") as folder:
                 (folder / stored.name).write_text(with_writing_settings(self._before), encoding="utf-8")
-                # Leniently: newer releases of RocksDB store options that the bundled one does not know.
+                # True ignores unknown options: newer releases of RocksDB store options that the bundled one does not
+                # know.
                 options, families = Options.load_latest(str(folder), Env(), True)
-            # Whatever OPTIONS names: what is open is a copy, which must not write to the original, nor beside it.
+            # This database is a copy. Whatever folders its OPTIONS name, it must not write to those of the original.
             options.set_wal_dir(str(self.path))
             options.set_db_log_dir("")
             self.column_families = frozenset(families)
@@ -84,7 +88,7 @@ class WritableStore:
         if error is None:
             self.close()
         else:
-            # The error of the block is on its way, and says more than that of closing.
+            # The error of the block is being raised, and says more than an error of closing.
             with contextlib.suppress(Exception):
                 self.close()
 
@@ -105,7 +109,7 @@ class WritableStore:
             raise RocksError(f"column family {family} is missing, and the release that it is for is unknown")
         with as_rocks_error():
             options = family_options(family, self._release)
-            # As all families while kstate writes: no compaction may replace a linked SST.
+            # As for all families while kstate writes: no compaction may replace a linked SST.
             options.set_disable_auto_compactions(True)
             options.set_optimize_filters_for_hits(False)
             self._open.create_column_family(family, options)
@@ -115,7 +119,7 @@ class WritableStore:
         """Make ``rows`` the whole content of the column family ``offsets``, created if it is missing."""
         if OFFSETS_CF not in self.column_families:
             self.create(OFFSETS_CF)
-        # Streams reads every row of this family: an old offset that stays would be one of this store.
+        # Streams reads every row of this family. So an old row that stays would count as an offset of this store.
         stale = [key for key, _ in self.rows(OFFSETS_CF) if key not in rows]
         self.write_rows(OFFSETS_CF, [*((key, None) for key in stale), *sorted(rows.items())])
 
@@ -134,12 +138,12 @@ class WritableStore:
                 else:
                     batch.put(key, value, target)
                 count += 1
-                # A batch is in memory as a whole until it is written.
+                # A whole batch is in memory until it is written, so its size is limited.
                 if count % _BATCH_ROWS == 0:
                     self._open.write(batch, _no_wal())
                     batch = WriteBatch(raw_mode=True)
             self._open.write(batch, _no_wal())
-            # To an SST: without a write-ahead log, rows in a memtable are lost when the database is closed.
+            # Flushed to an SST: without a write-ahead log, rows in a memtable are lost when the database is closed.
             handle.flush()
         return count
 
@@ -154,10 +158,12 @@ class WritableStore:
             iterator.status()
 
     def ingest(self, family: str, layers: Iterable[Sequence[Path]], *, move: bool = False) -> None:
-        """Ingest layers of SSTs, one after another: a later one wins over those before it, and over the rows here.
+        """Ingest layers of SSTs, one after the other.
 
-        Files of one layer share no key. ``move`` takes the files themselves where they lie on the same file system;
-        else they are copied. A layer is never half taken: all its files are there, with all their rows, or none.
+        A row of a later layer wins over those of earlier ones and of the database.
+
+        Files of one layer have no key in common. ``move`` links files on the same file system; otherwise they are
+        copied. A layer is ingested as a whole or not at all.
         """
         from rocksdict import IngestExternalFileOptions
 
@@ -169,9 +175,9 @@ class WritableStore:
                 handle.ingest_external_file([str(path) for path in paths], options)
 
     def compact(self, family: str) -> None:
-        """Merge everything in a column family to the bottommost level, where deletions leave with what they delete.
+        """Compact a column family to the bottommost level, which also removes deletions and the rows that they delete.
 
-        RocksDB reads back what it has written (``paranoid_file_checks``).
+        RocksDB reads the new files back (``paranoid_file_checks``).
         """
         from rocksdict import BottommostLevelCompaction, CompactOptions
 
@@ -179,14 +185,15 @@ class WritableStore:
         options.set_bottommost_level_compaction(BottommostLevelCompaction.force())
         with as_rocks_error():
             handle = self._open.get_column_family(family)
-            # A compaction deletes what it has read: so what it has written is read back first.
+            # A compaction deletes its input files. So the new files are read back first.
             handle.set_options({"paranoid_file_checks": "true"})
             handle.compact_range(None, None, options)
             failures = handle.property_int_value("rocksdb.background-errors") or 0
-            # rocksdict closes no database while an object of one of its families lives.
+            # rocksdict closes no database while an object of one of its families exists.
             del handle
         if failures:
-            # compact_range itself swallows what went wrong; closing names it, with the file.
+            # compact_range does not raise an error of the compaction. Closing the database does, with the name of the
+            # file.
             self.close()
             raise RocksError(f"the compaction of column family {family} failed")
 
@@ -198,17 +205,18 @@ class WritableStore:
         return counts.get(0, 0) + sum(count > 0 for level, count in counts.items() if level)
 
     def merge_small(self, family: str, most: int) -> None:
-        """Let RocksDB merge by its own choice until no more than ``most`` overlapping files are left.
+        """Let RocksDB merge the files of its choice until at most ``most`` of them overlap. Raises RocksError.
 
-        As beside a running application: large ones stay as they are while the small ones are few. RocksDB reads back
-        what it has written (``paranoid_file_checks``). Raises RocksError.
+        RocksDB chooses as in a running application: large files stay while there are few small ones. It reads the new
+        files back (``paranoid_file_checks``).
         """
         with as_rocks_error():
             handle = self._open.get_column_family(family)
             handle.set_options({"paranoid_file_checks": "true", "disable_auto_compactions": "false"})
             idle = 0
             while (overlapping := self.overlapping(family)) > most or handle.property_int_value(_MERGING):
-                # Between two merges nothing runs for a moment; what its picker leaves for good is merged whole below.
+                # Between two merges none is running for a moment. If RocksDB chooses no more files, all of them are
+                # compacted below.
                 idle += 1
                 if handle.property_int_value(_MERGING):
                     idle = 0
@@ -219,7 +227,7 @@ class WritableStore:
             while handle.property_int_value(_MERGING):
                 time.sleep(_LOOK_SECONDS)
             failures = handle.property_int_value("rocksdb.background-errors") or 0
-            del handle  # as in compact
+            del handle  # for the same reason as in compact
         if failures:
             self.close()
             raise RocksError(f"merging sorted files of column family {family} failed")
@@ -227,15 +235,15 @@ class WritableStore:
             self.compact(family)
 
     def rewrite(self, families: Iterable[str], sst_format: int) -> None:
-        """Compact these column families into SSTs of another format_version with XXH3 (RocksDB 6.27 and later).
+        """Compact these column families into SSTs with another format_version and XXH3 (RocksDB 6.27 and later).
 
-        Releases before 4.0 write CRC32c themselves, and read either. The bundled RocksDB computes CRC32c without the
-        processor's instruction for it: writing and reading back would take half as long again.
+        Releases before 4.0 write CRC32c themselves, but can read both. The bundled RocksDB computes CRC32c without the
+        processor's instruction for it, so writing and reading back would take half as long again.
 
-        Only what is named changes in the table options: the filter stays.
+        The other table options, such as the filter, do not change.
         """
         self._keep_new = _FORMAT_KEYS
-        # The text form changes these two and keeps the rest; a new table factory would lose the filter.
+        # This text changes two table options and keeps the others. A new table factory would have no filter.
         table = f"{{format_version={sst_format};checksum=kXXH3}}"
         for name in families:
             with as_rocks_error():
@@ -243,7 +251,7 @@ class WritableStore:
             self.compact(name)
 
     def close(self) -> None:
-        """Close the database, put the OPTIONS file back and prove that everything is in SSTs. Raises RocksError."""
+        """Close the database, restore the OPTIONS file, and check that all rows are in SSTs. Raises RocksError."""
         if self._db is None:
             return
         database, self._db = self._db, None
@@ -251,26 +259,26 @@ class WritableStore:
             with as_rocks_error():
                 database.close()
         finally:
-            # The last reference: only now RocksDB closes its files, and the directory can be tidied.
+            # This was the last reference: only now RocksDB closes its files, so the directory can be cleaned up.
             del database
             if not self._had_config:
                 remove_config(self.path)
             if not self._had_log:
-                # The application keeps its own in another folder (db_log_dir).
+                # The database had no LOG here: the application has it in another folder (db_log_dir).
                 (self.path / _LOG).unlink(missing_ok=True)
         newest = newest_options(self.path)
         if newest is None:
             raise RocksError(f"{self.path} has no OPTIONS file any more")
         text = newest.read_text(encoding="utf-8")
         newest.write_text(with_filter_bits(_restored(self._before, text, self._keep_new)), encoding="utf-8")
-        # Everything was flushed: a log with bytes in it means that a flush failed without an error.
+        # All rows were flushed. So if a log has bytes, a flush has failed without an error.
         logs = unflushed_logs(self.path)
         if logs:
             raise RocksError(f"{', '.join(logs)} still holds rows, so the database was not flushed")
 
 
 _restored = lru_cache(maxsize=256)(restore_settings)
-"""Stores of one kind have the same OPTIONS, and an application has few kinds."""
+"""Cached, because stores of one kind have the same OPTIONS, and an application has few kinds."""
 
 
 def remove_config(path: Path) -> None:
@@ -283,16 +291,16 @@ def _in_order() -> ReadOptions:
     from rocksdict import ReadOptions
 
     options = ReadOptions()
-    # With a prefix extractor of the application RocksDB may skip rows of other prefixes.
+    # If the application has a prefix extractor, RocksDB may otherwise skip rows with other prefixes.
     options.set_total_order_seek(True)
     return options
 
 
 def _no_wal() -> WriteOptions:
-    """Return options without a write-ahead log: every write is flushed before the database is closed."""
+    """Return options that do not use the write-ahead log: every write is flushed before the database is closed."""
     from rocksdict import WriteOptions
 
     options = WriteOptions()
-    # A property at run time, which the stubs of rocksdict call a method.
+    # At run time this is a property, although the type stubs of rocksdict declare a method.
     options.disable_wal = True  # type: ignore[method-assign,assignment]
     return options

@@ -1,1 +1,1 @@
-"""Rows of stores, read: from a store on disk to keys, values and records, whatever column family a row lies in."""
+"""Read the rows of stores: from a store on disk to keys, values and records, whichever column family has a row."""

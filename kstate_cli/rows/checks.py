@@ -1,9 +1,9 @@
-"""Checks that rows decode as the store's kind writes them.
+"""Checks that rows decode as rows of the store's kind.
 
-Each rule is a codec of ``formats``, which decides, and a quick check of many rows at once, which accepts only rows that
-the codec accepts. Rows that it does not accept are decoded individually. A Python call per row would take longer than
-reading the row, so the quick checks create no objects and no messages. They leave rare rows to the codec: a header of
-more than 8 KB, a header key that is not ASCII.
+Each rule has two parts. The codec of ``formats`` decides about a row. A quick test looks at many rows at once, and
+accepts only rows that the codec accepts. If it does not accept them, they are decoded one by one. A Python call for
+each row would take longer than reading the row. So the quick tests create no objects and no messages, and leave rare
+rows to the codec: those with headers of more than 8 KB, or with a header key that is not ASCII.
 """
 
 from __future__ import annotations
@@ -32,7 +32,11 @@ _COMBINED = struct.Struct(">i")
 
 @dataclass(frozen=True, slots=True)
 class RowCheck:
-    """``decode`` raises MalformedBytesError for a bad row; ``fits`` is true only if it would raise for none."""
+    """The check for the rows of a column family.
+
+    ``decode`` raises MalformedBytesError for a bad row. ``fits`` is the quick test of many rows: if it returns True,
+    ``decode`` would raise for none of them.
+    """
 
     decode: Callable[[bytes, bytes], object]
     fits: Callable[[Rows, Rows], bool]
@@ -41,18 +45,18 @@ class RowCheck:
 def row_check_for(kind: Kind, family: str, *, segmented: bool) -> RowCheck | None:
     """Return the check for the rows of a column family; None if any bytes are correct.
 
-    If the kind is uncertain, the check covers only the common part of all kinds with that family.
+    If the kind is uncertain, the check covers only what all kinds with that family have in common.
     """
     if kind.certain:
         layout = store_kind(kind.name).layout_in(family)
-        # Of a certain kind a family that it does not have is checked like one of an uncertain kind.
+        # If the kind does not have this family, the family is checked as if the kind were uncertain.
         if layout is not None:
             return _rule(store_kind(kind.name), family, layout)
     return _promised(family, segmented=segmented)
 
 
 def _promised(family: str, *, segmented: bool) -> RowCheck | None:
-    """Return the check for the common part of all kinds with that family: key schema, and prefix of the value."""
+    """Return the check for what all kinds with that family have in common: key schema, and beginning of the value."""
     having = [
         (kind, layout)
         for kind in store_kinds()
@@ -65,7 +69,8 @@ def _promised(family: str, *, segmented: bool) -> RowCheck | None:
     if len(keys) == 1 and (segmented or layout is not ValueLayout.PLAIN):
         return _row_check_of(keys.pop(), layout, _index_values(family))
     if layout is ValueLayout.PLAIN:
-        # Several key schemas, and values without a structure: every row would be correct for one of the kinds.
+        # There are several key schemas, and the values have no structure: any row would be correct for one of the
+        # kinds.
         return None
     return _row_check_of(KeySchema.KEY, layout, _EMPTY)
 
@@ -104,7 +109,7 @@ def _time_ordered(key: int, base: Callable[[bytes], bool], index: frozenset[byte
 
 def _versioned(keys: Rows, values: Rows) -> bool:
     return min(map(len, keys)) >= _TIMESTAMP and all(
-        # A key begins with the segment, i64; the latest versions are in segment -1, eight bytes ff, with begin:i64 ‖
+        # The first i64 of a key is its segment. In segment -1 (eight bytes ff) are the latest versions, begin:i64 ‖
         # value.
         segment_fits(v) if k[0] < 0x80 else k.startswith(b"\xff" * 8) and len(v) >= _TIMESTAMP
         for k, v in zip(keys, values, strict=True)
@@ -129,7 +134,7 @@ def _subscription(at: int) -> Callable[[Rows, Rows], bool]:
 
 
 def _subscription_with_headers(keys: Rows, values: Rows) -> bool:
-    # Without headers the size of the headers is one byte, 0. A row with headers is left to the codec.
+    # Without headers their size is one byte, 0. A row with headers is left to the codec.
     return _combined(keys) and all(v[:1] == b"\0" and subscription_fits(v, 1 + _TIMESTAMP) for v in values)
 
 
@@ -190,12 +195,13 @@ def _index_values(family: str) -> frozenset[bytes]:
 
 
 def _rule(kind: StoreKind, family: str, layout: ValueLayout) -> RowCheck | None:
+    """Return the check for the rows of a family of a certain kind; None if any bytes are correct."""
     if kind.inner is Inner.VERSIONS:
         return RowCheck(_decode_versioned, _versioned)
     if kind.inner is Inner.LIST:
         return RowCheck(_row(kind.key.read, decode_list), _list)
     if kind.inner is Inner.BUFFERED:
-        # Buffers are small, and their values have no quick test: each row goes to the codec.
+        # There is no quick test for these values, and buffers are small: each row is decoded.
         return RowCheck(_row(kind.key.read, BufferValue.from_bytes), _never)
     if kind.inner is Inner.SUBSCRIPTION:
         return _subscriptions(kind.key, layout)
@@ -203,9 +209,13 @@ def _rule(kind: StoreKind, family: str, layout: ValueLayout) -> RowCheck | None:
 
 
 def _row_check_of(key: KeySchema, layout: ValueLayout, index: frozenset[bytes]) -> RowCheck | None:
+    """Return the check by key schema and layout of the values; None if any bytes are correct.
+
+    ``index`` has the values that index rows of time-ordered stores may have.
+    """
     if key.time_ordered:
         return _time_first(key, value_reader(layout), _FITS[layout], index)
-    # Keys and values are the application's own bytes: kstate knows nothing that they could violate.
+    # Keys and values are bytes of the application, so kstate has no rule for them.
     if not key.expires and layout is ValueLayout.PLAIN:
         return None
     of_key: Decoder = _anything
@@ -247,9 +257,13 @@ _PARTITION_BYTES = 4
 
 
 def headers_end(value: bytes, tail: int) -> bool:
-    """Return whether ``hs:zz ‖ H ‖ tail`` has at least ``tail`` bytes after the headers (``decode_headers``)."""
+    """Return whether ``hs:zz ‖ H ‖ tail`` has valid headers, and after them at least ``tail`` bytes.
+
+    ``hs`` is the size of the headers ``H``, a zig-zag varint (``decode_headers``). Also return False for a valid size
+    of more than two bytes.
+    """
     try:
-        # A varint of one or two bytes by hand: a loop, or a reader object, would take most of the time.
+        # The varint is read by hand, at most two bytes of it: a loop, or a reader object, would take most of the time.
         size = value[0]
         at = 1
         if size >= _SMALL:
@@ -257,7 +271,7 @@ def headers_end(value: bytes, tail: int) -> bool:
                 return False
             size += (value[1] - 1) * _SMALL
             at = 2
-        # Zig-zag: an odd number is a negative one.
+        # In zig-zag encoding an odd number is negative.
         if size & 1:
             return False
         end = at + (size >> 1)
@@ -270,9 +284,10 @@ def headers_end(value: bytes, tail: int) -> bool:
 
 
 def _headers_end_at(value: bytes, at: int) -> int:
-    """Return the offset after ``count:zz ‖ (len:zz ‖ key ‖ len:zz ‖ value) …`` at ``at``; -1 leaves it to the codec.
+    """Return the offset after ``count:zz ‖ count × (len:zz ‖ key ‖ len:zz ‖ value)`` at ``at``.
 
-    Raises IndexError for a value that is too short.
+    Return -1 if the headers are invalid, or too rare for this test: then the codec decides. Raises IndexError if the
+    value is too short.
     """
     count = value[at]
     if count >= _SMALL or count & 1:
@@ -283,7 +298,7 @@ def _headers_end_at(value: bytes, at: int) -> int:
         if length >= _SMALL or length & 1:
             return -1
         key = value[at + 1 : at + 1 + (length >> 1)]
-        # Only ASCII is certainly valid UTF-8 without decoding it.
+        # ASCII is valid UTF-8 and needs no decoding. Other keys are left to the codec.
         if not key.isascii():
             return -1
         at += 1 + (length >> 1)
@@ -303,12 +318,16 @@ def _headers_end_at(value: bytes, at: int) -> int:
 
 
 def segment_fits(value: bytes) -> bool:
-    """Check ``next ‖ min ‖ (ts ‖ size) per version ‖ values`` (``SegmentValue``); false for a degenerate row."""
+    """Return whether the value is ``next ‖ min ‖ (ts ‖ size) per version ‖ values`` (``SegmentValue``).
+
+    Return False for a row whose only version is a tombstone: the codec decides about it.
+    """
     try:
         later, least = _SEGMENT.unpack_from(value)
         at = _SEGMENT.size
         total = 0
-        # Newest first: times fall until the least one, which the head states too.
+        # The newest version comes first. The times decrease to the least one, which the beginning of the value states
+        # too.
         while True:
             timestamp, size = _VERSION.unpack_from(value, at)
             if timestamp >= later or size < -1:
@@ -350,7 +369,7 @@ def list_fits(value: bytes) -> bool:
 
 
 def subscription_fits(value: bytes, at: int) -> bool:
-    """Check a ``SubscriptionWrapper`` from offset ``at`` on."""
+    """Return whether the value has a ``SubscriptionWrapper`` at offset ``at``."""
     if len(value) < at + 2:
         return False
     first = value[at]
@@ -358,7 +377,7 @@ def subscription_fits(value: bytes, at: int) -> bool:
     if version > 1 or value[at + 1] > 3:
         return False
     size = 2
-    # The highest bit of the first byte marks a row without a hash; version 1 added the partition.
+    # The highest bit of the first byte shows that there is no hash. Version 1 added the partition.
     if not first & _SMALL:
         size += _HASH_BYTES
     if version:

@@ -17,9 +17,11 @@ class UnknownStateStoreError(UsageError):
 
 
 class StoreUnreadable(KstateError):
-    """A store cannot be read: it is damaged, open in another process, or of uncertain kind. The message has the file.
+    """A store cannot be read: it is damaged, open in another process, or of an uncertain kind.
 
-    Before the first row it becomes a failure STORE_EXCEPTION; later the iterator raises it.
+    The message names the file.
+
+    Before the first row, a query reports it as the failure STORE_EXCEPTION. Later the iterator of its rows raises it.
     """
 
     exit_code = 6
@@ -36,9 +38,9 @@ class StoreUnreadable(KstateError):
     ) -> None:
         super().__init__(message, hint=hint, hint_details=hint_details)
         self.by_host = by_host
-        """A disk that does not answer, or rights: that says nothing of the store."""
+        """True if the disk does not answer, or rights are missing: this says nothing about the store."""
         self.is_damage = is_damage and not by_host
-        """False where no file can be damaged: then the hint of this error counts, and `verify` would find nothing."""
+        """False if no file is damaged. Then the hint of this error applies, and ``verify`` would find nothing."""
 
     def on(self, side: str) -> StoreUnreadable:
         """Return the error of one of several stores, with the name of its side first."""

@@ -1,9 +1,10 @@
 """Find a store in all tasks that have it, and open it for reading.
 
-Either all tasks are found or none: a task or a part of the store that may be hidden is refused, never skipped.
+All tasks of the store are found, or none: if a task or a part of the store may be hidden, kstate refuses to read it.
 
-Stores that are read whole (``open_whole``) also need to know whether they change meanwhile (``Steady``), and how many
-rows they have (``count_rows``): counted where that is quick, else estimated, and never one mistaken for the other.
+A command that reads a whole store (``open_whole``) also needs to know whether it changes meanwhile (:class:`Steady`),
+and how many rows it has (:func:`count_rows`). Rows are counted if that is quick. Otherwise their number is an estimate,
+and is marked as one.
 """
 
 from __future__ import annotations
@@ -39,14 +40,14 @@ def open_store(task: Task, store: Store, others: Sequence[Store], databases: Dat
     problems = (other for database in store.databases for other in database.problems if other.fatal)
     problem = first_problem(task, store) or next(problems, None)
     if problem is not None:
-        # Rows would be missing silently.
+        # Without the damaged part, rows would be missing silently.
         by_host = problem.code is ProblemCode.UNREADABLE
         raise StoreUnreadable(problem.text, hint=look_closer(task.app, by_host=by_host), by_host=by_host)
     layout = _layout(task, store, others, read_as.kind)
     # A store of unknown kind has no rows, so none of its databases is opened.
     with_rows = store.databases if layout.families else ()
     databases_in_order = sorted(with_rows, key=lambda database: database.segment_start or 0)
-    # A segment ends where the next one begins, whatever the interval: the last one never ends.
+    # Whatever the segment interval is, a segment ends where the next one begins. The last one has no end.
     ends = [*(database.segment_start or 0 for database in databases_in_order[1:]), FOREVER + 1]
     segments = tuple(
         Segment(
@@ -72,36 +73,42 @@ def open_store(task: Task, store: Store, others: Sequence[Store], databases: Dat
 def _misplaced_segments(
     kind: str, segments: Sequence[Segment], databases: Sequence[Database]
 ) -> StoreUnreadable | None:
-    """Return an error if a sampled row belongs to another segment than the one that contains it, else None.
+    """Return an error if a sampled row does not belong to the segment that contains it; None if all of them do.
 
-    A segment has the rows from the start in the name of its folder to the start of the next segment. A row outside
-    this range shows that a folder was renamed, or that the retention was changed. A query by time would then skip
-    rows silently.
+    A segment has the rows from the start in the name of its folder to the start of the next segment. A row outside of
+    this range shows that a folder was renamed, or that the retention was changed. A query by time would then skip rows
+    silently.
     """
     if not expires(kind):
         return None
     time_of = store_kind(kind).key.segment_time
     try:
         for segment, database in zip(segments, databases, strict=True):
-            # Samples are rows that the reading of the directory has seen: no database is opened for this.
+            # Samples were read together with the directory, so no database is opened for this check.
             for key, _ in chain.from_iterable(database.samples.values()):
                 segment.own(time_of(key))
     except StoreUnreadable as error:
         return error
     except MalformedBytesError:
-        return None  # the reading of the row reports it
+        return None  # a malformed row is reported when it is read
     return None
 
 
 def _layout(task: Task, store: Store, others: Sequence[Store], kind: str | None) -> Layout:
+    """Return how to read the rows of a store. Raise StoreUnreadable if that is uncertain.
+
+    ``others`` are the stores of the same name in all tasks. ``kind`` is the kind that the user specifies; None without
+    one.
+    """
     name = store.kind.name
     if not store.kind.certain:
-        # A store without rows looks like several kinds; with rows in another task it does not.
+        # A store without rows may look like several kinds. The same store in another task may have rows that show its
+        # kind.
         certain = {other.kind.name for other in others if other.kind.certain}
         if kind not in (None, IN_MEMORY):
-            # A kind of the user. A store in memory has no layout on disk, so that kind decides nothing here.
+            # The user has specified the kind. IN_MEMORY is excluded above, because such a store has no layout on disk.
             name = str(kind)
-        # Rows of another task prove the kind: all tasks of a store have one kind.
+        # Rows in another task prove the kind, because a store has the same kind in all tasks.
         elif len(certain) == 1:
             name = certain.pop()
         elif not store.empty:
@@ -111,7 +118,7 @@ def _layout(task: Task, store: Store, others: Sequence[Store], kind: str | None)
                 hint_details=[f"to create one, run {command('ls', task.app, '--spec')}"],
                 is_damage=False,
             )
-    # By the families that exist: the newest of them decides how values are read.
+    # The newest of the existing column families decides how values are read.
     layout = layout_of(name, store.families)
     if store.segmented != is_segmented(name):
         if store.empty:
@@ -119,7 +126,7 @@ def _layout(task: Task, store: Store, others: Sequence[Store], kind: str | None)
         message = f"{task.name}/{store.name} is not segmented, so it is not a {name} store"
         if store.segmented:
             message = f"{task.name}/{store.name} is segmented, so it is not a {name} store"
-        # The user's own statement is wrong, not the directory.
+        # The kind in the specification is wrong, not the directory.
         if kind == name:
             raise StoreUnreadable(message, hint="correct its kind in the specification", is_damage=False)
         raise StoreUnreadable(
@@ -131,7 +138,8 @@ def _layout(task: Task, store: Store, others: Sequence[Store], kind: str | None)
             is_damage=False,
         )
     if layout is None:
-        # The checks above leave an empty store only: every query returns no rows.
+        # layout_of returned None, so several kinds are possible. Only an empty store comes here, and it has no rows to
+        # read.
         return Layout(name, ())
     return layout
 
@@ -139,10 +147,11 @@ def _layout(task: Task, store: Store, others: Sequence[Store], kind: str | None)
 def stores_of(
     app: Application, name: str, *, topology: str | None = None, subtopology: int | None = None
 ) -> list[tuple[Task, Store]]:
-    """Return the tasks that have the store, each partition once; of one named topology or sub-topology if given.
+    """Return the tasks that have the store, each partition once.
 
-    Raises UnknownStateStoreError, and Refused if the tasks are uncertain: several topologies or sub-topologies have the
-    name (one is left over from an older topology), or a part of the store may be hidden.
+    ``topology`` and ``subtopology`` restrict them. Raises UnknownStateStoreError. Raises Refused if it is uncertain
+    which tasks belong to the store: several topologies or sub-topologies have the name (one may be a rest of an older
+    topology), or a part of the store may be hidden.
     """
     tasks = [
         task for task in app.tasks if topology in (None, task.topology) and subtopology in (None, _subtopology(task))
@@ -157,7 +166,7 @@ def stores_of(
             f"none of the tasks of {app.path} has a store {name}{place}",
             hint=f"{_suggestion(app, name, topology)}to list the stores, run {command('ls', app.path)}",
         )
-    # Only among tasks that have the store: other sub-topologies do not matter.
+    # Only the tasks that have the store are compared: other sub-topologies do not matter.
     refuse_several_places([task for task, _ in matching], name)
     return matching
 
@@ -255,7 +264,7 @@ def refuse_running(app: Application, *, last_flush: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Steady:
-    """The state of databases, to prove later that no process has written to them."""
+    """The state of databases when they were opened, to prove later that no process has written to them."""
 
     app: Path
     states: tuple[tuple[Path, tuple[object, ...]], ...]
@@ -278,12 +287,15 @@ class Steady:
 
 
 def _state(path: Path) -> tuple[object, ...]:
-    """Return what changes with a writable open, which replaces CURRENT, and with files, which the MANIFEST records."""
+    """Return facts that each change of the database changes: about CURRENT, which an open replaces, and the MANIFEST.
+
+    The result is empty if there is no database.
+    """
     try:
-        # A writable open of RocksDB replaces CURRENT; its time and inode show that even if nothing else was written.
+        # An open for writing replaces CURRENT. Its time and inode change even if nothing else is written.
         current = (path / CURRENT).stat()
         if (name := read_current(path).stated_name) is None:
-            # No state, which equals only no state: a database that appears or vanishes has changed.
+            # An empty state equals only another empty one. So a database that appears or vanishes has changed.
             return ()
         manifest = (path / name).stat()
     except (OSError, ValueError):
@@ -292,25 +304,26 @@ def _state(path: Path) -> tuple[object, ...]:
 
 
 MOST_BYTES: Final = 64 << 20
+"""The most bytes that are read to count the rows of one application: about a second."""
 _DATABASES: Final = 400
-"""The most that is read to count the rows of one application, and again while it is read: about a second."""
+"""The most databases that are opened for that."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """``number`` is None if the store cannot be read, and an estimate unless ``exact``."""
+    """The number of rows of a store: an estimate unless ``exact``; ``number`` is None if the store cannot be read."""
 
     number: int | None
     exact: bool
     unread: bool = False
-    """Whether a disk or missing rights are the only cause, so that the store itself may be whole."""
+    """True if only the disk or missing rights prevent the reading, so that the store itself may be undamaged."""
 
 
 def count_rows(app: Application) -> dict[tuple[str, str], Rows]:
-    """Return the rows of each store, by task and name, without the index rows of time-ordered stores.
+    """Return the number of rows of each store, by task and name, without the index rows of time-ordered stores.
 
-    The smallest stores are counted first, until ``MOST_BYTES`` or ``_DATABASES`` are reached. If the reading of the
-    directory has counted the rows, that count is used.
+    Stores are counted until ``MOST_BYTES`` or ``_DATABASES`` is reached; the others get an estimate. If the rows were
+    counted when the directory was read, that number is used.
     """
     stores = [(task, store) for task in app.tasks for store in task.stores]
     counts: dict[tuple[str, str], Rows] = {}
@@ -330,9 +343,12 @@ def count_rows(app: Application) -> dict[tuple[str, str], Rows]:
 
 
 def _count_of_scan(app: Application, task: Task, store: Store) -> int | None:
-    """Return the sum of its families' rows; None if some were not counted, or a key may be in two families."""
+    """Return the number of rows that the reading of the directory has counted.
+
+    Return None if it has not counted all of them, or if the sum of the families' rows is not the number of records.
+    """
     families = [dict(database.row_counts) for database in store.databases if database.row_counts is not None]
-    # A key may be in the old and the new family at once, and then it counts once.
+    # If two families of a database have rows, a key may be in both, and must count once.
     if len(families) < len(store.databases) or any(sum(map(bool, counts.values())) > 1 for counts in families):
         return None
     with closing(Databases()) as databases:
@@ -341,7 +357,7 @@ def _count_of_scan(app: Application, task: Task, store: Store) -> int | None:
         except (StoreUnreadable, MalformedBytesError):
             return None
     if layout.key.time_ordered:
-        # Its rows have index rows beside them, in the same family.
+        # A time-ordered store has index rows in the same family, which do not count.
         return None
     return sum(sum(counts.values()) for counts in families)
 
@@ -356,7 +372,7 @@ def _count(app: Application, task: Task, store: Store) -> Rows:
         try:
             return Rows(sum(_length(segment.scan(*bounds)) for segment in filled(reader, store)), exact=True)
         except (StoreUnreadable, MalformedBytesError, InUse) as error:
-            # A running application may have removed a file meanwhile.
+            # A running application may have removed a file since the directory was read.
             if app.running:
                 return _estimate(store)
             return Rows(None, exact=False, unread=isinstance(error, StoreUnreadable) and error.by_host)
@@ -367,9 +383,10 @@ def _length(rows: Iterator[object]) -> int:
 
 
 def _estimate(store: Store) -> Rows:
+    """Return an estimate of the number of rows; no number if the store has a fatal problem."""
     if any(problem.fatal for database in store.databases for problem in database.problems):
         return Rows(None, exact=False)
-    # RocksDB's estimate may be 0 for rows that only a write-ahead log has; rows that were seen are there.
+    # RocksDB's estimate may be 0 if rows are only in a write-ahead log. So it is at least the number of sampled rows.
     sampled = sum(len(rows) for database in store.databases for rows in database.samples.values())
     estimate = max(sampled, sum(database.rows for database in store.databases))
     return Rows(estimate, exact=False)

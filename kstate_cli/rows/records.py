@@ -38,7 +38,11 @@ _I64: Final = Struct(">q")
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """``columns`` come after ``partition``; ``internal`` if the value is Streams' own, so that no serde reads it."""
+    """The form of the records of several kinds of stores.
+
+    ``columns`` are the members of a record after ``partition``. ``internal``: the value has Streams' own format, so no
+    serde reads it.
+    """
 
     name: str
     columns: tuple[str, ...]
@@ -60,14 +64,14 @@ def header_pairs(headers: tuple[Header, ...]) -> list[tuple[str, bytes | None]]:
 def _splitter(layout: Layout) -> Callable[[bytes], tuple[bytes, int | None, Any]]:
     """Return the function that splits a row's value into value, timestamp and headers."""
     decode = layout.decode
-    # The value is the application's alone.
+    # The value in the row is the value of the application, without a timestamp or headers.
     if decode is None:
         return lambda data: (data, None, None)
     if layout.has_headers:
         return lambda data: _stamped(decode(data))
 
     def split(data: bytes) -> tuple[bytes, int | None, Any]:
-        # As the decoder, but without an object per row: several times as fast.
+        # Does the same as the decoder, but without an object for each row, which is several times as fast.
         if len(data) < _I64.size:
             decode(data)  # raises
         return data[_I64.size :], timestamp_or_none(_I64.unpack_from(data)[0]), None
@@ -81,7 +85,7 @@ def _stamped(stamped: ValueAndTimestamp[bytes]) -> tuple[bytes, int | None, Any]
 
 def _key_value(rows: Iterable[Row], layout: Layout) -> Iterator[Record]:
     split = _splitter(layout)
-    # A generator expression: one frame for all rows, instead of a resumed function for each.
+    # A generator expression has one frame for all rows. A generator function would be resumed for each row.
     return ((key, *split(value)) for key, value in rows)
 
 
@@ -109,13 +113,13 @@ def _versions(rows: Iterable[Row], _layout: Layout) -> Iterator[Record]:
         if isinstance(segment, LatestValue):
             yield key.key, segment.value, segment.valid_from, None, True, False
             continue
-        # A lone tombstone has no end: Streams stores its own timestamp there.
+        # A lone tombstone has no end: Streams stores its own timestamp in its place.
         valid_to: int | None = segment.next_timestamp
         if segment.is_degenerate:
             valid_to = None
         for version in segment.versions:
             yield key.key, version.value, version.valid_from, valid_to, False, version.value is None
-            # Newest first: a version ends where the one before it in the row begins.
+            # The newest version comes first. So each version ends where the one before it in the row begins.
             valid_to = version.valid_from
 
 
@@ -149,7 +153,7 @@ _SHAPES: Final[Mapping[KeySchema, Shape]] = MappingProxyType(
         KeySchema.KEY: _KEY_VALUE,
         KeySchema.WINDOW: _WINDOW,
         KeySchema.TIME_ORDERED_WINDOW: _WINDOW,
-        # A store of which only its folder is known: it has no rows.
+        # Such a store consists of an empty folder, so it has no rows.
         KeySchema.AMBIGUOUS: _WINDOW,
         KeySchema.SESSION: _SESSION,
         KeySchema.TIME_ORDERED_SESSION: _SESSION,
@@ -181,7 +185,7 @@ Family = tuple[str, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The layout of a store's rows. ``families``: the newest first; empty if there are no rows to read."""
+    """The layout of a store's rows. ``families``: the newest family first; empty if there are no rows to read."""
 
     kind: str
     families: tuple[Family, ...]
@@ -247,9 +251,9 @@ _DECODE: Final[Mapping[ValueLayout, ValueReader]] = MappingProxyType(
 
 
 def layout_of(kind: str, families: frozenset[str]) -> Layout | None:
-    """Return the layout of a kind in a store with these column families; None for a name of several kinds."""
+    """Return the layout of a kind in a store with these column families; None if the name stands for several kinds."""
     row = store_kind(kind)
-    # Several kinds have other layouts in the same families: none of them may be assumed.
+    # The several kinds have different layouts in the same families, so kstate cannot choose one of them.
     if not row.is_exact:
         return None
     families_here = row.families_in(families)

@@ -73,8 +73,8 @@ class Segment:
     def get(self, key: bytes) -> bytes | None:
         """Return the value of a row in the newest layout, or None. Raise StoreUnreadable."""
         with self._reading() as shadow:
-            # The newest family first, as Streams looks a key up: an old row that was converted may still be in the
-            # older one.
+            # The newest family first, as Streams looks up a key: when Streams converts a row, the old one may stay in
+            # the older family.
             for family, prefix in self._present(shadow):
                 value = shadow.get(family, key)
                 if value is not None:
@@ -91,18 +91,21 @@ class Segment:
             yield from _rows(shadow, self._filled(shadow), lower, below, reverse=reverse)
 
     def pieces(self, lower: bytes | None, below: bytes | None, sizes: PieceSizes) -> Iterator[FlatPiece]:
-        """Yield the rows of :meth:`scan`, forwards, many at once."""
+        """Yield the rows of :meth:`scan`, forwards, in lists of many rows."""
         with self._reading() as shadow:
             families = self._filled(shadow)
-            # The usual case: one family, whose values are in the newest layout already, so that rows need no object
-            # each.
+            # Usually there is one family, whose values are in the newest layout already. Then no object is needed for
+            # each row.
             if [prefix for _, prefix in families] == [b""]:
                 yield from shadow.flat(families[0][0], lower, below, sizes)
             else:
                 yield from in_pieces(_rows(shadow, families, lower, below), sizes)
 
     def ids(self, prefix_bytes: int) -> list[bytes]:
-        """Return the first ``prefix_bytes`` of its keys, each once, ascending: one seek each. Raise StoreUnreadable."""
+        """Return the distinct beginnings of its keys, of ``prefix_bytes`` bytes each, ascending.
+
+        Raise StoreUnreadable.
+        """
         prefixes: list[bytes] = []
         lower: bytes | None = b""
         while lower is not None:
@@ -110,13 +113,16 @@ class Segment:
             if row is None:
                 break
             prefixes.append(row[0][:prefix_bytes])
-            # A seek behind all rows of this prefix, instead of a scan through them.
+            # Seeks to the first row after all rows with this prefix, instead of reading these rows.
             lower = next_prefix(prefixes[-1])
         return prefixes
 
     def own(self, time: int) -> int:
-        """Return the time of a row. Raise StoreUnreadable if a row of that time belongs to another segment."""
-        # Streams divides towards zero: rows before 1970 are in segment 0.
+        """Return ``time``, that of a row in this segment.
+
+        Raise StoreUnreadable if the row belongs to another segment.
+        """
+        # Streams computes the segment by a division towards zero, so rows before 1970 are in segment 0.
         if not (self.start or 0) <= max(time, 0) < self.end:
             raise StoreUnreadable(
                 f"{self.relative_path} has a row of {time}, but segments begin elsewhere: they do not have the "
@@ -131,9 +137,10 @@ class Segment:
         return [family for family in self._present(shadow) if _has_rows(shadow, family[0])]
 
     def _present(self, shadow: Shadow) -> list[Family]:
+        """Return the families of the layout that the database has. Raise StoreUnreadable if it has any other one."""
         foreign = set(shadow.column_families) - {name for name, _ in self._layout.families} - {OFFSETS_CF}
         if foreign:
-            # Its rows would be missing from every result.
+            # Rows of the other family would be missing from every result.
             names = ", ".join(sorted(foreign))
             raise StoreUnreadable(
                 f"{self.relative_path}: column family {names} does not belong to a {self._layout.kind} store",
@@ -147,10 +154,12 @@ class Segment:
         return [family for family in self._layout.families if family[0] in shadow.column_families]
 
     def blame(self, error: Exception) -> KstateError:
-        """Return the error, with the file that it is about where the error names it, else with the database.
+        """Return the error to raise for ``error``.
 
-        What this host is short of, or cannot read, or another process keeps, says nothing of the store: no word of
-        damage then, nor of rebuilding it.
+        Its message has the file that ``error`` names, otherwise the database.
+
+        A shortage of this host, a disk that does not answer, or another process says nothing about the store. Then the
+        message neither mentions damage nor suggests to rebuild the store.
         """
         if isinstance(error, InUse):
             return StoreUnreadable(
@@ -158,7 +167,7 @@ class Segment:
                 hint=error.hint or look_closer(self.app),
                 hint_details=error.hint_details,
             )
-        # A shortage of the host comes first: it would make any database look unreadable.
+        # A shortage of the host is checked first, because it would make any database look unreadable.
         if isinstance(error, OSError) and (short := host_error(error)) is not None:
             return short
         if isinstance(error, OSError) and cannot_be_read(error):
@@ -185,7 +194,7 @@ class Segment:
     @contextmanager
     def _reading(self) -> Iterator[Shadow]:
         try:
-            # Within the outer try: opening fails with the same errors as reading.
+            # take is inside of the outer try, because opening a database fails with the same errors as reading it.
             shadow = self._databases.take(self.path)
             try:
                 yield shadow
@@ -196,8 +205,8 @@ class Segment:
 
 
 def next_prefix(prefix: bytes) -> bytes | None:
-    """Return the least bytes that are greater than all with this prefix; None if no bytes are."""
-    # Bytes ff have no greater byte: the last one before them is raised, and they are dropped.
+    """Return the smallest bytes that are greater than all bytes with this prefix; None if there are none."""
+    # A byte ff cannot be increased. So trailing ones are removed, and the byte before them is increased.
     stripped = prefix.rstrip(b"\xff")
     if not stripped:
         return None
@@ -222,9 +231,12 @@ def _converted(rows: Iterator[Row], prefix: bytes) -> Iterator[Row]:
 
 
 def _newest(scans: list[Iterator[Row]], reverse: bool) -> Iterator[Row]:
-    """Merge rows by key; of equal keys the row of the first family in the layout remains."""
+    """Merge rows by key.
+
+    If families have the same key, the row of the family that comes first in the layout is kept.
+    """
     last: bytes | None = None
-    # heapq.merge is stable: of equal keys the first iterator's comes first, in both directions.
+    # heapq.merge is stable: of equal keys, the one from the first iterator comes first, in both directions.
     for key, value in heapq.merge(*scans, key=lambda row: row[0], reverse=reverse):
         if key != last:
             yield key, value
@@ -232,7 +244,7 @@ def _newest(scans: list[Iterator[Row]], reverse: bool) -> Iterator[Row]:
 
 
 _IDLE = 16
-"""Unused databases that stay open for the next query; each has descriptors for its SSTs and a table cache."""
+"""The number of unused databases that stay open for the next query. Each has open SSTs and a table cache."""
 
 
 @dataclass(slots=True)
@@ -242,10 +254,13 @@ class _Open:
 
 
 class Databases:
-    """A pool of open shadows. Unused ones are closed, the longest unused first, beyond ``_IDLE``."""
+    """A pool of open shadows.
+
+    If more than ``_IDLE`` are unused, the ones that are unused for the longest time are closed.
+    """
 
     def __init__(self) -> None:
-        # A query of all partitions opens one database for each of them.
+        # Raises the limit of descriptors: a query of all partitions opens a database for each of them.
         most_descriptors()
         self._open: OrderedDict[Path, _Open] = OrderedDict()
 
@@ -255,7 +270,7 @@ class Databases:
         if entry is None:
             entry = self._open[path] = _Open(Shadow(path).__enter__())
         entry.users += 1
-        # The least recently used database is first, so that it is closed first.
+        # Moved to the end, so that the database at the beginning is the least recently used one, which is closed first.
         self._open.move_to_end(path)
         return entry.shadow
 
@@ -266,7 +281,7 @@ class Databases:
             return  # close() was called meanwhile
         entry.users -= 1
         idle = [other for other, state in self._open.items() if not state.users]
-        # Only unused ones are closed, so an iterator that is open never loses its database.
+        # Only unused databases are closed, so that no iterator loses its database.
         for other in idle[: max(0, len(idle) - _IDLE)]:
             self._open.pop(other).shadow.close()
 
@@ -341,14 +356,17 @@ class StoreReader:
         )
 
     def earliest(self, stream_time: Callable[[StoreReader], int | None]) -> int:
-        """Return the first time that has not expired: that of the newest row less the retention; 0 without one."""
+        """Return the first time that has not expired: that of the newest row minus the retention; 0 if nothing expires.
+
+        ``stream_time`` returns the time of the newest row; None without rows.
+        """
         if self.retention_ms is None:
             return 0
         if self._earliest is None:
             newest = stream_time(self)
             self._earliest = 0
             if newest is not None:
-                # Once for each reader, so that all rows of a query expire by one time.
+                # Computed once for each reader, so that all rows of a query expire at the same time.
                 self._earliest = max(0, newest - self.retention_ms + 1)
         return self._earliest
 

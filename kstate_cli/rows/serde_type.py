@@ -56,16 +56,21 @@ class StoreSerdes:
     key: Serde = BYTES
     value: Serde = BYTES
     tolerant: bool = False
-    """Whether foreign bytes become an ``Unreadable`` in the row; else a SerdeError ends the reading."""
+    """True if bytes that the serde cannot read become an ``Unreadable`` in the row.
+
+    Otherwise a SerdeError ends the reading.
+    """
 
 
 def import_serde(name: str, module: str, path: str) -> Serde:
     """Return the serde ``path`` of a module in a user's code, as ``serde`` describes. Raise ValueError if it has none.
 
-    Importing and calling run the user's code, so every error of theirs, ``sys.exit`` too, becomes a ValueError.
+    Importing and calling run the user's code. So each of its errors, also ``sys.exit``, becomes a ValueError. ``name``
+    is the name of the serde in messages.
     """
     candidate = _attribute(name, module, path)
-    # A class has the methods too, but not bound to an object: it is called first.
+    # A class has the methods too, but they need an object. So a class, or a function that returns a serde, is called
+    # first.
     if isinstance(candidate, type) or (callable(candidate) and not _serializes(candidate)):
         try:
             candidate = candidate()
@@ -74,7 +79,7 @@ def import_serde(name: str, module: str, path: str) -> Serde:
     if isinstance(candidate, Serde):
         text, parse, render = candidate.show, candidate.parse, candidate.render
     elif _serializes(candidate):
-        # Any object with the two methods is a serde: the user's code need not import kstate.
+        # Any object with the two methods is a serde, so that the user's code need not import kstate.
         text = getattr(candidate, "text", None)
         parse, render = getattr(candidate, "parse", itself), getattr(candidate, "render", jsonable)
     else:
@@ -85,11 +90,12 @@ def import_serde(name: str, module: str, path: str) -> Serde:
     serialize, rendered = _guarded(candidate.serialize), _guarded(render)
     return Serde(
         name,
-        # A user's serialize may return anything: RocksDB would raise a TypeError that names no serde.
+        # A user's serialize may return anything. Without ``same`` RocksDB would raise a TypeError that does not name
+        # the serde.
         lambda value: same(serialize(value)),
         _guarded(candidate.deserialize),
         _guarded(parse),
-        # json.dumps must not get a value that it rejects, or writes as anything but JSON.
+        # jsonable rejects a value that json.dumps would reject, or would write as something else than JSON.
         lambda value: jsonable(rendered(value)),
         show,
     )
@@ -100,7 +106,7 @@ def _attribute(name: str, module: str, path: str) -> Any:
     try:
         candidate: Any = importlib.import_module(module)
     except ModuleNotFoundError as error:
-        # The missing module may be one that the user's own module imports.
+        # The module that is missing may be another one, which the user's module imports.
         text = f"Python cannot import {module}: {error}"
         if error.name is not None and (module == error.name or module.startswith(f"{error.name}.")):
             text = "no such module exists"
@@ -120,7 +126,7 @@ def _serializes(candidate: Any) -> bool:
 
 
 def _guarded(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return the user's function with every error as a ValueError; its ``sys.exit`` would end kstate with success."""
+    """Return the user's function with each of its errors as a ValueError. A ``sys.exit`` in it would end kstate."""
 
     def guarded(value: Any) -> Any:
         try:
@@ -138,7 +144,7 @@ def _text_of(function: Callable[[Any], Any]) -> Callable[[Any], str]:
 
     def show(value: Any) -> str:
         text = guarded(value)
-        # A table would print any object; JSON would reject it, or write something else.
+        # A text is required: a table would print any object, but JSON would reject it, or write something else.
         if not isinstance(text, str):
             raise ValueError(f"its text is a {type(text).__name__}, not a str")
         return text

@@ -46,7 +46,7 @@ def serde(name: str) -> Serde:
     ``render`` and ``text``. It may also be a class, or a function without arguments, that returns one. Raises
     ValueError for an unknown name, and for a module that cannot be imported.
     """
-    # Names before modules: a module of the user called ``long`` cannot replace kstate's serde.
+    # kstate's names come first: a module of the user called ``long`` cannot replace the serde ``long``.
     built_in = _BUILT_IN.get(name)
     if built_in is not None:
         return built_in
@@ -82,7 +82,7 @@ def _string_bytes(value: Any) -> bytes:
 def _json_value(data: bytes | str) -> Any:
     try:
         if isinstance(data, bytes):
-            # Strictly UTF-8: json.loads itself would guess UTF-16 and UTF-32 of bytes.
+            # Only UTF-8: with bytes, json.loads would also accept UTF-16 and UTF-32.
             data = data.decode("utf-8")
         return json.loads(data)
     except RecursionError:
@@ -91,7 +91,7 @@ def _json_value(data: bytes | str) -> Any:
 
 def _json_bytes(value: Any) -> bytes:
     try:
-        # As Jackson writes it: no spaces, no escapes.
+        # The same form as Jackson writes by default: without spaces and escapes.
         return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
     except (TypeError, RecursionError) as error:
         raise ValueError(str(error)) from None
@@ -99,7 +99,7 @@ def _json_bytes(value: Any) -> bytes:
 
 def _uuid(text: str) -> UUID:
     uuid = UUID(text)
-    # UUID() also takes braces, ``urn:uuid:`` and digits without dashes; UUIDDeserializer does not.
+    # UUID() also accepts braces, ``urn:uuid:`` and digits without dashes. UUIDDeserializer does not.
     if str(uuid) != text.lower():
         raise ValueError(f"{text!r} is not a UUID of 36 characters")
     return uuid
@@ -140,7 +140,7 @@ def _number(name: str, form: str) -> Serde:
     layout = struct.Struct(form)
 
     def serialize(value: Any) -> bytes:
-        # True is an int in Python, and would be written as 1.
+        # In Python True is an int, and would be written as 1.
         if not isinstance(value, int) or isinstance(value, bool):
             raise ValueError(f"{value!r} is not an integer")
         try:
@@ -149,7 +149,7 @@ def _number(name: str, form: str) -> Serde:
             raise ValueError(f"{value} does not fit {layout.size} bytes") from None
 
     def parse(text: str) -> int:
-        # int() also takes underscores, spaces and digits of other scripts.
+        # int() would also accept underscores, spaces and digits of other scripts.
         if not re.fullmatch(r"[+-]?[0-9]{1,20}", text):
             raise ValueError(f"{text!r} is not an integer")
         serialize(int(text))
@@ -170,7 +170,7 @@ def _real(name: str, form: str) -> Serde:
             raise ValueError(f"{value} does not fit {layout.size} bytes") from None
 
     def parse(text: str) -> float:
-        # float() takes underscores too.
+        # float() would also accept underscores.
         if "_" in text:
             raise ValueError(f"{text!r} is not a number")
         value = float(text)
@@ -182,7 +182,7 @@ def _real(name: str, form: str) -> Serde:
 
 def _sized(layout: struct.Struct) -> Callable[[bytes], Any]:
     def deserialize(data: bytes) -> Any:
-        # Java's deserializers refuse another length as well.
+        # The deserializers of Java refuse another length too.
         if len(data) != layout.size:
             raise ValueError(f"{len(data)} bytes instead of {layout.size}")
         return layout.unpack(data)[0]
@@ -237,10 +237,13 @@ _TIME_BYTES: Final = 8
 
 
 def _time_windowed(name: str, inner: str) -> Serde:
-    """Return the serde of ``WindowKeySchema.toBinary(Windowed, …)``: no sequence number."""
+    """Return the serde of ``WindowKeySchema.toBinary(Windowed, …)``: key and start, without a sequence number.
+
+    ``inner`` is the name of the serde of the key, and optionally ``:`` and the size of the windows in ms.
+    """
     head, colon, last = inner.rpartition(":")
     size = None
-    # The inner serde may have colons itself: only digits behind the last one are a size.
+    # The name of the inner serde may contain colons. So only digits after the last colon are a size.
     if colon and last.isascii() and last.isdigit():
         inner, size = head, int(last)
     of = serde(inner)
@@ -283,7 +286,7 @@ def _session_windowed(name: str, of: Serde) -> Serde:
         session = _windowed(value)
         if session.end is None:
             raise ValueError("a session needs an end")
-        # The end comes first: SessionKeySchema sorts sessions by it.
+        # The end comes first, because SessionKeySchema sorts sessions by their end.
         return of.serialize(session.key) + _time(session.end) + _time(session.start)
 
     def parse(text: str) -> Windowed[Any]:

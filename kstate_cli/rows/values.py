@@ -77,7 +77,7 @@ class Unreadable:
 
 @dataclass(frozen=True, slots=True)
 class Windowed(Generic[K]):
-    """A key and its window in ms. The end of a session is inclusive; that of a window is not stored: None."""
+    """A key and its window in ms. The end of a session is inclusive. That of a window may be unknown: None."""
 
     key: K
     start: int
@@ -92,7 +92,7 @@ def _byte_text(byte: int) -> str:
     return f"\\x{byte:02x}"
 
 
-# A table: rendering a scan of millions of rows looks every byte up.
+# A table, because a scan of millions of rows prints every byte through it.
 _BYTE_TEXTS: Final = tuple(map(_byte_text, range(256)))
 _ESCAPE: Final = re.compile(r"\\(?:x([0-9a-fA-F]{2})|(\\)|)")
 
@@ -130,7 +130,7 @@ def jsonable(value: Any) -> Any:
     """Return the value in types of ``json.dumps``. Raise ValueError for a type without a form in JSON."""
     if isinstance(value, (bytes, bytearray, memoryview)):
         return {"base64": binascii.b2a_base64(value, newline=False).decode("ascii")}
-    # Members of an Enum may be ints or strings too, and their value is what JSON gets.
+    # A member of an Enum may also be an int or a str. JSON gets its value, which is handled below.
     if value is None or (isinstance(value, (bool, int, str)) and not isinstance(value, Enum)):
         return value
     if isinstance(value, float):
@@ -149,7 +149,7 @@ def _compound(value: Any) -> Any:
         if isinstance(value, Windowed):
             return {"key": jsonable(value.key), "start": value.start, "end": value.end}
         if isinstance(value, Mapping):
-            # Names of JSON objects are strings.
+            # The names in a JSON object must be strings.
             return {_name(key): jsonable(member) for key, member in value.items()}
         if isinstance(value, (list, tuple, AbstractSet)):
             return [jsonable(member) for member in value]
@@ -179,7 +179,7 @@ def _number(value: float) -> float | str:
 
 def _name(key: Any) -> str:
     if isinstance(key, bytes):
-        # As people type them: base64 would be a name that no option takes.
+        # The form in which people type bytes. In base64, the name could not be used as an argument of a command.
         return bytes_text(key)
     if isinstance(key, str):
         return key
@@ -202,7 +202,7 @@ FOREVER: Final = MAX_I64
 
 
 def parse_time(text: str) -> int:
-    """Return the milliseconds since 1970 of ``1700000000000`` or ``2023-11-14T22:13:20.5Z``; UTC without a zone.
+    """Return the milliseconds since 1970 of ``1700000000000`` or ``2023-11-14T22:13:20.5Z``; UTC without a time zone.
 
     Fractions of a millisecond are cut off. Raises ValueError, also for digits that may be another form of a time.
     """
@@ -210,16 +210,17 @@ def parse_time(text: str) -> int:
     if number is not None:
         time_ms = int(number[1])
         if not number[2] and (other := _other_reading(number[1])) is not None:
-            # The two readings are decades apart, and each gives a result: a wrong guess would look like an answer.
+            # The two meanings are decades apart, and a query gives a result for either. A wrong guess would not be
+            # noticed.
             raise ValueError(f"{text} may be {other}: write that, or {text}ms for milliseconds")
     else:
-        # fromisoformat of Python 3.10 rejects the Z.
+        # fromisoformat of Python 3.10 does not accept Z for UTC.
         at = datetime.fromisoformat(re.sub(r"[zZ]$", "+00:00", _three_digits(text)))
         if at.tzinfo is None:
-            # Never the zone of this host: the same command must select the same rows everywhere.
+            # UTC and not the time zone of this host: the same command must select the same rows on every host.
             at = at.replace(tzinfo=timezone.utc)
         time_ms = (at - _EPOCH) // _MILLISECOND
-    # Streams compares times as longs.
+    # Streams compares times as longs, so others cannot be compared with its times.
     if not -FOREVER - 1 <= time_ms <= FOREVER:
         raise ValueError(f"{text} does not fit 64 bits")
     return time_ms
@@ -234,7 +235,7 @@ def parse_moment(text: str, now_ms: int, *, is_end: bool) -> int:
     word = text.strip().lower()
     if word == "now":
         return now_ms
-    # Without a unit it is a number below zero: a time before 1970.
+    # -30m is a time ago. Without a unit it is a negative number, so a time before 1970.
     if word.startswith("-") and (ago := clock.span(word[1:])) is not None:
         return now_ms - ago // _MILLISECOND
     midnight = now_ms // _DAY_MS * _DAY_MS
@@ -258,7 +259,7 @@ def milliseconds(time_ms: int) -> str:
 
 
 def _other_reading(digits: str) -> str | None:
-    """Return the other time that digits may mean, in ISO 8601; None if they can only be milliseconds."""
+    """Return the other time that the digits may mean, in ISO 8601; None if they can only be milliseconds."""
     if len(digits) == 10 and digits.isdigit() and int(digits) in _SECONDS:
         return f"{datetime.fromtimestamp(int(digits), timezone.utc):%Y-%m-%dT%H:%M:%SZ} in seconds"
     form = _DATES.get(len(digits))
@@ -268,7 +269,7 @@ def _other_reading(digits: str) -> str | None:
         at = datetime.strptime(digits, form).replace(tzinfo=timezone.utc)
     except ValueError:
         return None
-    # Digits of a date in a year that no store has data of can only be milliseconds.
+    # No store has data of this year, so the digits can only be milliseconds.
     if at.year not in _YEARS:
         return None
     if len(digits) == 8:
