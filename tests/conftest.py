@@ -26,8 +26,9 @@ from tests.object_store import ObjectStore
 from tests.sampling import ALL, deselect_most
 
 # How long an example takes says nothing here: first calls import pyarrow, and machines are busy.
-# A sample keeps a run short. KSTATE_SAMPLES=all takes the 100 of Hypothesis: run it after changing a codec.
-settings.register_profile("kstate", deadline=None, max_examples=100 if ALL else 40)
+# A sample keeps a run short: each run draws others. KSTATE_SAMPLES=all takes the 100 of Hypothesis: run it after
+# changing a codec.
+settings.register_profile("kstate", deadline=None, max_examples=100 if ALL else 25)
 settings.load_profile("kstate")
 
 _WAITING = ("interop", "restore", "examples", "kills")

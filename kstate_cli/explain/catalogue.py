@@ -168,7 +168,7 @@ def _overlaps(sentence: str, compact: str) -> bool:
         return False
     return _pattern(sentence).search(compact) is not None or (
         # The other way round: a user may paste a part of a sentence only.
-        len(compact) >= _LEAST and compact in _without_blanks(sentence.replace(_HOLE, " "))
+        len(compact) >= _LEAST and compact in _compact(sentence)
     )
 
 
@@ -179,6 +179,13 @@ def _pattern(sentence: str) -> re.Pattern[str]:
     return re.compile(f".{{0,{_MOST_FILLED}}}?".join(part for part in parts if part))
 
 
+# Cached like the patterns: a text is compared with every sentence, and a log has many texts.
+@cache
+def _compact(sentence: str) -> str:
+    return _without_blanks(sentence.replace(_HOLE, " "))
+
+
+@cache
 def _literal_length(sentence: str) -> int:
     return sum(len(_without_blanks(part)) for part in sentence.split(_HOLE))
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,8 @@ from kstate_cli.cli.environment import FLAGS, SETTINGS, name_of, options_of, unr
 from kstate_cli.cli.registry import MAY_BE_EMPTY, shown_name
 from kstate_cli.errors import UsageError
 from tests.command_line import program
+from tests.directories.support import kstate_here
+from tests.done import Done
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "environment.md"
 DECISIONS = {
@@ -182,7 +182,23 @@ def test_settings_are_read_and_other_variables_reported(path: str, monkeypatch: 
     assert unread(command, path) == []
 
 
-def test_warns_of_a_misspelt_variable_with_the_right_name(tmp_path: Path) -> None:
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Done]:
+    """A command in an empty folder, with these variables of kstate and no others."""
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("KSTATE_")]:
+        monkeypatch.delenv(name)
+
+    def run_with(*argv: str, **variables: str) -> Done:
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in variables.items():
+                patch.setenv(name, value)
+            return kstate_here(*argv, status=None)
+
+    return run_with
+
+
+def test_warns_of_a_misspelt_variable_with_the_right_name(run: Callable[..., Done]) -> None:
     """Of a command that fails for want of what the variable was to say, too; and whatever is quiet."""
     wrong = {
         "KSTATE_EXPORT_WORKER": "1",
@@ -190,38 +206,27 @@ def test_warns_of_a_misspelt_variable_with_the_right_name(tmp_path: Path) -> Non
         "KSTATE_EXPORT_OVERWRITE": "1",
         "KSTATE_MIGRATE_WAIT": "5",
     }
-    process = _run("export", "nowhere", "count", "-q", folder=tmp_path, **wrong)
-    assert process.returncode == 2
-    assert process.stderr.splitlines()[:3] == [
+    process = run("export", "nowhere", "count", "-q", **wrong)
+    assert process.status == 2
+    assert process.err.splitlines()[:3] == [
         "warning: kstate ignores KSTATE_EXPORT_OVERWRITE. Pass it on the command line: --overwrite",
         "warning: kstate ignores KSTATE_EXPORT_WORKER (you may mean KSTATE_EXPORT_WORKERS): kstate export --help",
         "warning: kstate ignores KSTATE_WORKERS, because a variable must contain the name of the command: KSTATE_EXPORT_WORKERS",
     ]
-    assert "--out" in process.stderr.splitlines()[3]
+    assert "--out" in process.err.splitlines()[3]
 
 
-def _run(*argv: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "kstate_cli", *argv],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[3]), **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def test_no_variable_makes_a_command_do_nothing(tmp_path: Path) -> None:
+def test_no_variable_makes_a_command_do_nothing(run: Callable[..., Done]) -> None:
     """Each of these made `kstate wipe` end with 0 and nothing done. Here it is refused: there is no application."""
     flags = {"KSTATE_VERSION": "1", "KSTATE_HELP": "1", "KSTATE_WIPE_HELP": "1", "KSTATE_WIPE_DRY_RUN": "1"}
-    process = _run("wipe", ".", "--all", folder=tmp_path, **flags, _KSTATE_COMPLETE="bash_source")
-    assert (process.returncode, process.stdout) == (2, ""), process.stderr
-    assert "is not an application directory" in process.stderr
-    process = _run("wipe", ".", "--all", "--purge", folder=tmp_path, KSTATE_WIPE_YES="1")
-    assert process.returncode == 2 and "--yes" in process.stderr
-    process = _run("ls", "nowhere", "-o", "json", folder=tmp_path, KSTATE_LS_OUTPUT="nonsense")
-    assert "nowhere" in process.stderr, "the command line comes first"
-    assert "nonsense" in _run("ls", "nowhere", folder=tmp_path, KSTATE_LS_OUTPUT="nonsense").stderr
+    process = run("wipe", ".", "--all", **flags, _KSTATE_COMPLETE="bash_source")
+    assert (process.status, process.out) == (2, ""), process.err
+    assert "is not an application directory" in process.err
+    process = run("wipe", ".", "--all", "--purge", KSTATE_WIPE_YES="1")
+    assert process.status == 2 and "--yes" in process.err
+    process = run("ls", "nowhere", "-o", "json", KSTATE_LS_OUTPUT="nonsense")
+    assert "nowhere" in process.err, "the command line comes first"
+    assert "nonsense" in run("ls", "nowhere", KSTATE_LS_OUTPUT="nonsense").err
 
 
 # --- empty arguments --------------------------------------------------------------------------------------------------
@@ -247,11 +252,11 @@ def test_an_empty_value_is_a_usage_error_everywhere(path: str) -> None:
     assert checked or path == "demo" or hasattr(ALL[path], "commands")
 
 
-def test_an_unset_variable_is_not_the_working_directory(tmp_path: Path) -> None:
+def test_an_unset_variable_is_not_the_working_directory(run: Callable[..., Done], tmp_path: Path) -> None:
     """`kstate wipe "$UNSET" --all` in an application directory."""
     (tmp_path / "0_0").mkdir()
     (tmp_path / ".lock").touch()
     for argv in (("wipe", "", "--all", "-q"), ("ls", ""), ("diff", str(tmp_path), ""), ("query", "raw-scan", "", "s")):
-        process = _run(*argv, folder=tmp_path)
-        assert process.returncode == 2, process.stderr
-        assert "is empty" in process.stderr
+        process = run(*argv)
+        assert process.status == 2, process.err
+        assert "is empty" in process.err

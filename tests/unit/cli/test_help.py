@@ -21,26 +21,18 @@ from kstate_cli.cli.registry import COMMANDS
 from kstate_cli.releases import release
 from kstate_cli.rows.serdes import serde_for
 from tests.command_line import commands, program
+from tests.directories.support import kstate_here
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def _kstate(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "kstate_cli", *words],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "80"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
 @pytest.mark.parametrize("words", [(), ("query",)], ids=["kstate", "kstate query"])
-def test_a_group_alone_shows_its_help(words: tuple[str, ...]) -> None:
+def test_a_group_alone_shows_its_help(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     """As ``--help`` does: on standard output, and no error."""
-    alone, with_option = _kstate(*words), _kstate(*words, "--help")
-    assert (alone.returncode, alone.stderr) == (0, "")
-    assert alone.stdout == with_option.stdout != ""
+    monkeypatch.setenv("COLUMNS", "80")
+    alone, with_option = kstate_here(*words), kstate_here(*words, "--help")
+    assert (alone.status, alone.err) == (0, "")
+    assert alone.out == with_option.out != ""
 
 
 _LIST = ROOT / "kstate_cli" / "cli" / "list_of_commands.py"
@@ -70,11 +62,42 @@ def test_the_list_that_is_printed_at_once_is_that_of_click() -> None:
     assert text.isascii() and len(text) < select.PIPE_BUF
 
 
-@pytest.mark.parametrize("columns", ["40", "79", "80", "200", "0", "", "wide"])
-def test_the_list_is_folded_as_click_folds_it(columns: str) -> None:
-    variables = {"COLUMNS": columns}
-    by_click, printed = _list(_BY_CLICK, variables=variables), _list(_AT_ONCE, variables=variables)
-    assert (printed.returncode, printed.stdout) == (by_click.returncode, by_click.stdout)
+COLUMNS = ("40", "79", "80", "200", "0", "", "wide")
+_FOR_EACH_WIDTH = """
+import os, sys
+from kstate_cli.cli.{module} import main
+folder, *widths = sys.argv[1:]
+sys.argv = ["kstate", "--help"]
+for number, columns in enumerate(widths):
+    if os.fork() == 0:
+        os.environ["COLUMNS"] = columns
+        os.dup2(os.open(f"{{folder}}/{{number}}", os.O_WRONLY | os.O_CREAT), 1)
+        main()
+        sys.exit()
+    print(os.waitstatus_to_exitcode(os.wait()[1]))
+"""
+
+
+@pytest.fixture(scope="module")
+def lists(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[str, str]]]:
+    """The exit code and the list at each width: each in a process of its own, forked after the imports."""
+    by_module = {}
+    for module in ("app", "start"):
+        folder = tmp_path_factory.mktemp(module)
+        code = _FOR_EACH_WIDTH.format(module=module)
+        environment = {name: text for name, text in os.environ.items() if name != "COLUMNS"}
+        command = [sys.executable, "-c", code, str(folder), *COLUMNS]
+        process = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+        texts = [(folder / str(number)).read_text("utf-8") for number in range(len(COLUMNS))]
+        by_module[module] = list(zip(process.stdout.split(), texts, strict=True))
+    return by_module
+
+
+@pytest.mark.parametrize("columns", COLUMNS)
+def test_the_list_is_folded_as_click_folds_it(columns: str, lists: dict[str, list[tuple[str, str]]]) -> None:
+    by_click, printed = (lists[module][COLUMNS.index(columns)] for module in ("app", "start"))
+    assert printed == by_click
+    assert printed[0] == "0" and "kstate" in printed[1]
 
 
 def test_a_list_that_cannot_be_written_is_lost_output() -> None:

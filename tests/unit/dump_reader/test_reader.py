@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from kstate_cli.dump_reader.reader import iter_slice, read_slice
 from kstate_cli.dump_reader.schema import RECORD_COLUMNS
 from kstate_cli.dump_reader.slices import slices
 from kstate_cli.formats.topic_partition import TopicPartition
+from tests import sampling
 from tests.interop.to_parquet import SCHEMA
 
 from .support import ALL, OTHER, A, all_tables, content, expected, opened, rows, several, write
@@ -195,7 +197,15 @@ def test_no_headers_and_an_empty_list_of_them_are_the_same(tmp_path: Path) -> No
     assert len(read_slice(whole(tmp_path), ALL, LOCAL)) == 20
 
 
-@settings(max_examples=40, deadline=None)
+@pytest.fixture(scope="module")
+def parent(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with few entries above: who opens a dump lists the folders above it."""
+    folder = tmp_path_factory.mktemp("dumps") / "a" / "b"
+    folder.mkdir(parents=True)
+    return folder
+
+
+@settings(max_examples=100 if sampling.ALL else 25, deadline=None)
 @given(
     seed=st.integers(0, 999), max_rows=st.integers(1, 120), max_bytes=st.none() | st.integers(1, 4000),
     after=st.none() | st.integers(0, 100), layout=st.sampled_from(({}, {"rows_per_group": 9}, {"together": True}, {"duplicates": 9},
@@ -207,16 +217,15 @@ def test_iterating_gives_the_same_rows(
     max_bytes: int | None,
     after: int | None,
     layout: dict[str, Any],
-    tmp_path_factory: pytest.TempPathFactory,
+    parent: Path,
 ) -> None:
-    path = write(
-        tmp_path_factory.mktemp("d"), pa.concat_tables([rows(seed=seed), rows(partition=1, seed=seed)]), **layout
-    )
-    cut, _ = slices(opened(path).partitions[KEY], after=after, until=None, max_bytes=1 << 30)
-    for part in cut:
-        tables = all_tables(part, ALL, max_rows, max_bytes)
-        assert all(0 < table.num_rows <= max_rows for table in tables)
-        assert pa.concat_tables(tables).to_pylist() == read_slice(part, ALL, LOCAL).to_pylist()
+    with tempfile.TemporaryDirectory(dir=parent) as folder:
+        path = write(Path(folder), pa.concat_tables([rows(seed=seed), rows(partition=1, seed=seed)]), **layout)
+        cut, _ = slices(opened(path).partitions[KEY], after=after, until=None, max_bytes=1 << 30)
+        for part in cut:
+            tables = all_tables(part, ALL, max_rows, max_bytes)
+            assert all(0 < table.num_rows <= max_rows for table in tables)
+            assert pa.concat_tables(tables).to_pylist() == read_slice(part, ALL, LOCAL).to_pylist()
 
 
 def test_bytes_bound_tables_whose_values_are_encoded_away(tmp_path: Path) -> None:

@@ -77,11 +77,16 @@ def test_every_cut_is_seen(size: int, tmp_path: Path) -> None:
     assert [gap for report in reports for gap in report.gaps]
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("listings")
+
+
 @given(at=st.integers(0, len(listing("0_0")) - 1), byte=st.integers(0, 255))
-def test_any_byte_may_be_wrong(at: int, byte: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_any_byte_may_be_wrong(at: int, byte: int, folder: Path) -> None:
     data = bytearray(listing("0_0").encode())
     data[at] = byte
-    reports = read(tmp_path_factory.mktemp("any"), bytes(data))
+    reports = read(folder, bytes(data))
     assert reports and judge(Fleet(reports)) is not None
 
 
@@ -93,9 +98,9 @@ ANYTHING = st.recursive(
 
 
 @given(name=st.sampled_from(sorted(store("0_0"))), value=ANYTHING)
-def test_any_member_may_be_anything(name: str, value: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_any_member_may_be_anything(name: str, value: Any, folder: Path) -> None:
     dumps = json.dumps({**store("0_0"), name: value}) + "\n" + json.dumps(summary(STORES[:1]))
-    reports = read(tmp_path_factory.mktemp("any"), dumps)
+    reports = read(folder, dumps)
     judge(Fleet(reports))
 
 

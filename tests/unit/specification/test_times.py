@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -44,13 +43,17 @@ def test_rules() -> None:
 
 
 def test_histories_are_the_rule_backwards() -> None:
-    by_interval: dict[int, list[int]] = defaultdict(list)
-    top = 400_000
-    for history in range(1, top):
-        by_interval[default_segment_interval("versioned", history) or 0].append(history)
-    for interval, histories in by_interval.items():
+    borders = (2_000, 60_000, 300_000, 3_600_000, 86_400_000)
+    near = (history for border in borders for history in range(border - 150, border + 150))
+    for history in (*range(1, 400_000, 61), *near):
+        interval = default_segment_interval("versioned", history)
+        assert interval is not None
         ranges = histories_of(interval)
-        assert [h for first, last in ranges for h in range(first, min(last, top - 1) + 1)] == histories
+        # With both ends of each range, and one beyond either: a range is neither too long nor too short.
+        ends = [end + step for bounds in ranges for end in bounds for step in (-1, 0, 1) if end + step > 0]
+        for other in (history, *ends):
+            is_within = any(first <= other <= last for first, last in ranges)
+            assert is_within is (default_segment_interval("versioned", other) == interval), (interval, other)
     assert histories_of(1) == ()
 
 
