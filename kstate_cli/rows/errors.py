@@ -17,7 +17,7 @@ class UnknownStateStoreError(UsageError):
 
 
 class StoreUnreadable(KstateError):
-    """A store cannot be read: it is damaged, open in another process, or of an uncertain kind.
+    """A store cannot be read: it is damaged, open in another process, or of uncertain kind. The message has the file.
 
     The message names the file.
 
