@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from kstate_cli.broker.settings import refused_by_client
 from kstate_cli.deadline import contact
-from kstate_cli.errors import UsageError
+from kstate_cli.errors import RunFailed, UsageError
 from kstate_cli.formats.topic_partition import TopicPartition
 
 GROUP: Final = "kstate-check"
@@ -27,6 +27,7 @@ _MOST_ALTOGETHER: Final = 500_000
 _MOST_BYTES: Final = 256 << 20
 """Limit for keys and values, so that a check puts little load on the broker. Later records are not counted."""
 _MOST_SECONDS: Final = 60.0
+_MOST_SEARCH_SECONDS: Final = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +162,42 @@ def _stop(consumer: Any, key: TopicPartition) -> None:
 
     # At once: librdkafka would go on fetching the partition that is complete.
     consumer.incremental_unassign([Key(key.topic, key.partition)])
+
+
+def read_keys(
+    bootstrap: str, settings: Mapping[str, str], key: TopicPartition, first: int, last: int
+) -> Iterator[tuple[int, bytes | None]]:
+    """Yield offset and key of every record of a log from ``first`` up to ``last``, in order, aborted ones included.
+
+    A later record may end the iteration. Raise RunFailed if the log does not have all of these offsets, if the broker
+    does not answer, or if the reading takes longer than two minutes.
+    """
+    from confluent_kafka import KafkaError
+
+    began = answer = time.monotonic()
+    # Uncommitted records too: whoever looks for the first record of a kind must not miss one.
+    with assigned_consumer(bootstrap, settings, GROUP, [ReadFrom(key, first)], committed=False) as consumer:
+        while True:
+            records = consumer.consume(_AT_ONCE, _POLL_SECONDS)
+            now = time.monotonic()
+            if records:
+                answer = now
+            if now - answer > _SILENT_SECONDS:
+                raise RunFailed(f"{key} cannot be read: the broker sent nothing for {_SILENT_SECONDS:.0f} seconds")
+            if now - began > _MOST_SEARCH_SECONDS:
+                raise RunFailed(f"{key} has more records than are read in {_MOST_SEARCH_SECONDS:.0f} seconds")
+            for record in records:
+                error = record.error()
+                if error is None:
+                    yield record.offset(), record.key()
+                    if record.offset() >= last:
+                        return
+                elif error.code() == KafkaError._PARTITION_EOF and record.offset() > last:
+                    # Compaction or a transaction marker has the last offset.
+                    return
+                elif not error.retriable() and error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
+                    # The end of the log before ``last`` too: it was cut off, or it is another log.
+                    raise RunFailed(f"{key} cannot be read up to offset {last}: {error.str()}")
 
 
 _QUEUE_KBYTES: Final = 8 << 10

@@ -16,7 +16,7 @@ import os
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO, Final, cast
 
@@ -38,7 +38,7 @@ from kstate_cli.rocks.files import CURRENT, is_log, is_sst, newest_options
 from kstate_cli.signals import submitted
 from kstate_cli.snapshot.cuts import Cuts, CutTask, HeldFile, cut_task, open_held
 from kstate_cli.snapshot.expiry import condemned_objects, intent_to_write
-from kstate_cli.snapshot.log_facts import Ask, read_logs, require_unchanged, why_another_log
+from kstate_cli.snapshot.log_facts import Ask, ReadLog, offset_in_log, read_logs, require_unchanged, why_another_log
 from kstate_cli.snapshot.model import (
     MOST_INLINE_BYTES,
     Generation,
@@ -53,6 +53,7 @@ from kstate_cli.snapshot.model import (
     utc_name,
 )
 from kstate_cli.snapshot.repository import ChangedError, DamagedError, Repository
+from kstate_cli.snapshot.rules import UnflushedSegments
 from kstate_cli.statedir.find import task_directories, unknown_selection
 from kstate_cli.statedir.locks import read_mounts
 from kstate_cli.statedir.model import Application, Database, Store, Task
@@ -89,6 +90,8 @@ class CaptureRequest:
     """The user states that the application runs with at-least-once. Otherwise the rules of exactly-once count."""
     ask: Ask | None = None
     """Asks a broker about the logs; None without one."""
+    read_log: ReadLog | None = None
+    """Reads records of a log from a broker; None without one."""
 
 
 def this_host() -> str:
@@ -117,8 +120,8 @@ class PlannedStore:
     in_file: bool
     databases: tuple[tuple[Database, tuple[SourceFile, ...]], ...]
     is_cut: bool = False
-    bounded_by: frozenset[str] = frozenset()
-    """The generations whose offsets bound segments that state none."""
+    unflushed: Mapping[TopicPartition, UnflushedSegments] = field(default_factory=dict)
+    """The segments that state no offset, and that no earlier generation bounds."""
 
     @property
     def files(self) -> Iterator[SourceFile]:
@@ -185,9 +188,9 @@ def capture(
     check_locks(request.app, read_mounts(), lock_is_shared=request.lock_is_shared)
     with reader_lock(request.app, request.wait) as lock, Cuts(request.app) as cuts:
         planned, skipped = _plan(request, lock, cuts, _Earlier(repository, request.app.name, request.host))
-        stores = [store.offsets for task in planned for store in task.stores]
-        logs = read_logs(request.ask, (key for store in stores for key in store.offsets))
+        logs = read_logs(request.ask, _changelogs(planned))
         planned, skipped = _of_these_logs(planned, skipped, logs)
+        planned = [_bounded(task, request.read_log, logs) for task in planned]
         if not planned:
             raise _nothing(request.app, skipped)
         exists = repository.exists()
@@ -250,6 +253,14 @@ def _plan(
     return [*planned, *cut], reasons
 
 
+def _changelogs(planned: Sequence[PlannedTask]) -> Iterator[TopicPartition]:
+    """Yield the changelogs of stores, and those that stores without an offset may have."""
+    for task in planned:
+        for store in task.stores:
+            yield from store.offsets.offsets
+            yield from store.unflushed
+
+
 def _of_these_logs(
     planned: Sequence[PlannedTask], skipped: Mapping[str, str], logs: Mapping[TopicPartition, LogFacts]
 ) -> tuple[list[PlannedTask], dict[str, str]]:
@@ -261,6 +272,20 @@ def _of_these_logs(
             if why is not None:
                 reasons.setdefault(task.name, f"{store.offsets.store.name}: {why}")
     return [task for task in planned if task.name not in reasons], reasons
+
+
+def _bounded(task: PlannedTask, read_log: ReadLog | None, logs: Mapping[TopicPartition, LogFacts]) -> PlannedTask:
+    """Return a task with the offsets of stores whose segments were never flushed, as far as the log shows them."""
+    stores = []
+    for store in task.stores:
+        offsets = {}
+        for key, segments in store.unflushed.items():
+            offset = offset_in_log(key, segments, read_log, logs.get(key))
+            # A store that states nothing may have no changelog: it stays so without an offset.
+            if offset != OFFSET_UNKNOWN or key in store.offsets.offsets:
+                offsets[key] = offset
+        stores.append(replace(store, offsets=replace(store.offsets, offsets={**store.offsets.offsets, **offsets})))
+    return replace(task, stores=tuple(stores))
 
 
 def _refuse_in_use(app: Path, lock: ReaderLock) -> None:
@@ -441,7 +466,7 @@ def _planned_cut(cut: CutTask, ages: Sequence[Age], cuts: Cuts) -> PlannedTask:
                 home is OffsetsHome.COLUMN_FAMILY and bool(planned.offsets.offsets) and store.is_grace_buffer,
                 tuple((database, _held_files(cuts, database)) for database in store.databases),
                 is_cut=True,
-                bounded_by=planned.bounded_by,
+                unflushed=planned.unflushed,
             )
         )
     return PlannedTask(cut.resolved, home, len(stores) == len(cut.resolved.stores), tuple(stores), None)

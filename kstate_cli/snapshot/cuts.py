@@ -19,7 +19,7 @@ import shutil
 import stat
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -28,6 +28,7 @@ from kstate_cli import temporary
 from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.formats.metadata_files import families_with_tables, live_tables, whole_records
 from kstate_cli.formats.store_kinds import OFFSETS_CF
+from kstate_cli.formats.topic_partition import TopicPartition, changelog_topic
 from kstate_cli.host import most_descriptors
 from kstate_cli.offsets.last_run import silent_by_key
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
@@ -36,7 +37,8 @@ from kstate_cli.regular_files import MOST_MANIFEST_BYTES, MOST_NAME_BYTES, open_
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.files import CURRENT, is_log, is_never_changed, newest_options
 from kstate_cli.snapshot.model import Generation, StoredStore
-from kstate_cli.snapshot.rules import CutFacts, earlier_stores, offset_of, why_not
+from kstate_cli.snapshot.rules import CutFacts, UnflushedSegments, earlier_stores, never_flushed, offset_of, why_not
+from kstate_cli.statedir.changelogs import usual_prefix
 from kstate_cli.statedir.database import read_copy
 from kstate_cli.statedir.model import Application, Database, Task
 from kstate_cli.statedir.names import segment_start
@@ -255,10 +257,11 @@ EarlierStores = Callable[[], Sequence[tuple[str, Generation]]]
 
 @dataclass(frozen=True, slots=True)
 class CutStore:
-    """A store of a cut that may be captured: its offsets, and the generations that bound segments without one."""
+    """A store of a cut that may be captured, with its offsets: -4 if a segment has none and nothing bounds it."""
 
     offsets: StoreOffsets
-    bounded_by: frozenset[str]
+    unflushed: Mapping[TopicPartition, UnflushedSegments] = field(default_factory=dict)
+    """The segments that no earlier generation bounds: the log shows where they begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,17 +365,22 @@ def _judged(
             reason = "the last run of the application did not open this global store"
         if reason is not None:
             return f"{store.name}: {reason}"
-        planned.append(_cut_store(task, offsets, earlier))
+        planned.append(_cut_store(cuts.app, task, offsets, earlier))
     return CutTask(resolved, tuple(planned))
 
 
-def _cut_store(task: Task, offsets: StoreOffsets, earlier: EarlierStores) -> CutStore:
+def _cut_store(app: Path, task: Task, offsets: StoreOffsets, earlier: EarlierStores) -> CutStore:
     store = offsets.store
     if not store.has_offsets_family:
-        return CutStore(offsets, frozenset())
+        return CutStore(offsets)
     before: Sequence[tuple[str, StoredStore]] = ()
     if store.segmented and silent_by_key(store):
         before = tuple(earlier_stores(earlier(), task.name, store))
+    segments = never_flushed(store)
+    if segments is not None and task.partition is not None:
+        # Nothing on disk names its changelog. A topic of that name decides nothing else: the store has no row.
+        topic = changelog_topic(usual_prefix(app.name, task), store.name)
+        return CutStore(offsets, {TopicPartition(topic, task.partition): segments})
     # Of the column family alone: the file of a grace buffer is written on its own, and may be ahead of the rows.
     offset = offset_of(store, task.partition, before)
-    return CutStore(replace(offsets, offsets=offset.offsets), offset.bounded_by)
+    return CutStore(replace(offsets, offsets=offset.offsets), offset.unflushed)

@@ -6,15 +6,23 @@ meanwhile, must not be recorded as if it had been so all the time.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
 from kstate_cli.broker.facts import Facts, LogFacts
 from kstate_cli.errors import RunFailed
+from kstate_cli.formats.binary import MAX_I64
+from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.snapshot.rules import UnflushedSegments
 from kstate_cli.texts import first_lines
 
 Ask = Callable[[Iterable[str]], Facts]
 """Returns the facts of all partitions of topics."""
+ReadLog = Callable[[TopicPartition, int, int], Iterable[tuple[int, bytes | None]]]
+"""Returns offset and key of each record from a first to a last offset. It raises RunFailed if it cannot read all."""
+_LOG = logging.getLogger(__name__)
 
 
 def recorded(facts: LogFacts) -> LogFacts:
@@ -77,3 +85,23 @@ def following(offset: int, *, is_global: bool) -> int:
     if is_global:
         return offset
     return offset + 1
+
+
+def offset_in_log(
+    key: TopicPartition, segments: UnflushedSegments, read_log: ReadLog | None, facts: LogFacts | None
+) -> int:
+    """Return the offset behind which every record of segments is that were never flushed; -4 if the log shows none."""
+    if read_log is None or facts is None:
+        return OFFSET_UNKNOWN
+    if segments.last == MAX_I64:
+        # No segment was ever flushed. Records that come later are behind the end.
+        segments = replace(segments, last=facts.end - 1)
+    if not facts.start <= segments.last < facts.end:
+        # Below the start of the log nothing shows what was in the segments; past its end it is another log.
+        return OFFSET_UNKNOWN
+    try:
+        return segments.offset_before(read_log(key, facts.start, segments.last), facts.start)
+    except RunFailed as error:
+        # The snapshot is complete without it: the first start then reads the whole log of the store.
+        _LOG.warning("%s: where its segments begin is unknown: %s", key, error.message)
+        return OFFSET_UNKNOWN

@@ -22,6 +22,7 @@ from typing import Final
 from kstate_cli.change.plan import BuildStore, Change, Plan, RemarkKind, steps_of, texts_of, warning
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
+from kstate_cli.formats.store_kinds import OFFSETS_CF
 from kstate_cli.formats.topic_partition import GLOBAL, TaskId, TopicPartition, offsets_text
 from kstate_cli.logs import RETENTION_MS, DeleteCoverage, delete_coverage, set_back
 from kstate_cli.offsets.keeping import Keeping, keeps_offsets_inside
@@ -29,7 +30,7 @@ from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
 from kstate_cli.offsets.resolve import resolve_to_plan
 from kstate_cli.releases import RELEASES, OffsetsHome, Release, representative
 from kstate_cli.snapshot.log_facts import following
-from kstate_cli.snapshot.model import NamedGeneration, StoredStore, StoredTask
+from kstate_cli.snapshot.model import NamedGeneration, StoredDatabase, StoredStore, StoredTask
 from kstate_cli.statedir.model import Application
 from kstate_cli.statedir.problems import store_place
 from kstate_cli.texts import did_you_mean, first_lines, moment, plural, quoted, some, span_text
@@ -437,12 +438,31 @@ def _may_lack_deletes(store: StoredStore, now_ms: int, task: str) -> bool:
     if store.as_of_ms is None or set_back(store.as_of_ms, now_ms, store.delete_retention_ms):
         return True
     if any(
-        key in store.logs and following(offset, is_global=task == GLOBAL) < store.logs[key].start
-        for key, offset in store.offsets.items()
+        key in store.logs and following(_rows_as_of(store, key), is_global=task == GLOBAL) < store.logs[key].start
+        for key in store.offsets
     ):
         # Records between the store and the log were gone already: only a dump may have them.
         return True
     return delete_coverage(store.as_of_ms, now_ms, store.delete_retention_ms) is not DeleteCoverage.YES
+
+
+def _rows_as_of(store: StoredStore, key: TopicPartition) -> int:
+    """Return the offset that the rows of a store have reached at least; -1 if it is unknown.
+
+    The offset of a store is unknown if one of its segments was never flushed. That segment has no row that could come
+    back, so the offsets of the others count.
+    """
+    offset = store.offsets[key]
+    if offset != OFFSET_UNKNOWN:
+        return offset
+    records = [database.offsets for database in store.databases if any(_row_files(database))]
+    stated = [record.offsets.get(key, OFFSET_UNKNOWN) if record else OFFSET_UNKNOWN for record in records]
+    # A log that begins at 0 has lost nothing, whatever the rows have reached.
+    return max(-1, min(stated, default=-1))
+
+
+def _row_files(database: StoredDatabase) -> Iterator[tuple[str, ...]]:
+    return (files for family, files in database.families.items() if family != OFFSETS_CF)
 
 
 def _best(named: _Named, store: StoredStore, generations: Sequence[NamedGeneration], outcomes: _Outcomes) -> _Candidate:

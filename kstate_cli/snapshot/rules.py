@@ -11,10 +11,12 @@ yet, and the cleaner removes aborted records.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kstate_cli.formats.binary import MAX_I64, MalformedBytesError
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.offsets import STATUS_CLOSED, OffsetsRecord
@@ -23,6 +25,7 @@ from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.offsets.last_run import Ending, all_silent, ending, lowest_position, silent_by_key, stated_offset
 from kstate_cli.snapshot.model import Generation, StoredDatabase, StoredStore
 from kstate_cli.statedir.model import Database, Store, Task
+from kstate_cli.statedir.names import segment_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +175,47 @@ RULES = (
 
 
 @dataclass(frozen=True, slots=True)
+class UnflushedSegments:
+    """Segments of a store that were never flushed: all of their records are missing."""
+
+    spans: tuple[tuple[int, int], ...]
+    """Times in ms, from the first up to below the second: no record of another time can be in these segments."""
+    last: int
+    """The lowest offset that the other segments allow: later records are read again anyway. Without any: the highest
+    possible offset."""
+
+    def may_have(self, key: bytes | None) -> bool:
+        """Return whether a record of that key may be of one of the segments; True for a key that cannot be read.
+
+        The key is read as one of a window and as one of a session: the files may not tell the two apart.
+        """
+        if key is None:
+            return True
+        times = []
+        # A session has four bytes more behind its key than a window.
+        for schema in (KeySchema.WINDOW, KeySchema.SESSION):
+            try:
+                times.append(schema.segment_time(key))
+            except MalformedBytesError:
+                continue
+        return not times or any(first <= time < end for first, end in self.spans for time in times)
+
+    def offset_before(self, records: Iterable[tuple[int, bytes | None]], start: int) -> int:
+        """Return the offset behind which every record of the segments is; -4 if that is the beginning of the log.
+
+        ``records``: offset and key of every record of the log from its ``start`` to ``last`` at least, in order.
+        Compaction may have removed some: a later record of the same key is in the log then, or the row was deleted.
+        """
+        for offset, key in records:
+            if offset > self.last:
+                break
+            if self.may_have(key):
+                # The first record of the log: earlier ones of the segment may have been deleted with their file.
+                return offset - 1 if offset > start else OFFSET_UNKNOWN
+        return self.last
+
+
+@dataclass(frozen=True, slots=True)
 class CutOffset:
     """The offset of a store in a cut."""
 
@@ -179,6 +223,8 @@ class CutOffset:
     """Of each changelog partition; -4 if a segment has no offset, and nothing bounds it."""
     bounded_by: frozenset[str] = frozenset()
     """The generations whose offsets bound segments that state none."""
+    unflushed: Mapping[TopicPartition, UnflushedSegments] = field(default_factory=dict)
+    """The segments that nothing bounds: the log shows where they begin."""
 
     @property
     def is_usable(self) -> bool:
@@ -201,15 +247,63 @@ def offset_of(store: Store, partition: int | None, earlier: Sequence[tuple[str, 
             if partition is None or key.partition == partition:
                 lowest[key] = min(offset, lowest.get(key, offset))
     bounded_by = set()
+    unflushed = {}
     for key, silent in silent_by_key(store).items():
         if key not in lowest:
             continue
+        unbounded = []
         for segment in silent:
             name, bound = _bound(store, segment, key, earlier)
+            if name is None:
+                unbounded.append(segment)
+                continue
             lowest[key] = min(lowest[key], bound)
-            if name is not None:
-                bounded_by.add(name)
-    return CutOffset(lowest, frozenset(bounded_by))
+            bounded_by.add(name)
+        if not unbounded:
+            continue
+        spans = _spans(store, unbounded)
+        if spans and lowest[key] >= 0:
+            unflushed[key] = UnflushedSegments(spans, lowest[key])
+        lowest[key] = OFFSET_UNKNOWN
+    return CutOffset(lowest, frozenset(bounded_by), unflushed)
+
+
+def never_flushed(store: Store) -> UnflushedSegments | None:
+    """Return the segments of a store of which none was ever flushed; None for any other store.
+
+    Nothing in such a store shows its changelog, or that it has one. It has no row, so only records behind its first one
+    are needed.
+    """
+    if not store.segmented or not store.has_offsets_family or not store.empty:
+        return None
+    if any(record.offsets or record.status is not None for record in _records(store)):
+        return None
+    spans = _spans(store, store.databases)
+    if not spans:
+        return None
+    return UnflushedSegments(spans, MAX_I64)
+
+
+def _spans(store: Store, segments: Sequence[Database]) -> tuple[tuple[int, int], ...]:
+    """Return the times that the rows of segments may have, in ms; nothing if the names do not show them.
+
+    The interval of the segments is not stored. Each segment begins at a multiple of it
+    (``AbstractSegments.segmentId``), so it divides the greatest common divisor of all starts. A span of that length may
+    be too long, and never too short.
+    """
+    starts = [database.segment_start for database in store.databases]
+    if None in starts or any(
+        # Before 2.1 Streams rounded the time in the name: its multiples are not those of the interval.
+        database.path.name != segment_folder(store.name, database.segment_start or 0)
+        for database in store.databases
+    ):
+        return ()
+    longest = math.gcd(*(start for start in starts if start is not None))
+    # Only the segment of time 0 exists: it may be of any length.
+    return tuple(
+        (segment.segment_start or 0, (segment.segment_start or 0) + longest if longest else MAX_I64)
+        for segment in segments
+    )
 
 
 def _records(store: Store) -> Iterator[OffsetsRecord]:
@@ -224,16 +318,27 @@ def _bound(
     """Return the generation and the offset before the first record of a segment; -4 if no generation shows one."""
     best: tuple[str | None, int] = None, OFFSET_UNKNOWN
     for name, stored in earlier:
+        offset = _offset_before(segment, stored, key)
+        # Any generation of the same log will do; the highest offset leaves the shortest tail.
+        if offset > best[1] and _same_directory(store, stored, key):
+            best = name, offset
+    return best
+
+
+def _offset_before(segment: Database, stored: StoredStore, key: TopicPartition) -> int:
+    """Return an offset of an earlier generation that is before the first record of a segment; -4 if it shows none."""
+    before = next((database for database in stored.databases if database.folder == segment.path.name), None)
+    if before is None:
         # The highest of all databases, whatever the offset of the store: it may have had another segment without one.
         offsets = [
             database.offsets.offsets.get(key, OFFSET_UNKNOWN) for database in stored.databases if database.offsets
         ]
-        offset = max(offsets, default=OFFSET_UNKNOWN)
-        exists = any(database.folder == segment.path.name for database in stored.databases)
-        # Any generation of the same log will do; the highest offset leaves the shortest tail.
-        if not exists and offset > best[1] and _same_directory(store, stored, key):
-            best = name, offset
-    return best
+        return max(offsets, default=OFFSET_UNKNOWN)
+    is_unflushed = before.offsets is None or key not in before.offsets.offsets
+    # The same database, which was never flushed then either: what bounded it still does.
+    if stored.is_cut and is_unflushed and _identity(before) == (segment.path / "IDENTITY").read_bytes():
+        return stored.offsets.get(key, OFFSET_UNKNOWN)
+    return OFFSET_UNKNOWN
 
 
 def _same_directory(store: Store, stored: StoredStore, key: TopicPartition) -> bool:

@@ -251,7 +251,9 @@ def test_no_real_directory_looks_like_a_contradiction(name: str, tmp_path: Path)
 # --- facts of a broker --------------------------------------------------------------------------------------------
 
 
-def _captured(app: Path, repository: Path, *answers: Facts, host: str = "a") -> CaptureReport:
+def _captured(
+    app: Path, repository: Path, *answers: Facts, host: str = "a", at_least_once: bool = False
+) -> CaptureReport:
     """Capture with the answers of a broker; the last one holds from then on."""
     rest = list(answers)
 
@@ -260,7 +262,7 @@ def _captured(app: Path, repository: Path, *answers: Facts, host: str = "a") -> 
         facts = rest.pop(0) if len(rest) > 1 else rest[0]
         return {key: row for key, row in facts.items() if key.topic in requested}
 
-    request = CaptureRequest(app, host=host, ask=ask)
+    request = CaptureRequest(app, host=host, at_least_once=at_least_once, ask=ask)
     place = FolderRepository(repository)
     return capture(request, place, dry_run=False, progress=lambda _: None, begin=lambda _: None)
 
@@ -306,6 +308,22 @@ def test_a_store_below_the_start_of_its_log_needs_a_dump(app: Path, tmp_path: Pa
     _captured(app, repository, {key: replace(row, delete_retention_ms=1000 * DAY_MS) for key, row in facts.items()})
     refusal = kstate("restore", lost, "--from-snapshot", repository, status=4)
     assert "deleted keys would come back" in refusal.err and not lost.exists()
+
+
+@pytest.mark.parametrize("start", [0, 5])
+def test_an_unknown_offset_is_no_offset_below_the_log(start: int, tmp_path: Path) -> None:
+    """The store is restored from the beginning of its log, which must have lost nothing then."""
+    app = small("4.2.1-kinds-eos", tmp_path / "state", ("count",))
+    repository, lost = tmp_path / "repository", tmp_path / "lost" / app.name
+    lost.parent.mkdir()
+    facts = _facts(app, delete_retention_ms=1000 * DAY_MS)
+    with_count(app, -4)
+    count = TopicPartition(f"{app.name}-count-changelog", 0)
+    logs = {**facts, count: replace(facts[count], start=start)}
+    assert not _captured(app, repository, logs, at_least_once=True).skipped
+    refused = start > 0
+    restored = kstate("restore", lost, "--from-snapshot", repository, "--warnings-ok", status=4 if refused else 0)
+    assert ("deleted keys would come back in 1 store" in restored.err) is refused
 
 
 def test_a_store_past_the_end_of_its_log_is_not_captured(app: Path, tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def snapshot(
     exit code is 1 if kstate skips a task, and 4 if it skips all of them. It prints the reasons.
     """
     from kstate_cli.cli.metrics import Metrics
-    from kstate_cli.cli.options.logs import facts_source
+    from kstate_cli.cli.options.logs import facts_source, log_reader
     from kstate_cli.cli.views.plan import ByteProgress
     from kstate_cli.cli.views.snapshot import show_capture
     from kstate_cli.maintain.measures import of_snapshots
@@ -111,6 +111,7 @@ def snapshot(
         lock_is_shared=lock_is_shared,
         at_least_once=guarantee is Guarantee.at_least_once,
         ask=facts_source(None, bootstrap_server, kafka_settings, group=None),
+        read_log=log_reader(bootstrap_server, kafka_settings),
     )
     with Metrics(metrics_file, "snapshot", path) as metrics:
         # Called when the file is written, also after a failure: the age of the last snapshot counts then.

@@ -47,6 +47,19 @@ def facts_source(
     return None
 
 
+def log_reader(
+    bootstrap: str | None, settings: Path | None
+) -> Callable[[TopicPartition, int, int], Iterable[tuple[int, bytes | None]]] | None:
+    """Return a function that reads offset and key of records of a log; None without a broker. Raise UsageError."""
+    if bootstrap is None:
+        return None
+    from kstate_cli.broker.settings import client_settings
+    from kstate_cli.broker.tails import read_keys
+
+    conf = client_settings(settings)
+    return lambda key, first, last: read_keys(bootstrap, conf, key, first, last)
+
+
 @dataclass(frozen=True, slots=True)
 class LogSources:
     """The sources of log bounds that the command line names."""

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings, strategies
 
+from kstate_cli.broker.facts import LogFacts
+from kstate_cli.errors import RunFailed
+from kstate_cli.formats.binary import MAX_I64
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
+from kstate_cli.formats.keys import SessionKey, WindowKey
 from kstate_cli.formats.metadata_files import StoredOptions
 from kstate_cli.formats.offsets import STATUS_CLOSED, OffsetsRecord, Position
+from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.rocks.files import FIRST_WAL
+from kstate_cli.snapshot.log_facts import offset_in_log
 from kstate_cli.snapshot.model import StoredDatabase, StoredFile, StoredStore
-from kstate_cli.snapshot.rules import CutFacts, closed_record, offset_of, why_not
+from kstate_cli.snapshot.rules import CutFacts, UnflushedSegments, closed_record, never_flushed, offset_of, why_not
 from kstate_cli.statedir.model import Database, Store
 from tests.unit.model import NEW, changelog, database, record, store, task
 
@@ -155,6 +163,149 @@ def test_a_segment_without_an_offset_is_unknown_or_bounded(tmp_path: Path) -> No
         result = offset_of(store_, 0, earlier)
         assert result.offsets == {TP: offset} and result.bounded_by == frozenset(names), title
         assert result.is_usable is (offset >= 0)
+
+
+def unflushed_store(offset: int, *, is_cut: bool = True, identity: str = "") -> StoredStore:
+    """An earlier snapshot in which the segment 120 existed, and was bounded."""
+    stored = generation(offset, 0, 120)
+    segment_ = generation(offset, 120, identity=identity).databases[0]
+    silent = dataclasses.replace(segment_, offsets=OffsetsRecord({}, None, None))
+    return dataclasses.replace(stored, databases=(stored.databases[0], silent), is_cut=is_cut)
+
+
+def test_a_segment_inherits_the_bound_of_an_earlier_snapshot(tmp_path: Path) -> None:
+    store_ = windows(tmp_path, segment(0, 40), segment(120, None))
+    cases = [
+        (unflushed_store(25), 25),
+        (unflushed_store(OFFSET_UNKNOWN), OFFSET_UNKNOWN),
+        # A closed store has all of its rows, so its offset bounds nothing that is missing now.
+        (unflushed_store(25, is_cut=False), OFFSET_UNKNOWN),
+        # Another database of the same name: the segment expired, and a late record created it again.
+        (unflushed_store(25, identity="other"), OFFSET_UNKNOWN),
+        # It had an offset then, so it is not the same one.
+        (generation(25, 0, 120), OFFSET_UNKNOWN),
+    ]
+    for earlier, offset in cases:
+        assert offset_of(store_, 0, [("a", earlier)]).offsets == {TP: offset}
+
+
+def window(start: int, key: bytes = b"key") -> bytes:
+    """The key of a record of a window store."""
+    return WindowKey(key, start).to_bytes()
+
+
+def session(end: int) -> bytes:
+    """The key of a record of a session store."""
+    return SessionKey(b"key", end - 7, end).to_bytes()
+
+
+def test_the_log_shows_where_a_segment_begins(tmp_path: Path) -> None:
+    store_ = windows(tmp_path, segment(0, 40), segment(60, 70), segment(120, None))
+    unflushed = offset_of(store_, 0, ()).unflushed[TP]
+    # 60 is the greatest common divisor of the starts, and 40 the lowest offset of the other segments.
+    assert unflushed == UnflushedSegments(((120, 180),), 40)
+    cases = [
+        ("its first record", [(3, window(119)), (5, window(120)), (9, window(179))], 4),
+        ("of a session", [(3, session(119)), (7, session(179))], 6),
+        ("a record of a key that cannot be read", [(3, window(1)), (6, b"short")], 5),
+        ("a record without a key", [(3, window(1)), (8, None)], 7),
+        ("none up to the lowest offset", [(3, window(1)), (40, window(180)), (41, window(120))], 40),
+        ("none at all", [], 40),
+        ("at the lowest offset", [(3, window(1)), (40, window(121))], 39),
+        ("the first record of the log", [(3, window(120))], OFFSET_UNKNOWN),
+    ]
+    for title, records, offset in cases:
+        assert unflushed.offset_before(records, 3) == offset, title
+
+
+def test_the_span_of_a_segment_is_never_too_short(tmp_path: Path) -> None:
+    cases = [
+        # Starts, of which the last one is silent, and its span.
+        ((0, 600, 1500), (1500, 1800)),
+        ((600, 900, 1800), (1800, 2100)),
+        ((1200, 2400), (2400, 3600)),
+    ]
+    for number, (starts, span) in enumerate(cases):
+        home = tmp_path / str(number)
+        home.mkdir()
+        *others, last = starts
+        store_ = windows(home, *(segment(start, 40) for start in others), segment(last, None))
+        assert offset_of(store_, 0, ()).unflushed[TP].spans == (span,)
+    # A name in another form has a time that Streams rounded to minutes.
+    old = dataclasses.replace(store_.databases[0], path=tmp_path / "w-197001010020")
+    renamed = dataclasses.replace(store_, databases=(old, *store_.databases[1:]))
+    assert not offset_of(renamed, 0, ()).unflushed
+
+
+def test_a_store_that_was_never_flushed_has_only_a_first_record(tmp_path: Path) -> None:
+    silent = windows(tmp_path, segment(600, None), segment(900, None))
+    assert never_flushed(silent) == UnflushedSegments(((600, 900), (900, 1200)), MAX_I64)
+    for other in (
+        dataclasses.replace(silent, databases=(segment(600, 40), silent.databases[1])),  # its changelog is stated
+        dataclasses.replace(silent, databases=(cut(None, status=0, rows=0, start=600),)),  # closed without a changelog
+        dataclasses.replace(silent, databases=(cut(None, status=None, start=600),)),  # it has rows
+        store("w", cut(None, status=None, rows=0)),
+    ):
+        assert never_flushed(other) is None
+
+
+def test_what_a_log_shows_of_segments() -> None:
+    segments = UnflushedSegments(((120, 180),), 40)
+
+    def offset(log: LogFacts | None, *records: tuple[int, bytes], last: int = 40) -> int:
+        requests = []
+
+        def read(key: TopicPartition, first: int, end: int) -> Iterator[tuple[int, bytes]]:
+            requests.append((first, end))
+            yield from records
+            # As the broker: the end of the log must not come before the last offset.
+            if first > 5:
+                raise RunFailed("the log was cut off")
+
+        result = offset_in_log(TP, dataclasses.replace(segments, last=last), read, log)
+        assert log is None or requests in ([], [(log.start, min(last, log.end - 1))])
+        return result
+
+    assert offset(LogFacts(3, 50), (3, window(1)), (9, window(130))) == 8
+    assert offset(LogFacts(3, 50), (9, window(1))) == 40
+    assert offset(None) == OFFSET_UNKNOWN
+    # The log begins above the offset, or ends below it; the reading fails.
+    assert offset(LogFacts(41, 50), (41, window(130))) == OFFSET_UNKNOWN
+    assert offset(LogFacts(3, 40), (9, window(130))) == OFFSET_UNKNOWN
+    assert offset(LogFacts(6, 50), (6, window(1))) == OFFSET_UNKNOWN
+    # Nothing was flushed: only records that come later may be needed.
+    assert offset(LogFacts(3, 50), (3, window(1)), last=MAX_I64) == 49
+    assert offset(LogFacts(0, 0), last=MAX_I64) == OFFSET_UNKNOWN
+    assert offset_in_log(TP, segments, None, LogFacts(3, 50)) == OFFSET_UNKNOWN
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    records=strategies.lists(strategies.integers(0, 3), max_size=30),
+    flushed=strategies.lists(strategies.integers(-1, 30), min_size=4, max_size=4),
+    interval=strategies.integers(1, 50),
+)
+def test_rows_and_the_rest_of_the_log_are_all_of_it(records: list[int], flushed: list[int], interval: int) -> None:
+    """Each record is of a segment, and each segment is flushed up to some offset, or never: no record may be lost."""
+    lengths = [min(offset, len(records) - 1) for offset in flushed]
+    stating = [number for number, offset in enumerate(lengths) if offset >= 0]
+    if not stating:
+        return
+    databases = [
+        cut(offset if offset >= 0 else None, name="w", status=1, rows=offset + 1, start=number * interval)
+        for number, offset in enumerate(lengths)
+    ]
+    placed = [dataclasses.replace(each, path=Path(f"w.{each.segment_start}")) for each in databases]
+    store_ = dataclasses.replace(
+        store("w", *placed, kind="timestamped-window", segmented=True), databases=tuple(placed)
+    )
+    result = offset_of(store_, 0, ())
+    offset = result.offsets[TP]
+    if TP in result.unflushed:
+        keys = [(at, window(number * interval + interval - 1)) for at, number in enumerate(records)]
+        offset = result.unflushed[TP].offset_before(keys, 0)
+    lost = [at for at, number in enumerate(records) if lengths[number] < at <= offset]
+    assert not lost
 
 
 def test_a_restored_cut_is_as_closed() -> None:
