@@ -34,9 +34,8 @@ def show_capture(report: CaptureReport, results: Output[SnapshotLine], out: str,
     unbounded = [f"{store.task}/{store.store}" for store in report.stores if not store.is_usable]
     if unbounded:
         results.remark(
-            f"{some(unbounded, _MOST_NAMES)}: a segment was never flushed, and neither an earlier snapshot nor a log "
-            "that kstate could read shows where it begins, so the first start reads the whole log of the store. Later "
-            "snapshots show it"
+            f"{some(unbounded, _MOST_NAMES)}: a segment was never flushed, so the first start reads the whole log of "
+            "the store. Later snapshots show where the segment begins, and --bootstrap-server reads that from the log"
         )
     if expiry.condemned or expiry.waiting:
         results.remark(f"{plural(expiry.condemned, 'snapshot')} expired; {expiry.waiting} files wait to be deleted")

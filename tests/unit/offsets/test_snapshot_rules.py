@@ -204,7 +204,7 @@ def test_the_log_shows_where_a_segment_begins(tmp_path: Path) -> None:
     unflushed = offset_of(store_, 0, ()).unflushed[TP]
     # 60 is the greatest common divisor of the starts, and 40 the lowest offset of the other segments.
     assert unflushed == UnflushedSegments(((120, 180),), 40)
-    cases = [
+    cases: list[tuple[str, list[tuple[int, bytes | None]], int]] = [
         ("its first record", [(3, window(119)), (5, window(120)), (9, window(179))], 4),
         ("of a session", [(3, session(119)), (7, session(179))], 6),
         ("a record of a key that cannot be read", [(3, window(1)), (6, b"short")], 5),
@@ -249,7 +249,7 @@ def test_a_store_that_was_never_flushed_has_only_a_first_record(tmp_path: Path) 
         assert never_flushed(other) is None
 
 
-def test_what_a_log_shows_of_segments() -> None:
+def test_a_log_shows_the_offset_of_segments() -> None:
     segments = UnflushedSegments(((120, 180),), 40)
 
     def offset(log: LogFacts | None, *records: tuple[int, bytes], last: int = 40) -> int:
