@@ -110,7 +110,7 @@ def test_dumped_and_restored(harness: Harness, objects: ObjectStore, tmp_path: P
     bucketed.is_whole()
 
 
-@pytest.mark.in_full("tests/unit/dump_writer/test_bucket.py::test_only_the_first_of_many_writers_commits_a_generation")
+@pytest.mark.in_full("tests/processes/test_bucket.py::test_only_the_first_of_many_writers_commits_a_generation")
 def test_first_of_two_writers_wins_and_the_second_leaves_no_object(bucketed: Bucketed) -> None:
     bucketed.topic.produce(40_000)
     with running(bucketed.argv("--max-rate", "300K")) as slow:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import ast
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,35 +23,6 @@ def test_evenly(size: int, number: int) -> None:
     assert sample[0] == 0
     if number > 1:
         assert sample[-1] == size - 1
-
-
-@pytest.mark.parametrize(
-    ("environment", "path", "ran"),
-    [
-        ({}, "test_made.py", "3 passed, 7 deselected"),
-        ({"KSTATE_SAMPLES": "all"}, "test_made.py", "10 passed"),
-        ({}, "test_made.py::test_long", "1 passed"),
-    ],
-)
-def test_the_others_are_counted_as_deselected(tmp_path: Path, environment: dict[str, str], path: str, ran: str) -> None:
-    (tmp_path / "conftest.py").write_text(
-        "from tests.sampling import deselect_most\n"
-        "def pytest_configure(config): [config.addinivalue_line('markers', one) for one in ('sample(n): x', 'in_full(n): x')]\n"
-        "def pytest_collection_modifyitems(config, items): deselect_most(config, items)\n"
-    )
-    (tmp_path / "test_made.py").write_text(
-        "import pytest\n@pytest.mark.sample(3)\n@pytest.mark.parametrize('n', range(9))\ndef test_it(n): pass\n"
-        "@pytest.mark.in_full('test_it')\ndef test_long(): pass\n"
-    )
-    process = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", tmp_path, tmp_path / path],
-        cwd=ROOT,
-        env={"PATH": "", "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran in process.stdout, process.stdout + process.stderr
 
 
 def in_full() -> Iterator[tuple[str, str]]:

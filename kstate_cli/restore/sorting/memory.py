@@ -25,7 +25,7 @@ places take 460 MiB. Batches of 64 MiB take 384 MiB in flight, so values may tak
 
 The rest is no reserve that could be spent: hash tables double as they grow, Arrow's allocator leaves holes
 between batches that come and go, and RocksDB's writer buffers one file. ``tests/bench/restore_memory.py`` measures the
-whole, and ``tests/unit/restore/test_slice_memory.py`` holds a task to M.
+whole, and ``tests/processes/test_slice_memory.py`` holds a task to M.
 
 A name that ends in ``_SHARE`` is a part of a budget: a number below 1 multiplies it, a whole number divides it. Names
 in ``_BYTES``, ``_ROWS`` and ``_RECORDS`` are amounts. A name in ``_COPIES`` counts how often the same data exists. No

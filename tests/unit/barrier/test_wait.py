@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import signal
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -75,7 +72,7 @@ def test_files_of_an_earlier_round_release_no_host(tmp_path: Path) -> None:
             host.ended()
     waiting = [Host(tmp_path, name, 3) for name in ("a", "b")]
     for host in waiting:
-        _ready_line(host, Waiting(("a", "b"), ("c",), 0, ()))
+        wait_for(host, Waiting(("a", "b"), ("c",), 0, ()))
     third = Host(tmp_path, "c", 3)
     for host in (*waiting, third):
         assert host.ended().all_here
@@ -189,8 +186,8 @@ class Ended(BaseException):
     """As a signal, or a defect, ends a command."""
 
 
-def _ready_line(host: Host, waiting: Waiting) -> None:
-    """Waits until the host has said this."""
+def wait_for(host: Host, waiting: Waiting) -> None:
+    """Wait until the host has reported this."""
     while waiting not in host.report:
         assert host.is_alive(), host.end
         time.sleep(0.005)
@@ -204,27 +201,12 @@ def test_whatever_ends_a_host_the_others_do_not_start_as_if_it_were_here(tmp_pat
     b = Host(tmp_path, "b", 3)
     with pytest.raises(Ended):
         wait_for_all(MeetingPlace(str(tmp_path)), "a", 3, timeout=20, on_change=end)
-    _ready_line(b, Waiting(("b",), ("a",), 1, ("a",)))
+    wait_for(b, Waiting(("b",), ("a",), 1, ("a",)))
     c = Host(tmp_path, "c", 3)
-    _ready_line(b, Waiting(("b", "c"), ("a",), 0, ("a",)))
-    _ready_line(c, Waiting(("b", "c"), ("a",), 0, ("a",)))
+    wait_for(b, Waiting(("b", "c"), ("a",), 0, ("a",)))
+    wait_for(c, Waiting(("b", "c"), ("a",), 0, ("a",)))
     for host in (b, c, Host(tmp_path, "a", 3)):
         assert host.ended().all_here
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal(tmp_path: Path, number: signal.Signals) -> None:
-    b = Host(tmp_path, "b", 3, timeout=60)
-    command = [sys.executable, "-m", "kstate_cli", "start-barrier", str(tmp_path), "--hosts", "3", "--host", "a"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as a:
-        _ready_line(b, Waiting(("a", "b"), (), 1, ()))
-        a.send_signal(number)
-        assert "interrupted" in a.communicate()[1]
-    assert a.returncode == 128 + number
-    _ready_line(b, Waiting(("b",), ("a",), 1, ("a",)))
-    for name in ("a", "c"):
-        Host(tmp_path, name, 3)
-    assert b.ended().all_here
 
 
 def test_a_host_that_was_killed_is_not_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,12 +214,12 @@ def test_a_host_that_was_killed_is_not_here(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(barrier, "_SILENCE_SECONDS", 1.0)
     place = MeetingPlace(str(tmp_path))
     b = Host(tmp_path, "b", 3)
-    _ready_line(b, Waiting(("b",), (), 2, ()))
+    wait_for(b, Waiting(("b",), (), 2, ()))
     place.write(HostState("a", "killed", 3, {"b": place.states()["b"].token}, has_stopped=False))
-    _ready_line(b, Waiting(("a", "b"), (), 1, ()))
-    _ready_line(b, Waiting(("b",), ("a",), 1, ()))
+    wait_for(b, Waiting(("a", "b"), (), 1, ()))
+    wait_for(b, Waiting(("b",), ("a",), 1, ()))
     c = Host(tmp_path, "c", 3)
-    _ready_line(b, Waiting(("b", "c"), ("a",), 0, ()))
+    wait_for(b, Waiting(("b", "c"), ("a",), 0, ()))
     for host in (b, c, Host(tmp_path, "a", 3)):
         assert host.ended().all_here
 
@@ -246,10 +228,10 @@ def test_a_host_that_has_gone_on_need_not_be_heard(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(barrier, "_SILENCE_SECONDS", 0.05)
     place = MeetingPlace(str(tmp_path))
     c = Host(tmp_path, "c", 3)
-    _ready_line(c, Waiting(("c",), (), 2, ()))
+    wait_for(c, Waiting(("c",), (), 2, ()))
     token = place.states()["c"].token
     place.write(HostState("a", "t", 3, {"c": token}, has_stopped=False, has_passed=True))
-    _ready_line(c, Waiting(("a", "c"), (), 1, ()))
+    wait_for(c, Waiting(("a", "c"), (), 1, ()))
     time.sleep(0.1)
     place.write(HostState("b", "u", 3, {"c": token}, has_stopped=False, has_passed=True))
     assert c.ended().all_here

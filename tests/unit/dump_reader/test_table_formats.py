@@ -14,7 +14,6 @@ import pytest
 from kstate_cli.dump_reader import table_formats
 from kstate_cli.dump_reader.errors import DumpError
 from kstate_cli.dump_reader.open import read_dump
-from tests.object_store import Fault, ObjectStore
 
 from .support import A, content, expected, opened, rows, several, write
 from .test_refusals import refusal, text
@@ -178,28 +177,6 @@ def test_transactions_of_databricks(commits: dict[str, str], reads: bool, tmp_pa
         assert content(opened(tmp_path)) == expected(rows())
     else:
         assert f"{tmp_path}/{A}/0 is a table (Databricks commit)" in refusal(tmp_path).message
-
-
-@pytest.mark.parametrize("marker", ["_delta_log/0.json", "metadata/v1.metadata.json", "_spark_metadata/0"])
-def test_in_a_bucket(marker: str, objects: ObjectStore, tmp_path: Path) -> None:
-    pq.write_table(rows(), tmp_path / "a.parquet")
-    data = (tmp_path / "a.parquet").read_bytes()
-    objects.put(f"lake/dump/{A}/part=0/a.parquet", data)
-    assert content(opened(objects.uri("lake/dump"))) == expected(rows())
-    objects.put(f"lake/dump/{A}/{marker}", b"v1\n")
-    for place in ("lake", "lake/dump", f"lake/dump/{A}", f"lake/dump/{A}/part=0", f"lake/dump/{A}/part=0/a.parquet"):
-        with pytest.raises(DumpError) as caught:
-            opened(objects.uri(place))
-        assert f"lake/dump/{A} is a table (" in caught.value.message and "Only the log" in caught.value.message
-
-
-def test_denied_listing_above_a_dump_in_a_bucket_is_a_warning(objects: ObjectStore, tmp_path: Path) -> None:
-    pq.write_table(rows(), tmp_path / "a.parquet")
-    objects.put("lake/dump/a.parquet", (tmp_path / "a.parquet").read_bytes())
-    objects.behave(Fault("lake/(_|[.])", 403, "AccessDenied"), Fault("lake%2F(_|[.])", 403, "AccessDenied"))
-    dump = opened(objects.uri("lake/dump"))
-    assert content(dump) == expected(rows())
-    assert "so it does not know whether the dump is part of a table there" in " ".join(dump.warnings)
 
 
 # -- a dump with a manifest is a table with a log, too

@@ -16,7 +16,6 @@ from kstate_cli.dump_reader.verification import MISSING, ROT, files_of_dump, ref
 from kstate_cli.dump_writer.verified import VerifiedPart, read_verified, record
 from kstate_cli.formats.topic_partition import TopicPartition
 from tests.growing import GrowingDump
-from tests.object_store import ObjectStore
 
 from .support import several, write
 
@@ -144,19 +143,3 @@ def test_the_record_is_no_obstacle_to_a_dump_that_grows(tmp_path: Path) -> None:
 
     newest = FolderStore(str(folder)).read_newest()
     assert newest is not None and newest.generation == 3
-
-
-def test_in_a_bucket(objects: ObjectStore) -> None:
-    uri = objects.uri("backup/app")
-    dump = GrowingDump(uri)
-    dump.add({KEY: [(b"k", b"v" * 100, 1)]})
-    files = files_of_dump(uri).files
-    assert verify_files(uri, files) == []
-    recorded = record(uri, 1, 1, VerifiedPart(1_000, 1, 1, 0))
-    assert read_verified(uri) == recorded
-    dump.add({KEY: [(b"k", b"w", 2)]})
-    key = next(key for key in objects.keys("backup/app/") if key.endswith(".parquet"))
-    data = bytearray(objects.content(f"backup/app/{key}"))
-    data[50] ^= 1
-    objects.put(f"backup/app/{key}", bytes(data))
-    assert [finding.code for finding in verify_files(uri, files_of_dump(uri).files)] == [ROT]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import subprocess
-import sys
 import tracemalloc
 
 import numpy as np
@@ -14,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kstate_cli.formats.binary import binary_of
-from kstate_cli.restore.sorting.numbered_keys import NumberedKeys
 from kstate_cli.restore.sorting.winners import LastOfEachKey, numbered
 
 any_keys = st.one_of(st.none(), st.binary(max_size=12), st.sampled_from([b"", b"a", b"b"]))
@@ -135,28 +132,6 @@ def test_keys_take_a_quarter_more_than_their_memory_at_the_most(longer: int) -> 
         ended._settle()
         most = max(most, ended._held)
     assert memory <= most <= memory * 1.25 + batch * (longer + 100)
-
-
-def test_merging_takes_no_more_memory_than_the_waiting_keys() -> None:
-    """Seen from outside: the sort takes memory that nothing in Python is told of."""
-    code = """
-import numpy as np
-from kstate_cli.restore.sorting.numbered_keys import _NumberSet, NumberedKeys
-from tests.memory import peak_bytes
-keys = NumberedKeys(1)
-keys._like, keys._bits, keys._shift = np.zeros(8, np.uint8), np.full(8, 0x0F, np.uint8), 20
-keys._distinct = _NumberSet(np.arange(0, 8_000_000 << 20, 1 << 20, dtype=np.uint64), None)
-new = (np.random.default_rng(1).integers(0, 16_000_000, 4_000_000).astype(np.uint64) << np.uint64(20)) | np.uint64(1)
-keys._waiting, waiting = [_NumberSet(new, None)], new.nbytes
-del new
-before = peak_bytes()
-keys.settle()
-print(peak_bytes() - before, waiting, len(keys._distinct.word))
-"""
-    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    more, waiting, rows = map(int, output.split())
-    assert 8_000_000 < rows < 12_000_000
-    assert more < waiting * NumberedKeys.growth * 1.25, (more, waiting)
 
 
 def test_winners_in_parts_take_less_memory() -> None:

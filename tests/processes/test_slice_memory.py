@@ -11,9 +11,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from kstate_cli.restore.sorting.numbered_keys import NumberedKeys
 from kstate_cli.restore.sorting.slice_files import LEAN, VARIABLE
-
-from .slicing import MIB, write_dump
+from tests.unit.restore.slicing import MIB, write_dump
 
 RECORDS, KEYS, VALUE = 400_000, 1_000, b"v" * 200
 CODE = """
@@ -60,3 +60,25 @@ def test_pool(name: str | None, tmp_path: Path) -> None:
     dump = write_dump(tmp_path / "dump", [(b"key", b"value")])
     pool, _ = numbers_of(dump, tmp_path, **({} if name is None else {VARIABLE: name}))
     assert pool == (name or lean)
+
+
+def test_merging_takes_no_more_memory_than_the_waiting_keys() -> None:
+    """Seen from outside: the sort takes memory that nothing in Python is told of."""
+    code = """
+import numpy as np
+from kstate_cli.restore.sorting.numbered_keys import _NumberSet, NumberedKeys
+from tests.memory import peak_bytes
+keys = NumberedKeys(1)
+keys._like, keys._bits, keys._shift = np.zeros(8, np.uint8), np.full(8, 0x0F, np.uint8), 20
+keys._distinct = _NumberSet(np.arange(0, 8_000_000 << 20, 1 << 20, dtype=np.uint64), None)
+new = (np.random.default_rng(1).integers(0, 16_000_000, 4_000_000).astype(np.uint64) << np.uint64(20)) | np.uint64(1)
+keys._waiting, waiting = [_NumberSet(new, None)], new.nbytes
+del new
+before = peak_bytes()
+keys.settle()
+print(peak_bytes() - before, waiting, len(keys._distinct.word))
+"""
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    more, waiting, rows = map(int, output.split())
+    assert 8_000_000 < rows < 12_000_000
+    assert more < waiting * NumberedKeys.growth * 1.25, (more, waiting)
