@@ -112,9 +112,12 @@ def a_new_process() -> None:
     subject.forget()
 
 
-@pytest.fixture(autouse=True)
-def _a_process_of_its_own() -> None:
-    """What a command was told and has changed is said at its own end, not at that of one which another test runs."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Let each test begin as a new process: a command reports its own changes, not those of another test's command.
+
+    A hook, because a fixture for every test would take a second of all unit tests.
+    """
     a_new_process()
 
 

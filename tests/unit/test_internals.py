@@ -50,10 +50,20 @@ CLASS = re.compile(r"`[A-Z][a-z]+[A-Z]\w*[\w.]*`|\b(?:KIP|KAFKA)-\d+")
 NOT_RUN = "not tried"
 
 
-def anchors(page: Path) -> set[str]:
+@functools.cache
+def content(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def anchors(page: Path) -> frozenset[str]:
     """The anchors of a page's headings, as Markdown renderers make them."""
-    lines = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL).splitlines()
-    return {_anchor(line) for line in lines if re.match(r"#{1,6} ", line)}
+    return _anchors(page.read_text(encoding="utf-8"))  # other tests may have written the page
+
+
+@functools.cache
+def _anchors(text: str) -> frozenset[str]:
+    lines = re.sub(r"```.*?```", "", text, flags=re.DOTALL).splitlines()
+    return frozenset(_anchor(line) for line in lines if re.match(r"#{1,6} ", line))
 
 
 def _anchor(heading: str) -> str:
@@ -81,9 +91,10 @@ def test_every_citation_resolves() -> None:
     wrong = []
     for path in TEXTS:
         where = str(path.relative_to(ROOT))
-        text = path.read_text(encoding="utf-8")
+        text = content(path)
         wrong += wrong_references(text, where)
-        wrong += [f"{where}: {line.strip()}" for line in text.splitlines() if UNRESOLVED.search(line)]
+        if UNRESOLVED.search(text):
+            wrong += [f"{where}: {line.strip()}" for line in text.splitlines() if UNRESOLVED.search(line)]
     assert not wrong, "\n".join(wrong)
 
 
@@ -95,12 +106,17 @@ def test_every_rule_that_is_printed_resolves() -> None:
     assert sum(INTERNALS in code.rule for code in CODES.values()) > len(CODES) // 2
 
 
+@functools.cache
+def is_there(path: str) -> bool:
+    """Whether a path, or a pattern, names files of the repository, or of a package; True if it is of something else."""
+    tops = [top for top in (ROOT, ROOT / "kstate_cli") if (top / path.partition("/")[0]).is_dir()]
+    return not tops or any(any(top.glob(path)) for top in tops)
+
+
 def missing_files(text: str, where: str) -> Iterator[str]:
     """Paths of the repository, or of a package of kstate, in backticks, and modules to be run, that are not there."""
     for path in PATH.findall(text):
-        first = path.partition("/")[0]
-        tops = [top for top in (ROOT, ROOT / "kstate_cli") if (top / first).is_dir()]
-        if tops and "…" not in path and not any(any(top.glob(path)) for top in tops):
+        if "…" not in path and not is_there(path):
             yield f"{where}: there is no {path}"
     for module in MODULE.findall(text):
         path = ROOT / module.replace(".", "/")
@@ -113,14 +129,14 @@ def test_every_path_that_is_named_is_there() -> None:
     assert list(
         missing_files(f"`kstate_cli/restore/*.properties`, `cli/nothing.py`, `python -m tests.{wrong_name}`", "x")
     )[2:]
-    texts = ((str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")) for path in TEXTS)
+    texts = ((str(path.relative_to(ROOT)), content(path)) for path in TEXTS)
     wrong = [line for where, text in texts for line in missing_files(text, where)]
     assert not wrong, "\n".join(wrong)
 
 
 def section(page: Path, anchor: str) -> str:
     """What is under a heading, to the next one of its level."""
-    parts = re.split(r"(?m)^(?=#{1,2} )", page.read_text(encoding="utf-8"))
+    parts = re.split(r"(?m)^(?=#{1,2} )", content(page))
     return next(part for part in parts if part and _anchor(part.splitlines()[0]) == anchor)
 
 
@@ -129,13 +145,13 @@ def test_a_finding_and_the_section_of_its_rule_name_each_other(code: FindingCode
     """Who reads a finding is sent to a section; who reads the section sees which findings it is about."""
     for page, anchor in REFERENCE.findall(code.rule):
         assert f"`{code.name}`" in section(ROOT / INTERNALS / page, anchor), f"{page}#{anchor}"
-    assert any(f"`{code.name}`" in page.read_text(encoding="utf-8") for page in PAGES)
+    assert any(f"`{code.name}`" in content(page) for page in PAGES)
 
 
 def test_links_between_pages_resolve() -> None:
     wrong = []
     for page in (*sorted(ROOT.glob("docs/**/*.md")), *sorted(ROOT.glob("*.md"))):
-        for target, anchor in LINK.findall(re.sub(r"`[^`\n]*`", "", page.read_text(encoding="utf-8"))):
+        for target, anchor in LINK.findall(re.sub(r"`[^`\n]*`", "", content(page))):
             path = (page.parent / target).resolve() if target else page
             if not path.exists():
                 wrong.append(f"{page.name}: {target}")
@@ -146,7 +162,7 @@ def test_links_between_pages_resolve() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_proof_exists(page: Path) -> None:
-    text = page.read_text(encoding="utf-8")
+    text = content(page)
     wrong = []
     for path, test in TEST.findall(text):
         if not (ROOT / path).is_file():
@@ -164,7 +180,7 @@ def test_every_statement_has_a_proof() -> None:
     """Each row of a table with proofs, and each point of a list, in the pages that specify Kafka Streams."""
     wrong = []
     for page in SPECIFICATION:
-        for paragraph in re.split(r"\n\n|\n(?=- )", page.read_text(encoding="utf-8")):
+        for paragraph in re.split(r"\n\n|\n(?=- )", content(page)):
             rows = paragraph.splitlines()
             if rows[0].startswith("|"):
                 assert rows[0].endswith("| proof |"), f"{page.name}: {rows[0]}"

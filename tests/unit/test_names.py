@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import re
 from collections.abc import Iterator
@@ -36,6 +37,7 @@ def names_in(path: Path) -> Iterator[str]:
                 yield from (f"{node.module}.{name.name}" for name in node.names)
 
 
+@functools.cache
 def is_there(name: str) -> bool:
     parts = name.split(".")
     for at in range(len(parts), 0, -1):

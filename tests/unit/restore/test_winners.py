@@ -178,6 +178,7 @@ def test_is_full_once_its_keys_take_its_memory() -> None:
         )
         count += 500
     assert 10_000 < count < 30_000
-    for _ in range(100):  # nothing new
-        last.add(*numbered(pa.array([b"key-%08d" % number for number in range(count)], pa.binary()), count))
+    same_keys = numbered(pa.array([b"key-%08d" % number for number in range(count)], pa.binary()), count)
+    for _ in range(100):
+        last.add(*same_keys)
     assert len(last.finish().keys) == count
