@@ -19,8 +19,6 @@ class UnknownStateStoreError(UsageError):
 class StoreUnreadable(KstateError):
     """A store cannot be read: it is damaged, open in another process, or of uncertain kind. The message has the file.
 
-    The message names the file.
-
     Before the first row, a query reports it as the failure STORE_EXCEPTION. Later the iterator of its rows raises it.
     """
 
