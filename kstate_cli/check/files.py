@@ -1,7 +1,7 @@
 """The entries of task directories: unreadable files, foreign entries, leftovers, stores in two sub-topologies.
 
-Some releases give each supplier of a StoreBuilder a copy of the store, others one store for all (KAFKA-20464). Such
-copies and the copy of a task directory look alike.
+If several suppliers return one StoreBuilder, some releases give each supplier a copy of the store, others one store for
+all (KAFKA-20464). Such copies look like a copied task directory.
 """
 
 from __future__ import annotations
@@ -45,18 +45,21 @@ from kstate_cli.statedir.names import (
 from kstate_cli.texts import some
 
 _RAW = frozenset({"NumberFormatException", "IllegalArgumentException"})
-"""Not IOExceptions: these also escape where the offsets of tasks are summed up for a rebalance."""
+"""Java exceptions that are no IOException.
+
+They also escape when Streams adds up the offsets of tasks for a rebalance.
+"""
 ObstacleAndFindings = tuple[Obstacle | None, tuple[Finding, ...]]
-"""The obstacle, if there is one, and the findings."""
+"""The obstacle to a start (None if there is none), and the findings."""
 _NOTHING: ObstacleAndFindings = (None, ())
 
 
 def unreadable(file: CheckpointFile | None) -> MalformedBytesError | None:
-    """Return the error of ``OffsetCheckpoint.read`` for a file; None if it can read it."""
+    """Return the error that ``OffsetCheckpoint.read`` has for a file; None if it can read the file."""
     if file is None:
         return None
     error = file.error
-    # A file that only kstate cannot read is refused before any rule runs, but for a negative partition.
+    # A file that kstate cannot read, but Streams can, is refused before any rule runs, except for a negative partition.
     if isinstance(error, MalformedBytesError) and error.streams_exception is not None:
         return error
     return None
@@ -68,7 +71,7 @@ def checkpoint_obstacle(snapshot: Snapshot, task: Task) -> ObstacleAndFindings:
         return _NOTHING
     error = unreadable(task.checkpoint)
     if error is None:
-        # OffsetCheckpoint.read skips a negative offset with a warning, and takes the other lines.
+        # OffsetCheckpoint.read logs a warning for a negative offset, skips its line, and reads the others.
         dropped: Sequence[str] = ()
         if task.checkpoint.content:
             dropped = task.checkpoint.content.dropped
@@ -79,7 +82,7 @@ def checkpoint_obstacle(snapshot: Snapshot, task: Task) -> ObstacleAndFindings:
     if snapshot.request.into_family:
         label = task.path.name
         if task.is_global:
-            label = "null"  # Java prints the missing TaskId of a global store so
+            label = "null"  # a global store has no TaskId, so Java prints null
         messages: tuple[str, ...] = (streams_log.CHECKPOINT_NOT_MIGRATED.format(label), java)
     elif error.streams_exception in _RAW:
         messages = (java,)
@@ -92,17 +95,18 @@ def checkpoint_obstacle(snapshot: Snapshot, task: Task) -> ObstacleAndFindings:
 
 
 def store_file_obstacle(snapshot: Snapshot, task: Task, store: Store) -> ObstacleAndFindings:
-    """Judge ``<store>.position``, and ``.checkpoint_<store>`` of a store that does not keep its own offsets."""
+    """Judge the files of one store: ``<store>.position``, and ``.checkpoint_<store>`` if the release reads it."""
     if (error := unreadable(store.position_file)) is not None:
         file = f"{task.name}/{position_file(store.name)}"
         text = f"{file}: {error.reason}"
         messages: tuple[str, ...] = (streams_log.POSITION_NOT_READ, java_text(error))
         if error.streams_exception in _RAW:
-            # StoreQueryUtils only wraps IOExceptions.
+            # Streams (StoreQueryUtils) wraps only IOExceptions in its own message. Other exceptions are printed alone.
             messages = messages[1:]
         obstacle = Obstacle(MALFORMED_POSITION, text, file, messages)
         return obstacle, (snapshot.finding(MALFORMED_POSITION, text, task, store.name),)
-    # Only LegacyCheckpointingStateStore of 4.3 reads that file, and only for stores that manage no offsets themselves.
+    # Only 4.3 reads that file (LegacyCheckpointingStateStore), and only for stores that have no offsets in their
+    # database.
     if not snapshot.request.into_family or not store.is_grace_buffer:
         return _NOTHING
     if (error := unreadable(store.store_file)) is not None:
@@ -121,27 +125,28 @@ def segment_obstacle(snapshot: Snapshot, task: Task, store: Store) -> ObstacleAn
         label = f"{task.name}/{store.name}/{name}"
         if segment_start(store.name, name) is None:
             if name[len(store.name) : len(store.name) + 1] == "-":
-                continue  # a date that does not parse: skipped with a warning
+                continue  # Streams cannot parse the date, logs a warning, and skips the folder
             text = f"{label} is not a segment"
             message = streams_log.NO_SEGMENT_ID.format(name)
-            # The name is cut at the length of the store's, whatever it begins with.
+            # Streams cuts off as many characters as the name of the store has, without comparing them. A shorter name
+            # fails there.
             if len(name) <= len(store.name):
                 message = streams_log.SEGMENT_NAME_TOO_SHORT
             obstacle = Obstacle(FOREIGN_IN_SEGMENTS, text, label, (message,))
             return obstacle, (*findings, snapshot.finding(FOREIGN_IN_SEGMENTS, text, task, store.name))
-        # An older separator, or a date in place of the number: the start renames the folder.
+        # The name has an older separator, or a date instead of a number. A start renames the folder.
         if name[len(store.name)] != ".":
             findings.append(snapshot.finding(OLD_SEGMENT_NAME, f"Streams renames {label}", task, store.name))
     return None, tuple(findings)
 
 
 def foreign_entries(snapshot: Snapshot, task: Task) -> Iterator[Finding]:
-    """Yield findings about entries that Streams ignores or deletes, or that a crash left."""
+    """Yield findings about entries in a task that Streams ignores or deletes, or that a crash has left."""
     names = {store.name for store in task.stores} | {ROCKSDB} | set(snapshot.resolved[task.name].absent)
-    # A store that only kstate cannot read is no foreign entry.
+    # A store that kstate cannot read is not foreign, because Streams may be able to read it.
     names |= {problem.place.in_task[0] for problem in task.problems if problem.unknown and problem.place.in_task}
     if snapshot.homes is not None:
-        # Its own rule reports a store that the topology has in another task.
+        # Stores that the topology has in another task are excluded, because another rule reports them.
         names |= snapshot.homes.elsewhere.get(task.name, {}).keys()
     for name in sorted(snapshot.entries[task.name]):
         label = f"{task.name}/{name}"
@@ -155,20 +160,20 @@ def foreign_entries(snapshot: Snapshot, task: Task) -> Iterator[Finding]:
 
 @dataclass(frozen=True, slots=True)
 class Doubles:
-    """Stores that are in two sub-topologies, and the tasks that follow from them."""
+    """The consequences of stores that are in two sub-topologies."""
 
     copies: frozenset[str] = frozenset()
-    """Directories that are copies of tasks."""
+    """Names of task directories that are copies of others."""
     shared: Mapping[str, int] = field(default_factory=dict)
-    """By named topology, empty without one, the lowest of the sub-topologies that may have a copy of a store each."""
+    """Named topology ("" for none) -> the lowest sub-topology of those that may each have a copy of one store."""
     findings: tuple[Finding, ...] = ()
 
 
 def stores_in_two(snapshot: Snapshot) -> Doubles:
-    """Return what follows from stores that are in two sub-topologies.
+    """Return the findings and consequences of stores that are in two sub-topologies.
 
-    If each has stores of its own, they may have one StoreBuilder. Otherwise one directory is a copy of another, more
-    likely that of the higher number.
+    If each of the sub-topologies also has a store that the others lack, they may have one StoreBuilder. Otherwise one
+    of the directories is probably a copy, and the one with the highest number is assumed to be it.
     """
     findings: list[Finding] = []
     shared: dict[str, int] = {}
@@ -179,14 +184,14 @@ def stores_in_two(snapshot: Snapshot) -> Doubles:
             shared[topology or ""] = min(numbers[0], shared.get(topology or "", numbers[0]))
         else:
             findings.append(_copied_directory(snapshot, names, numbers))
-            # Which one is the copy nothing states: see the docstring.
+            # Nothing on disk shows which directory is the copy, so the one with the highest number is assumed to be it.
             higher.add((topology, numbers[-1]))
     copies = (task.name for task in snapshot.app.tasks if not task.is_global and subtopology(task) in higher)
     return Doubles(frozenset(copies), shared, tuple(findings))
 
 
 def _names_by_numbers(snapshot: Snapshot) -> dict[tuple[str | None, tuple[int, ...]], list[str]]:
-    """Return the stores that several sub-topologies have: named topology and their numbers -> names, in this order."""
+    """Return the stores that several sub-topologies have, as (named topology, their numbers) -> names of stores."""
     owners: dict[tuple[str | None, str], set[int]] = {}
     for task in snapshot.app.tasks:
         topology, number = subtopology(task)
@@ -194,7 +199,7 @@ def _names_by_numbers(snapshot: Snapshot) -> dict[tuple[str | None, tuple[int, .
             for store in task.stores:
                 owners.setdefault((topology, store.name), set()).add(number)
     together: dict[tuple[str | None, tuple[int, ...]], list[str]] = {}
-    # Sorted, so that findings have one order whatever the order of the directory is.
+    # Sorted, so that the order of the findings does not depend on the order of the directory.
     for (topology, name), numbers in sorted(owners.items(), key=lambda entry: (entry[0][0] or "", entry[0][1])):
         if len(numbers) > 1:
             together.setdefault((topology, tuple(sorted(numbers))), []).append(name)
@@ -211,20 +216,20 @@ def _copied_directory(snapshot: Snapshot, names: Sequence[str], numbers: Sequenc
 
 _MOST_NAMES: Final = 5
 _KEEPS: Final = (Outcome.OPENS, Outcome.RESTORES)
-"""The rows of the store stay."""
+"""Outcomes in which the existing rows of the store stay."""
 
 
 def have_copies(snapshot: Snapshot, numbers: Sequence[int], topology: str | None) -> bool:
     """Return whether each of these sub-topologies has a store with rows that none of the others has.
 
-    A copy of a task directory has nothing of its own. A StoreBuilder of several suppliers leaves such directories, and
-    so does a topology that was changed: nothing here distinguishes the two.
+    A copied task directory has no such store. If it returns True, the directories come from a StoreBuilder of several
+    suppliers, or from a topology that was changed since. Nothing on disk distinguishes these two.
     """
     stores: dict[int, set[str]] = {}
     for task in snapshot.app.tasks:
         if not task.is_global and task.id.topology == topology and task.id.subtopology in numbers:
             assert task.id.subtopology is not None
-            # Empty stores count as none: a failed start leaves their folders.
+            # Stores without rows do not count, because a failed start leaves their folders.
             stores.setdefault(task.id.subtopology, set()).update(store.name for store in task.stores if not store.empty)
     for number in numbers:
         others = set().union(*(stores.get(other, set()) for other in numbers if other != number))
@@ -234,7 +239,7 @@ def have_copies(snapshot: Snapshot, numbers: Sequence[int], topology: str | None
 
 
 def suspected(snapshot: Snapshot, names: Sequence[str], numbers: Sequence[int]) -> Finding:
-    """Return the finding about stores of several sub-topologies, if the user names no topology."""
+    """Return the finding about stores in several sub-topologies if the user has not specified the topology."""
     release = snapshot.request.release
     where = f"{some(list(names), _MOST_NAMES)}: in the sub-topologies {' and '.join(map(str, numbers))} at once"
     writers = old_releases(SHARED_STORE_BUILDER)
@@ -250,24 +255,25 @@ def suspected(snapshot: Snapshot, names: Sequence[str], numbers: Sequence[int]) 
 
 
 def doubted(snapshot: Snapshot, predictions: Sequence[Prediction], lowest: Mapping[str, int]) -> list[Prediction]:
-    """Return the predictions with what else may come, for tasks from the first of the shared sub-topologies on.
+    """Return the predictions, with another possible outcome for tasks whose stores the release may group otherwise.
 
-    ``lowest``: by named topology, empty without one, the lowest number of a sub-topology that has a copy.
+    ``lowest`` has, by named topology ("" for none), the lowest sub-topology that may have a copy of a shared store.
     """
-    # A release that groups them otherwise looks for stores in other tasks, which then lack their offsets.
+    # If the release groups the stores otherwise, it looks for them in other tasks, where their offsets are missing.
+    # ``other`` is the outcome then.
     other = snapshot.request.outcome_of_corruption
     if snapshot.request.release.is_new(SHARED_STORE_BUILDER) is False:
         other = Outcome.IGNORED
     changed = []
     for prediction in predictions:
         task = TaskId.parse(prediction.task)
-        # Sub-topologies before the first shared one keep their numbers, so their tasks keep their stores.
+        # Sub-topologies with lower numbers keep their numbers, so the stores stay in their tasks.
         touched = (
             bool(lowest) and not task.is_global and (task.subtopology or 0) >= lowest.get(task.topology or "", MAX_I32)
         )
         alone = touched and prediction.or_else is None and prediction.outcome in (*_KEEPS, Outcome.RESTORES_ALL)
         if alone and prediction.outcome is not other:
-            # No chance: the user's code decides, which kstate does not see.
+            # by_chance is False, because the code of the user decides this, which kstate does not see.
             code = prediction.code or SHARED_STORE_REGROUPED
             prediction = replace(prediction, or_else=other, by_chance=False, code=code)
         changed.append(prediction)
@@ -275,7 +281,10 @@ def doubted(snapshot: Snapshot, predictions: Sequence[Prediction], lowest: Mappi
 
 
 def regrouped(snapshot: Snapshot, predictions: Sequence[Prediction]) -> Iterator[Finding]:
-    """Yield what the texts of both topologies show: copies that are not complete where they are to be opened."""
+    """Yield findings about shared stores whose copies are incomplete where the new topology opens them.
+
+    Only the texts of both topologies show that, so there are none without the text of the old one.
+    """
     topology = snapshot.request.topology
     if topology is None or topology.old is None:
         return
@@ -289,7 +298,8 @@ def regrouped(snapshot: Snapshot, predictions: Sequence[Prediction]) -> Iterator
         )
         level = None
         if keeping:
-            # Rows of the other copies are missing silently, because the offset of the kept copy is that of one log.
+            # The kept copy has the offset of the log that all copies wrote to. So the rows of the others are silently
+            # missing.
             level = Level.ERROR
             tasks = some([prediction.task for prediction in keeping], _MOST_NAMES)
             text += f": {tasks} keeps the rows of one sub-topology, and Streams does not restore those of the others"

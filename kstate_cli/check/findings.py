@@ -28,7 +28,7 @@ class FindingCode(Code):
     (the topology), ``STARTED`` (the release), and ``RELEASE`` (the release with the options that writing needs).
     """
 
-    # Keyword-only: each entry of a catalogue names it, and an entry without a level does not load.
+    # Keyword-only, so that each entry of a catalogue names the level, and cannot omit it.
     level: Level = field(compare=False, kw_only=True)
     changes_at_close: bool = field(default=False, compare=False, kw_only=True)
     """Closing the application, or its next commit, brings the finding or removes it.
@@ -37,7 +37,7 @@ class FindingCode(Code):
     to 4.2, exactly-once has no ``.checkpoint`` while it runs. The offsets on disk are those of the last flush.
     """
     states_absence: bool = field(default=False, compare=False, kw_only=True)
-    """The finding states that something does not exist, which a task that was read in part does not prove."""
+    """The finding states that something is missing. If kstate has read only a part of a task, that is not proved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Finding:
 
     code: FindingCode
     level: Level
-    """That of the code, unless the case is worse or better than usual."""
+    """The level of the code, unless this case is more or less severe."""
     hint: str
     text: str
     task: str | None = None
@@ -103,7 +103,7 @@ class Records:
 
     count: int
     exact: bool
-    """False: at most so many, since compaction and transaction markers leave holes that a log's bounds do not show."""
+    """False if the number is an upper bound: compaction and transaction markers leave holes in the offsets of a log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,13 +114,13 @@ class Prediction:
     store: str
     outcome: Outcome
     records: Records | None = None
-    """For every outcome that restores, if the log is known."""
+    """The restored records, for every outcome that restores; None if the log is not known."""
     code: FindingCode | None = None
     """The finding that the outcome follows from."""
     file: str | None = None
     messages: tuple[str, ...] = ()
     """The messages of Streams, one for each exception, the outermost first; each is a part of the real text."""
     or_else: Outcome | None = None
-    """The other possible outcome."""
+    """The other possible outcome; None if the first one is certain."""
     by_chance: bool = True
-    """Chance decides between the two. False: a fact that kstate does not know, which the findings name."""
+    """True if chance decides between the two outcomes, False if a fact does that kstate does not know."""

@@ -1,6 +1,6 @@
-"""A directory as the topology that is to be started sees it: its tasks with the stores that it opens in them.
+"""A directory as a topology sees it that is to be started: its tasks, each with the stores that are opened in it.
 
-Every other rule holds for any start: to the topology, a store in another task is a missing one.
+The other rules of a check work on this view. For the topology, a store in another task is a missing store.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from kstate_cli.statedir.model import Application, CheckpointFile, Task
 
 
 def as_started(before: Snapshot, topology: RequestedTopology) -> tuple[Application, Homes]:
-    """Return the application as rules are to judge it, and what that leaves out. ``before`` is the directory itself."""
+    """Return the application as the rules must see it, and its differences to the directory, ``before``."""
     inventory = _take_inventory(before, topology)
-    # First what exists, then what the start creates: both are judged by the same rules.
+    # Existing tasks and those that the start creates are judged by the same rules.
     tasks = [_opened_part(before, topology, task) for task in before.app.tasks]
     created = [_without_directory(before, name) for name in sorted(inventory.created_tasks)]
     app = replace(before.app, tasks=tuple(sorted([*tasks, *created], key=lambda task: task.id.order)))
@@ -33,11 +33,11 @@ class _Inventory:
     before: Snapshot
     topology: RequestedTopology
     copies: Mapping[tuple[StoreKey, int], Sequence[Task]]
-    """Store and partition -> the tasks that have it, with a row or an offset."""
+    """(Store, partition) -> the tasks that have rows or an offset of it."""
     topics: Mapping[StoreKey, str]
-    """Store -> the topic that an offset names."""
+    """Store -> the topic that one of its offsets names."""
     partitions: Mapping[Home, frozenset[int]]
-    """Sub-topology -> the partitions that have a task in it."""
+    """Sub-topology -> the partitions for which it has a task."""
 
     @property
     def created_tasks(self) -> set[str]:
@@ -59,15 +59,17 @@ class _Inventory:
 
 
 def _take_inventory(before: Snapshot, topology: RequestedTopology) -> _Inventory:
+    """Return the stores of the directory, and the partitions that follow from them."""
     copies: dict[tuple[StoreKey, int], list[Task]] = {}
     topics: dict[StoreKey, str] = {}
     partitions: dict[Home, set[int]] = {}
     for task in before.app.tasks:
         if task.is_global:
             continue
-        # Only the folder of the global stores has none, and that was skipped.
+        # Every task has a partition here, because the folder of the global stores was skipped.
         partition = task.partition or 0
-        # A directory of a number that the topology lacks says nothing about the partitions of the new sub-topologies.
+        # If the topology does not have the sub-topology of this directory, it shows nothing about the new
+        # sub-topologies.
         if not is_left_over(topology, task.id):
             partitions.setdefault(Home.of(task.id), set()).add(partition)
         for name, offsets in _stores_with_data(before, task).items():
@@ -75,17 +77,17 @@ def _take_inventory(before: Snapshot, topology: RequestedTopology) -> _Inventory
             for changelog in sorted(offsets):
                 topics.setdefault(key, changelog.topic)
             copies.setdefault((key, partition), []).append(task)
-            # A store brings its partitions along: the task that gets it has one for each of them.
+            # The new task of a store has the same partitions as its old one.
             for home in topology.new.places(key):
                 partitions.setdefault(home, set()).add(partition)
     return _Inventory(before, topology, copies, topics, {home: frozenset(ids) for home, ids in partitions.items()})
 
 
 def _stores_with_data(before: Snapshot, task: Task) -> Mapping[str, Mapping[TopicPartition, int]]:
-    """Return the offsets of the stores of a task, without empty stores, which a failed start leaves."""
+    """Return the offsets of the stores of a task, without the empty stores that a failed start leaves."""
     resolved = before.resolved[task.name]
-    # kstate does not read the bytes of custom stores. An offset proves that one has rows.
-    # A line below zero proves no row: then the store counts as one that never ran here.
+    # kstate cannot read the files of custom stores, so an offset proves that such a store has rows. A negative offset
+    # does not: then the store counts as one that never ran here.
     custom = {name: lines for name, lines in resolved.absent.items() if any(offset >= 0 for offset in lines.values())}
     stores = {state.store.name: state.offsets for state in resolved.stores if state.offsets or not state.store.empty}
     return {**custom, **stores}
@@ -95,13 +97,13 @@ def _stores_with_data(before: Snapshot, task: Task) -> Mapping[str, Mapping[Topi
 
 
 def _opened_part(before: Snapshot, topology: RequestedTopology, task: Task) -> Task:
-    """Return a task with nothing but the stores that the topology opens in it."""
+    """Return a task with only those stores that the topology opens in it."""
     if task.is_global:
         stores = tuple(store for store in task.stores if store.name in topology.new.global_stores)
         return replace(task, stores=stores)
     if is_left_over(topology, task.id):
         return task
-    # The store of another sub-topology is not opened here, whatever its folder and lines contain.
+    # Folders and lines of stores that belong to another sub-topology are removed, because they are not opened here.
     names = set(topology.new.stores_of(Home.of(task.id)))
     return replace(
         task,
@@ -137,7 +139,7 @@ def _without_directory(before: Snapshot, name: str) -> Task:
 
 
 def _homes(inventory: _Inventory, app: Application) -> Homes:
-    """Return every difference between the directory and the topology."""
+    """Return the differences between the directory and the topology."""
     before, topology = inventory.before, inventory.topology
     left_over = frozenset(task.name for task in app.tasks if is_left_over(topology, task.id))
     here = {store.name for task in before.app.tasks if task.is_global for store in task.stores}
@@ -177,12 +179,12 @@ def _missing_stores(inventory: _Inventory, task: Task) -> Iterator[tuple[str, Ab
 
 
 def _missing_store(inventory: _Inventory, task: TaskId, name: str) -> AbsentStore | None:
-    """Return why a task lacks a store; None if it is in memory, as far as anything states."""
+    """Return how a task lacks a store; None if the store is probably in memory, and so not missing."""
     key = StoreKey(task.topology or "", name)
     copies = inventory.copies.get((key, task.partition or 0), ())
     if any(copy.name == task.name for copy in copies):
         return _with_offset_only(inventory, task, name)
-    # First another task of the same partition: its rows are those of the store, in the wrong place.
+    # If another task of the same partition has it, its rows are the right ones, in the wrong task.
     if copies:
         return _in_another_task(inventory, key, copies)
     if inventory.topology.is_on_disk(name) is False or not inventory.topology.is_logged(name):
@@ -211,12 +213,15 @@ def _in_another_task(inventory: _Inventory, key: StoreKey, copies: Sequence[Task
 
 
 def _new_store(inventory: _Inventory, task: TaskId, key: StoreKey) -> AbsentStore | None:
-    """Judge a store that no task has: it is new, unless the old topology had it here, which proves it in memory."""
+    """Return how a task lacks a store that no task has. It is new, or it is in memory (None).
+
+    It is in memory if the old topology had it here, and other stores of the same sub-topology have left a directory.
+    """
     old = inventory.topology.old
     if old is None or (home := old.homes.get(key)) is None:
         return AbsentStore(new=True, on_disk=inventory.topology.is_on_disk(key.store))
     beside = (StoreKey(key.topology, other) for other in old.stores_of(home) if other != key.store)
-    # The task ran here with its other stores, so this one would have left a directory, were it on disk.
+    # The task ran here with its other stores. If this store were on disk, it would have left a directory too.
     if any((other, task.partition or 0) in inventory.copies for other in beside):
         return None
     return AbsentStore(new=True, on_disk=None)

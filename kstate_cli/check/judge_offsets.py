@@ -1,4 +1,6 @@
-"""Missing offsets, places that disagree, and the effect of restoring on rows (``ProcessorStateManager``)."""
+"""Rules about missing offsets, offsets that differ between places, and the effect of restoring on rows
+(``ProcessorStateManager``).
+"""
 
 from __future__ import annotations
 
@@ -41,20 +43,20 @@ class MissingOffsets:
     """The stores of a task that lack an offset."""
 
     code: FindingCode | None = None
-    """The finding that wipes the task; of several the last one."""
+    """The finding because of which Streams wipes the task; None if it does not. The last one, if there are several."""
     in_doubt: bool = False
-    """It wipes the task only if a new store is on disk, which nothing states."""
+    """True if Streams wipes the task only if a new store is on disk, which nothing shows."""
     findings: tuple[Finding, ...] = ()
 
 
 def missing_offsets(snapshot: Snapshot, draft: TaskCheckDraft) -> MissingOffsets:
-    """Judge the rule of exactly-once: a logged store without an offset wipes a task that is not empty."""
+    """Judge the rule of exactly-once: a logged store without an offset makes Streams wipe a task that is not empty."""
     task, read = draft.task, draft.read
     if not snapshot.request.exactly_once or snapshot.task_is_empty(task):
         return MissingOffsets()
     if snapshot.request.starts_transactional:
-        return MissingOffsets()  # initializeStoreOffsets: a transactional store without an offset is not corrupted
-    # Every store without an offset gets its finding; the task has one code, that of the last.
+        return MissingOffsets()  # 4.4 (initializeStoreOffsets): a transactional store needs no offset
+    # Every store without an offset gets a finding. The task has one code, that of the last finding.
     code, doubtful, findings = None, None, []
     for store in draft.stores.values():
         if read.stores[store.name].offsets or not is_logged(snapshot, task, store):
@@ -63,14 +65,14 @@ def missing_offsets(snapshot: Snapshot, draft: TaskCheckDraft) -> MissingOffsets
             code = SEGMENT_OFF_GRID  # a rule about the store has reported it
             continue
         if draft.empty.get(store.name) == OFFSETS_IN_COLUMN_FAMILY:
-            # Its offset is there, and the migration that this finding names takes it along.
+            # Its offset is in the column family, and the migration that this finding suggests moves it.
             code = OFFSETS_IN_COLUMN_FAMILY
             continue
         findings.append(_why(snapshot, task, store, read))
         code = findings[-1].code
     for name in draft.absent:
         wipes = not has_line(snapshot, read.absent.get(name, {})) and snapshot.wiped_for(task, name)
-        # None: its kind decides, which nothing states. Then the task may be wiped.
+        # wiped_for returns None if the kind of the store decides, which nothing shows. Then the task may be wiped.
         if wipes is not False:
             findings.append(lacked(snapshot, task, name))
             if wipes:
@@ -81,38 +83,42 @@ def missing_offsets(snapshot: Snapshot, draft: TaskCheckDraft) -> MissingOffsets
 
 
 def is_logged(snapshot: Snapshot, task: Task, store: Store) -> bool:
-    """Return True if a store without an offset should have one, which its bytes do not state.
+    """Return True if a store without an offset probably has a changelog, so that its offset is missing.
 
-    docs/internals/offsets.md#which-stores
+    See docs/internals/offsets.md#which-stores. The files of the store do not show it.
     """
     if snapshot.changelog(task, store.name) is not None:
         return True
     if snapshot.request.into_family and store.segmented and not store.databases:
-        return True  # without a segment there is no place to keep an offset
+        return True  # 4.3 stores offsets in segments, so without a segment the store has none
     if store.has_offsets_family:
-        # A logged store that was closed cleanly has an offset, or -4: it is committed before it is closed.
+        # A logged store commits before it closes. So if it was closed cleanly, it has an offset or -4.
         return not has_offset_if_logged(store, transactional=snapshot.request.transactional)
-    # Up to 4.2 a file holds the offsets of all stores: one that it lacks, beside others, is not logged.
+    # Up to 4.2 one file has the offsets of all logged stores. If it has others but not this one, the store is not
+    # logged.
     return not _offsets_around(snapshot, task)
 
 
 def is_lost(snapshot: Snapshot, task: Task, store: Store) -> bool:
-    """Return True if nothing restores the rows of a store after its task was wiped.
+    """Return True if no changelog restores the rows of a store after its task was wiped.
 
-    Nothing names a changelog of it, although other stores of the subtopology have theirs, or it was closed cleanly.
+    No source names a changelog for it. Either other stores of the sub-topology have offsets, or the store was closed
+    cleanly without one.
     """
     if store.empty or snapshot.changelog(task, store.name) is not None:
         return False
-    # If no store around has an offset, the whole .checkpoint may be lost, and this store logged like the others.
+    # If no store of the sub-topology has an offset, the whole .checkpoint may be lost. Then this store may have a
+    # changelog.
     return _offsets_around(snapshot, task) or not is_logged(snapshot, task, store)
 
 
 def is_surely_lost(snapshot: Snapshot, store: Store) -> bool:
-    """Return True if no source can name a changelog any more: the logs were read, or the store was closed.
+    """Return True if it is certain that no source can name a changelog of a store without an offset.
 
-    The offset of a logged store is written with the first commit: one that was never closed may have none yet.
+    That is so if the logs were read, or if the store was closed. A logged store writes its offset with the first
+    commit, so one that was never closed may have none yet.
     """
-    # The broker was asked, so that it would have named the changelog; a release up to 4.2 lists each logged store.
+    # The broker would have named the changelog, and the .checkpoint of a release up to 4.2 lists each logged store.
     if snapshot.logs.partitions or not store.has_offsets_family:
         return True
     return has_offset_if_logged(store, transactional=snapshot.request.transactional)
@@ -124,6 +130,7 @@ def _offsets_around(snapshot: Snapshot, task: Task) -> bool:
 
 
 def _why(snapshot: Snapshot, task: Task, store: Store, read: TaskInitialOffsets) -> Finding:
+    """Return the finding that explains why a store without an offset has none."""
     offsets_read = read.stores[store.name]
     if offsets_read.dropped_unknown:
         text = f"its offset is -4, which {snapshot.request.release} does not support"
@@ -143,7 +150,10 @@ def _why(snapshot: Snapshot, task: Task, store: Store, read: TaskInitialOffsets)
 
 
 def compared_places(snapshot: Snapshot, task: Task, read: TaskInitialOffsets) -> Iterator[Finding]:
-    """Yield findings if ``.checkpoint`` or ``.position`` differ from the column family, or segments from each other."""
+    """Yield findings if ``.checkpoint`` or ``.position`` differ from the column family, or segments from each other.
+
+    Only a release that keeps offsets in the column family reads both places.
+    """
     if not snapshot.request.into_family:
         return
     for store in task.stores:
@@ -151,7 +161,8 @@ def compared_places(snapshot: Snapshot, task: Task, read: TaskInitialOffsets) ->
             text = f"{tp}: .checkpoint has {line}, and overrides {inside} in the store"
             if line > inside:
                 text += ": if the store does not have the rows in between, they are silently missing"
-            # Restoring continues behind the line. If the store ends before it, nothing brings the rows between.
+            # Streams restores records after the offset in the file. If the rows of the store end before it, the rows in
+            # between are never restored.
             level = Level.ERROR if line > inside >= 0 else None
             yield snapshot.finding(STALE_CHECKPOINT, text, task, store.name, level)
         yield from _stale_position(snapshot, task, store)
@@ -160,6 +171,7 @@ def compared_places(snapshot: Snapshot, task: Task, read: TaskInitialOffsets) ->
 
 
 def _stale_position(snapshot: Snapshot, task: Task, store: Store) -> Iterator[Finding]:
+    """Yield a finding if ``<store>.position`` exists next to the Position in the store: 4.3 merges the two."""
     if store.position_file is None or store.position_file.content is None or not store.has_offsets_family:
         return
     reached: dict[tuple[str, int], int] = {}
@@ -167,7 +179,7 @@ def _stale_position(snapshot: Snapshot, task: Task, store: Store) -> Iterator[Fi
         if database.offsets is not None and database.offsets.position is not None:
             for topic, parts in database.offsets.position.as_map().items():
                 for partition, offset in parts.items():
-                    # The Position of a segmented store is that of all its segments together.
+                    # The Position of a segmented store is the highest of those of its segments.
                     reached[topic, partition] = max(offset, reached.get((topic, partition), -1))
     ahead = {
         tp: offset
@@ -224,21 +236,22 @@ def maybe_unclean(snapshot: Snapshot, task: Task) -> Iterator[Finding]:
 
 
 def missing_status(snapshot: Snapshot, task: Task) -> Iterator[Finding]:
-    """Yield one finding for each store with rows and no ``status``: the next start treats them as committed."""
+    """Yield a finding for each store that has rows but no ``status``: the next start treats its rows as committed."""
     texts: dict[str | None, str] = {}
     for reason in snapshot.resolved[task.name].unclean:
         if reason.no_status:
             texts.setdefault(reason.store, reason.text)
     hint = None
     if snapshot.request.transactional:
-        # With the option given already, only another place that contradicts it is left: a restoration helps.
+        # The user has already passed the option for transactional stores, so another offset contradicts it. Only a
+        # restoration helps then.
         hint = RESTORE
     for store, text in texts.items():
         yield snapshot.finding(STATUS_MISSING, text, task, store, snapshot.request.level_of_unclean, hint)
 
 
 def after_start(snapshot: Snapshot, draft: TaskCheckDraft) -> Iterator[Finding]:
-    """Yield findings about rows that restoring damages, or writes wrongly."""
+    """Yield findings about rows that Streams damages when it restores a store, or that it writes wrongly."""
     task = draft.task
     stores = {store.name: store for store in task.stores}
     for prediction in draft.predictions:
@@ -248,7 +261,7 @@ def after_start(snapshot: Snapshot, draft: TaskCheckDraft) -> Iterator[Finding]:
         if store.is_grace_buffer:
             text = "Streams corrupts its keys when it restores it"
             yield snapshot.finding(GRACE_BUFFER_RESTORED, text, task, store.name)
-        # After a wipe the store begins empty: no record is put over older rows.
+        # A wiped store is empty, so records are not applied over existing rows.
         if prediction.outcome is not Outcome.WIPED:
             yield from _replayed(snapshot, task, store)
         if prediction.outcome is not Outcome.WIPED and prediction.records is not None and prediction.records.count > 0:

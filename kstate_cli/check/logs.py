@@ -1,6 +1,6 @@
-"""The logs of changelogs as a check knows them: from a dump's manifest, from a broker, or from a file.
+"""The logs of changelogs as a check sees them, from the manifest of a dump, a broker, or a file.
 
-What a log is (start, end, how far a source topic may be read) is :class:`kstate_cli.logs.Log`.
+:class:`kstate_cli.logs.Log` is one log: its start and end, and how far a source topic may be read.
 """
 
 from __future__ import annotations
@@ -44,15 +44,18 @@ class LogSource(Protocol):
 
 
 def at_most(log: Log, first: int, *, marker: bool) -> Records | None:
-    """Return the records between ``first`` and the end of a log, by its bounds alone."""
+    """Return the number of records between ``first`` and the end of a log as an upper bound, from its bounds alone.
+
+    ``marker``: transactions write to the log. None if the end is unknown.
+    """
     if log.end is None:
         return None
     end = _end_of(log, log.end)
     span = max(0, end - max(first, log.start or 0))
     if marker:
-        # A transaction that has ended has a marker as its last entry, and only ended ones are read.
+        # The last entry is a marker then, because only transactions that have ended are read.
         span = max(0, span - 1)
-    # Bounds show no holes: only "none" is certain.
+    # The bounds do not show the holes in between. So the number is exact only if it is 0.
     return Records(span, exact=span == 0)
 
 
@@ -64,7 +67,7 @@ def _end_of(log: Log, end: int) -> int:
 
 
 class ReadTails(Protocol):
-    """Reads the ends of logs; unreadable and long ones are skipped."""
+    """Reads the ends of logs. Logs that cannot be read, or whose end is too long, are skipped."""
 
     def __call__(
         self, first_offsets: Mapping[TopicPartition, tuple[set[int], int]], /, *, committed: bool
@@ -78,18 +81,18 @@ class FactLogs:
 
     facts: Facts
     requested_topics: frozenset[str] = frozenset()
-    """Topics that a broker was asked about now: what it does not tell of one of them it does not have."""
+    """Topics for which a broker was asked. If it has returned nothing about one of them, it does not have the topic."""
     read: ReadTails | None = None
-    """Reads the ends of logs, where a broker is there."""
+    """Reads the ends of logs from the broker; None without a broker."""
     tails: dict[TopicPartition, Tail] = field(default_factory=dict, compare=False)
-    """The ends that were read."""
+    """The ends that were read so far."""
 
     def log(self, key: TopicPartition) -> Log | None:
         """Return the log of a partition; None if the facts do not contain it."""
         facts = self.facts.get(key)
         if facts is None:
             return None
-        # A dump of nothing: what a log is follows from the facts alone.
+        # log_of combines a dump with facts of a broker. Here the dump is empty, so the facts alone decide.
         nothing = PartitionDump(key.topic, key.partition, (), None, None, 0, None, None)
         return log_of(nothing, facts.committed, facts)
 
@@ -121,11 +124,11 @@ class FactLogs:
         return at_most(log, first, marker=transactional and is_changelog(key.topic))
 
     def prepare(self, first_offsets: Mapping[TopicPartition, set[int]], *, transactional: bool) -> None:
-        """Read the ends of the logs, as far as they are short enough."""
+        """Read the ends of the logs, unless they are too long. The offsets are those at which reading may start."""
         if self.read is None:
             return
         ends = {key: _end_of(log, log.end) for key in first_offsets if (log := self.log(key)) is not None and log.end}
-        # What an earlier call has read is not read again: a lag and a check ask for the same logs.
+        # Ends that an earlier call has read are not read again: the lag and the check need the same ones.
         request = {
             key: (first_offsets[key], end) for key, end in ends.items() if not self._has(key, first_offsets[key], end)
         }
@@ -145,9 +148,9 @@ class FactLogs:
 
 
 class DumpLogs:
-    """``--dump DUMP``: what its manifest says of the broker's logs; records are counted.
+    """``--dump DUMP``: the logs of the broker as the manifest of a dump records them. Records can be counted.
 
-    ``times``: read the time of a record where it is requested, from the files of the dump.
+    ``times``: the time of a record is read from the files of the dump if it is requested.
     """
 
     def __init__(self, dump: Dump, *, times: bool = False) -> None:
@@ -178,11 +181,14 @@ class DumpLogs:
         return self._dump.partitions.keys()
 
     def records(self, key: TopicPartition, first: int, *, transactional: bool) -> Records | None:
-        """Return the number of records: exact if the dump has all of them as Streams reads them, else a bound."""
+        """Return the number of records from ``first`` to the end of the log.
+
+        It is exact if the dump has all of these records as Streams would read them. Otherwise it is an upper bound.
+        """
         partition, log = self._dump.partitions.get(key), self.log(key)
         if partition is None or log is None:
             return None
-        # A dump that begins after the offset, or after the log start, has only a part of the records.
+        # The dump may begin after the offset and after the log start. Then it has only a part of the records.
         complete = partition.start is not None and log.start is not None and partition.start <= max(first, log.start)
         if complete and (not transactional or self._dump.isolation == "read_committed"):
             count = _count(self._dump.uri, partition, first, log.until)
@@ -204,15 +210,17 @@ class DumpLogs:
 
 
 def _count(uri: str, partition: PartitionDump, first: int, until: int | None) -> int | None:
-    """Return the number of rows from ``first`` to ``until``; None if a writer may have repeated rows."""
-    # Spark repeats failed tasks, whose rows may be in two files: one offset would count twice.
+    """Return the number of rows with offsets from ``first`` to ``until``; None if rows may be in the dump twice."""
+    # If Spark repeats a failed task, two files may have the same rows. Then files overlap, and offsets would count
+    # twice.
     if any(piece.last >= other.first for piece, other in pairwise(partition.pieces)):
         return None
     last = _last_offset(partition, until)
     if last is None or last < first:
         return 0
     inside = [piece for piece in partition.pieces if piece.last >= first and piece.first <= last]
-    # Only the pieces at both ends are read, at most two: the manifest states the rows of the others.
+    # Only the files (pieces) at both ends of the range are read, at most two. The manifest has the number of rows of
+    # the others.
     cut = [piece for piece in inside if piece.first < first or piece.last > last]
     rows = sum(piece.own or piece.rows for piece in inside if piece not in cut)
     return rows + sum(_rows_of(uri, partition, piece, max(first, piece.first), min(last, piece.last)) for piece in cut)
@@ -226,14 +234,18 @@ def _last_offset(partition: PartitionDump, until: int | None) -> int | None:
 
 
 def _time_of_first(uri: str, partition: PartitionDump, first: int) -> int | None:
-    """Return the time of the first record from offset ``first`` on, in ms since 1970; None without a record or time."""
+    """Return the time, in ms since 1970, of the first record from offset ``first`` on.
+
+    None if there is no such record, or if it has no time.
+    """
     from kstate_cli.dump_reader.location import open_location
     from kstate_cli.dump_reader.reader import read_slice
 
     later = [piece for piece in partition.pieces if piece.last >= first]
     if not later:
         return None
-    # Pieces are sorted by their first offset and may overlap: each that begins by then may have the first record.
+    # Files (pieces) are sorted by their first offset and may overlap. Each that begins before the end of the first one
+    # may have the record.
     last = later[0].last
     pieces = tuple(piece for piece in later if piece.first <= last)
     rows, size = sum(piece.rows for piece in pieces), sum(piece.bytes for piece in pieces)
@@ -242,7 +254,7 @@ def _time_of_first(uri: str, partition: PartitionDump, first: int) -> int | None
     if not times.num_rows:
         return None
     time = int(times.column("timestamp")[0].as_py())
-    # Records of message format 0 have no time: -1 would be an age of 55 years.
+    # Records of message format 0 have the time -1, which would be an age of more than 50 years.
     return None if time < 0 else time
 
 

@@ -1,4 +1,4 @@
-"""Stores and tasks that the requested topology has elsewhere than the directory, or not at all."""
+"""Rules for stores and tasks that the requested topology has in another task than the directory, or not at all."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def lacked(snapshot: Snapshot, task: Task, name: str) -> Finding:
     if missing.on_disk is None:
         text += ", in memory, or on another host"
     if not costs:
-        # Streams creates it empty, and restores it from its new changelog, which is empty too.
+        # Streams creates the store empty. Its changelog is new and empty too, so nothing is restored.
         return snapshot.finding(NEW_STORE, text, task, name, Level.EXPECTED)
     if missing.on_disk is None:
         text += ". If it is in memory, its task is not affected"
@@ -70,7 +70,7 @@ def has_line(snapshot: Snapshot, lines: Mapping[TopicPartition, int]) -> bool:
 
 
 def left_behind(snapshot: Snapshot, task: Task, *, wiped: bool) -> tuple[tuple[Prediction, ...], tuple[Finding, ...]]:
-    """Return the verdicts on stores in a task where the topology does not look for them.
+    """Return the predictions and findings for stores of a task that the topology has elsewhere, or not at all.
 
     ``wiped``: the start deletes the directory of the task.
     """
@@ -80,7 +80,8 @@ def left_behind(snapshot: Snapshot, task: Task, *, wiped: bool) -> tuple[tuple[P
     predictions, findings = [], []
     for name, home in sorted(homes.elsewhere.get(task.name, {}).items()):
         lost = (task.name, name) in homes.unlogged
-        # Rows without a changelog exist nowhere else: nothing restores them where the topology looks for the store.
+        # Without a changelog the rows exist only here. So nothing restores them in the task in which the topology has
+        # the store.
         bad = Level.ERROR if lost else None
         code = STORE_ELSEWHERE
         if home is None or lost:
@@ -101,7 +102,7 @@ def left_behind(snapshot: Snapshot, task: Task, *, wiped: bool) -> tuple[tuple[P
 
 
 def topology_findings(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield the findings about the topology as a whole."""
+    """Yield the findings about the requested topology as a whole; none if no topology was requested."""
     homes, topology = snapshot.homes, snapshot.request.topology
     if homes is None or topology is None:
         return
@@ -111,7 +112,7 @@ def topology_findings(snapshot: Snapshot) -> Iterator[Finding]:
     for name in homes.global_missing:
         text = "it is not here, so Streams reads its whole topic"
         yield replace(snapshot.finding(NEW_STORE, text, level=Level.EXPECTED), task=GLOBAL, store=name)
-    # Sub-topologies without any directory: the partitions, and so the tasks, of their stores are unknown.
+    # No store of these sub-topologies is in the directory, so their partitions, and so their tasks, are unknown.
     for key in homes.unplaced:
         if topology.is_on_disk(key.store) is not False and not (topology.old is not None and key in topology.old.homes):
             text = f"{key}: no store of its sub-topology is here"
@@ -120,7 +121,7 @@ def topology_findings(snapshot: Snapshot) -> Iterator[Finding]:
     preview = topology.rehome
     if preview.refusal is not None:
         finding = snapshot.finding(REHOME_REFUSED, preview.refusal)
-        # The hint of rehome itself is about this directory; that of the code is general.
+        # rehome has examined this directory, so its hint is more exact than that of the code.
         yield replace(finding, hint=preview.hint or finding.hint)
     for warning in preview.warnings:
         yield snapshot.finding(REHOME_WARNS, warning)
@@ -144,20 +145,21 @@ def _of_other_operators(snapshot: Snapshot, homes: Homes) -> Iterator[Finding]:
 
 
 def judge_left_over_task(snapshot: Snapshot, task: Task) -> TaskCheckDraft:
-    """Judge a directory of a sub-topology that the topology lacks, and what it does to the start.
+    """Judge a directory of a sub-topology that the topology does not have, and its effect on the start.
 
-    Up to 4.2 it stays until the cleaner deletes it. From 4.3 on the start opens every task that is not empty
-    (``StateDirectory.initializeStartupStores``). For a number without a sub-topology it builds the whole topology
-    (``InternalTopologyBuilder.buildSubtopology`` finds no group of nodes), global stores included; for the number of a
-    global store that store alone. Either way the only instance of a global store is opened for a second task, which its
-    metrics do not allow (``RocksDBMetricsRecorder.init``): in the next such directory, or in its own.
+    Up to 4.2 it remains until the cleaner deletes it. From 4.3 on, a start opens every task that is not empty
+    (``StateDirectory.initializeStartupStores``). For an unknown number it builds the whole topology, with the global
+    stores (``InternalTopologyBuilder.buildSubtopology`` finds no group of nodes). For the number of a global store it
+    builds only that store. In both cases it opens a global store for a second task, which its metrics do not allow
+    (``RocksDBMetricsRecorder.init``). So the start fails.
     """
     topology = snapshot.request.topology
     assert topology is not None
     draft = TaskCheckDraft(task, read_offsets(snapshot, task))
     if snapshot.task_is_empty(task):
         return draft
-    # Named topologies have folders of their own (__name__/0_0), which the other kind of application does not list.
+    # An application with named topologies lists only the folders of their names (__name__/0_0), the others only their
+    # own tasks.
     if _has_named_parts(topology) != (task.topology is not None):
         text = (
             "an application with named topologies ignores all others, and an application without them ignores "
@@ -166,7 +168,8 @@ def judge_left_over_task(snapshot: Snapshot, task: Task) -> TaskCheckDraft:
         return _ignored(
             snapshot, draft.with_findings(snapshot.finding(LEFT_OVER_TASK, text, task, level=Level.EXPECTED))
         )
-    # Before anything is opened: StateDirectory.cleanOutdatedDirsOnStartup comes first.
+    # Checked first, because StateDirectory.cleanOutdatedDirsOnStartup deletes old directories before any store is
+    # opened.
     if _deleted(snapshot, task):
         text = f"Streams deletes {task.name} before it opens any store"
         return _ignored(snapshot, draft.with_findings(snapshot.finding(OLDER_THAN_MAX_AGE, text, task)))
@@ -176,7 +179,7 @@ def judge_left_over_task(snapshot: Snapshot, task: Task) -> TaskCheckDraft:
     obstacle, findings = checkpoint_obstacle(snapshot, task)
     draft = draft.with_findings(snapshot.finding(LEFT_OVER_TASK, text, task), *findings)
     if obstacle is not None and len(obstacle.messages) == 1:
-        # Not an IOException: it escapes where the offsets of all tasks are summed up.
+        # This exception is no IOException. So it already escapes when Streams adds up the offsets of all tasks.
         return _failing(snapshot, draft, _first_store(task), obstacle)
     return _ignored(snapshot, draft)
 
@@ -193,15 +196,15 @@ def _deleted(snapshot: Snapshot, task: Task) -> bool:
 
 
 def _opened_at_start(snapshot: Snapshot, topology: RequestedTopology, draft: TaskCheckDraft) -> TaskCheckDraft:
-    """Judge the directory for 4.3 and later, which opens it."""
+    """Judge the directory of an unknown sub-topology for 4.3 and later, which opens it."""
     task = draft.task
     parts = [part for part in topology.new.text.subtopologies if part.topology == task.topology]
-    # TopologyMetadata looks the name up before it builds anything.
+    # Streams (TopologyMetadata) looks up the named topology before it builds anything.
     if not parts:
         return _unknown_topology(snapshot, draft)
     global_parts = [part for part in parts if part.is_global and part.stores[0] in _global_stores(snapshot)]
     own = [part for part in global_parts if part.number == task.id.subtopology]
-    # The number of a global store builds that store alone: the stores of the directory are not opened then.
+    # If a global store has this number, Streams builds only that store, and does not open the stores of the directory.
     if not own:
         draft = _with_opened_stores(snapshot, topology, draft)
         if draft.fails:
@@ -237,9 +240,9 @@ def _second_opening(
     *,
     is_own: bool,
 ) -> TaskCheckDraft:
-    """Judge a directory in which the start opens global stores a second time.
+    """Judge a directory whose start opens global stores a second time, which fails.
 
-    ``parts`` are the sub-topologies of these stores, ``is_own`` is True if the directory has the number of one of them.
+    ``parts`` are the sub-topologies of these stores. ``is_own`` is True if the directory has the number of one of them.
     """
     task = draft.task
     names = [part.stores[0] for part in parts]
@@ -249,7 +252,7 @@ def _second_opening(
     else:
         text = f"{_builds(snapshot)}, global stores ({some(names, _LISTED_NAMES)}) too, and fails to start"
         if _corrupted_before(snapshot, topology, task, min(part.number for part in parts)):
-            # The opening may end before it reaches a global store, and then the start goes on.
+            # A corrupted store may end the opening before a global store is reached. Then the start continues.
             or_else = Outcome.IGNORED
     if not any(name in _on_disk(snapshot) for name in names):
         text += ", unless these are in memory, because they are not here"
@@ -278,13 +281,13 @@ def _on_disk(snapshot: Snapshot) -> set[str]:
 
 
 def _with_opened_stores(snapshot: Snapshot, topology: RequestedTopology, draft: TaskCheckDraft) -> TaskCheckDraft:
-    """Open the stores of the task that the topology has, like those of any task. A corrupted one is skipped."""
+    """Judge the stores of the task that the topology has, as in any other task. Streams skips a corrupted one."""
     for store in draft.task.stores:
-        # A folder of a store that the topology lacks altogether is not opened.
+        # Streams does not open a folder whose store the topology does not have.
         if StoreKey(draft.task.topology or "", store.name) in topology.new.homes:
             store_draft = StoreCheckDraft(draft.task, store, draft.read.stores[store.name])
             draft = with_store(draft, judged(STORE_RULES, snapshot, store_draft))
-    # After the stores, as in Streams: the file is read once all of them are open.
+    # Streams reads this file after it has opened all stores.
     obstacle, findings = checkpoint_obstacle(snapshot, draft.task)
     draft = draft.with_findings(*findings)
     if obstacle is not None and not draft.fails:
@@ -293,10 +296,10 @@ def _with_opened_stores(snapshot: Snapshot, topology: RequestedTopology, draft: 
 
 
 def _corrupted_before(snapshot: Snapshot, topology: RequestedTopology, task: Task, first_global: int) -> bool:
-    """Return True if a store that was left open may end the opening before a global store is reached.
+    """Return True if a store with the status open may end the opening before a global store is reached.
 
-    Stores are opened in the order of their processors. The nodes of a global store follow each other, so that all of a
-    sub-topology with a higher number come after them; one with a lower number may have its processors on either side.
+    Streams opens stores in the order of their processors. The processors of a global store are numbered together. So
+    those of a sub-topology with a higher number all come later. Those of a lower number may come before or after them.
     """
     homes = topology.new.homes
     return snapshot.request.exactly_once and any(
@@ -314,7 +317,7 @@ def _ignored(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
 def _failing(
     snapshot: Snapshot, draft: TaskCheckDraft, store: str, obstacle: Obstacle, or_else: Outcome | None = None
 ) -> TaskCheckDraft:
-    """Return a task at which the start ends; the topology does not have its other stores."""
+    """Return the draft of a task at which the start fails: at ``store``. The other stores are ignored."""
     task = draft.task
     failing = Prediction(
         task.name, store, Outcome.FAILS, None, obstacle.code, obstacle.file, obstacle.messages, or_else, by_chance=False

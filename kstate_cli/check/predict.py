@@ -1,6 +1,6 @@
 """``kstate check``: read a directory and predict what the next start of a release does with it.
 
-A check has limits: tasks that kstate reads in part, a running application, and problems that no rule judges.
+Three cases limit a check: tasks that kstate can read only in part, a running application, and problems without a rule.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from kstate_cli.statedir.names import is_offsets_file
 from kstate_cli.statedir.problems import Place, Problem, ProblemCode, StoreRef
 from kstate_cli.texts import first_lines
 
-# Most severe first; within a level findings stay in the order of the rules.
+# The most severe level comes first. Within a level, findings stay in the order of the rules.
 _ORDER = {level: number for number, level in enumerate((Level.ERROR, Level.WARNING, Level.EXPECTED))}
 
 
@@ -54,10 +54,11 @@ class Report:
 def check(app: Application, request: CheckRequest) -> Report:
     """Predict what the next start of ``request.release`` does with each store of ``app``, and why. Changes nothing.
 
-    Raises Refused if the directory contains entries that kstate does not open, or a record of a run of kstate that it
-    does not understand.
+    Raises Refused if the directory has entries that kstate does not open, or if kstate does not understand the journal
+    of one of its runs.
     """
-    # FIFOs and devices: opening one would wait, or act, so kstate opened none of them. Streams might.
+    # kstate opens no FIFO and no device, because this may block or have an effect. Streams might open it, so nothing
+    # can be predicted.
     if special := [problem for problem in app.all_problems() if problem.code is ProblemCode.SPECIAL]:
         raise Refused(
             "kstate cannot predict what happens when this directory is started",
@@ -76,28 +77,29 @@ def check(app: Application, request: CheckRequest) -> Report:
 
 
 def judge(snapshot: Snapshot) -> Report:
-    """Return what follows from a snapshot, and from nothing else."""
+    """Return the report that follows from a snapshot. Nothing else is read."""
     app = snapshot.app
     doubles = Doubles()
-    # The text of a topology shows which of two directories is the copy. Without one, only the directories do.
+    # If two directories have the same store, the text of a topology shows which one is the copy. Without it, kstate
+    # concludes that from the directories.
     if snapshot.homes is None:
         doubles = stores_in_two(snapshot)
     drafts = [_judge_task(snapshot, task, copied=task.name in doubles.copies) for task in app.tasks]
     findings = [*doubles.findings, *topology_findings(snapshot)]
     findings += [finding for draft in drafts for finding in draft.findings]
     findings += [finding for rule in AROUND_RULES for finding in rule.judge(snapshot)]
-    # After all rules: it reports the problems that none of them has judged.
+    # After all other rules, because it reports the problems that none of them has judged.
     findings += [*not_understood(snapshot, tuple(findings))]
     predictions = [prediction for draft in drafts for prediction in draft.predictions]
     predictions = doubted(snapshot, predictions, doubles.shared)
     findings += regrouped(snapshot, predictions)
     findings += deleted_by_failure(snapshot, predictions)
     predictions += judge_missing_global_stores(snapshot)
-    # Near the end: nothing that follows from a part of a task may make its stores certain again.
+    # Near the end, because no later rule may make a store certain whose task kstate has read only in part.
     predictions, findings = without_unknown(app, predictions, findings)
-    # Several rules may report one fact of a task, once for each of its stores.
+    # Several rules may report the same fact, once for each store of a task.
     findings = list(dict.fromkeys(findings))
-    # Last: it weakens everything that the next close or commit changes.
+    # The last step, because it weakens everything that may change when the application closes or commits.
     if app.running:
         predictions, findings = while_running(predictions, findings)
     return Report(tuple(predictions), tuple(sorted(findings, key=lambda finding: _ORDER[finding.level])))
@@ -114,15 +116,15 @@ def _judge_task(snapshot: Snapshot, task: Task, *, copied: bool) -> TaskCheckDra
 
 
 def topics_of(app: Application, more: Iterable[StoreKey] = ()) -> set[str]:
-    """Return every topic that a store may be restored from: those that offsets name, and usual changelogs.
+    """Return the topics that stores may be restored from: those that offsets name, and changelogs by usual names.
 
-    ``more``: stores that another topology has.
+    ``more`` are further stores, which another topology has.
     """
     topics = {changelog_topic(changelog_prefix(app.app_id, key.topology or None), key.store) for key in more}
     for resolved in resolve(app):
         task = resolved.task
         topics |= {tp.topic for state in resolved.stores for tp in state.offsets}
-        # Custom stores and stores in memory have lines, and no directory that kstate reads.
+        # Custom stores and stores in memory have a line in .checkpoint, but no directory that kstate reads.
         topics |= {tp.topic for lines in resolved.absent.values() for tp in lines}
         if not task.is_global:
             prefix = usual_prefix(app.app_id, task)
@@ -131,21 +133,22 @@ def topics_of(app: Application, more: Iterable[StoreKey] = ()) -> set[str]:
 
 
 _CERTAIN: Final = frozenset({Outcome.FAILS, Outcome.NOT_REACHED, Outcome.IGNORED})
-"""Outcomes that follow from the part that kstate read."""
+"""Outcomes that are certain even if kstate has read only a part of the task."""
 
 
 def without_unknown(
     app: Application, predictions: Iterable[Prediction], findings: Iterable[Finding]
 ) -> tuple[list[Prediction], list[Finding]]:
-    """Return the predictions, those of such tasks as unknown, and the findings without those of absence.
+    """Return predictions and findings without conclusions from tasks that kstate has read only in part.
 
-    A store that only kstate cannot open, or that is a link, has a prediction too.
+    The outcome of such a task is unknown, and findings that state the absence of something are dropped. A store that
+    kstate cannot open, or that is a link, gets a prediction too.
     """
     places = [problem.place for problem in app.all_problems() if problem.unknown and problem.place.task is not None]
     tasks = {place.task for place in places}
     changed = []
     for prediction in predictions:
-        # What kstate did not read may be what decides: the outcome of the whole task is unknown then.
+        # The part that kstate has not read may decide about every store of the task.
         if prediction.task in tasks and prediction.outcome not in _CERTAIN:
             prediction = _not_understood(prediction.task, prediction.store)
         changed.append(prediction)
@@ -168,14 +171,17 @@ _LATER: Final = "do nothing while the application is running. Check again after 
 
 
 def while_running(predictions: list[Prediction], findings: list[Finding]) -> tuple[list[Prediction], list[Finding]]:
-    """Return both as far as a running application lets kstate know: such findings expected, such outcomes unknown."""
+    """Return predictions and findings as far as a running application lets kstate know them.
+
+    Findings that closing the application may change become expected, and outcomes that it may change become unknown.
+    """
     weakened = []
     for finding in findings:
         if finding.code.changes_at_close:
             finding = replace(finding, level=Level.EXPECTED, hint=_LATER)
         weakened.append(finding)
     later = [_unknown_if(prediction, _changes_at_close(prediction)) for prediction in predictions]
-    # A store is not reached because another store of its task fails. Without that failure nothing is known of it.
+    # A store is not reached only because another store of its task fails. Without that failure its outcome is unknown.
     failing = {prediction.task for prediction in later if prediction.outcome is Outcome.FAILS}
     return [
         _unknown_if(prediction, prediction.outcome is Outcome.NOT_REACHED and prediction.task not in failing)
@@ -195,14 +201,14 @@ def _unknown_if(prediction: Prediction, is_unknown: bool) -> Prediction:
 
 
 _OPENING: Final = frozenset({DOES_NOT_OPEN, SEGMENT_DOES_NOT_OPEN, UNKNOWN_COLUMN_FAMILY})
-"""Findings of rules that judge the problems of databases."""
+"""Codes of findings whose rules judge the problems of databases."""
 
 
 def not_understood(snapshot: Snapshot, findings: Sequence[Finding]) -> Iterator[Finding]:
     """Yield a finding for each problem that no rule has judged; ``findings`` are those of all rules."""
     yield from _problem_findings(snapshot, snapshot.app.problems)
     for task in snapshot.app.tasks:
-        # An expected finding explains nothing: only a warning or an error accounts for the problem.
+        # An expected finding does not explain a problem. Only a warning or an error shows that a rule has judged it.
         is_judged = any(finding.level is not Level.EXPECTED and finding.task == task.name for finding in findings)
         problems = [problem for problem in task.problems if not (is_judged and _has_rule(task, problem))]
         yield from _problem_findings(snapshot, problems, task)

@@ -1,4 +1,4 @@
-"""The outcome for each store of a task, by the draft that the rules before have filled."""
+"""The outcome for each store of a task, from the draft of the earlier rules (:mod:`kstate_cli.check.rule`)."""
 
 from __future__ import annotations
 
@@ -52,15 +52,15 @@ from kstate_cli.offsets.last_run import has_offset_if_logged
 from kstate_cli.statedir.model import Store, Task
 
 Verdict = tuple[Prediction, tuple[Finding, ...]]
-"""The prediction for a store, and the findings that come with it."""
+"""The prediction for a store, and the findings that belong to it."""
 
 
 def predicted(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
-    """Return a task with a prediction for each of its stores."""
-    # Sorted by name: no directory states the order of the topology.
+    """Return the draft of a task with a prediction for each of its stores."""
+    # Sorted by name, because no directory shows the order of the stores in the topology.
     names = sorted({*draft.stores, *draft.absent})
     ranges: dict[str, Range | None] = {}
-    # Without .checkpoint the release has no offsets to compare with the logs.
+    # If .checkpoint cannot be read, there are no offsets to compare with the logs.
     if draft.unreadable is None:
         for name in names:
             ranges[name], findings = _range(snapshot, draft, name)
@@ -78,20 +78,21 @@ def predicted(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
 
 @dataclass(frozen=True, slots=True)
 class _Corruption:
-    """An offset outside its log. DefaultStateUpdater marks every changelog of the task as corrupted, valid ones too."""
+    """The consequence of an offset outside its log: DefaultStateUpdater gives up all changelogs of the task."""
 
     code: FindingCode
     outcome: Outcome
     or_else: Outcome | None
-    """Beyond the end of the log it is a race: new records may come before Streams looks."""
+    """The other outcome, if the offset is beyond the end of the log: new records may come before Streams checks it."""
 
 
 def _corruption(snapshot: Snapshot, ranges: Mapping[str, Range | None]) -> _Corruption | None:
+    """Return the consequence for a task if an offset of it is outside its log; None if none is."""
     outside = [range_ for range_ in ranges.values() if range_ is not None and range_.outside]
     if not outside or (code := _range_code(outside[-1])) is None:
         return None
     or_else = None
-    # One offset below a log start is enough to mark the task, whatever comes to the ends of the other logs.
+    # An offset below a log start is certain. If all are beyond an end, new records may still make them valid.
     if all(range_.where is Where.ABOVE for range_ in outside):
         or_else = Outcome.OPENS
     return _Corruption(code, snapshot.request.outcome_of_corruption, or_else)
@@ -113,11 +114,11 @@ def _verdict(
 def _verdict_of_wiped(
     snapshot: Snapshot, draft: TaskCheckDraft, name: str, range_: Range | None, code: FindingCode
 ) -> Verdict:
-    """Judge a store of a task that a finding wipes, with the other outcome if that is not certain."""
+    """Judge a store of a task that Streams wipes because of ``code``, with the other outcome if that is not certain."""
     if draft.hangs:
         return Prediction(draft.task.name, name, Outcome.HANGS, None, code), ()
     prediction, findings = because_of(snapshot, draft, name, code, Outcome.WIPED)
-    # The order of the stores in the topology decides, and no directory has it.
+    # The order of the stores in the topology decides whether the start hangs, and no directory shows that order.
     if draft.hangs is None:
         prediction = replace(prediction, or_else=Outcome.HANGS, by_chance=False)
     elif draft.keeps_open is not None:
@@ -149,19 +150,19 @@ def because_of(
     outcome: Outcome,
     or_else: Outcome | None = None,
 ) -> Verdict:
-    """Judge a store of a task with a finding: ``outcome``, unless the store has no changelog."""
+    """Judge a store of a task with the finding ``code``: it has ``outcome``, unless it has no changelog."""
     task = draft.task
     if snapshot.begins_empty(task, name):
         return Prediction(task.name, name, Outcome.OPENS_EMPTY, code=MOVED_WITHOUT_CHANGELOG), ()
-    # A task that is deleted before anything is opened has no opened stores: those on disk count.
+    # If a task is deleted before any store is opened, the draft has no stores. Then those on disk count.
     store = draft.stores.get(name) or next((store for store in task.stores if store.name == name), None)
     if store is not None and is_lost(snapshot, task, store):
         if outcome is not Outcome.WIPED:
-            # At least once the directory stays: only stores with a changelog are restored.
+            # With at-least-once the directory stays, and only stores with a changelog are restored.
             return _without_offset(snapshot, draft, name, store)
         return _lost(snapshot, task, store, code, or_else)
     key = snapshot.changelog(task, name)
-    # A segmented store without a segment cannot have kept an offset, so it may well have a changelog.
+    # A segmented store without a segment has no place for an offset. So it may have a changelog, under the usual name.
     if key is None and store is not None and store.segmented and not store.databases:
         key = snapshot.own_changelog(task, name)
     records = whole(snapshot, key, expires=may_expire(snapshot, name, store))
@@ -183,7 +184,7 @@ def _lost(snapshot: Snapshot, task: Task, store: Store, code: FindingCode, or_el
 
 
 def _range(snapshot: Snapshot, draft: TaskCheckDraft, name: str) -> tuple[Range | None, tuple[Finding, ...]]:
-    """Return the place of a store's next offset in its log; None without a valid offset."""
+    """Return the place of a store's next offset in its log (None without an offset), and findings about the log."""
     offsets = _offsets(draft, name)
     key = _changelog(snapshot, draft, name)
     if key is None or key not in offsets:
@@ -191,7 +192,7 @@ def _range(snapshot: Snapshot, draft: TaskCheckDraft, name: str) -> tuple[Range 
     findings: tuple[Finding, ...] = ()
     if snapshot.lacks(key):
         findings = (missing(snapshot, key, draft.task, name),)
-    # -4 and -5 are no offsets of records: there is no next one to look for.
+    # -4 and -5 are not the offset of a record, so there is no next record to look for.
     if offsets[key] in (OFFSET_UNKNOWN, -5):
         return None, findings
     findings += recreated(snapshot, key, draft.task, name)
@@ -212,7 +213,7 @@ def _range_code(range_: Range) -> FindingCode | None:
             return BELOW_LOG_START
         return BEYOND_LOG_END
     if range_.where is Where.ABOVE:
-        # Above the end of a dump only: the broker may have more records by now.
+        # The offset is beyond the end of a dump only. The broker may have more records by now.
         return PAST_THE_DUMP
     if near_start(range_):
         return NEAR_LOG_START
@@ -227,26 +228,27 @@ def _offsets(draft: TaskCheckDraft, name: str) -> dict[TopicPartition, int]:
 
 
 def _changelog(snapshot: Snapshot, draft: TaskCheckDraft, name: str) -> TopicPartition | None:
-    """Return the partition that a store is restored from: its own changelog before any source topic."""
+    """Return the partition that a store is restored from: its changelog if it has one, otherwise a source topic."""
     offsets = _offsets(draft, name)
-    # A single stored offset names the topic itself, which may be a source topic.
+    # If the store has just one offset, it names the topic, which may be a source topic.
     if len(offsets) == 1:
         return next(iter(offsets))
     return snapshot.changelog(draft.task, name)
 
 
 def _by_offset(snapshot: Snapshot, draft: TaskCheckDraft, name: str, where: Range | None) -> Verdict:
-    """Judge a store of a task without a finding."""
+    """Judge a store of a task that no finding wipes, by the place of its offset in the log."""
     task, store = draft.task.name, draft.stores.get(name)
     if where is None:
         return _without_offset(snapshot, draft, name, store)
     if store is not None:
-        # Before everything else: rows that are missing silently matter more than records that are restored.
+        # Silently missing rows come first, because they matter more than records that are restored.
         below = rows_below(snapshot, draft.task, store, where.key, _offsets(draft, name))
         if below is not None:
             return Prediction(task, name, Outcome.OPENS_EMPTY, where.records, below.code), (below,)
     if name in draft.empty:
-        # Without a record to restore nothing writes to the closed segment before RUNNING.
+        # Only restored records write to the segment that did not open, before the state RUNNING. Without them the start
+        # succeeds.
         if name in draft.closed and where.records is not None and where.records.count:
             store_of_it, closed = streams_log.SEGMENT_CLOSED
             message = (store_of_it.format(name), closed)
@@ -256,7 +258,7 @@ def _by_offset(snapshot: Snapshot, draft: TaskCheckDraft, name: str, where: Rang
         finding = snapshot.finding(CATCHES_UP, where.text, draft.task, name)
         code = finding.code
         if store is not None and keeps_versions(store):
-            # Records put over its rows may lose versions, which matters more than how many they are.
+            # Replayed records may destroy versions, which matters more than their number.
             code = VERSIONED_REPLAYED
         return Prediction(task, name, Outcome.RESTORES, where.records, code), (finding,)
     if where.where is Where.UNKNOWN and snapshot.lacks(where.key):
@@ -270,10 +272,11 @@ def _may_have_changelog(snapshot: Snapshot, store: Store) -> bool:
 
 
 def _without_offset(snapshot: Snapshot, draft: TaskCheckDraft, name: str, store: Store | None) -> Verdict:
-    """Judge a store without a valid offset, in a task that nothing wipes."""
+    """Judge a store without a valid offset, in a task that no finding wipes."""
     key = _changelog(snapshot, draft, name)
     if store is not None and draft.empty.get(name) == OFFSETS_IN_COLUMN_FAMILY:
-        # Its offset is where the release does not look, and the finding names the migration that moves it.
+        # The release does not find its offset, which is in the column family. The finding suggests the migration that
+        # moves it.
         records = whole(snapshot, key, expires=may_expire(snapshot, name, store))
         return Prediction(draft.task.name, name, Outcome.RESTORES_ALL, records, OFFSETS_IN_COLUMN_FAMILY), ()
     if store is not None and key is None:
@@ -288,11 +291,11 @@ def _without_offset(snapshot: Snapshot, draft: TaskCheckDraft, name: str, store:
 
 
 def _without_changelog(snapshot: Snapshot, task: Task, store: Store) -> Verdict | None:
-    """Judge a store that no place names a changelog of; None if it has no database, and so nothing to lose."""
+    """Judge a store for which no source names a changelog; None if it has no database, so nothing can be lost."""
     if _may_have_changelog(snapshot, store):
         text = "it was not closed and has no offset, and kstate does not know whether it has a changelog"
         finding = snapshot.finding(OFFSET_MISSING, text, task, store.name)
-        # The more expensive outcome first: a user plans for that one.
+        # The outcome that takes more time comes first, because users must plan for it.
         outcome, otherwise = Outcome.RESTORES_ALL, Outcome.OPENS
         return Prediction(task.name, store.name, outcome, None, finding.code, or_else=otherwise, by_chance=False), (
             finding,
@@ -307,7 +310,7 @@ def _without_changelog(snapshot: Snapshot, task: Task, store: Store) -> Verdict 
 def _from_the_beginning(
     snapshot: Snapshot, draft: TaskCheckDraft, name: str, store: Store | None, records: Records | None
 ) -> Verdict:
-    """Judge a store that is restored from the beginning of its changelog, which has so many records."""
+    """Judge a store that is restored from the beginning of its changelog; ``records`` is the number of its records."""
     task = draft.task
     is_empty = store is None or store.empty
     if is_empty and records is not None and not records.count and records.exact:
@@ -316,7 +319,7 @@ def _from_the_beginning(
     if store is None:
         finding = lacked(snapshot, task, name)
     elif _offset_is_unknown(draft, name):
-        # An empty store whose log was not read probably never had a record: -4 is what its close left.
+        # The store is empty, and its log was not read. Probably it never had a record: Streams wrote -4 when it closed.
         level = Level.EXPECTED if is_empty and records is None else None
         finding = snapshot.finding(UNKNOWN_OFFSET, "its offset is -4", task, name, level)
     elif store.segmented and not store.databases:

@@ -1,8 +1,8 @@
-"""The offset that a release takes for each store, and its place in the log: whether Streams finds the next record.
+"""The offset from which a release continues each store, and its place in the log: does Streams find the next record?
 
-Up to 4.2 Streams takes the line of ``.checkpoint`` (``ProcessorStateManager.initializeStoreOffsets``). From 4.3 on it
-takes that line, which overrides the column family, then the row of the newest segment. A migration carries over the
-lowest of all places instead. Then ``StoreChangelogReader`` looks for the next offset in the log.
+Up to 4.2 the offset is in the line of ``.checkpoint`` (``ProcessorStateManager.initializeStoreOffsets``). From 4.3 on
+that line comes first, and overrides the column family of the newest segment. A migration uses the lowest offset of all
+places. ``StoreChangelogReader`` then looks for the next offset in the log.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from kstate_cli.statedir.model import Database, Store, Task
 from kstate_cli.texts import moment, some, span_text
 
 _NEAR = 10
-"""Per cent of the log that an offset may be from its start before it is worth a warning."""
+"""The percentage of a log near its start in which an offset is worth a warning."""
 _FAR_BEHIND: Final = 16_384
-"""Offsets before the log end from which on a release may skip what has expired (``PROBE_MIN_OFFSET_GAP`` of 4.2.2)."""
+"""At least so far from the log end, a release may skip expired records (``PROBE_MIN_OFFSET_GAP`` of 4.2.2)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +59,13 @@ class Range:
 
 
 def locate(snapshot: Snapshot, key: TopicPartition, following: int) -> Range:
-    """Return the place of the next offset to read, and how many records follow if it is in the log."""
+    """Return the place of the next offset in its log, and the number of records after it if it is inside of the log."""
     log = snapshot.log(key)
     if log is None or log.start is None or log.end is None:
         return Range(key, following, Where.UNKNOWN)
     where = log.where(following)
     if where is not Where.INSIDE:
-        # Nothing is restored from such an offset, so there is nothing to count.
+        # From such an offset nothing is restored, so no records are counted.
         return Range(key, following, where, log)
     return Range(key, following, where, log, snapshot.records(key, following))
 
@@ -73,28 +73,30 @@ def locate(snapshot: Snapshot, key: TopicPartition, following: int) -> Range:
 def whole(snapshot: Snapshot, key: TopicPartition | None, *, expires: bool = False) -> Records | None:
     """Return how many records are restored from the beginning of a log; None if the log is not known.
 
-    ``expires``: it is the log of a window or session store. Some releases skip what has expired there, so the number is
-    an upper bound (:data:`kstate_cli.patch_releases.BOUNDED_RESTORE`).
+    ``expires``: it is the log of a window or session store. Some releases skip its expired records, so the number is an
+    upper bound then (:data:`kstate_cli.patch_releases.BOUNDED_RESTORE`).
     """
     if key is None or (log := snapshot.log(key)) is None:
         return None
     records = snapshot.records(key, log.start or 0)
     if records is None or not records.count or not expires:
         return records
-    # None: some patch releases of the line skip expired records, so the number may be too high.
+    # is_new returns None if only some patch releases skip expired records. Then the number may be too high too.
     if snapshot.request.release.is_new(BOUNDED_RESTORE) is False:
         return records
     return replace(records, exact=False)
 
 
 def catching_up(snapshot: Snapshot, store: Store | None, range_: Range) -> Range:
-    """Return the range of a store with an offset; its records are an upper bound where the release may skip some.
+    """Return the range of a store that continues from its offset.
 
-    Some releases skip what has expired in a window or session store that is far behind
+    Its records are an upper bound if the release skips some.
+
+    Some releases skip expired records if a window or session store is far behind
     (:data:`kstate_cli.patch_releases.BACKWARD_PROBE`).
     """
     log, records = range_.log, range_.records
-    # Near the end of the log a release does not probe, so it skips nothing and the number is exact.
+    # Near the end of the log a release skips nothing, so the number is exact.
     if log is None or log.end is None or records is None or store is None or not _is_windowed(store):
         return range_
     if log.end - range_.following < _FAR_BEHIND or snapshot.request.release.is_new(BACKWARD_PROBE) is False:
@@ -117,7 +119,7 @@ def _is_windowed(store: Store) -> bool:
 
 
 def near_start(range_: Range) -> bool:
-    """Return True if a log that loses its beginning will soon have lost what the store needs next."""
+    """Return True if the log will soon lose the record that the store needs next, because its beginning is deleted."""
     log = range_.log
     if (
         range_.where is not Where.INSIDE
@@ -138,23 +140,26 @@ def missing(snapshot: Snapshot, key: TopicPartition, task: Task, store: str) -> 
 
 
 def recreated(snapshot: Snapshot, key: TopicPartition, task: Task, store: str) -> tuple[Finding, ...]:
-    """Return a finding if sources name different ids of one topic, or another one than a restoration by kstate used."""
+    """Return a finding if a topic was deleted and created again, so that the offset of a store has no meaning in it.
+
+    That is so if sources report several ids of the topic, or if a restoration by kstate has recorded another id.
+    """
     ids = dict.fromkeys(snapshot.logs.ids.get(key, ()))
     age = snapshot.ages.get((task.name, store))
     mark = None
     if age is not None:
         mark = age.logs.get(key)
     if mark is not None and mark.topic_id is not None:
-        # What a restoration by kstate recorded: the offset is one of that topic.
+        # The id that a restoration by kstate has recorded. The offset of the store belongs to that topic.
         ids[mark.topic_id] = None
-    # A source that knows no id says nothing: brokers before 2.8 have none (KIP-516).
+    # A source may not know an id: brokers before 2.8 have none (KIP-516).
     if len(ids) < 2:
         return ()
     return (snapshot.finding(TOPIC_RECREATED, f"{key.topic}: {' and '.join(ids)}", task, store),)
 
 
 def judge_age(snapshot: Snapshot, task: Task, store: Store, key: TopicPartition | None) -> Iterator[Finding]:
-    """Yield a finding if a store continues from its offset although the log may have forgotten deletes meanwhile."""
+    """Yield a finding if a store continues from its offset although compaction may have removed deletes since then."""
     if key is None or (log := snapshot.log(key)) is None or not log.forgets or store.empty:
         return
     retention = log.retention_ms
@@ -179,9 +184,10 @@ _LISTED_SEGMENTS: Final = 3
 def rows_below(
     snapshot: Snapshot, task: Task, store: Store, key: TopicPartition, offsets: Mapping[TopicPartition, int]
 ) -> Finding | None:
-    """Return the error for segments that are behind the offset that the start takes; None if all are as far.
+    """Return the finding about segments that are behind the offset of the start; None if there are none.
 
-    ``offsets`` are those of the start by changelog partition, of the last applied record each (``AbstractSegments``).
+    ``offsets`` has the offset of the last applied record for each changelog partition, as the start uses it
+    (``AbstractSegments``).
     """
     behind = _behind(store, key, offsets[key])
     if not behind:
@@ -198,9 +204,9 @@ def rows_below(
 
 
 def _behind(store: Store, key: TopicPartition, start_offset: int) -> list[Database]:
-    """Return the segments that lack rows up to the offset of the start, by their own start."""
+    """Return the segments that lack rows up to the offset of the start, in the order of their own starts."""
     silent = silent_by_key(store).get(key, ())
-    # Only segments can differ from each other: any other store is one database.
+    # Only segments can be at different offsets. Any other store is one database.
     if not store.segmented:
         return []
     offsets = [(segment, stated_offset(segment, key)) for segment in store.databases]
@@ -221,28 +227,31 @@ def _spans(store: Store, segments: Sequence[Database]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class InitialOffsets:
-    """The offsets that a start takes for one store."""
+    """The offsets from which a start continues one store."""
 
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
     dropped_unknown: bool = False
-    """A line states -4, which 4.3 does not take over."""
+    """A line of ``.checkpoint`` has -4, which 4.3 drops."""
     line_without_home: bool = False
-    """A line has an offset, and the store has no segment to keep it."""
+    """A line of ``.checkpoint`` has an offset, but the store has no segment that could keep it."""
     overridden: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
-    """The offsets of the column family that ``.checkpoint`` overrides, each with that of the line."""
+    """Changelog partition -> the offset in the column family, and that in ``.checkpoint``, which overrides it."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskInitialOffsets:
-    """The offsets that a start takes for the stores of a task."""
+    """The offsets from which a start continues the stores of a task."""
 
     stores: Mapping[str, InitialOffsets] = field(default_factory=dict)
     absent: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
-    """Lines whose store has no directory in the task."""
+    """Store name -> the lines of ``.checkpoint`` for a store without a directory in the task."""
 
 
 def read_offsets(snapshot: Snapshot, task: Task) -> TaskInitialOffsets:
-    """Return the offsets that the release takes; an unreadable ``.checkpoint`` counts as none here."""
+    """Return the offsets from which the release continues the stores of a task.
+
+    None if ``.checkpoint`` is unreadable.
+    """
     owners = give_lines(snapshot.app.app_id, task)
     if not snapshot.request.into_family:
         lines = {store.name: InitialOffsets(dict(owners.stores.get(store.name, {}))) for store in task.stores}
@@ -253,7 +262,8 @@ def read_offsets(snapshot: Snapshot, task: Task) -> TaskInitialOffsets:
         misplaced = snapshot.misplaced_segments(task, store)
         databases = [database for database in store.databases if database not in misplaced]
         if oldest_first:
-            # By start: the last one wins. 4.3.0 takes the oldest segment that has an offset, later releases the newest.
+            # Databases are in the order of their segments, and the last offset wins. 4.3.0 uses the oldest segment that
+            # has one, later releases use the newest.
             databases.reverse()
         stores[store.name] = _from_family(store, databases, task, owners.stores.get(store.name, {}))
     return TaskInitialOffsets(stores, dict(owners.absent))
@@ -262,11 +272,12 @@ def read_offsets(snapshot: Snapshot, task: Task) -> TaskInitialOffsets:
 def _from_family(
     store: Store, databases: Sequence[Database], task: Task, lines: Mapping[TopicPartition, int]
 ) -> InitialOffsets:
-    """Return the offsets that 4.3 and later take: those inside, and over them the lines of ``.checkpoint``."""
+    """Return the offsets that 4.3 and later use: those in the column family, overridden by ``.checkpoint``."""
     dropped = OFFSET_UNKNOWN in lines.values()
     valid = {key: offset for key, offset in lines.items() if offset != OFFSET_UNKNOWN}
     if store.is_grace_buffer:
-        # RocksDBTimeOrderedKeyValueBuffer manages no offsets itself: LegacyCheckpointingStateStore wraps it.
+        # A grace buffer (RocksDBTimeOrderedKeyValueBuffer) stores no offsets itself: LegacyCheckpointingStateStore does
+        # so, in a file.
         own_file: Mapping[TopicPartition, int] = {}
         if store.store_file:
             own_file = store.store_file.entries
@@ -274,16 +285,16 @@ def _from_family(
     if store.segmented and not databases:
         return InitialOffsets({}, dropped, line_without_home=bool(valid))
     inside = _offsets_inside(databases, task.partition)
-    # Streams migrates the lines into the family at the start, and deletes the file: the line wins, higher or lower.
+    # At a start, Streams moves the lines into the family and deletes the file. So the line wins, even if it is lower.
     overridden = {key: (inside[key], line) for key, line in valid.items() if inside.get(key, line) != line}
     return InitialOffsets({**inside, **valid}, dropped, overridden=overridden)
 
 
 def _offsets_inside(databases: Sequence[Database], partition: int | None) -> dict[TopicPartition, int]:
-    """Return the offsets that databases state; a later one overrides an earlier one."""
+    """Return the offsets that databases state; if two state one partition, the later database wins."""
     inside: dict[TopicPartition, int] = {}
     for database in databases:
         if database.offsets is not None:
             inside |= database.offsets.offsets
-    # Streams looks for the changelog partition of its own task only; global stores have all partitions.
+    # Streams uses only the partition of the task. A global store has all partitions of its topic.
     return {key: offset for key, offset in inside.items() if partition is None or key.partition == partition}

@@ -1,6 +1,7 @@
-"""A rule: a function that adds to the draft of a store or task, and the class of Kafka Streams that it follows.
+"""A rule: a function that adds to the draft of a store or a task, with the class of Kafka Streams that it follows.
 
-Tuples hold the rules in the order of Streams. No rule reads a disk or changes its arguments.
+A *draft* is what is known about a store or task so far; it is immutable. Tuples have the rules in the order of Streams.
+No rule reads a disk.
 """
 
 from __future__ import annotations
@@ -19,17 +20,20 @@ from kstate_cli.statedir.model import Store, Task
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """The reason why a store does not open, and what Streams prints."""
+    """The reason why a store does not open, and the messages of Streams."""
 
     code: FindingCode
     text: str
     file: str
     messages: tuple[str, ...]
     by_streams: bool = False
-    """The first message is that of Streams: none of RocksDB, which would contain the location, comes before it."""
+    """The first message is from Streams itself.
+
+    Otherwise RocksDB's message, with the path of the database, comes first.
+    """
 
 
-# What :func:`judged` needs of a draft, so that one function applies the rules of stores and of tasks.
+# The members of a draft that judged() needs, so that one function applies the rules for stores and those for tasks.
 class _CheckDraft(Protocol):
     @property
     def ended(self) -> bool: ...
@@ -55,13 +59,13 @@ class Rule(Generic[D]):
 
 
 def judged(rules: Sequence[Rule[D]], snapshot: Snapshot, draft: D) -> D:
-    """Return the draft after all rules, or after the first that ends it."""
+    """Return the draft after all rules, or after the rule that has ended it."""
     for rule in rules:
-        # As in Streams: nothing follows once a start has failed, or the release has no such store.
+        # If the start has failed, or the release has no such store, Streams does not continue either.
         if draft.ended:
             break
         before, draft = draft, rule.judge(snapshot, draft)
-        # Only for bug reports: building the decisions takes time for each rule of each store.
+        # Logged only for bug reports, because building the texts takes time for each rule of each store.
         if _LOG.isEnabledFor(logging.DEBUG) and draft.decisions != before.decisions:
             decisions = ", ".join(draft.decisions)
             _LOG.debug("%s: rule %s (%s): %s", draft.subject, rule.judge.__name__, rule.source, decisions)
@@ -70,22 +74,22 @@ def judged(rules: Sequence[Rule[D]], snapshot: Snapshot, draft: D) -> D:
 
 @dataclass(frozen=True, slots=True)
 class StoreCheckDraft:
-    """The state of one store before the rules about its offsets."""
+    """The facts about one store that the rules about its opening have established."""
 
     task: Task
     store: Store
     read: InitialOffsets
     findings: tuple[Finding, ...] = ()
     fatal: Obstacle | None = None
-    """The obstacle at which the start fails."""
+    """The obstacle because of which the start fails; None if none is known."""
     empty: FindingCode | None = None
-    """The finding because of which it opens without rows although its offset states otherwise."""
+    """The finding because of which the store opens without rows, although its offset is that of a complete store."""
     closed: bool = False
-    """It has a segment that did not open: the first write to it is fatal."""
+    """The store has a segment that did not open. The first write to it makes the application fail."""
     recreated: bool = False
-    """RocksDB makes a new database where CURRENT is missing."""
+    """RocksDB creates a new database because CURRENT is missing."""
     ended: bool = False
-    """The release has no such stores."""
+    """The release does not have this kind of store, so no later rule applies."""
 
     @property
     def subject(self) -> str:
@@ -107,19 +111,19 @@ class StoreCheckDraft:
         return replace(self, findings=(*self.findings, *findings))
 
     def failing(self, obstacle: Obstacle | None) -> StoreCheckDraft:
-        """Return the same with an obstacle, unless there was one before."""
-        # The first obstacle is what Streams throws: it opens nothing after that.
+        """Return the draft with an obstacle, unless it has one already."""
+        # Streams throws at the first obstacle, and opens nothing after it.
         return replace(self, fatal=self.fatal or obstacle)
 
     def without_rows(self, code: FindingCode) -> StoreCheckDraft:
-        """Return the same, opening empty, unless that was known before."""
-        # The first reason is that of the earlier step of the start.
+        """Return the draft of a store that opens empty because of ``code``, unless it has a reason already."""
+        # The first reason stays, because that step of the start comes first.
         return replace(self, empty=self.empty or code)
 
 
 @dataclass(frozen=True, slots=True)
 class TaskCheckDraft:
-    """The state of the stores of a task between two rules."""
+    """The facts about the stores of a task that the rules so far have established."""
 
     task: Task
     read: TaskInitialOffsets
@@ -128,25 +132,25 @@ class TaskCheckDraft:
     """The stores that the release opens."""
     fails: Mapping[str, Obstacle] = field(default_factory=dict)
     empty: Mapping[str, FindingCode] = field(default_factory=dict)
-    """Stores that open without rows although their offset says otherwise, with the finding's code."""
+    """The stores that open without rows, although their offset is that of a complete store, with the finding's code."""
     ignored: tuple[str, ...] = ()
     closed: frozenset[str] = frozenset()
-    """Stores with a segment that did not open: the first write to it is fatal."""
+    """The stores with a segment that did not open. The first write to it makes the application fail."""
     absent: tuple[str, ...] = ()
-    """Stores that other tasks of the subtopology have, and this one lacks."""
+    """The stores that other tasks of the sub-topology have, and this one does not."""
     unreadable: Obstacle | None = None
-    """Its ``.checkpoint`` cannot be read."""
+    """The obstacle if the ``.checkpoint`` of the task cannot be read."""
     code: FindingCode | None = None
-    """The finding that wipes the task."""
+    """The finding because of which Streams wipes the task."""
     hangs: bool | None = False
-    """True if the client never leaves REBALANCING because of the task; None if the order of its stores decides."""
+    """True if the client stays in REBALANCING because of the task; None if that depends on the order of its stores."""
     keeps_open: str | None = None
-    """The store whose earlier segments stay open after a later one failed: the first start ends in ERROR."""
+    """The store whose earlier segments stay open when a later one fails, so that the first start ends in ERROR."""
     in_doubt: bool = False
-    """It wipes the task only if a new store is on disk, which nothing states."""
+    """Streams wipes the task only if a new store is on disk, which nothing shows."""
     predictions: tuple[Prediction, ...] = ()
     ended: bool = False
-    """The start does not reach the later rules."""
+    """The start ends at this task, so no later rule applies."""
 
     @property
     def subject(self) -> str:
@@ -165,11 +169,11 @@ class TaskCheckDraft:
 
 
 def with_store(draft: TaskCheckDraft, store_draft: StoreCheckDraft) -> TaskCheckDraft:
-    """Return a task with the draft of one more of its stores."""
+    """Return the draft of a task, extended by the draft of one of its stores."""
     name, draft = store_draft.store.name, draft.with_findings(*store_draft.findings)
     if store_draft.ended:
         return replace(draft, ignored=(*draft.ignored, name))
-    # New mappings each time: drafts are immutable, and the log compares a draft with the one before.
+    # New mappings each time, because drafts are immutable, and judged() compares a draft with the one before.
     draft = replace(draft, stores={**draft.stores, name: store_draft.store})
     if store_draft.empty is not None:
         draft = replace(draft, empty={**draft.empty, name: store_draft.empty})

@@ -1,8 +1,8 @@
 """The snapshot of a check: the application, the release, the guarantee, the topology and the logs at one moment.
 
-Nothing here reads a disk or changes: rules are functions of a snapshot, which :mod:`kstate_cli.check.snapshot_reader`
-makes. Streams looks for a store in the task of the sub-topology that has it, by number, and nowhere else. So a topology
-that is to be started may miss stores that the directory has.
+Rules are functions of a snapshot, which never changes and reads no disk. :mod:`kstate_cli.check.snapshot_reader`
+creates it. Streams looks for a store only in the task with the number of its sub-topology. So a topology that is to be
+started may not find stores that the directory has.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ class CheckRequest:
     release: Release
     exactly_once: bool = True
     logs: tuple[LogSource, ...] = ()
-    """The first that knows a partition decides; the others only confirm that it is the same topic."""
+    """The first source that knows a partition decides. The others only confirm that it is the same topic."""
     headers_format: bool = False
     """The application is started with ``dsl.store.format=HEADERS``."""
     transactional: bool = False
-    """The next start uses transactional stores (KIP-892), and the last run did if a database states nothing."""
+    """The next start uses transactional stores (KIP-892). So did the last run, if a database states nothing."""
     max_age: timedelta | None = None
     """``state.cleanup.dir.max.age.ms``; None is off, as it is by default."""
     delete_retention: timedelta | None = None
-    """``delete.retention.ms`` of the changelogs; None: that of the broker or the dump, or a day."""
+    """``delete.retention.ms`` of the changelogs. None: the setting of the broker or in the dump, otherwise a day."""
     topology: RequestedTopology | None = None
-    """None: the topology that ran here last."""
+    """The topology to start; None is the one that ran here last."""
 
     @property
     def repeated_options(self) -> tuple[str, ...]:
@@ -88,20 +88,20 @@ class LogSnapshot:
     """The facts of ``CheckRequest.logs`` about every partition that a rule may need."""
 
     logs: Mapping[TopicPartition, Log] = field(default_factory=dict)
-    """By the first source that knows the partition."""
+    """Partition -> its log, from the first source that knows it."""
     partitions: frozenset[TopicPartition] = frozenset()
     """Every partition that any source names."""
     missing: frozenset[TopicPartition] = frozenset()
-    """Partitions that the broker was asked for, and has not."""
+    """Partitions for which the broker was asked, and that it does not have."""
     ids: Mapping[TopicPartition, tuple[str, ...]] = field(default_factory=dict)
-    """The ids of the topic, by each source that knows one."""
+    """Partition -> the topic ids that the sources report."""
     counts: Mapping[tuple[TopicPartition, int], Records | None] = field(default_factory=dict)
-    """The number of records from an offset to the end."""
+    """(Partition, offset) -> the number of records from this offset to the end of the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class KstateRun:
-    """A run of kstate, as far as a start of the application meets it."""
+    """A run of kstate, with the facts that matter for a start of the application."""
 
     name: str
     damage: str | None = None
@@ -110,7 +110,7 @@ class KstateRun:
     kept_bytes: int = 0
     """The bytes of its backup, if that is old."""
     kept_since: str = ""
-    """The day."""
+    """The day of the backup, as YYYY-MM-DD."""
     lost: str | None = None
     """The stores that exist in its backup only, as a sentence."""
 
@@ -135,7 +135,7 @@ class Snapshot:
     app: Application
     request: CheckRequest
     resolved: Mapping[str, TaskOffsets]
-    """By the name of the task. No rule changes them."""
+    """Name of the task -> its offsets. No rule changes them."""
     now_ms: int
     entries: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """The names in the directory of each task."""
@@ -148,15 +148,15 @@ class Snapshot:
     """The age of stores, by task and store, if a rule may need it."""
     around: Surroundings = field(default_factory=Surroundings)
     homes: Homes | None = None
-    """The differences to the requested topology, whose view the tasks then are. None: no topology was requested."""
+    """The differences to the requested topology; ``app`` has its view then. None if no topology was requested."""
     _families: Mapping[_Family, list[Task]] = field(init=False, repr=False, compare=False)
-    """The tasks of each subtopology: rules need them for each store of each task, so they are grouped once."""
+    """The tasks of each sub-topology. They are grouped once, because rules need them for each store of each task."""
 
     def __post_init__(self) -> None:
         families: dict[_Family, list[Task]] = {}
         for task in self.app.tasks:
             families.setdefault(subtopology(task), []).append(task)
-        # The class is frozen; this is a part of its construction.
+        # The class is frozen, so this part of its construction needs object.__setattr__.
         object.__setattr__(self, "_families", families)
 
     @property
@@ -166,14 +166,17 @@ class Snapshot:
 
     def finding(self, code: FindingCode, text: str, task: Task | None = None, store: str | None = None,
                 level: Level | None = None, hint: str | None = None) -> Finding:  # fmt: skip
-        """Return a finding, with the command that helps here: that of its code, or the template ``hint``."""
+        """Return a finding.
+
+        Its hint is that of the code, or the template ``hint``, with the names of this directory.
+        """
         name = task.name if task else None
         release, more = (
             self.request.release.version,
             (*unproven_too(self.request.release.name), *self.request.repeated_options),
         )
         values: dict[str, Filling | None]
-        # The commands of hints that take a release write for it, so they need the options of an unproven one.
+        # Hints with RELEASE are commands that write for this release. So they need the options for an unproven release.
         values = {
             "APP": self.app.path,
             "RELEASE": (release, *more),
@@ -182,7 +185,7 @@ class Snapshot:
             "STORE": store,
         }
         if self.request.topology is not None:
-            # Only with a topology a finding has a hint about rehome.
+            # Only hints about rehome have NEW, and they occur only if a topology was requested.
             values["NEW"] = self.request.topology.rehome.words
         return Finding(code, level or code.level, filled(hint or code.hint, values), text, name, store)
 
@@ -210,7 +213,7 @@ class Snapshot:
 
     def siblings(self, task: Task) -> list[Task]:
         """Return the tasks of the same subtopology, other than ``task``."""
-        # By identity: equality would compare all stores of both tasks.
+        # Compared by identity: equality would compare all stores of both tasks.
         return [other for other in self._families.get(subtopology(task), ()) if other is not task]
 
     @property
@@ -219,12 +222,12 @@ class Snapshot:
         return any(task.is_global and task.stores for task in self.app.tasks)
 
     def changelog(self, task: Task, store: str) -> TopicPartition | None:
-        """Return the changelog partition of a store, by its own offsets or those of the same store in other tasks.
+        """Return the changelog partition of a store, from its own offsets or those of the same store in other tasks.
 
-        None if it has no offset anywhere: then it is unknown whether it has a changelog. Where a topology is
-        asked about, tasks of any number tell.
+        None if it has no offset in any of them: then it is unknown whether it has a changelog. If a topology was
+        requested, tasks of all sub-topologies count.
         """
-        # First the usual name: if any source has such a partition, it is the changelog.
+        # The usual name comes first: if a source has such a partition, it is the changelog.
         own = self.own_changelog(task, store)
         if own in self.logs.partitions:
             return own
@@ -233,7 +236,8 @@ class Snapshot:
             for tp in self._offsets(member, store):
                 if tp.topic == own.topic:
                     return own
-                # A source topic, or the changelog under another application.id: it counts if nothing else does.
+                # This is a source topic, or the changelog under another application.id. It counts only if no usual name
+                # is found.
                 first = first or tp.topic
         if first is None and self.homes is not None:
             first = self.homes.topics.get(StoreKey(task.topology or "", store))
@@ -272,9 +276,9 @@ class Snapshot:
         return usual_changelog(self.app.app_id, task, store)
 
     def task_is_empty(self, task: Task) -> bool:
-        """Return True if a task has no entry that counts (``StateDirectory.taskDirIsEmpty``).
+        """Return True if a task has no entry that counts for Streams (``StateDirectory.taskDirIsEmpty``).
 
-        ``.checkpoint`` does not count, and from 4.3 on no name that begins so.
+        ``.checkpoint`` does not count. From 4.3 on, no name that begins with it does.
         """
         for name in self.entries[task.name]:
             is_ignored = name == CHECKPOINT
@@ -295,15 +299,17 @@ def subtopology(task: Task) -> _Family:
 
 
 def misplaced_segments(store: Store, others: Iterable[Store]) -> tuple[Database, ...]:
-    """Return the segments whose start is no multiple of the interval.
+    """Return the segments whose start is not a multiple of the segment interval.
 
-    The interval is not written anywhere: it divides the starts of the same store in other tasks, else most of its own.
+    No file states the interval. It divides the starts of the same store in other tasks. If there are none, it divides
+    most of the starts of the store itself.
     """
     own = [d.segment_start for d in store.databases if d.segment_start]
     if not store.segmented or not own or reduce(gcd, own) >= MIN_INTERVAL_MS:
         return ()
     other_starts = [d.segment_start for other in others for d in other.databases if d.segment_start]
-    # Other tasks have the same interval: what all of their segments share is surer than a guess from these.
+    # The store has the same interval in other tasks. The common divisor of all their starts is more certain than a
+    # guess.
     grid = reduce(gcd, other_starts) if other_starts else _likely(own)
     if grid < MIN_INTERVAL_MS:
         return ()
@@ -311,19 +317,23 @@ def misplaced_segments(store: Store, others: Iterable[Store]) -> tuple[Database,
 
 
 def _likely(starts: list[int]) -> int:
-    """Return the divisor that most of the starts have, or the step between all of them if no two share one."""
+    """Return the interval that most of the starts are multiples of.
+
+    Without one, the common divisor of their distances.
+    """
     steps = [gcd(first, second) for first, second in combinations(starts, 2)]
-    # Two starts on the grid have its interval as a divisor. With a misplaced one the divisor is less than any interval.
+    # The common divisor of two correct starts is a multiple of the interval. With a misplaced start it is less than any
+    # possible interval.
     shared = [step for step in steps if step >= MIN_INTERVAL_MS]
     if not shared:
         return reduce(gcd, [abs(later - starts[0]) for later in starts[1:]], 0)
-    # Of the steps that fit equally many starts the largest: 30 s divides whatever 60 s divides.
+    # If several divide equally many starts, the largest is taken: 30 s divides everything that 60 s divides.
     return max(shared, key=lambda step: (sum(not start % step for start in starts), step))
 
 
 @dataclass(frozen=True, slots=True)
 class RehomePreview:
-    """The answer of ``kstate rehome`` for the same directory and topology."""
+    """The result of planning ``kstate rehome`` for the same directory and topology."""
 
     words: tuple[str | os.PathLike[str], ...] = ()
     """The words after ``--topology`` in the command of a hint."""
@@ -341,7 +351,7 @@ class RequestedTopology:
 
     new: Described
     old: Described | None = None
-    """The topology that ran here last."""
+    """The topology that ran here last; None if the user has not specified it."""
     spec: SpecDraft | None = None
     """The kinds of new stores."""
     rehome: RehomePreview = field(default_factory=RehomePreview)
@@ -370,16 +380,16 @@ class RequestedTopology:
 
 @dataclass(frozen=True, slots=True)
 class AbsentStore:
-    """A store that a task should have, and of which its directory has nothing."""
+    """A store that a task should have, and that its directory does not have."""
 
     other_task: str | None = None
-    """The task that has it, of the same partition."""
+    """The task of the same partition that has the store."""
     logged: bool = True
-    """True if it has a changelog, as far as the task that has it shows."""
+    """True if it has a changelog, as far as the other task shows."""
     new: bool = False
     """No task of any partition has it, and the old topology did not have it either."""
     on_disk: bool | None = True
-    """None if nothing states it: a store in memory costs its task nothing."""
+    """None if nothing shows whether it is on disk. A store in memory does not affect its task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,7 +397,7 @@ class Homes:
     """The differences between the topology and the directory."""
 
     missing: Mapping[str, Mapping[str, AbsentStore]] = field(default_factory=dict)
-    """By task and store."""
+    """Task -> store -> how the task lacks it."""
     left_over: frozenset[str] = frozenset()
     """Tasks of sub-topologies that the topology lacks."""
     elsewhere: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
@@ -395,9 +405,9 @@ class Homes:
     unlogged: frozenset[tuple[str, str]] = frozenset()
     """Stores elsewhere that have rows and no changelog, by task and store."""
     topics: Mapping[StoreKey, str] = field(default_factory=dict)
-    """The topic that a store is restored from, as far as an offset of any partition names it."""
+    """Store -> the topic that it is restored from, if an offset of any partition names it."""
     stores: frozenset[str] = frozenset()
-    """The names of all stores of which any task has something."""
+    """The names of all stores of which any task has rows or an offset."""
     global_unused: tuple[str, ...] = ()
     """Global stores of the directory that the topology lacks."""
     global_missing: tuple[str, ...] = ()
@@ -405,7 +415,7 @@ class Homes:
     global_on_disk: tuple[str, ...] = ()
     """Global stores of the topology, without those that are surely in memory."""
     unplaced: tuple[StoreKey, ...] = ()
-    """Stores of sub-topologies of which the directory has nothing, so that their partitions are unknown."""
+    """Stores of sub-topologies that have nothing in the directory, so that their partitions are unknown."""
 
     def wiped_for(self, task: str, store: str, *, has_topic: bool) -> bool | None:
         """Return True if a store that a task lacks costs it everything under exactly-once; None if its kind decides.
@@ -426,11 +436,11 @@ class Homes:
 
 
 def home_of_store(topology: RequestedTopology, task: TaskId, store: str) -> str | None:
-    """Return the task where the topology looks for a store, in the partition of ``task``; None if it lacks it."""
+    """Return the task in which the topology has a store, for the partition of ``task``; None if it does not have it."""
     places = topology.new.places(StoreKey(task.topology or "", store))
     if not places or task.partition is None:
         return None
-    # A store of several sub-topologies (KAFKA-20464) is looked for in its own task, if that is one of them.
+    # A store may belong to several sub-topologies (KAFKA-20464). If its own task is one of them, it stays there.
     if not task.is_global and Home.of(task) in places:
         return Home.of(task).task(task.partition)
     return places[0].task(task.partition)

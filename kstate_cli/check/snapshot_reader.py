@@ -44,21 +44,21 @@ from kstate_cli.statedir.model import Application, CheckpointFile, Task
 from kstate_cli.statedir.names import LOCK
 from kstate_cli.statedir.problems import ProblemCode
 
-# As in the hint of the finding: backups that are older than 7 days are worth a clean.
+# The hint of the finding suggests to delete backups that are older than 7 days.
 _KEPT_LONG = timedelta(days=7)
 
 
 def read_snapshot(app: Application, request: CheckRequest) -> Snapshot:
-    """Return everything about ``app`` that a rule may need. Changes nothing.
+    """Read everything about ``app`` that a rule may need. Changes nothing.
 
-    Raises Refused if kstate does not understand the record of one of its runs, DumpError if a dump cannot be read, and
-    OSError if the system does not give a file of offsets.
+    Raises Refused if kstate does not understand the journal of one of its runs, DumpError if a dump cannot be read, and
+    OSError if a file of offsets cannot be read.
     """
-    # Only files that the start reads: an unreadable one that it ignores decides nothing.
+    # Only files that the start reads: if it ignores a file, it does not matter that kstate cannot read it.
     for file in _read_by_streams(app, request):
         if isinstance(file.error, OSError):
             raise file.error
-    # Listed once: every rule sees the same names, although a running application goes on.
+    # Listed once, so that all rules see the same names while a running application changes the directory.
     entries = {task.name: frozenset(_names(task.path)) for task in app.tasks}
     databases = [database for task in app.tasks for store in task.stores for database in store.databases]
     bare = Snapshot(
@@ -78,15 +78,15 @@ def read_snapshot(app: Application, request: CheckRequest) -> Snapshot:
     )
     if request.topology is not None:
         bare = _as_started(bare, request.topology)
-    # After the topology: which logs are needed depends on the stores that it opens.
+    # The logs are read after the view of the topology was applied, because its stores decide which logs are needed.
     with_logs = replace(bare, logs=read_logs(bare))
     return replace(with_logs, ages=_ages(with_logs), around=_around(app))
 
 
 def read_homes(app: Application, topology: RequestedTopology) -> Homes:
-    """Return where a topology has the stores of a directory. Raises OSError as ``resolve`` does."""
+    """Return the differences between the stores of a directory and a topology. Raises OSError as ``resolve`` does."""
     resolved = {state.task.name: state for state in resolve(app)}
-    # Where stores are looked for does not depend on the release: any request serves.
+    # The release does not matter for these differences, so any request will do.
     request = CheckRequest(release_of(app), topology=topology)
     return as_started(Snapshot(app, request, resolved, clock.now_ms()), topology)[1]
 
@@ -121,9 +121,10 @@ def _read_by_streams(app: Application, request: CheckRequest) -> Iterable[Checkp
 
 
 def _ages(snapshot: Snapshot) -> dict[tuple[str, str], Age]:
-    """Return the age of every store that kstate may have restored, and of those whose log forgets deletes.
+    """Return the age of the data of each store if a rule may need it.
 
-    It follows from the times in SSTs and from the records of kstate: every copy makes an mtime young.
+    That is so if kstate has recorded any age, or if the log of the store may have lost deletes. The age comes from the
+    SSTs and from the records of kstate, and not from an mtime, which a copy changes.
     """
     written_down = read_ages(snapshot.app.path)
     return {
@@ -148,8 +149,8 @@ def _around(app: Application) -> Surroundings:
 
 
 def _of_others(app: Application, owner: int) -> Iterable[str]:
-    """Yield the files of another owner than that of the application directory."""
-    # os.walk follows no links to folders, so that it stays below the application directory.
+    """Yield the files whose owner differs from ``owner``, that of the application directory."""
+    # os.walk does not follow links to folders, so it stays in the application directory.
     for folder, _, names in os.walk(app.path):
         for path in (folder, *(os.path.join(folder, name) for name in names)):
             try:
@@ -161,8 +162,9 @@ def _of_others(app: Application, owner: int) -> Iterable[str]:
 
 
 def _runs(app: Application) -> Iterable[KstateRun]:
+    """Yield the runs of kstate that matter for a start: damaged, unfinished, with the only copy of a store, or old."""
     limit = clock.now() - _KEPT_LONG
-    # A run that is under way holds the lock: only without it the run was interrupted.
+    # A run in progress holds the lock. So an unfinished run was interrupted only if nothing holds it.
     locked = read_lock_table().is_locked(app.path / LOCK)
     runs = read_runs(app.path)
     lost = {copy.run.name: copy.sentences for copy in lost_copies(app.path, runs)}
@@ -178,13 +180,13 @@ def _runs(app: Application) -> Iterable[KstateRun]:
 
 
 def read_logs(bare: Snapshot) -> LogSnapshot:
-    """Return the logs for a snapshot that has none yet. Raises DumpError if a dump cannot be read."""
+    """Return the logs for ``bare``, a snapshot that has none yet. Raises DumpError if a dump cannot be read."""
     sources = bare.request.logs
     if not sources:
         return LogSnapshot()
     partitions = frozenset(key for source in sources for key in source.partitions())
-    # Which topic is the changelog of a store depends on the partitions that a source names.
-    # A snapshot that knows the partitions, and no log yet.
+    # The changelog of a store depends on the partitions that the sources have. So the offsets are determined with a
+    # snapshot that has the partitions, and no log yet.
     candidates = _first_offsets(replace(bare, logs=LogSnapshot(partitions=partitions)))
     keys = [*candidates, *(partitions - candidates.keys())]
     logs = {key: log for key in keys if (log := _first(sources, key)) is not None}
@@ -200,9 +202,9 @@ def read_logs(bare: Snapshot) -> LogSnapshot:
 def _counts(
     bare: Snapshot, logs: Mapping[TopicPartition, Log], candidates: Mapping[TopicPartition, set[int]]
 ) -> dict[tuple[TopicPartition, int], Records | None]:
-    """Return how many records follow each offset that a store may be restored from, and the start of each log."""
+    """Return the number of records after each offset that a store may be restored from, and after each log start."""
     sources, transactional = bare.request.logs, bare.request.exactly_once
-    # A stored offset may be -4, or one that the log does not have: nothing is read from there.
+    # Offsets outside of the log, such as -4, are skipped: no restoration starts there.
     first_offsets = {
         key: {logs[key].start or 0, *(offset for offset in offsets if logs[key].where(offset) is Where.INSIDE)}
         for key, offsets in candidates.items()
@@ -249,16 +251,16 @@ def _first(sources: Sequence[LogSource], key: TopicPartition) -> Log | None:
 def count_records(
     sources: Sequence[LogSource], key: TopicPartition, first: int, *, transactional: bool
 ) -> Records | None:
-    """Return how many records follow from ``first`` to the end.
+    """Return the number of records from ``first`` to the end of a log.
 
-    A dump counts them, if it was taken of the same log that the first source knows.
+    Only sources that have the same log as the first one count. A dump gives an exact number.
     """
     candidates = [source for source in sources if source.log(key) is not None]
     best: Records | None = None
     for source in candidates:
         if _same_log(source, candidates[0], key):
             count = source.records(key, first, transactional=transactional)
-            # The first answer, unless a later one is exact: two bounds of one log cannot be compared.
+            # The first result is used, unless a later one is exact: of two upper bounds neither is better.
             if best is None or (count is not None and count.exact):
                 best = count
     return best
@@ -270,19 +272,20 @@ def _next_offset(task: Task, offset: int) -> int:
 
 
 def _same_log(source: LogSource, other: LogSource, key: TopicPartition) -> bool:
+    """Return whether two sources have the same log: the same bounds, and no different topic ids."""
     a, b = source.log(key), other.log(key)
     ids = {source.topic_id(key), other.topic_id(key)} - {None}
-    # The same bounds and no other id: a dump of an older state of the log would count other records.
+    # Other bounds mean that a dump is of an older state of the log, in which it would count other records.
     return a is not None and b is not None and (a.start, a.end) == (b.start, b.end) and len(ids) < 2
 
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """The records of its logs that a store has not applied."""
+    """The records of its logs that a store has not applied yet."""
 
     records: Records
     seconds: float | None
-    """The age of the first record that it has not applied; 0 if it has applied all, None if no source states it."""
+    """The age of the first of these records; 0 if there is none, None if no source states its time."""
 
 
 _UNKNOWN: Final = frozenset({Outcome.FAILS, Outcome.HANGS, Outcome.NOT_REACHED, Outcome.UNKNOWN})
@@ -292,9 +295,10 @@ _RESTORES: Final = frozenset(
 
 
 def until_running(predictions: Iterable[Prediction]) -> Records | None:
-    """Return the records that the next start restores before RUNNING; None if that is unknown, or never comes.
+    """Return the number of records that the next start restores before the state RUNNING.
 
-    Stores in memory are restored at every start too, and no directory shows them.
+    None if that is unknown, or if the start fails. Stores in memory are restored too, but the directory does not show
+    them.
     """
     total, exact = 0, True
     for prediction in predictions:
@@ -307,7 +311,7 @@ def until_running(predictions: Iterable[Prediction]) -> Records | None:
 
 
 class UnknownLag(str, Enum):
-    """Why the lag of a store behind one log is unknown. A silent source never means zero."""
+    """The reason why the lag of a store behind one log is unknown. If a source states nothing, that never means 0."""
 
     NO_OFFSET = "no-offset"
     """The store states no offset, or -4: Streams would restore everything, or the store has no changelog."""
@@ -329,7 +333,7 @@ class LogLag:
     key: TopicPartition | None
     """None for a store without an offset: nothing on disk names its topic."""
     offset: int | None
-    """As it is stored: of the last applied record, for a global store of the next one. None without one."""
+    """The stored offset: of the last applied record, for a global store of the next one; None if the store has none."""
     log_start: int | None
     log_end: int | None
     """The bounds of the log; None if no source states them."""
@@ -345,11 +349,11 @@ def lags(
     exactly_once: bool | None = None,
     places: Collection[tuple[str, str]] | None = None,
 ) -> dict[tuple[str, str], Lag]:
-    """Return the lag by task and store. A store is left out unless the lag behind each of its logs is known.
+    """Return the lag by task and store. A store is omitted unless the lag behind each of its logs is known.
 
-    ``exactly_once``: None if the user does not state it. Then no record of an aborted transaction counts where the log
-    is read, and nothing is treated as a marker where it is not. ``places``: only these are read. Raise UsageError and
-    DumpError for unreadable sources.
+    ``exactly_once``: None if the user has not stated it. Then records of aborted transactions do not count if the log
+    is read, and no entry is assumed to be a marker if it is not. ``places``: only these stores are read. Raise
+    UsageError and DumpError for unreadable sources.
     """
     by_place = {
         place: together(logs)
@@ -365,14 +369,17 @@ def log_lags(
     exactly_once: bool | None = None,
     places: Collection[tuple[str, str]] | None = None,
 ) -> dict[tuple[str, str], tuple[LogLag, ...]]:
-    """Return the logs of each store by task and store, with its lag behind each. Arguments and errors: ``lags``."""
+    """Return the logs of each store, by task and store, with its lag behind each.
+
+    Arguments and errors as in :func:`lags`.
+    """
     stores = {place: offsets for place, offsets in _offsets(app).items() if places is None or place in places}
     first_offsets: dict[TopicPartition, set[int]] = {}
     for place, offsets in stores.items():
         for key, offset in offsets.items():
             if offset >= 0:
                 first_offsets.setdefault(key, set()).add(_following(place, offset))
-    # All offsets at once, so that a source reads each log once.
+    # All offsets are passed at once, so that a source reads each log once.
     for source in sources:
         source.prepare(first_offsets, transactional=exactly_once is not False)
     return {
@@ -394,10 +401,10 @@ def together(logs: Sequence[LogLag]) -> Lag | None:
 
 
 def sum_of(parts: Sequence[Lag]) -> Lag:
-    """Return the records of all, and the age of the oldest; no age if it is unknown of one of them."""
+    """Return the sum of the records, and the age of the oldest one; no age if one of the parts has none."""
     records = Records(sum(lag.records.count for lag in parts), all(lag.records.exact for lag in parts))
     seconds = [lag.seconds for lag in parts if lag.seconds is not None]
-    # One partition without a time may be the one that is furthest behind.
+    # The partition without a time may be the one that is furthest behind.
     if len(seconds) < len(parts):
         return Lag(records, None)
     return Lag(records, max(seconds))
@@ -423,13 +430,17 @@ def _following(place: tuple[str, str], offset: int) -> int:
 def _log_lag(
     sources: Sequence[LogSource], key: TopicPartition, offset: int, first: int, *, transactional: bool
 ) -> LogLag:
+    """Return the lag of a store behind one log, or the reason why it is unknown.
+
+    ``first`` is the next offset to apply.
+    """
     source = next((source for source in sources if source.log(key) is not None), None)
     if source is None or (log := source.log(key)) is None:
         if offset < 0:
             return LogLag(key, None, None, None, None, UnknownLag.NO_OFFSET)
         return LogLag(key, offset, None, None, None, UnknownLag.NO_LOG)
     start, end = log.start, log.end
-    # -4 is no offset: Streams writes it before it has applied anything.
+    # -4 is not an offset: Streams writes it before it has applied any record.
     if offset < 0:
         return LogLag(key, None, start, end, None, UnknownLag.NO_OFFSET)
     where = log.where(first)
@@ -443,5 +454,5 @@ def _log_lag(
     at = source.time_of(key, first)
     if at is None:
         return LogLag(key, offset, start, end, Lag(records, None))
-    # Producers set the time of a record, which may be ahead of this host.
+    # The producer sets the time of a record, and its clock may be ahead of this host. So the lag is at least 0.
     return LogLag(key, offset, start, end, Lag(records, max(0.0, (clock.now_ms() - at) / 1000)))

@@ -1,4 +1,4 @@
-"""The opening of one store at a start, before any offset counts (``RocksDBStore.openDB``, ``AbstractSegments``)."""
+"""Rules for the opening of one store at a start (``RocksDBStore.openDB``, ``AbstractSegments``). Offsets come later."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _segments(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraft:
         return draft.failing(foreign)
     if draft.store.empty:
         return draft
-    # Up to 4.2 the error is swallowed: the store opens, without the rows of its segments.
+    # Up to 4.2 Streams ignores the error: the store opens without the rows of its segments.
     return draft.without_rows(foreign.code)
 
 
@@ -88,7 +88,7 @@ def _doubts(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraft:
 
 
 def _no_database(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraft:
-    # A negative offset is none of a record: such a store may have been empty all along.
+    # A negative offset is not that of a record. So the store may never have had a row.
     if draft.store.databases or not any(offset >= 0 for offset in draft.read.offsets.values()):
         return draft
     text = "it has an offset, but no database, so its rows are lost"
@@ -97,9 +97,9 @@ def _no_database(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraft:
 
 
 def _misplaced_segments(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraft:
-    """Add a finding for segments whose start, in the name of their folder, is no multiple of the segment interval.
+    """Add a finding for segments whose start (in the name of their folder) is not a multiple of the segment interval.
 
-    Streams computes the names of segments from the times of rows. It never opens a segment with another name.
+    Streams computes the names of segments from the times of rows, so it never opens a segment with another name.
     """
     skipped = snapshot.misplaced_segments(draft.task, draft.store)
     if not skipped:
@@ -153,9 +153,9 @@ GLOBAL_STORE_RULES: tuple[Rule[StoreCheckDraft], ...] = (
 
 
 def misread_sessions(snapshot: Snapshot, task: Task, store: Store) -> tuple[Finding, ...]:
-    """Return a finding if the release misreads rows of a store, or would under ``dsl.store.format=HEADERS``.
+    """Return a finding if the release misreads rows of a store, or would do so with ``dsl.store.format=HEADERS``.
 
-    The store opens all the same: each row that is read is wrong.
+    The store opens without an error, but each row that is read is wrong.
     """
     if not knows_headers(snapshot.request.release):
         return ()
@@ -163,7 +163,7 @@ def misread_sessions(snapshot: Snapshot, task: Task, store: Store) -> tuple[Find
         return _misread(snapshot, task, store, "it has rows without headers, but was opened as a store with headers")
     if not may_be_misread_with_headers(store):
         return ()
-    # The bytes of some kinds are alike: then only the topology decides whether headers are read.
+    # Stores of some kinds have the same bytes. Then only the topology shows whether headers are read.
     certain = misread_with_headers(store.kind.name) is not None
     elsewhere = [twin for other in snapshot.siblings(task) for twin in other.stores if twin.name == store.name]
     if any(store_kind(twin.kind.name).misread_before for twin in elsewhere):
@@ -192,13 +192,13 @@ class Opening:
     findings: tuple[Finding, ...] = ()
     obstacle: Obstacle | None = None
     swallowed: bool = False
-    """Up to 4.2 a segmented store opens without the segment that does not, and without all that come after it."""
+    """Up to 4.2 Streams ignores the error: a segmented store opens without this segment and all later ones."""
     recreated: bool = False
     """RocksDB creates a new database because CURRENT is missing."""
 
 
 def judge_opening(snapshot: Snapshot, task: Task, store: Store) -> Opening:
-    """Judge how the release opens the databases of one store; the first that does not open decides."""
+    """Judge how the release opens the databases of one store. The first database that does not open decides."""
     recreated = False
     for database in store.databases:
         obstacle = _obstacle(snapshot, task, store, database)
@@ -214,7 +214,7 @@ def judge_opening(snapshot: Snapshot, task: Task, store: Store) -> Opening:
         finding = snapshot.finding(code, text, task, store.name)
         messages = obstacle.messages
         if not obstacle.by_streams:
-            # ProcessorStateException of RocksDBStore wraps what RocksDB throws.
+            # RocksDBStore wraps the error of RocksDB in a ProcessorStateException, whose message comes first.
             messages = (streams_log.STORE_NOT_OPENED.format(database.path.name, database.path), *messages)
         shown_obstacle = Obstacle(code, obstacle.text, obstacle.file, messages)
         return Opening((finding,), shown_obstacle, swallowed, recreated)
@@ -243,7 +243,7 @@ def _obstacle(snapshot: Snapshot, task: Task, store: Store, database: Database) 
 
 
 def _families(snapshot: Snapshot, store: Store, database: Database, path: str) -> Obstacle | None:
-    # RocksDB opens a database only if the caller names all of its column families.
+    # RocksDB opens a database only if Streams names all of its column families.
     families = set(database.column_families)
     if snapshot.request.into_family:
         unknown = sorted(families - all_families())
@@ -251,7 +251,7 @@ def _families(snapshot: Snapshot, store: Store, database: Database, path: str) -
             return None
         message = streams_log.UNEXPECTED_FAMILY.format(unknown[0], database.path.name)
         return Obstacle(UNKNOWN_COLUMN_FAMILY, f"column family {unknown[0]}", path, (message,), by_streams=True)
-    # RocksDB opens its own family in any case.
+    # RocksDB always opens its own column family for statistics.
     extra = families - (all_families() - headers_families() - {OFFSETS_CF}) - {STATISTICS_CF}
     if not extra:
         return None
@@ -263,13 +263,13 @@ def _families(snapshot: Snapshot, store: Store, database: Database, path: str) -
         code, text = UNKNOWN_COLUMN_FAMILY, f"column family {', '.join(sorted(extra))}"
     names = ""
     if len(extra) == 1:
-        # RocksDB lists several in an order of its own, so that only the begin of the message is certain.
+        # If there are several, RocksDB lists them in any order. So only the beginning of the message is certain.
         (names,) = extra
     return Obstacle(code, text, path, (streams_log.FAMILIES_NOT_OPENED.format(names),))
 
 
 def _formats(snapshot: Snapshot, database: Database, path: str) -> Obstacle | None:
-    # One SST that RocksDB cannot read keeps it from opening the whole database.
+    # One SST that RocksDB cannot read is enough that the whole database does not open.
     newest = max(database.sst_formats, default=0)
     reads = snapshot.request.release.reads_sst_format
     if newest <= reads:
@@ -279,15 +279,15 @@ def _formats(snapshot: Snapshot, database: Database, path: str) -> Obstacle | No
 
 
 def _damage(snapshot: Snapshot, database: Database, path: str) -> Obstacle | None:
-    """Judge damage: SSTs of the MANIFEST that are missing or of another size, and a value that is no offset."""
+    """Judge damage of a database: SSTs that are missing or have another size, and offsets that are not a long."""
     for problem in database.problems:
         no_current = problem.code is ProblemCode.NO_CURRENT
-        # With a write-ahead log RocksDB refuses to create a new database; without one it creates it
+        # RocksDB refuses to create a database if there is a write-ahead log. Without one it creates an empty database
         # (create_if_missing).
         if no_current and (logs := snapshot.write_ahead[database.path]):
             message = streams_log.LOG_WITHOUT_CURRENT
             return Obstacle(DOES_NOT_OPEN, f"CURRENT is missing, but {logs[0]} exists", path, (message,))
-        # A problem that is not fatal is one that RocksDB tolerates when it opens.
+        # If a problem is not fatal, RocksDB opens the database all the same.
         if not problem.fatal or no_current:
             continue
         if problem.code is ProblemCode.SST:

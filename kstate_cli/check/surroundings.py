@@ -1,4 +1,4 @@
-"""The directory as a whole: ages, owners, its file system, runs of kstate, and a start that fails."""
+"""Rules for the directory as a whole: ages, owners, file system, runs of kstate, and starts that fail."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class SurroundingsRule:
 
 def _ages(snapshot: Snapshot) -> Iterator[Finding]:
     now = snapshot.now_seconds
-    # The folder of the global stores has no cleaner: global state is in every instance.
+    # No cleaner deletes the folder of the global stores, because every instance needs them.
     old = [t.name for t in snapshot.app.tasks if not t.is_global and now - t.mtime_ns / 1e9 > _CLEANUP_DELAY]
     if old:
         text = f"{_some(old)}: older than ten minutes. The cleaner deletes tasks that are not assigned to this instance"
@@ -50,7 +50,7 @@ def _ages(snapshot: Snapshot) -> Iterator[Finding]:
 def _versioned(snapshot: Snapshot) -> Iterator[Finding]:
     stores = [store for task in snapshot.app.tasks for store in task.stores]
     names = sorted({store.name for store in stores if has_key(store.kind.name, KeySchema.VERSIONED)})
-    # Up to 4.2 ``<store>.position`` keeps it.
+    # Up to 4.2 the Position is kept in ``<store>.position``.
     if names and snapshot.request.into_family:
         yield snapshot.finding(VERSIONED_POSITION, f"{_some(names)}: its Position is empty after each start")
 
@@ -86,18 +86,18 @@ def _runs(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _in_memory(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield a finding for each changelog of the application without a store on disk."""
+    """Yield a finding for each changelog of the application whose store is in memory, because it has no files."""
     stores = {store.name for task in snapshot.app.tasks for store in task.stores}
     if snapshot.homes is not None:
         stores |= snapshot.homes.stores
-    # A store with an offset and no directory may be a custom one: it is not in memory for sure.
+    # A store with an offset but without a directory may be a custom one, so it need not be in memory.
     stores |= {name for resolved in snapshot.resolved.values() for name in resolved.absent}
     topics = {key.topic for key in snapshot.logs.partitions}
     topologies = {task.topology for task in snapshot.app.tasks}
     readings = [store_in_topologies(topic, snapshot.app.app_id, topologies) for topic in topics]
     names = {reading[0] for reading in readings if reading is not None} - stores
     if snapshot.request.topology is not None:
-        # Changelogs of stores that the topology has lost stay on the broker.
+        # The broker keeps the changelogs of stores that the topology no longer has.
         names &= {key.store for key in snapshot.request.topology.new.homes}
     for name in sorted(names):
         text = (
@@ -130,15 +130,15 @@ _LISTED_TASKS: Final = 5
 def deleted_by_failure(snapshot: Snapshot, predictions: Sequence[Prediction]) -> Iterator[Finding]:
     """Yield a warning if a start that fails may delete task directories.
 
-    ``StateManagerUtil.closeStateManager`` deletes the directory of a task that is not closed clean under exactly-once,
-    unless its stores are transactional. A global store that fails ends the start before there is a task.
+    Under exactly-once ``StateManagerUtil.closeStateManager`` deletes the directory of a task that is not closed
+    cleanly, unless its stores are transactional. If a global store fails, the start ends before there are tasks.
     """
     failing = {prediction.task for prediction in predictions if prediction.outcome is Outcome.FAILS}
     if not snapshot.request.exactly_once or snapshot.request.starts_transactional or not failing or GLOBAL in failing:
         return
     tasks = [task.name for task in snapshot.app.tasks if not task.is_global]
     text = f"the start fails in {some(sorted(failing), _LISTED_TASKS)}, and may delete {len(tasks)} task directories"
-    # Their rows may be in no changelog, so that a deleted directory is the end of them.
+    # These stores may have no changelog. Then their rows are lost with the directory.
     without = _stores_without_offset(snapshot)
     if without:
         text += f". Rows of {some(without, _LISTED_TASKS)} are then lost, unless they have a changelog"

@@ -1,8 +1,8 @@
-"""The stores of a task, and the global stores, at a start (``StateManagerUtil.registerStateStores``).
+"""Rules for the stores of a task, and for global stores, at a start (``StateManagerUtil.registerStateStores``).
 
-In the order of Streams: every store is opened, ``.checkpoint`` is read, each logged store must have an offset, and the
-next record must be in the log. The first of these that goes wrong decides for the whole task. Global
-stores have no task, and state the next offset to read (``GlobalStateManagerImpl``).
+The order is that of Streams: it opens every store, reads ``.checkpoint``, requires an offset of each logged store, and
+looks for the next record in the log. The first step that fails decides for the whole task. Global stores belong to no
+task, and their offset is the next one to read (``GlobalStateManagerImpl``).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from kstate_cli.statedir.model import Store, Task
 from kstate_cli.statedir.names import CHECKPOINT, store_folder
 
 _WIPED = (Outcome.WIPED, Outcome.LOST, Outcome.MAY_BE_LOST)
-# StateDirectory.updateTaskOffsets rejects every other negative number as a sentinel that it does not know.
+# StateDirectory.updateTaskOffsets accepts these negative numbers, and throws at any other one.
 _HARMLESS_NEGATIVE = frozenset({-1, OFFSET_UNKNOWN, -5})
 
 
@@ -60,10 +60,10 @@ def judge_task(snapshot: Snapshot, task: Task) -> TaskCheckDraft:
 
 
 def judge_copy(snapshot: Snapshot, task: Task) -> TaskCheckDraft:
-    """Judge a directory with the name of a task of a subtopology that the application lacks.
+    """Judge a directory with the name of a task whose sub-topology the application does not have.
 
-    Up to 4.2 it stays until the cleaner deletes it. 4.3 builds the whole topology in it, global stores included, whose
-    second opening, under their own task, is one too many (``RocksDBMetricsRecorder.init``).
+    Up to 4.2 it remains until the cleaner deletes it. 4.3 builds the whole topology for it, with the global stores.
+    These are then opened a second time, besides their own task, which fails (``RocksDBMetricsRecorder.init``).
     """
     code = STORE_IN_TWO_SUBTOPOLOGIES
     if not snapshot.request.into_family or not snapshot.has_global:
@@ -81,12 +81,13 @@ def _foreign(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
 
 
 def _too_old(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
+    """Judge a task older than ``state.cleanup.dir.max.age.ms``: the start deletes it before it opens any store."""
     task, request = draft.task, snapshot.request
     age = snapshot.now_seconds - task.mtime_ns / 1e9
     if not request.into_family or request.max_age is None or age <= request.max_age.total_seconds():
         return draft
     old = snapshot.finding(OLDER_THAN_MAX_AGE, f"Streams deletes {task.name} before it opens any store", task)
-    # The cleaner at the start deletes the folder as a whole, unread: no other rule matters.
+    # The start deletes the whole folder without reading it. So no other rule matters.
     verdicts = [because_of(snapshot, draft, store.name, old.code, Outcome.WIPED) for store in task.stores]
     draft = draft.with_findings(old, *(finding for _, findings in verdicts for finding in findings))
     return replace(draft, predictions=tuple(prediction for prediction, _ in verdicts), ended=True)
@@ -100,15 +101,15 @@ def _stores(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
 
 
 def _absent_stores(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
-    """Judge stores that only offsets or other tasks name."""
+    """Judge stores without a directory in the task, which are known from offsets or from other tasks."""
     task = draft.task
-    # Sorted: no directory states the order of the topology, and output must not vary.
+    # Sorted, because no directory shows the order of the topology, and the output must always be the same.
     absent = sorted(snapshot.should_have(task) - {store.name for store in task.stores})
     empty = dict(draft.empty)
     findings = []
     for name, lines in sorted(draft.read.absent.items()):
         offset = max(lines.values())
-        # A folder that kstate does not read is a custom store; -4 claims no rows that could be missing.
+        # If there is a folder of that name, it is a custom store. With -4 no rows are missing.
         if name in snapshot.entries[task.name] or offset == OFFSET_UNKNOWN:
             continue
         if task.has_offsets_family and name not in absent:
@@ -148,7 +149,7 @@ def _not_reached(_: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
 
 
 def _status(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
-    """Judge stores that were not closed cleanly, which exactly-once rejects. No ``status`` counts as closed."""
+    """Judge stores that were not closed cleanly, which exactly-once does not accept. No ``status`` counts as closed."""
     if not snapshot.request.into_family:
         return draft
     findings = [
@@ -159,7 +160,7 @@ def _status(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     draft = draft.with_findings(*findings, *missing_status(snapshot, draft.task))
     if not findings or not snapshot.request.exactly_once:
         return replace(draft, code=None, keeps_open=None)
-    # The segments that stay open are those of the first such store: its failure ends the scan.
+    # The failure of the first such store ends the opening, so its segments stay open.
     leaking = (name for name, store in draft.stores.items() if _keeps_segments_open(store))
     draft = replace(draft, code=findings[-1].code, keeps_open=next(leaking, None))
     if snapshot.request.starts_transactional:
@@ -188,10 +189,11 @@ def _keeps_segments_open(store: Store) -> bool:
 
 
 def _hanging(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
-    """Judge a task with transactional stores: status 1 in the first one that it opens never ends REBALANCING.
+    """Judge a task with transactional stores in which a store has status 1.
 
-    Streams wipes the stores that it opened before, and tries again (``TaskManager.closeDirtyAndRevive``). Their order
-    is that of the topology, which no directory has: if all are open, the first one is.
+    If it is the first store that the task opens, the client never leaves REBALANCING: Streams wipes only the stores
+    that it has opened before, and tries again (``TaskManager.closeDirtyAndRevive``). The order of the stores is that of
+    the topology, which no directory shows. If all of them have status 1, so has the first.
     """
     stores = [store for store in draft.stores.values() if store.databases]
     hangs, text = None, "if the first store that Streams opens in it has status 1"
@@ -204,11 +206,12 @@ def _hanging(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
 def _unreadable(_: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     if draft.code is not None or draft.unreadable is None:
         return draft
-    # The file is that of the whole task: every store of it fails.
+    # The file belongs to the whole task, so all stores of the task fail.
     return replace(draft, fails=dict.fromkeys((*draft.stores, *draft.absent), draft.unreadable))
 
 
 def _sentinels(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
+    """Judge negative offsets that 4.3 does not know: it throws when it adds up the offsets of its tasks."""
     if draft.code is not None or draft.unreadable is not None or not snapshot.request.into_family:
         return draft
     fails = dict(draft.fails)
@@ -241,7 +244,7 @@ def _elsewhere(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
 
 
 def _unclean(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
-    # A task that is wiped or fails anyway needs no warning about what a crash may have left.
+    # If the task is wiped or fails anyway, a warning about uncommitted rows is not needed.
     if draft.code is not None or draft.fails:
         return draft
     return draft.with_findings(*maybe_unclean(snapshot, draft.task))
@@ -268,13 +271,16 @@ TASK_RULES: tuple[Rule[TaskCheckDraft], ...] = (
 
 
 _HANGS_UP_TO = (3, 9)
-"""Up to it, a second close kills the global thread before ``GlobalStreamThread#start`` learns of the first failure."""
+"""In releases up to this one, ``GlobalStreamThread#start`` may never return, so the start hangs.
+
+A second close ends the global thread before that method learns of the first failure.
+"""
 
 
 def judge_global(snapshot: Snapshot, task: Task) -> TaskCheckDraft:
     """Return the draft of the global stores, with a prediction for each."""
     if snapshot.homes is not None and not task.stores:
-        # A topology without global stores has no thread for them, so Streams does not read this directory.
+        # An application without global stores has no thread for them, so Streams does not read this directory.
         return TaskCheckDraft(task, read_offsets(snapshot, task))
     return judged(GLOBAL_RULES, snapshot, TaskCheckDraft(task, read_offsets(snapshot, task)))
 
@@ -294,6 +300,7 @@ def _without_status(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft
 
 
 def _global_stores(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
+    """Return the draft with a prediction for each global store: whether it opens, then by its offsets."""
     for store in draft.task.stores:
         read = draft.read.stores[store.name]
         result = judged(GLOBAL_STORE_RULES, snapshot, StoreCheckDraft(draft.task, store, read))
@@ -313,6 +320,7 @@ def _fails(task: Task, store: Store, obstacle: Obstacle) -> Prediction:
 
 
 def _by_offsets(snapshot: Snapshot, task: Task, store: Store, read: InitialOffsets) -> Verdict:
+    """Judge a global store that opens, by its offsets, which are the next ones to read."""
     if OFFSET_UNKNOWN in read.offsets.values():
         text = "its offset is -4, and Streams seeks to it"
         finding = snapshot.finding(GLOBAL_UNKNOWN_OFFSET, text, task, store.name)
@@ -339,7 +347,7 @@ def _by_offsets(snapshot: Snapshot, task: Task, store: Store, read: InitialOffse
         elif near_start(range_):
             findings.append(snapshot.finding(NEAR_LOG_START, range_.text, task, store.name))
     if not ranges:
-        # Every global store begins so. With rows, its records are read a second time.
+        # Every global store begins without an offset. If it has rows, its records are read a second time.
         level = Level.EXPECTED if store.empty else None
         text = "it has no offset, so Streams reads it from the beginning"
         finding = snapshot.finding(OFFSET_MISSING, text, task, store.name, level)
@@ -351,8 +359,8 @@ def _by_offsets(snapshot: Snapshot, task: Task, store: Store, read: InitialOffse
 
 
 def _caught_up(snapshot: Snapshot, task: Task, store: Store, read: InitialOffsets, ranges: list[Range]) -> Verdict:
-    """Judge a store whose offsets are in their logs, as far as these are known."""
-    # A topic may have gained partitions: those without an offset are read from their beginnings.
+    """Judge a global store whose offsets are inside of their logs, as far as the logs are known."""
+    # The topic may have new partitions. A partition without an offset is read from its beginning.
     counts = [part.records for part in ranges] + [whole(snapshot, key) for key in _other_partitions(snapshot, read)]
     if any(part is None for part in counts):
         return Prediction(task.name, store.name, Outcome.OPENS), ()
@@ -375,7 +383,7 @@ def _sum(parts: list[Records]) -> Records:
 
 
 def _unknown_topic(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
-    """Judge the topics of ``.checkpoint``: up to 4.2 each must belong to a global store, which has one topic."""
+    """Judge the topics in ``.checkpoint``: up to 4.2 each must belong to a global store, and a store has one topic."""
     task = draft.task
     if draft.unreadable is not None or snapshot.request.into_family or task.checkpoint is None:
         return draft
@@ -387,7 +395,7 @@ def _unknown_topic(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     file = f"{task.name}/{CHECKPOINT}"
     failing = []
     for prediction in draft.predictions:
-        # A store that fails by itself does so before: its own message is the one that is printed.
+        # A store that fails itself fails earlier, so Streams prints its message.
         if prediction.outcome is not Outcome.FAILS:
             prediction = Prediction(
                 prediction.task,
@@ -410,4 +418,4 @@ GLOBAL_RULES: tuple[Rule[TaskCheckDraft], ...] = (
     Rule("GlobalStateManagerImpl.registerStore, restoreState", _global_stores),
     Rule("GlobalStateManagerImpl.initialize: more topics than persistent global stores", _unknown_topic),
 )
-"""Of the folder ``global``, in the order of Streams."""
+"""The rules for the folder ``global``, in the order of Streams."""
