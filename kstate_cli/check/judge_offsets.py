@@ -1,5 +1,6 @@
-"""Rules about missing offsets, offsets that differ between places, and the effect of restoring on rows
-(``ProcessorStateManager``).
+"""Rules about missing offsets, offsets that differ between places, and the effect of restoring on rows.
+
+They follow ``ProcessorStateManager``.
 """
 
 from __future__ import annotations

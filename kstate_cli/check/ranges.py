@@ -1,4 +1,4 @@
-"""The offset from which a release continues each store, and its place in the log: does Streams find the next record?
+"""The offset from which a release continues each store, and whether Streams finds the next record in the log.
 
 Up to 4.2 the offset is in the line of ``.checkpoint`` (``ProcessorStateManager.initializeStoreOffsets``). From 4.3 on
 that line comes first, and overrides the column family of the newest segment. A migration uses the lowest offset of all

@@ -11,7 +11,7 @@ from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.texts import command
 
 NOT_REACHED: Final = "check that the dump is reachable, and that this user has the permission to read it"
-"""The hint for a file that the system does not return; its content is unknown."""
+"""The hint for a file that the system cannot read; its contents are unknown."""
 
 NEW_DUMP: Final = "take a new dump into an empty folder"
 """The hint for a dump with contradicting files. No hint asks to remove files, which would lose records."""
@@ -26,7 +26,7 @@ class DumpError(Refused):
 
 
 class Damage:
-    """What is wrong with partitions of a dump, for readers who need only some of them."""
+    """The damaged partitions of a dump, for readers that need only some of its partitions."""
 
     def __init__(self, *, is_tolerated: bool) -> None:
         self._is_tolerated = is_tolerated
@@ -35,14 +35,14 @@ class Damage:
     def add(self, keys: Iterable[TopicPartition], error: DumpError) -> None:
         """Record ``error`` for these partitions. Raise it if a whole dump is needed, or its partitions are unknown."""
         partitions = [*keys]
-        # Without partitions it is unknown whether the reader needs the file: then it does.
+        # Without partitions it is unknown whether the reader needs the file. So it is treated as if the reader did.
         if not self._is_tolerated or not partitions:
             raise error
         text = error.message
         if error.where is not None:
             text += f" ({error.where})"
         for key in partitions:
-            # One damage is enough to refuse a partition: the first one stays, as in the message of a whole dump.
+            # One defect is enough to refuse a partition. The first one is kept, as in the message about a whole dump.
             self.partitions.setdefault(key, text)
 
 
@@ -59,9 +59,9 @@ class DumpRot(DumpError):
 def rot(path: str, message: str, *, growing: str | None = None) -> DumpRot:
     """Return the error of a file whose bytes have changed since it was written.
 
-    ``growing``: the dump, where it is known to be one that grows. A new full dump replaces the damaged one in it.
+    ``growing`` is the path of the dump if it can grow: then a new full dump in it replaces the damaged one.
     """
-    # A dump that was written at once cannot grow, so the topics are read into a new place.
+    # A dump that was written at once cannot grow, so the topics are read into a new dump.
     out: tuple[str, ...] = ("NEW",)
     if growing is not None:
         out = (growing, "--full")
@@ -78,12 +78,13 @@ def rot(path: str, message: str, *, growing: str | None = None) -> DumpRot:
 
 
 def unreadable(path: str, error: Exception) -> DumpError:
-    """Return the error of a file that the system does not return, or whose pages cannot be decoded.
+    """Return the error of a file that the system cannot read, or whose pages cannot be decoded.
 
-    pyarrow raises an OSError without a number for damaged pages, and for an object store that does not answer. It means
-    damage only if the file is local and exists.
+    pyarrow raises an OSError without errno both for damaged pages and for an object store that does not answer. This
+    means damage only if the file is local and exists.
     """
-    # An error with a number comes from the system: rights, a lost connection, a bad disk. It says nothing of the bytes.
+    # An error with errno comes from the system: missing rights, a lost connection, a broken disk. It says nothing about
+    # the bytes of the file.
     if not isinstance(error, OSError) or (error.errno is None and os.path.isfile(path)):
         return rot(path, f"kstate cannot decode a page of the file, which is damaged: {error}")
     return DumpError(f"kstate cannot read the file: {error}", where=printable(path), hint=NOT_REACHED)

@@ -1,7 +1,7 @@
-"""Open Parquet files, and read footers: the topic-partitions and offsets of each row group.
+"""Open Parquet files, and read their footers: the topic-partitions and offsets of each row group.
 
-They must agree with the manifest. Statistics give topic, partition and offsets. If they do not prove them, these three
-columns are read.
+The footers must agree with the manifest. The statistics of a row group usually prove topic, partition and offsets. If
+they do not, these three columns are read.
 """
 
 from __future__ import annotations
@@ -27,17 +27,19 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
 
-# Only these are read in a restoration: the size of a slice is what they take.
+# A restoration reads only these columns, so the size of a slice is computed from them.
 _READ_COLUMNS: Final = ("key", "value", "timestamp", "headers", "offset")
-# int64 and timestamps have eight bytes in memory, whatever their encoding.
+# int64 and timestamps have eight bytes in memory, even if the file encodes them in fewer.
 _FIXED: Final = 8
-# Of three small columns only, so that a row group of any size is read in bounded memory.
+# Only three small columns are read at once, so a row group of any size needs bounded memory.
 _ROWS_AT_ONCE: Final = 1 << 20
 _TAIL_BYTES: Final = 8
-"""The length of the footer, and the magic number."""
+"""The bytes at the end of a file: the length of the footer, and the magic number."""
 _ENCRYPTED_FOOTER: Final = b"PARE"
 _SIGNATURE_BYTES: Final = 28
-"""Nonce and tag behind a plaintext footer. pyarrow ends the process if columns are encrypted and it has no keys."""
+"""The nonce and the tag after a plaintext footer show that columns are encrypted. Without keys, pyarrow would then
+crash.
+"""
 _NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
 """The folder name that Spark and Hive write for null."""
 _BUFFER_BYTES: Final = 1 << 20
@@ -53,7 +55,7 @@ class FileFacts:
     rows: int
     pieces: tuple[tuple[TopicPartition, Piece], ...]
     null_timestamps: int = 0
-    """Records without a timestamp, if statistics count them."""
+    """The number of records without a timestamp, as far as statistics count them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,39 +68,41 @@ class _OffsetRange:
 
 
 def open_parquet(filesystem: FileSystem, path: str) -> pq.ParquetFile:
-    """Open a Parquet file; INT96 as microseconds, which cover every timestamp of Kafka."""
+    """Open a Parquet file. INT96 is read as microseconds, which cover every timestamp of Kafka."""
     import pyarrow.parquet as pq
 
     return pq.ParquetFile(
         path,
         filesystem=filesystem,
-        # Nanoseconds, the default, end in the year 2262 and overflow silently.
+        # The default, nanoseconds, ends in the year 2262, and overflows silently.
         coerce_int96_timestamp_unit="us",
-        # Pre-buffering reads ahead all column chunks of a call, as much as they have.
+        # Pre-buffering would read all column chunks of a call into memory, whatever their size.
         pre_buffer=False,
-        # Without a buffer pyarrow holds a whole column chunk. In a bucket a read is a request, so 0 is better there.
+        # Without a buffer, pyarrow keeps a whole column chunk in memory. But in a bucket each read is a request, so 0
+        # is better there.
         buffer_size=_BUFFER_BYTES if is_here(filesystem) else 0,
-        # A checksum exists only if the writer made one; without it pages are read unverified.
+        # Compares checksums of pages if the writer has stored them. Without checksums, pages are read unverified.
         page_checksum_verification=True,
     )
 
 
 def read_facts(filesystem: FileSystem, file: ListedFile, *, of_table: bool = False) -> FileFacts:
-    """Open a file and read its footer. Raises DumpError, naming the file, for any fault in it.
+    """Open a file and read its footer. Raises DumpError, naming the file, for any defect in it.
 
-    ``of_table``: the log of a table names the file. Otherwise files with marks of a table format are refused.
+    ``of_table``: the log of a table (Delta Lake, Iceberg) names the file. Otherwise files of table formats are refused.
     """
     import pyarrow as pa
 
     try:
         footer_bytes = _footer_bytes(filesystem, file)
         with open_parquet(filesystem, file.path) as parquet:
-            # Before any column is touched: pyarrow does not raise an exception there.
+            # Checked before any column is read, because pyarrow does not raise an exception for an encrypted column.
             if footer_bytes - parquet.metadata.serialized_size == _SIGNATURE_BYTES:
                 raise _encrypted(file)
             return _facts(parquet, file, of_table=of_table)
     except (OSError, pa.ArrowException, ValueError) as error:
-        # Damaged footers and pages, codecs that are not built in, text that is not UTF-8.
+        # Such errors come from damaged footers and pages, codecs that are missing in pyarrow, and text that is not
+        # UTF-8.
         raise DumpError(f"kstate cannot read the file as Parquet: {error}", where=printable(file.path)) from None
 
 
@@ -121,6 +125,7 @@ def _encrypted(file: ListedFile) -> DumpError:
 
 
 def _facts(parquet: pq.ParquetFile, file: ListedFile, *, of_table: bool) -> FileFacts:
+    """Return the facts in a footer: the pieces (row groups by topic-partition) with their offsets and sizes."""
     hive = _hive(file)
     columns = check_columns(parquet, file.path, tuple(hive.items()), of_table=of_table)
     in_file = columns.in_file
@@ -128,15 +133,16 @@ def _facts(parquet: pq.ParquetFile, file: ListedFile, *, of_table: bool) -> File
     metadata = parquet.metadata
     for index in range(metadata.num_row_groups):
         group = metadata.row_group(index)
-        # Some writers leave empty row groups. Their statistics have no bounds.
+        # Some writers leave empty row groups, whose statistics have no bounds.
         if not group.num_rows:
             continue
-        # Reading three columns takes time: only where the statistics prove nothing.
+        # Reading the three columns takes time. So they are read only if the statistics do not prove the values.
         proved = _from_statistics(group, hive, in_file)
         ranges = [proved] if proved else _from_rows(parquet, index, hive, in_file, printable(file.path))
         size = _bytes_of(group, _READ_COLUMNS)
         for offsets in ranges:
-            # The rows and the path must name one partition: a moved file would restore rows of another one.
+            # The rows and the path must name the same partition. Otherwise a moved file would restore the rows of
+            # another partition.
             key = _checked(offsets, hive, file)
             values_in_path = tuple((name, value) for name, value in hive.items() if name not in in_file)
             mixed = len(ranges) > 1
@@ -168,8 +174,12 @@ def _null_timestamps(metadata: pq.FileMetaData) -> int:
 
 
 def _hive(file: ListedFile) -> dict[str, str]:
+    """Return topic and partition in the path of a file (``topic=t/partition=0``).
+
+    Raise DumpError if they are invalid.
+    """
     values = dict(file.hive)
-    # Which of the two counts would depend on the reader, so neither does.
+    # If a name occurs twice, different readers would use different values. So neither is used.
     if len(values) != len(file.hive):
         raise DumpError("the path names a topic or a partition twice", where=printable(file.path))
     if absent := [name for name, value in values.items() if value == _NO_VALUE]:
@@ -183,10 +193,12 @@ def _hive(file: ListedFile) -> dict[str, str]:
 
 
 def _from_statistics(group: Any, hive: dict[str, str], in_file: frozenset[str]) -> _OffsetRange | None:
-    """Return the topic-partition and the offsets of a row group; None if its statistics do not prove a single one.
+    """Return the topic-partition and the offsets of a row group.
 
-    Equal bounds prove a single value even if they are truncated, because truncation only moves a bound outwards.
-    Integers are never truncated.
+    None if its statistics do not prove a single partition.
+
+    Equal bounds prove a single value even if a writer truncates bounds, because truncation only moves a bound outwards.
+    Bounds of integers are never truncated.
     """
     bounds = {}
     for index in range(group.num_columns):
@@ -202,7 +214,7 @@ def _from_statistics(group: Any, hive: dict[str, str], in_file: frozenset[str]) 
             values[name] = kind(hive[name])
             continue
         low, high = bounds.get(name, (None, None))
-        # Different bounds: rows of several partitions may be in the group. Only reading shows it.
+        # If the bounds differ, the group may have rows of several partitions. Only the rows show that.
         if low != high or not isinstance(low, kind):
             return None
         values[name] = low
@@ -213,11 +225,11 @@ def _from_statistics(group: Any, hive: dict[str, str], in_file: frozenset[str]) 
 
 
 def _bounds(column: Any) -> tuple[Any, Any] | None:
-    """Return minimum and maximum of a column without nulls; None if its statistics do not prove them."""
+    """Return the minimum and maximum of a column without nulls; None if its statistics do not prove them."""
     if not column.is_stats_set or column.statistics is None:
         return None
     statistics = column.statistics
-    # Nulls are not part of the bounds, so a column with nulls, or without a count of them, proves nothing.
+    # Bounds ignore nulls. So a column with nulls, or with an unknown number of them, proves nothing.
     if not statistics.has_min_max or not statistics.has_null_count or statistics.null_count:
         return None
     try:
@@ -241,11 +253,12 @@ def _from_rows(
 def _grouped(
     parquet: pq.ParquetFile, index: int, hive: dict[str, str], in_file: frozenset[str], where: str
 ) -> Iterator[Any]:
+    """Yield topic, partition, lowest and highest offset, and number of rows, for each batch of a row group."""
     import pyarrow as pa
 
     names = [name for name in ("topic", "partition", "offset") if name in in_file]
     batches = parquet.iter_batches(_ROWS_AT_ONCE, row_groups=[index], columns=names, use_threads=False)
-    # Grouped batch by batch: a row group may be larger than the memory.
+    # Batch by batch, because a row group may be larger than the memory.
     for batch in batches:
         columns: dict[str, pa.Array] = {}
         for name in ("topic", "partition", "offset"):
@@ -263,6 +276,7 @@ def _grouped(
 
 
 def _checked(range_: _OffsetRange, hive: dict[str, str], file: ListedFile) -> TopicPartition:
+    """Return the topic-partition of a range after checking it: valid names and numbers, the same as in the path."""
     where = printable(file.path)
     if not legal_topic(range_.topic):
         raise DumpError(f"{range_.topic[:300]!r} is not the name of a topic", where=where)
@@ -277,11 +291,12 @@ def _checked(range_: _OffsetRange, hive: dict[str, str], file: ListedFile) -> To
 
 
 def _bytes_of(group: Any, names: Container[str]) -> int:
+    """Return the uncompressed bytes of some columns of a row group, as they will be in memory."""
     total = 0
     for name, column in _columns_of(group, names):
         size = column.total_uncompressed_size
         if name in ("offset", "timestamp"):
-            # They are encoded in almost nothing, but are 8 bytes each when they are read.
+            # A file encodes these columns in few bytes, but each value has 8 bytes in memory.
             size = max(size, _FIXED * group.num_rows)
         total += size
     return total
@@ -297,13 +312,13 @@ def _columns_of(group: Any, names: Container[str]) -> Iterator[tuple[str, Any]]:
 
 
 def keys_of(file: ManifestFile) -> Iterator[TopicPartition]:
-    """Yield the partition of a file, as the manifest or its folders state it; nothing where neither does."""
+    """Yield the partition of a file as the manifest or the path states it; nothing if neither does."""
     topic, partition = file.topic, file.partition
     if topic is None or partition is None:
         folders = dict(folder.split("=", 1) for folder in file.path.split("/")[:-1] if "=" in folder)
         topic, number = folders.get("topic"), folders.get("partition", "")
         partition = None
-        # isdigit alone is true of other scripts' digits, which no writer uses in a path.
+        # isdigit() also accepts digits of other scripts, which no writer uses.
         if number.isascii() and number.isdigit():
             partition = int(number)
     if topic is not None and partition is not None:
@@ -311,7 +326,10 @@ def keys_of(file: ManifestFile) -> Iterator[TopicPartition]:
 
 
 def check_files(manifest: Manifest, files: Iterable[ListedFile], where: str, damage: Damage) -> None:
-    """Add the partitions of files that are missing or of another size. DumpError for files that are not listed."""
+    """Add the partitions of files that are missing or have another size to ``damage``.
+
+    Raise DumpError for a file that the manifest does not list.
+    """
     present = {file.relative: file for file in files}
     by_path = {file.path: file for file in manifest.files}
     for path, file in by_path.items():
@@ -324,7 +342,7 @@ def check_files(manifest: Manifest, files: Iterable[ListedFile], where: str, dam
             )
             damage.add(keys_of(file), error)
     for path in present:
-        # Records that the writer never committed: reading them could bring back what was rolled back.
+        # The writer has not committed such a file. It may have records that were rolled back.
         if path not in by_path:
             raise DumpError(
                 f"{printable(path)} is in the dump, but not in the manifest",
@@ -334,9 +352,9 @@ def check_files(manifest: Manifest, files: Iterable[ListedFile], where: str, dam
 
 
 def check_rows(manifest: Manifest, facts: Iterable[FileFacts], where: str, damage: Damage) -> None:
-    """Add the partitions of which the footers hold other rows or offsets than the manifest says.
+    """Add the partitions whose rows or offsets in the footers differ from the manifest to ``damage``.
 
-    DumpError for partitions that the manifest does not name, and for files of another partition than it says.
+    Raise DumpError for partitions that the manifest does not list, and for files that it lists under another partition.
     """
     rows: dict[TopicPartition, list[int]] = {}
     files = {file.path: file for file in manifest.files}
@@ -359,7 +377,7 @@ def check_rows(manifest: Manifest, facts: Iterable[FileFacts], where: str, damag
             raise DumpError(f"the files contain {key}, which is not in the manifest", where=where)
         partition = partitions[key]
         manifest_range = [partition.first, partition.last, partition.rows]
-        # A partition with a lost file has fewer rows for that reason, which is recorded already.
+        # A partition with a lost file has fewer rows for this reason, which is recorded already.
         if key not in damage.partitions and manifest_range != in_files:
             error = DumpError(
                 (
@@ -381,20 +399,23 @@ _OPEN_FILES: Final = 8
 
 
 class OutOfOrder(Exception):
-    """The offsets of a slice do not rise, although it was read as if they did.
+    """The offsets of a slice do not rise, although the reader expected that.
 
-    The dump is valid. The caller repeats its work with a passage that is not :attr:`Passage.ordered`.
+    The dump is valid. The caller repeats its work with a passage whose :attr:`Passage.ordered` is False.
     """
 
 
 @dataclass(slots=True)
 class Passage:
-    """The readings of one slice: keys come first, then values."""
+    """The state that all readings of one slice share.
+
+    A slice is read several times: its keys first, then its values.
+    """
 
     ordered: bool = True
-    """Whether offsets rise from row to row. False once a row has shown that they do not."""
+    """Whether offsets rise from row to row, so that no row must be sorted. False after a row has shown the opposite."""
     _rising: tuple[int, int] | None = None
-    """The first and last offset of the rows that were read and whose offsets rise."""
+    """The first and last offset of a range that was read completely, and whose offsets rise."""
 
     def is_rising(self, part: Slice) -> bool:
         """Return whether all rows of the part were read before, and their offsets rise."""
@@ -408,7 +429,10 @@ class Passage:
 
 
 class OpenFiles:
-    """The files that were read last. Pieces of few files may alternate, but a shuffled dump has thousands of files."""
+    """The files that were read last, which stay open: the pieces of a few files may alternate in a slice.
+
+    Their number is limited, because a shuffled dump has thousands of files.
+    """
 
     def __init__(self, filesystem: FileSystem) -> None:
         self._filesystem = filesystem
@@ -425,17 +449,18 @@ class OpenFiles:
 
     def get(self, piece: Piece) -> pq.ParquetFile:
         """Return the file of a piece. Raises DumpError if it is not the file with which the dump was opened."""
-        # Taken out and put back: the order of the dictionary is that of the last use.
+        # Removed and added again, so that the dictionary is in the order of the last use.
         parquet = self._open.pop(piece.path, None)
         if parquet is None:
             if len(self._open) >= _OPEN_FILES:
-                # The file that was not read for the longest time. force: the stream is closed too, not only the reader.
+                # Closes the file that was not used for the longest time. With force, the stream is closed too, and not
+                # only the reader.
                 self._open.popitem(last=False)[1].close(force=True)
             parquet = open_parquet(self._filesystem, piece.path)
         self._open[piece.path] = parquet
         metadata = parquet.metadata
         has_groups = piece.row_groups[-1] < metadata.num_row_groups
-        # The footers were read when the dump was opened: another writer may have replaced the file since.
+        # The footers were read when the dump was opened. Another writer may have replaced the file since.
         if not has_groups or sum(metadata.row_group(index).num_rows for index in piece.row_groups) != piece.rows:
             raise changed(piece)
         return parquet

@@ -50,12 +50,12 @@ from .model import ClockMark, Forgotten, Full, Grown, GrownFile, LastRecord, Rou
 
 FORMAT: Final = 3
 _NAME: Final = re.compile(r"_manifest-([0-9]{10})\.json")
-# A list instead of an object for each row group: a dump with a round each minute has many of them.
+# A list and not an object for each row group: a dump that grows each minute has many row groups.
 _GROUP: Final = ("first", "last", "rows", "bytes", "key_bytes")
 _SHORT: Final = re.compile(r"[0-9a-f]{32}")
-"""Two digests of 16 digits."""
+"""Two digests of 16 hex digits each."""
 MOST_GENERATION: Final = 9_999_999_999
-"""Names of manifests have ten digits: no generation could follow this one."""
+"""The highest number with ten digits, as names of manifests have. No generation could follow it."""
 
 
 def newest_fulls(grown: Grown | None) -> dict[TopicPartition, Full]:
@@ -77,7 +77,7 @@ def generation_of(name: str) -> int | None:
 
 
 def render(grown: Grown) -> bytes:
-    """Return the canonical JSON, sorted by topic, partition and generation."""
+    """Return the canonical JSON of a manifest: full dumps by topic, partition and generation."""
     fulls = sorted(grown.fulls, key=lambda full: (full.key, full.began))
     content = {
         "format": FORMAT,
@@ -89,7 +89,7 @@ def render(grown: Grown) -> bytes:
     }
     if grown.clock is not None:
         content["clock"] = {name: value for name, value in asdict(grown.clock).items() if value is not None}
-    # Without white space: a reader loads the manifest at every call, and it may have megabytes.
+    # Without white space, because a reader loads the manifest at every call, and it may have megabytes.
     return (json.dumps(content, separators=(",", ":")) + "\n").encode("utf-8")
 
 
@@ -108,6 +108,7 @@ _PLAIN: Final = (
 
 
 def _full_facts(full: Full) -> Json:
+    """Return the JSON object of a full dump, without members that are None or empty."""
     facts: Json = {"topic": full.key.topic, "partition": full.key.partition, "began": full.began}
     facts |= {name: value for name in _PLAIN if (value := getattr(full, name)) is not None}
     if full.last is not None:
@@ -132,7 +133,7 @@ def _full_facts(full: Full) -> Json:
 
 
 def _tail_facts(record: TailRecord) -> list[int | str]:
-    # A list cannot leave a member out: -1 stands for no epoch.
+    # A list cannot omit a member, so -1 stands for an unknown epoch.
     epoch = -1 if record.epoch is None else record.epoch
     return [record.offset, record.sha256, record.key, epoch, int(record.tombstone)]
 
@@ -148,18 +149,20 @@ def parse(data: bytes, name: str, where: str) -> Grown:
 
 
 def _grown(content: Any, generation: int | None) -> Grown:
+    """Return the manifest in parsed JSON. Raise DumpError if it is invalid, or has another generation than its name."""
     whole = JsonObject.of(content, "the manifest")
-    # A later format may have facts that decide whether a record counts: reading it in part would be wrong.
+    # A later format may have facts that decide whether a record counts. To ignore them would be wrong.
     if whole.number("format", MAX_I32) != FORMAT:
         raise DumpError(f"format {whole.members['format']} of a growing dump is unknown (known: {FORMAT})")
-    # A manifest that was renamed or copied under another name would count as newer than it is.
+    # The generation must be that of the name: a manifest that was copied to a higher name would count as the newest.
     if whole.number("generation") != generation:
         raise DumpError(f"it has generation {whole.members['generation']}, but its name has another generation")
     if generation == MOST_GENERATION:
         raise DumpError("its generation is the highest possible one, which no dump reaches in practice")
-    # ``began`` of each is at most the generation, which _full checks.
+    # _full checks that the generation in which a full dump began is not above this one.
     fulls = [_full(row, whole.number("generation")) for row in whole.items("fulls")]
-    # Of two fulls with one generation neither is the newest, and a file in two of them would be removed too early.
+    # If two full dumps of a partition had the same generation, neither would be the newest. And a file in two full
+    # dumps would be removed while one of them still needs it.
     keys: set[tuple[TopicPartition, int]] = set()
     paths: set[str] = set()
     for full in fulls:
@@ -171,7 +174,7 @@ def _grown(content: Any, generation: int | None) -> Grown:
                 raise DumpError(f"{printable(file.path)} is listed twice")
             paths.add(file.path)
     forgotten = tuple(_forgotten(row) for row in optional_items(whole, "forgotten"))
-    # A sweep would remove a file that the dump needs.
+    # Such a file would be deleted although the dump needs it.
     if any(file.path in paths for file in forgotten):
         raise DumpError("it contains a file that it also lists as deleted")
     return Grown(
@@ -185,11 +188,12 @@ def _grown(content: Any, generation: int | None) -> Grown:
 
 
 def _clock(whole: JsonObject) -> ClockMark | None:
+    """Return the clock of the manifest's times; None if it states none."""
     if whole.members.get("clock") is None:
         return None
     facts = whole.object("clock")
     boot_ms, time_ms, wall_ms = (facts.number(name, MAX_TIME) for name in ("boot_ms", "time_ms", "wall_ms"))
-    # An older kstate wrote no scale. Null is no name of one.
+    # An older kstate did not write the member. It is never null.
     scale = facts.text("scale") if "scale" in facts.members else ""
     return ClockMark(facts.text("boot"), boot_ms, time_ms, wall_ms, facts.number_or_none("max_error_ms"), scale)
 
@@ -207,12 +211,13 @@ def _path(facts: JsonObject) -> str:
 
 
 def _full(content: Any, generation: int) -> Full:
+    """Return one full dump of the manifest. Raise DumpError if its offsets, ranges and files contradict each other."""
     facts = JsonObject.of(content, "a full")
     key = TopicPartition(topic_of(facts), facts.number("partition", MAX_I32))
     began = facts.number("began", generation)
     ranges = _ranges(facts, key)
     log_start, log_end = (facts.number(name) for name in ("log_start", "log_end"))
-    # The reading never passes the end of the log that the broker had reported.
+    # Reading ends at the latest at the log end that the broker has reported.
     if log_start > log_end or ranges[-1].end > log_end:
         raise DumpError(
             f"{key}: log_start {log_start}, log_end {log_end} and end {ranges[-1].end} contradict each other"
@@ -221,7 +226,7 @@ def _full(content: Any, generation: int) -> Full:
     offsets = _offsets(files, ranges, key)
     topic_id, policy = (facts.text_or_none(name) for name in ("topic_id", "cleanup_policy"))
     if topic_id is not None:
-        # librdkafka and the tools of Kafka spell one id differently: both must compare equal.
+        # librdkafka and Kafka's tools write the same id differently. In the canonical form they are equal.
         topic_id = canonical_topic_id(topic_id)
     last = None
     if facts.members.get("last") is not None:
@@ -248,24 +253,27 @@ def _full(content: Any, generation: int) -> Full:
 
 
 def _ranges(facts: JsonObject, key: TopicPartition) -> tuple[Round, ...]:
-    """Return the ranges of a full. Raises DumpError if there is none, or a gap between two of them."""
+    """Return the ranges of a full dump. Raises DumpError if there is none, or if there is a gap between two of them."""
     ranges = tuple(_range(row, key) for row in facts.items("ranges"))
     if not ranges:
         raise DumpError(f"{key}: it has no ranges")
     for before, after in pairwise(ranges):
-        # The records between would be missing, and look as if compaction had removed them.
+        # The records in a gap would be missing, and look as if compaction had removed them.
         if before.end != after.start:
             raise DumpError(f"{key}: a range ends at {before.end}, and the next one begins at {after.start}")
     return ranges
 
 
 def _offsets(files: Sequence[GrownFile], ranges: Sequence[Round], key: TopicPartition) -> list[int]:
-    """Return the first and last offset of each row group. Raises DumpError if they do not rise, or leave the ranges."""
+    """Return the first and last offset of each row group of a full dump.
+
+    Raises DumpError if they do not rise, or are outside of the ranges.
+    """
     groups = [group for file in files for group in file.groups]
     offsets = [offset for group in groups for offset in (group.first, group.last)]
     if offsets and not ranges[0].start <= offsets[0] <= offsets[-1] < ranges[-1].end:
         raise DumpError(f"{key}: records {offsets[0]} to {offsets[-1]} are outside of its ranges")
-    # Readers take files in this order: the last record of a key wins.
+    # Readers read files in this order, and the last record of a key wins.
     if any(group.last >= following.first for group, following in pairwise(groups)):
         raise DumpError(f"{key}: its files are not in the order of their offsets")
     return offsets
@@ -297,25 +305,27 @@ def _file(content: Any, key: TopicPartition) -> GrownFile:
 def _group(values: list[Any], path: str) -> RowGroup:
     facts = JsonObject(dict(zip(_GROUP, values, strict=True)), f"a group of {printable(path)}")
     first, last, rows, size, key_bytes = (facts.number(name) for name in _GROUP)
-    # Compaction leaves holes, so there may be fewer rows than offsets, and never more.
+    # Compaction leaves holes, so there may be fewer rows than offsets, but never more.
     if not (1 <= rows <= last - first + 1):
         raise DumpError(f"{printable(path)}: {rows} rows are impossible between offsets {first} and {last}")
     return RowGroup(first, last, rows, size, key_bytes)
 
 
 def _last(facts: JsonObject, key: TopicPartition, offsets: list[int]) -> LastRecord:
+    """Return the last record of a full dump. Raise DumpError if its offset is not the last one of the files."""
     offset = facts.number("offset")
-    # The digest of the last record identifies the log: of another offset it would compare another record.
+    # The digest of the last record identifies the log. With another offset it would be compared with another record.
     if offsets[-1:] != [offset]:
         raise DumpError(f"{key}: its last record is at {offset} in the manifest, but not in its files")
     return LastRecord(offset, digest_of(facts.members.get("sha256"), f"{key}: sha256 of its last record"))
 
 
 def _tail(facts: JsonObject, key: TopicPartition, offsets: list[int]) -> tuple[TailRecord, ...]:
+    """Return the last records of a full dump. Raise DumpError if they are not those at the end of its files."""
     records = tuple(_tail_record(row, key) for row in optional_items(facts, "tail"))
     if any(record.offset >= following.offset for record, following in pairwise(records)):
         raise DumpError(f"{key}: its tail is not in the order of offsets")
-    # The tail ends with the last record of the files: it identifies the log at the end of the dump.
+    # The tail ends with the last record of the files, because it identifies the log at the end of the dump.
     if records and (offsets[-1:] != [records[-1].offset] or records[0].offset < offsets[0]):
         raise DumpError(f"{key}: its tail does not match its files")
     return records
@@ -323,7 +333,7 @@ def _tail(facts: JsonObject, key: TopicPartition, offsets: list[int]) -> tuple[T
 
 def _tail_record(content: Any, key: TopicPartition) -> TailRecord:
     match content:
-        # A pattern instead of five checks: kinds, ranges and the spelling of digests in one place.
+        # One pattern checks types, ranges and the form of the digests.
         case [int() as offset, str() as sha256, str() as key_digest, int() as epoch, (0 | 1) as tombstone] if (
             0 <= offset <= MAX_I64 and -1 <= epoch <= MAX_I32 and _SHORT.fullmatch(sha256 + key_digest)
         ):

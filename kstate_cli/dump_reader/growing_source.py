@@ -55,16 +55,17 @@ class GrowingDump:
 
 
 def newest_manifest(filesystem: FileSystem, root: str, where: str) -> Grown | None:
-    """Return the manifest of the highest generation in ``root``; None if it is no dump that grows. Raises DumpError.
+    """Return the manifest of the highest generation in ``root``; None if it is no growing dump. Raises DumpError.
 
-    A process that writes to the dump meanwhile only adds files: those of a generation stay as long as its manifest.
+    A process that writes to the dump meanwhile only adds files. The files of a generation stay as long as its manifest.
     """
     from pyarrow import fs
 
     try:
         if is_here(filesystem) and filesystem.get_file_info(root).type != fs.FileType.Directory:
             return None
-        # In a bucket a folder is a prefix of keys. A user may have the right to list below it, but not to request it.
+        # In a bucket a folder is only a prefix of keys. The user may have the right to list keys with it, but not to
+        # request it.
         entries = [
             ListedFile(entry.path, entry.base_name, entry.size or 0)
             for entry in filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True))
@@ -72,16 +73,17 @@ def newest_manifest(filesystem: FileSystem, root: str, where: str) -> Grown | No
         ]
     except OSError as error:
         raise not_listed(error, where) from None
-    # In a bucket an object is an object: links and special files exist on this host only.
+    # Links and special files exist only on this host. In a bucket every entry is a plain object.
     if is_here(filesystem):
         _refuse_manifests_that_are_none(root, where)
     return newest_of(entries, where, lambda entry: content_of(filesystem, entry))
 
 
 def newest_of(entries: Iterable[ListedFile], where: str, content: Callable[[ListedFile], bytes]) -> Grown | None:
-    """Return the newest manifest of the files in the root of a dump; None without one. Raises DumpError.
+    """Return the newest manifest of the files in the root of a dump; None if there is none. Raises DumpError.
 
-    If the newest manifest cannot be read, the dump is refused: only a user can decide that an older one counts.
+    ``content`` reads a file. If the newest manifest cannot be read, the dump is refused: only the user can decide to
+    use an older one.
     """
     by_name = {entry.relative: entry for entry in entries}
     grown = [by_name[name] for name in sorted(by_name) if generation_of(name) is not None]
@@ -93,9 +95,9 @@ def newest_of(entries: Iterable[ListedFile], where: str, content: Callable[[List
             where=where,
             hint=NEW_DUMP,
         )
-    # By name, which is by generation: it has ten digits.
+    # Names have ten digits, so their order is that of the generations.
     newest = grown[-1]
-    # No second attempt with an older manifest: its files may be gone, and its records are older.
+    # An older manifest is no substitute: its files may be deleted, and its records are older.
     data = content(newest)
     try:
         return parse(data, newest.relative, printable(newest.path))
@@ -104,9 +106,10 @@ def newest_of(entries: Iterable[ListedFile], where: str, content: Callable[[List
 
 
 def _refuse_manifests_that_are_none(root: str, where: str) -> None:
-    """Raise DumpError for a link, a folder or the like that has the name of a manifest.
+    """Raise DumpError if an entry with the name of a manifest is no regular file.
 
-    pyarrow follows links, and skips everything that is no file: an older manifest would count, or one of another dump.
+    pyarrow follows links, and skips every entry that is no file. So an older manifest, or one of another dump, would
+    count.
     """
     for name in sorted(name for name in os.listdir(root) if generation_of(name) is not None):
         try:
@@ -122,7 +125,10 @@ def _refuse_manifests_that_are_none(root: str, where: str) -> None:
 
 
 def _as_of_generation(grown: Grown, generation: int, where: str) -> tuple[Grown, tuple[str, ...]]:
-    """Return the dump without the full dumps that began after a generation. Raises UsageError if none remains."""
+    """Return the dump as it was for a user who chooses an older full dump, and warnings about what is skipped.
+
+    All full dumps that began after ``generation`` are removed. Raises UsageError if none remains.
+    """
     fulls = tuple(full for full in grown.fulls if full.began <= generation)
     if not fulls:
         first = min((full.began for full in grown.fulls), default=None)
@@ -144,12 +150,12 @@ def _as_of_generation(grown: Grown, generation: int, where: str) -> tuple[Grown,
 
 
 def dump_of_generation(grown: Grown, place: DumpPlace, options: OpenOptions) -> Dump:
-    """Return the dump by its manifest, which has the facts of all footers: files that no reader needs stay closed."""
+    """Return the dump from its manifest, which has the facts of all footers. So no file must be opened for this."""
     filesystem, manifest = place.filesystem, as_manifest(grown)
     base = place.root.rstrip("/")
     damage = Damage(is_tolerated=options.in_part)
     _check_present(filesystem, base, manifest, damage)
-    # All files, before anything is restored. Otherwise a restoration compares those that it reads.
+    # Compares all files before anything is restored. Otherwise a restoration compares only the files that it reads.
     if options.check_digests:
         check_files_digests(
             filesystem, manifest, [ListedFile(f"{base}/{file.path}", file.path, file.size) for file in manifest.files]
@@ -170,7 +176,7 @@ def _check_present(filesystem: FileSystem, base: str, manifest: Manifest, damage
     """Add to ``damage`` the partitions of files that are missing, special or of another size."""
     from pyarrow import fs
 
-    # One call for all files: the filesystem of a bucket sends its requests in parallel.
+    # One call for all files, because the file system of a bucket sends its requests in parallel.
     for file, status in zip(
         manifest.files, filesystem.get_file_info([f"{base}/{file.path}" for file in manifest.files]), strict=True
     ):
@@ -187,8 +193,8 @@ def _check_present(filesystem: FileSystem, base: str, manifest: Manifest, damage
 
 
 def as_manifest(grown: Grown) -> Manifest:
-    """Return the newest full of each partition as the manifest of a dump that was written at once."""
-    # Older fulls stay in the dump for a user who names one; a restoration never mixes them.
+    """Return the newest full dump of each partition in the form of a manifest of a dump that was written at once."""
+    # Older full dumps stay in the dump for users who choose one. A restoration never mixes them.
     fulls = grown.newest().values()
     return Manifest(
         grown.isolation,
@@ -223,11 +229,11 @@ def _bounds(full: Full) -> tuple[int | None, int | None]:
 
 
 def _reading(full: Full) -> Reading:
-    """Return the newest reading: the dump has every record that the log had then."""
+    """Return when and from which log a full dump was read last: it has every record that the log had then."""
     digest = None
     if full.last is not None:
         digest = full.last.sha256
-    # The request may be later than the last range: then nothing new was there to read.
+    # The last request may have found no new records. Then it is later than the last range.
     ended = max(full.as_of_ms, full.ranges[-1].ended_ms)
     policy, deletes = full.cleanup_policy, full.delete_retention_ms
     retention, lag = full.retention_ms, full.min_compaction_lag_ms
@@ -249,6 +255,7 @@ def partitions_of(grown: Grown, root: str) -> dict[TopicPartition, PartitionDump
 
 
 def _partition(full: Full, root: str, filled: Full | None) -> PartitionDump:
+    """Return the partition of a dump that a full dump describes; ``filled`` is the newest full dump with records."""
     pieces = tuple(
         Piece(f"{root}/{file.path}", (index,), g.rows, g.bytes, g.first, g.last, False, (), g.rows, g.key_bytes)
         for file in full.files
@@ -257,7 +264,7 @@ def _partition(full: Full, root: str, filled: Full | None) -> PartitionDump:
     first, last = _bounds(full)
     older_full = None
     if filled is not None and not full.rows:
-        # A recreated topic, or one that was emptied: a user may want the records of before.
+        # The topic was recreated or emptied. The user may want the records that it had before.
         older_full = filled.began, filled.rows
     return PartitionDump(
         full.key.topic,

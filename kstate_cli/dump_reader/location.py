@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://|file:")
 _MOST_LEVELS: Final = 100
-"""Folders within folders. More of them are a loop, or no dump."""
-# Hadoop's names for what pyarrow calls s3.
+"""The most levels of folders. With more levels it is a loop, or not a dump."""
+# Hadoop calls these what pyarrow calls s3.
 _ALIASES: Final = {"s3a": "s3", "s3n": "s3"}
 _PARQUET: Final = (".parquet", ".parq", ".pq")
 _MAGIC: Final = (b"PAR1", b"PARE")
@@ -46,7 +46,7 @@ class ListedFile:
 
 @dataclass(frozen=True, slots=True)
 class DumpListing:
-    """Everything below a dump: its files, sorted by path, and its folders, relative to the dump."""
+    """All entries of a dump: its files, sorted by path, and its folders, relative to the dump."""
 
     files: list[ListedFile]
     folders: list[str]
@@ -66,7 +66,7 @@ def uri_text(uri: str) -> str:
 
 def open_location(uri: str) -> tuple[FileSystem, str]:
     """Return the file system of ``uri`` and the path in it. Raises UsageError for a URI that pyarrow does not know."""
-    # Before pyarrow is loaded: its thread pools end the process where the host gives no thread.
+    # Checked before pyarrow is loaded: its thread pools end the process if the host has no free thread.
     require_headroom(WRITING_THREADS)
     import pyarrow as pa
     from pyarrow import fs
@@ -84,13 +84,14 @@ def open_location(uri: str) -> tuple[FileSystem, str]:
     try:
         filesystem, path = fs.FileSystem.from_uri(uri)
     except (pa.ArrowException, OSError, ValueError) as error:
-        # pyarrow's message may repeat the URI with its secrets.
+        # The message of pyarrow may contain the URI with its secrets, so only its class is printed.
         raise UsageError(
             f"kstate cannot open {uri_text(uri)} ({type(error).__name__})",
             hint="pass a local path or a URI that pyarrow supports: file://, s3://, gs://, abfss://, hdfs://",
         ) from None
     if not is_here(filesystem):
-        # From now on a signal must end the command in time: a client of a bucket retries for minutes.
+        # From now on a signal must end the command after a limited time, because a client of a bucket retries for
+        # minutes.
         contact(uri_text(uri))
     return filesystem, path
 
@@ -103,10 +104,10 @@ def is_here(filesystem: FileSystem) -> bool:
 
 
 def list_files(filesystem: FileSystem, root: str, shown_as: str) -> DumpListing:
-    """Return every file and folder below ``root``; ``root`` itself where it is a file.
+    """Return every file and folder below ``root``; ``root`` itself if it is a file.
 
-    Raises UsageError if nothing exists there. Raises DumpError if it cannot be listed, if a symbolic link leads outside
-    or to nothing, and for special files: if they were skipped, a lost file would look like compaction.
+    Raises UsageError if nothing exists there. Raises DumpError if it cannot be listed, if a symbolic link leads out of
+    it or to nothing, and for special files. If these were skipped, a lost file would look like compaction.
     """
     from pyarrow import fs
 
@@ -119,7 +120,7 @@ def list_files(filesystem: FileSystem, root: str, shown_as: str) -> DumpListing:
         if status.type == fs.FileType.File:
             return DumpListing([ListedFile(status.path, status.base_name, status.size)], [])
         if is_here(filesystem):
-            # Before pyarrow lists the folder: it opens nothing, but skips what it does not know.
+            # Checked before pyarrow lists the folder, because pyarrow skips entries of unknown types.
             _refuse_foreign(root, shown_as)
         entries = filesystem.get_file_info(fs.FileSelector(root, recursive=True))
     except OSError as error:
@@ -146,18 +147,18 @@ def not_listed(error: OSError, shown_as: str) -> DumpError:
 def _refuse_foreign(root: str, shown_as: str) -> None:
     """Raise DumpError for special files and links below ``root``.
 
-    pyarrow skips links to nothing, and only distinguishes files and folders. Refused are FIFOs, sockets and devices,
-    links to nothing, out of the dump or to a folder, and folders that are too deep.
+    pyarrow skips links to nothing, and only distinguishes files and folders. So this refuses FIFOs, sockets and
+    devices; links to nothing, to a folder, or out of the dump; and folders that are too deep.
     """
-    # The dump itself may be a link; what is below it must stay below its real place.
+    # The dump itself may be a link. The entries below it must stay below its real path.
     inside = os.path.realpath(root).rstrip("/") + "/"
-    # A stack, not recursion, and at most so many levels: names of a loop would never end.
+    # A stack and no recursion, with a limited number of levels: a loop of folders would never end.
     waiting = [(root, 0)]
     while waiting:
         folder, level = waiting.pop()
         with os.scandir(folder) as entries:
             for entry in entries:
-                # pyarrow takes UTF-8 only, so it could not open the file later.
+                # pyarrow could not open a file later whose name is not UTF-8.
                 if not is_utf8(entry.name):
                     raise DumpError(f"the name of {printable(entry.path)} is not UTF-8", where=shown_as)
                 if entry.is_symlink():
@@ -172,13 +173,13 @@ def _refuse_foreign(root: str, shown_as: str) -> None:
 
 def _refuse_link(path: str, inside: str, shown_as: str) -> None:
     if not os.path.exists(path):
-        # If the link were skipped, its missing file would look like compaction.
+        # The link is not skipped, because its missing file would look like compaction.
         raise DumpError(
             f"{printable(path)} is a symbolic link to a missing file",
             where=shown_as,
             hint=f"restore this file, or {NEW_DUMP}",
         )
-    # A link to a folder may be a loop. A link out of the dump would read files that are not part of it.
+    # A link to a folder may be a loop. A link out of the dump would add files that do not belong to it.
     if os.path.isdir(path) or not os.path.realpath(path).startswith(inside):
         raise DumpError(
             f"{printable(path)} is a symbolic link to a folder or to a place outside the dump",
@@ -195,16 +196,16 @@ def _special(path: str, shown_as: str) -> DumpError:
 
 
 def is_link(path: str, base: str) -> bool:
-    """Return whether a path below the local folder ``base`` contains a symbolic link, and may lead out of it."""
+    """Return whether a path below the local folder ``base`` contains a symbolic link, and so may lead out of it."""
     inside = os.path.realpath(base).rstrip("/") + "/"
-    # Any folder of the path may be the link, so the whole path is resolved.
+    # Any folder in the path may be a link, so the whole path is resolved.
     return os.path.realpath(path) != inside + os.path.relpath(path, base)
 
 
 def is_hidden(relative: str) -> bool:
     """Return whether Spark skips the file when it reads the folder."""
     parts = relative.split("/")
-    # As Spark decides (HadoopFSUtils.shouldFilterOutPathName): partition folders such as _p=1 are read.
+    # The rule of Spark (HadoopFSUtils.shouldFilterOutPathName): partition folders such as _p=1 are read.
     return parts[-1].endswith("._COPYING_") or any(
         part.startswith(".") or (part.startswith("_") and "=" not in part) for part in parts
     )

@@ -34,7 +34,7 @@ from .errors import DumpError, printable
 
 NAME: Final = "_manifest.json"
 VERIFIED: Final = "_verified.json"
-"""Where a dump records when its files were last read in full."""
+"""The file in which a dump records when its files were last read in full."""
 _FORMAT_WITHOUT_READING: Final = 1
 _FORMAT_WITH_READING: Final = 2
 FORMATS: Final = (_FORMAT_WITHOUT_READING, _FORMAT_WITH_READING)
@@ -42,7 +42,7 @@ ISOLATIONS: Final = ("read_committed", "read_uncommitted")
 
 MAX_TIME: Final = 253_402_300_799_999
 """The last millisecond that has a date of four digits."""
-# Other writers put the name of the algorithm before it. Lower case only: digests are compared as texts.
+# Other writers put the name of the algorithm before the digest. Only lower case, because digests are compared as texts.
 _SHA256: Final = re.compile(r"(?:sha256:)?([0-9a-f]{64})")
 Json = dict[str, Any]
 """A JSON object."""
@@ -53,20 +53,20 @@ class Reading:
     """When a partition was read, and the facts that identify its log. Times: ms since 1970."""
 
     started_ms: int
-    """Before the request for ``log_end``: the dump has every record that the log had then."""
+    """The time before the request for ``log_end``: the dump has every record that the log had then."""
     ended_ms: int
-    """After the last record was read."""
+    """The time after the last record was read."""
     cleanup_policy: str | None = None
     delete_retention_ms: int | None = None
-    """A tombstone lives at least so long after the cleaner first reached it."""
+    """``delete.retention.ms``: a tombstone stays at least so long after the log cleaner has first reached it."""
     leader_epoch: int | None = None
-    """Of the end of the log: it never falls while the topic is the same (KIP-320)."""
+    """The leader epoch at the end of the log. While the topic is the same, it never decreases (KIP-320)."""
     last_record_sha256: str | None = None
     """:func:`kstate_cli.dump_reader.reader.record_digest` of the record at ``last``."""
     retention_ms: int | None = None
-    """``retention.ms`` that was set for the topic itself."""
+    """``retention.ms``, if it was set for this topic."""
     min_compaction_lag_ms: int | None = None
-    """``min.compaction.lag.ms`` that was set for the topic itself."""
+    """``min.compaction.lag.ms``, if it was set for this topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +166,7 @@ def _file_facts(file: ManifestFile) -> Json:
 
 
 def _manifest(content: Any) -> Manifest:
+    """Return the manifest in parsed JSON. Raise DumpError if it is invalid, or lists a partition or file twice."""
     whole = JsonObject.of(content, "the manifest")
     if whole.number("format", MAX_I32) not in FORMATS:
         raise DumpError(f"format {whole.members['format']} is unknown (known: {', '.join(map(str, FORMATS))})")
@@ -176,7 +177,7 @@ def _manifest(content: Any) -> Manifest:
     for facts in _partitions(whole):
         partition = _partition(facts)
         key = TopicPartition(partition.topic, partition.partition)
-        # Which of two entries counts would decide whether records are missing.
+        # The two entries may differ, and the one that counts would decide whether records are missing.
         if key in partitions:
             raise DumpError(f"{key} is listed twice")
         partitions[key] = partition
@@ -189,8 +190,9 @@ def _manifest(content: Any) -> Manifest:
 
 
 def _partitions(whole: JsonObject) -> Iterator[JsonObject]:
+    """Yield the facts of each partition in either form: a list of objects, or an object topic -> partition -> facts."""
     content = whole.members.get("partitions")
-    # The other shape that is read: topic -> partition -> facts.
+    # The second form, which other writers use: topic -> partition -> facts.
     if isinstance(content, dict):
         for topic, of_topic in content.items():
             for partition, facts in JsonObject.of(of_topic, f"partitions of {topic!r}").members.items():
@@ -203,6 +205,7 @@ def _partitions(whole: JsonObject) -> Iterator[JsonObject]:
 
 
 def _partition(facts: JsonObject) -> ManifestPartition:
+    """Return one partition of the manifest. Raise DumpError if its facts contradict each other."""
     topic, partition = topic_of(facts), facts.number("partition", MAX_I32)
     name = f"{topic}:{partition}"
     start, end, first, last = (facts.number_or_none(field) for field in ("log_start", "log_end", "first", "last"))
@@ -210,7 +213,7 @@ def _partition(facts: JsonObject) -> ManifestPartition:
     began = facts.number_or_none("start")
     topic_id = facts.text_or_none("topic_id")
     if topic_id is not None:
-        # librdkafka and the tools of Kafka spell one id differently: both must compare equal.
+        # librdkafka and Kafka's tools write the same id differently. In the canonical form they are equal.
         topic_id = canonical_topic_id(topic_id)
     reading = None
     if facts.members.get("reading") is not None:
@@ -225,7 +228,8 @@ def _partition(facts: JsonObject) -> ManifestPartition:
 def _contradiction(facts: ManifestPartition) -> str | None:
     """Return how the offsets and rows of a partition contradict each other; None if they do not."""
     start, end, first, last = facts.log_start, facts.log_end, facts.first, facts.last
-    # Bounds and rows go together: a partition with rows and no bounds, or the reverse, was not written whole.
+    # Rows and bounds belong together. If a partition has rows but no bounds, or the reverse, the manifest is
+    # incomplete.
     if (first is None) != (facts.rows == 0) or (last is None) != (facts.rows == 0):
         return f"{facts.rows} rows, but first is {first} and last is {last}"
     if start is not None and end is not None and start > end:
@@ -235,7 +239,7 @@ def _contradiction(facts: ManifestPartition) -> str | None:
             return f"first {first}, last {last} and log_end {end} contradict each other"
         if start is not None and last < start:
             return f"last {last} is below log_start {start}"
-    # A reading begins at or before its first record, and at or before the end of the log.
+    # Reading begins at or before its first record, and at or before the end of the log.
     if not _may_begin(facts.start, first) or not _may_begin(facts.start, end):
         return f"start {facts.start}, first {first} and log_end {end} contradict each other"
     return None
@@ -247,8 +251,9 @@ def _may_begin(start: int | None, offset: int | None) -> bool:
 
 
 def _reading(facts: JsonObject, name: str) -> Reading:
+    """Return when and from which log a partition was read. Raise DumpError if the times are in the wrong order."""
     started, ended = (facts.number(member, MAX_TIME) for member in ("started_ms", "ended_ms"))
-    # The age of the dump follows from these times: a negative duration would make it too young.
+    # The age of the dump follows from these times. If they were in the wrong order, the dump would look too young.
     if started > ended:
         raise DumpError(f"{name}: its reading began at {started} and ended earlier, at {ended}")
     policy = facts.text_or_none("cleanup_policy")
@@ -276,6 +281,7 @@ def digest_of(digest: Any, noun: str) -> str:
 
 
 def _file(content: Any, key: TopicPartition | None) -> ManifestFile:
+    """Return a file of the manifest; ``key`` is the partition under which it is listed, if any. Raise DumpError."""
     facts = JsonObject.of(content, "a file")
     path = facts.members.get("path")
     if not isinstance(path, str) or not inside(path):
@@ -288,7 +294,7 @@ def _file(content: Any, key: TopicPartition | None) -> ManifestFile:
         topic = topic_of(facts)
     partition = facts.number_or_none("partition", MAX_I32)
     if key is not None:
-        # A file inside of a partition need not repeat it, and must not contradict it.
+        # A file that is listed under a partition need not repeat it, but must not contradict it.
         if topic is None:
             topic = key.topic
         if partition is None:
@@ -301,14 +307,14 @@ def _file(content: Any, key: TopicPartition | None) -> ManifestFile:
 def inside(path: str) -> bool:
     """Return whether a relative path stays in its folder: no ``..``, not absolute, no other spelling of a path."""
     parts = path.split("/")
-    # A backslash is a separator for some writers, and a null byte ends a path in C.
+    # Some writers treat a backslash as a separator, and a null byte ends a path in C.
     return all(part not in {"", ".", ".."} for part in parts) and "\\" not in path and "\0" not in path
 
 
 def isolation_of(whole: JsonObject) -> str:
     """Return the member ``isolation``. Raises DumpError, as the following functions do."""
     isolation = whole.members.get("isolation")
-    # Without it the dump may have records of aborted transactions.
+    # If the isolation is unknown, the dump may have records of aborted transactions.
     if isolation not in ISOLATIONS:
         raise DumpError(f"isolation {isolation!r} is unknown (known: {', '.join(ISOLATIONS)})")
     return str(isolation)

@@ -16,7 +16,7 @@ from .schema import Columns
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Some row groups of one file that hold rows of one topic-partition."""
+    """Row groups of one file that have rows of one topic-partition."""
 
     path: str
     """Path within the file system (``pyarrow.fs``)."""
@@ -25,14 +25,16 @@ class Piece:
     rows: int
     """Rows in these row groups, of all topic-partitions."""
     bytes: int
-    """Uncompressed bytes of the needed columns of these row groups, as encoded: dictionary-encoded values are larger
-    once they are read."""
+    """Uncompressed bytes of the needed columns of these row groups in their encoding.
+
+    Dictionary-encoded values are larger in memory.
+    """
     first: int
     """Lowest offset of the topic-partition's rows."""
     last: int
     """Highest offset of the topic-partition's rows."""
     mixed: bool
-    """Rows of other topic-partitions are in there: the reader must filter."""
+    """True if these row groups have rows of other topic-partitions too, so that the reader must filter."""
     hive: tuple[tuple[str, str], ...] = ()
     """``topic`` and ``partition`` from the path, if the file has no such column."""
     own: int = 0
@@ -50,32 +52,37 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class ClockMark:
-    """When a manifest was written, by three clocks; all in ms. See :mod:`kstate_cli.dump_writer.plan`."""
+    """The time at which a manifest was written, by three clocks, in ms. See :mod:`kstate_cli.dump_writer.plan`."""
 
     boot: str
     boot_ms: int
     """:class:`kstate_cli.clock.BootTime`."""
     time_ms: int
-    """The time of the dump, as all other times of the manifest."""
+    """The time of the dump, which is also the clock of all other times in the manifest."""
     wall_ms: int
     """The time of day of the host."""
     max_error_ms: int | None = None
     """Maximum error of that time; None if the kernel does not report it as synchronized."""
     scale: str = ""
-    """Random, and the same in all manifests of a dump. Times of different scales cannot be compared."""
+    """A random text, the same in all manifests of a dump. Times with different scales cannot be compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """The offsets of one reading: ``start`` to below ``end``. Times are ms since 1970."""
+    """The offsets of one reading (an increment of a growing dump): from ``start`` to below ``end``.
+
+    Times: ms since 1970.
+    """
 
     start: int
     end: int
     continues_ms: int
-    """When everything was read that the log had before ``start``: the reading needs the deletes since then. For the
-    first reading, which continues nothing, the time when it began."""
+    """The time at which the log was read up to ``start``: this reading must have seen all deletes since then.
+
+    For the first reading, which continues none, the time at which it began.
+    """
     ended_ms: int
-    """After its last record was read."""
+    """The time after its last record was read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +98,7 @@ class PartitionDump:
     last: int | None
     """Highest offset; None without rows."""
     rows: int
-    """Rows, duplicates of a retried writer included."""
+    """The number of rows, with duplicates of a writer that repeated a task."""
     log_start: int | None
     """First offset of the broker's log when the dump was taken; None without a manifest."""
     log_end: int | None
@@ -106,9 +113,9 @@ class PartitionDump:
     older_full: tuple[int, int] | None = None
     """If this full dump has no record: generation and rows of the newest full dump before it with records."""
     held_back: bool = False
-    """Whether the log had further offsets, which an open transaction held back."""
+    """True if the log had further offsets, which could not be read because of an open transaction."""
     unknown_before_ms: int | None = None
-    """Deletes between any time before this one (ms since 1970) and the dump may be forgotten, however little passed."""
+    """Before this time (ms since 1970) the log may have lost deletes, even if little time has passed."""
 
     @property
     def key(self) -> TopicPartition:
@@ -125,7 +132,10 @@ class Slice:
     index: int
     """Position among the slices of the partition: a slice with a higher index has higher offsets only."""
     pieces: tuple[Piece, ...]
-    """Sorted by first offset. A piece may reach beyond the slice: the reader filters by ``first`` and ``last``."""
+    """Sorted by first offset.
+
+    A piece may have rows outside of the slice: the reader filters by ``first`` and ``last``.
+    """
     first: int
     """Lowest offset that belongs to the slice."""
     last: int
@@ -135,7 +145,7 @@ class Slice:
     bytes: int
     """Uncompressed bytes, as :attr:`Piece.bytes`, of those rows."""
     ordered: bool
-    """False where offsets of the pieces overlap or repeat: rows must be sorted, equal offsets taken once."""
+    """False if offsets of the pieces overlap or repeat: rows must be sorted, and equal offsets taken only once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +153,9 @@ class Dump:
     """A dump that was opened and is readable."""
 
     uri: str
-    """What :func:`kstate_cli.dump_reader.location.open_location` takes.
+    """The argument of :func:`kstate_cli.dump_reader.location.open_location`.
 
-    Local paths are absolute. May hold credentials.
+    Local paths are absolute. It may contain credentials.
     """
     partitions: Mapping[TopicPartition, PartitionDump]
     """Every topic-partition with rows, and those without rows that the manifest names."""
@@ -155,21 +165,21 @@ class Dump:
     isolation: str | None = None
     """``read_committed`` or ``read_uncommitted``; None if unknown."""
     has_headers: bool = False
-    """Whether a file has a column ``headers``."""
+    """True if a file has a column ``headers``."""
     headerless: frozenset[str] = frozenset()
     """Topics with rows in a file without that column: headers of their records are unknown."""
     columns: Mapping[str, Columns] = field(default_factory=dict)
-    """The columns of each file, by its path. Empty for a dump that grows, whose files all have the same."""
+    """The columns of each file, by its path. Empty for a growing dump, because all its files have the same columns."""
     warnings: tuple[str, ...] = ()
     clock: ClockMark | None = None
-    """The clock of its times; None for a dump that does not grow, whose times are those of its writer."""
+    """The clock of its times; None for a dump that does not grow, because its writer used another clock."""
     damaged: Mapping[TopicPartition, str] = field(default_factory=dict)
-    """Partitions whose files are missing or damaged, each with what is wrong: a reader who needs one refuses.
+    """Partitions whose files are missing or damaged -> the defect. A reader that needs one of them refuses.
 
-    Empty unless ``read_dump`` was called for a part of the dump: otherwise it refuses the dump itself.
+    Empty unless ``read_dump`` was called with ``in_part``: otherwise it refuses the dump itself.
     """
     hidden: tuple[str, ...] = ()
-    """Warnings about files that a complete dump may have. They may explain a refusal."""
+    """Warnings about hidden files, which a complete dump may have too. They may explain a later refusal."""
 
     @property
     def manifest_files(self) -> tuple[ManifestFile, ...]:
@@ -178,13 +188,13 @@ class Dump:
 
     def headers_of(self, topic: str | None) -> bool:
         """Return whether every file with rows of the topic has their headers."""
-        # A store must not mix rows with and without headers: one file without them decides for its topic.
+        # A store must not mix rows with and without headers. So one file without headers decides for its topic.
         return self.has_headers and topic not in self.headerless
 
 
 @dataclass(frozen=True, slots=True)
 class RowGroup:
-    """One row group: its offsets, its rows, and the uncompressed bytes of all columns read and of the keys alone."""
+    """One row group: its offsets, its rows, and the uncompressed bytes of all columns read, and of the keys alone."""
 
     first: int
     last: int
@@ -236,16 +246,16 @@ class TailRecord:
 
 @dataclass(frozen=True, slots=True)
 class Full:
-    """One reading of a partition from its log start, with its increments."""
+    """A full dump of a partition: a reading from its log start, with the increments after it."""
 
     key: TopicPartition
     began: int
-    """The generation in which it began."""
+    """The generation of the manifest in which it began."""
     log_start: int
     log_end: int
-    """Bounds of the log at the last request to the broker; the end is the last stable offset."""
+    """The bounds of the log at the last request to the broker. The end is the last stable offset."""
     as_of_ms: int
-    """Before that request."""
+    """The time before that request."""
     ranges: tuple[Round, ...]
     files: tuple[GrownFile, ...]
     topic_id: str | None = None
@@ -259,9 +269,9 @@ class Full:
     tail: tuple[TailRecord, ...] = ()
     """The last records of its files, in order. Empty in manifests of versions that did not write it."""
     unknown_before_ms: int | None = None
-    """Deletes between any time before this one and its own reading may be forgotten, however little time has passed."""
+    """Before this time (ms since 1970) the log may have lost deletes, even if little time has passed."""
     held_back: int = 0
-    """Offsets at the end of its log that an open transaction held back at the last request."""
+    """The number of offsets at the end of its log that could not be read because of an open transaction."""
 
     @property
     def start(self) -> int:
@@ -276,7 +286,7 @@ class Full:
     @property
     def latest_ms(self) -> int:
         """The latest time in it."""
-        # Over all ranges: a clock that was set back may have left a later time in an earlier one.
+        # All ranges are compared: if the clock was set back, an earlier range may have a later time.
         return max(self.as_of_ms, *(max(reading.continues_ms, reading.ended_ms) for reading in self.ranges))
 
     @property
@@ -286,8 +296,8 @@ class Full:
 
     @property
     def compacted(self) -> bool:
-        """Whether its log may have forgotten deletes; True if its policy is unknown."""
-        # "compact,delete" compacts as well.
+        """True if its log may have lost deletes; also if its policy is unknown."""
+        # A topic with the policy "compact,delete" is compacted too.
         return self.cleanup_policy is None or "compact" in self.cleanup_policy
 
 
@@ -317,11 +327,11 @@ class Grown:
         )
 
     def newest(self) -> dict[TopicPartition, Full]:
-        """Return the last full of each partition; without partitions that a recreated topic no longer has."""
+        """Return the newest full dump of each partition, without partitions that a recreated topic no longer has."""
         newest: dict[TopicPartition, Full] = {}
         for full in sorted(self.fulls, key=lambda full: full.began):
             newest[full.key] = full
-        # By topic: a recreated topic may have fewer partitions, and those it lost are of the old topic.
+        # A recreated topic may have fewer partitions. Full dumps of the others are of the old topic.
         latest: dict[str, Full] = {}
         for full in newest.values():
             before = latest.get(full.key.topic)
@@ -330,6 +340,7 @@ class Grown:
         return {
             key: full
             for key, full in newest.items()
-            # An unknown id proves no other topic (brokers before 2.8, KIP-516).
+            # If an id is unknown, nothing proves that the topic is another one (brokers before 2.8 have no ids,
+            # KIP-516).
             if None in (full.topic_id, latest[key.topic].topic_id) or full.topic_id == latest[key.topic].topic_id
         }

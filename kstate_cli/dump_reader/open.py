@@ -19,9 +19,10 @@ from .sources import DumpPlace, DumpSource, OpenOptions
 from .table_sources import DeltaTable, IcebergTable
 
 _LOG: Final = logging.getLogger(__name__)
-# The cheapest question first: a manifest, a folder, a file name. Parquet folders are listed in full.
+# The source that is recognized most easily comes first: by a manifest, a folder, a file name. The last one must list
+# the whole folder.
 SOURCES: Final[tuple[DumpSource, ...]] = (GrowingDump(), DeltaTable(), IcebergTable(), ParquetFolder())
-"""In the order in which they are asked; the last one takes every place."""
+"""The sources in the order in which they are tried. The last one accepts every place."""
 
 
 def read_dump(
@@ -46,14 +47,14 @@ def read_dump(
     place = DumpPlace(*open_location(uri), uri)
     options = OpenOptions(complete, committed_only, check_digests, full_dump, in_part)
     with timed(_LOG, f"read dump {place.text}"):
-        # A generator: a source is only asked if none before it has recognized the place.
+        # A generator, so that a source is only tried if no source before it has recognized the place.
         dump = next(filter(None, (source.open(place, options) for source in SOURCES)), None)
     assert dump is not None, "the last source takes every place"
     return dump
 
 
 OffsetRange = tuple[int, int]
-"""The first offset, and the offset behind the last one."""
+"""The first offset, and the offset after the last one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,23 +63,23 @@ class DumpedPartition:
 
     key: TopicPartition
     start: int | None
-    """Where the newest full dump began; None without records and without a manifest."""
+    """The offset at which the newest full dump begins; None without records and without a manifest."""
     end: int | None
     log_start: int | None
     """The bounds of the broker's log when it was last read; None if no manifest states them."""
     log_end: int | None
     fulls: int
     increments: int
-    """Readings that were added to the newest full dump."""
+    """The number of readings that were added to the newest full dump."""
     gaps: tuple[OffsetRange, ...]
     """Offsets of the log between the first and the last record of the dump that no full dump covers."""
     records: int
-    """Of all full dumps."""
+    """The number of records in all full dumps."""
     files: int
     bytes: int | None
-    """Of all files; None if no manifest states their sizes."""
+    """The size of all files; None if no manifest states it."""
     as_of_ms: int | None
-    """When the broker was last asked for the end of the log; None if no manifest states it."""
+    """The time at which the broker was last asked for the end of the log; None if no manifest states it."""
     damage: str | None
     """The first file that is missing, has another size or cannot be read, and why; None if there is none."""
 
@@ -89,13 +90,13 @@ class DumpOverview:
 
     partitions: tuple[DumpedPartition, ...]
     generation: int | None
-    """Of the manifest; None for a dump that was written at once."""
+    """The generation of the manifest; None for a dump that was written at once."""
 
 
 def read_overview(uri: str) -> DumpOverview:
-    """Return what the manifest, or the footers of the files, state of a dump. No file is read in full.
+    """Return the overview of a dump from its manifest or from the footers of its files. No file is read in full.
 
-    Raises UsageError if there is nothing at ``uri``, DumpError for what is no dump.
+    Raises UsageError if nothing exists at ``uri``, DumpError if it is not a dump.
     """
     place = DumpPlace(*open_location(uri), uri)
     grown = newest_manifest(place.filesystem, place.root, place.text)
@@ -114,6 +115,7 @@ def read_overview(uri: str) -> DumpOverview:
 
 
 def _grown(key: TopicPartition, newest: Full, fulls: Sequence[Full], damage: str | None) -> DumpedPartition:
+    """Return the overview of one partition of a growing dump."""
     files = {file.path: file for full in fulls for file in full.files}
     return DumpedPartition(
         key,
@@ -123,7 +125,7 @@ def _grown(key: TopicPartition, newest: Full, fulls: Sequence[Full], damage: str
         newest.log_end,
         len(fulls),
         len(newest.ranges) - 1,
-        # Only of the same topic: the fulls of a topic that was recreated count other records.
+        # Only full dumps of the same topic count: those of an earlier topic with this name have other records.
         gaps_between((full.start, full.end) for full in fulls if full.topic_id == newest.topic_id),
         sum(full.rows for full in fulls),
         len(files),
@@ -134,11 +136,12 @@ def _grown(key: TopicPartition, newest: Full, fulls: Sequence[Full], damage: str
 
 
 def _written_at_once(dump: Dump, partition: PartitionDump) -> DumpedPartition:
+    """Return the overview of one partition of a dump that was written at once."""
     place = partition.topic, partition.partition
     sizes = [file.size for file in dump.manifest_files if (file.topic, file.partition) == place]
     end, start = partition.log_end, partition.start
     if end is None and partition.reading is None and partition.last is not None:
-        # Without a manifest only the records themselves show how far the dump goes.
+        # Without a manifest only the records show how far the dump reaches.
         end = partition.last + 1
     if start is None:
         start = partition.first
@@ -164,7 +167,8 @@ def _written_at_once(dump: Dump, partition: PartitionDump) -> DumpedPartition:
 
 def gaps_between(ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
     """Return the offsets between these ranges that none of them covers."""
-    # The ranges of several fulls overlap: united first, so that a gap of one that another covers is none.
+    # The ranges of several full dumps may overlap. They are united first, so that a gap in one range that another range
+    # covers does not count.
     covered: list[OffsetRange] = []
     for start, end in sorted(ranges):
         if covered and start <= covered[-1][1]:

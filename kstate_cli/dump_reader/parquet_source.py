@@ -35,15 +35,15 @@ from .table_formats import table_refusal, tables_above, tables_in, uncommitted_i
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-# Footers are small: the time is that of the requests, not of the processor.
+# More threads than processors, because reading small footers mostly waits for requests.
 _THREADS: Final = 16
 _MOST_NAMES: Final = 5
 _LEVELS: Final = 3
-"""A dump has a folder for each topic and perhaps for each partition, and a user may name a single file."""
+"""The levels above a path that are searched for a manifest: topic, partition, and a single file."""
 
 
 _UNKNOWN_LOG: Final = ManifestPartition("", 0, None, None, None, None, 0)
-"""Without a manifest nothing states the bounds of the broker's log."""
+"""The facts of a partition without a manifest: the bounds of the broker's log are unknown."""
 
 
 @dataclass(slots=True)
@@ -51,19 +51,19 @@ class _Survey:
     """The skipped files of a folder, which may explain missing records."""
 
     hidden: list[str] = field(default_factory=list)
-    """Parquet files, by their names, with hidden names."""
+    """Parquet files, by their names, that Spark treats as hidden."""
     other_hidden: list[str] = field(default_factory=list)
     foreign: list[str] = field(default_factory=list)
 
     def counts(self, filesystem: FileSystem, file: ListedFile) -> bool:
-        """Return whether a file is read although no manifest names it; else note why it is skipped."""
+        """Return whether a file is read if no manifest names it. If it is skipped, note that for a warning."""
         if is_hidden(file.relative):
             if is_parquet_name(file.relative):
                 self.hidden.append(file.relative)
             elif file.size and not is_byproduct(file.relative):
                 self.other_hidden.append(file.relative)
             return False
-        # By its first bytes: some writers give their files no name of Parquet.
+        # Otherwise the first bytes decide, because some writers use other file names.
         if is_parquet_name(file.relative) or (file.size and is_parquet(filesystem, file)):
             return True
         if file.size:
@@ -96,7 +96,7 @@ class _DumpFiles:
 
 
 class ParquetFolder:
-    """A :class:`kstate_cli.dump_reader.sources.DumpSource`: the last one, which takes every place."""
+    """A :class:`kstate_cli.dump_reader.sources.DumpSource`: the last one, which accepts every place."""
 
     def open(self, place: DumpPlace, options: OpenOptions) -> Dump:
         """Open the files that count. Raises UsageError and DumpError, naming the file."""
@@ -116,11 +116,13 @@ class ParquetFolder:
 
 
 def _plain_dump(survey: _Survey, place: DumpPlace, options: OpenOptions) -> Dump:
+    """Return the dump in a folder of Parquet files. Raise DumpError if files are missing, unlisted or contradict it."""
     filesystem, root, uri, where = place.filesystem, place.root, place.uri, place.text
     damage = Damage(is_tolerated=options.in_part)
     files = _surveyed(survey, filesystem, root, where)
     if files.manifest is None:
-        # Also where the user says that the dump is complete: the manifest states which files count.
+        # Checked even if the user states that the dump is complete: a manifest in another folder decides which files
+        # count.
         below = files.manifests_below
         if options.complete:
             below = _with_rows(files)
@@ -152,7 +154,7 @@ def dump_of_files(uri: str, facts: list[FileFacts], manifest: Manifest | None, o
     """Return the dump that consists of these files, with the warnings about their records."""
     isolation = None
     if manifest is not None:
-        # The writer knows better than the user. A warning reports the contradiction.
+        # The manifest of the writer takes precedence over the user. A warning reports the contradiction.
         isolation = manifest.isolation
     elif options.committed_only:
         isolation = "read_committed"
@@ -184,7 +186,7 @@ def _facts(filesystem: FileSystem, files: _DumpFiles, damage: Damage) -> list[Fi
     facts = []
     for file, answer in zip(files.parquet, answers, strict=True):
         if isinstance(answer, DumpError):
-            # A file that no manifest names is of unknown partitions: then the whole dump is refused.
+            # The partitions of a file that no manifest names are unknown. Then the whole dump is refused.
             entry = by_path.get(file.relative)
             damage.add(() if entry is None else keys_of(entry), answer)
         else:
@@ -193,7 +195,7 @@ def _facts(filesystem: FileSystem, files: _DumpFiles, damage: Damage) -> list[Fi
 
 
 def _refuse_other_level(filesystem: FileSystem, root: str, uri: str, below: list[str]) -> None:
-    """Raise DumpError if the dump is in a folder below, or if this is a part of a dump: manifests show that."""
+    """Raise DumpError if manifests show that the dump is in a folder below, or that this folder is a part of a dump."""
     if below:
         places = [f"{uri.rstrip('/')}/{folder}" for folder in below]
         holds = "hold dumps"
@@ -206,7 +208,7 @@ def _refuse_other_level(filesystem: FileSystem, root: str, uri: str, below: list
         if above and _has_manifest(filesystem, above):
             whole = above
             if "://" in uri:
-                # The path within the file system is no URI: the same number of levels is cut from the URI itself.
+                # The path within the file system is not a URI. So the same number of levels is removed from the URI.
                 whole = "/".join(uri.rstrip("/").split("/")[:-levels])
             raise DumpError(
                 f"{uri_text(whole)} holds the dump, and {uri_text(uri)} is only a part of it", hint="pass that folder"
@@ -239,6 +241,7 @@ def _is_manifest(name: str) -> bool:
 
 
 def _surveyed(survey: _Survey, filesystem: FileSystem, root: str, where: str) -> _DumpFiles:
+    """Return the manifest and the Parquet files of a folder. Raise DumpError if the folder belongs to a table."""
     listing = list_files(filesystem, root, where)
     files = listing.files
     manifest = None
@@ -246,7 +249,7 @@ def _surveyed(survey: _Survey, filesystem: FileSystem, root: str, where: str) ->
     if manifests.NAME in by_name:
         manifest = manifests.parse(content_of(filesystem, by_name[manifests.NAME]), f"{where}/{manifests.NAME}")
     manifest_files = {file.path for file in _manifest_files(manifest)}
-    # The manifest counts also below a folder that Spark would hide: topics may begin with an underscore.
+    # A file in the manifest is read even in a folder that Spark would hide: topics may begin with an underscore.
     parquet = [file for file in files if file.relative in manifest_files or survey.counts(filesystem, file)]
     _refuse_tables_below(filesystem, listing, [file.relative for file in parquet], where)
     warnings = [*survey.warnings(), *_refuse_tables_above(filesystem, root)]
@@ -256,7 +259,10 @@ def _surveyed(survey: _Survey, filesystem: FileSystem, root: str, where: str) ->
 
 
 def _refuse_tables_below(filesystem: FileSystem, listing: DumpListing, parquet: list[str], where: str) -> None:
-    """Raise DumpError for folders of table formats; those that are hidden count where files of theirs are read."""
+    """Raise DumpError for folders of table formats below the dump.
+
+    A hidden folder counts only if files in it are read.
+    """
     names = {file.relative: file for file in listing.files}
     tables = {
         **uncommitted_in(names, lambda name: content_of(filesystem, names[name], "commit")),
@@ -282,7 +288,7 @@ def _below(base: str, folder: str) -> str:
 
 
 def _refuse_tables_above(filesystem: FileSystem, root: str) -> list[str]:
-    """Raise DumpError where a folder above the dump is that of a table; return a warning where that is unknown."""
+    """Raise DumpError if the dump is in the folder of a table; return a warning if that is unknown."""
     above = tables_above(filesystem, root, local=is_here(filesystem))
     if above.tables:
         raise table_refusal(above.tables, printable, lambda _: "COPY")
@@ -321,7 +327,7 @@ def _partitions(facts: list[FileFacts], manifest: Manifest | None) -> dict[Topic
         logs = {TopicPartition(log.topic, log.partition): log for log in manifest.partitions}
     partitions = {}
     for key in sorted(pieces.keys() | logs.keys()):
-        # By path and row group too, so that pieces with equal offsets have one order in every process.
+        # Also sorted by path and row group, so that pieces with equal offsets have the same order in every process.
         own = sorted(pieces.get(key, []), key=lambda piece: (piece.first, piece.last, piece.path, piece.row_groups))
         log = logs.get(key, _UNKNOWN_LOG)
         partitions[key] = PartitionDump(

@@ -1,4 +1,4 @@
-"""Read a slice, as a worker does: its rows by offset, each offset once. Nothing here depends on Spark."""
+"""Read a slice in a worker: its rows by offset, each offset once. Nothing in this module depends on Spark."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow.fs import FileSystem
 
-# Small, because what dictionary-encoded values need is seen only once they are read.
+# Few rows at a time: how much memory dictionary-encoded values need is known only after they were read.
 _BATCH_ROWS: Final = 8_192
 _BATCH_BYTES: Final = 8 << 20
 _LEAST_ROWS: Final = 256
@@ -27,18 +27,18 @@ _LEAST_ROWS: Final = 256
 def read_slice(part: Slice, columns: Sequence[str], filesystem: FileSystem) -> pa.Table:
     """Return all rows of a slice, by offset, each offset once.
 
-    ``columns`` of :data:`~kstate_cli.dump_reader.schema.RECORD_COLUMNS`, in that order; ``offset`` comes last if it is
-    not among them. Types: key and value binary, timestamp int64 (milliseconds, -1 for none), offset int64, headers
-    list<struct<key: string, value: binary>>. Rows with a null key are included.
+    ``columns`` are some of :data:`~kstate_cli.dump_reader.schema.RECORD_COLUMNS`, in that order; ``offset`` is appended
+    if it is not among them. Types: key and value binary, timestamp int64 (milliseconds, -1 for none), offset int64,
+    headers list<struct<key: string, value: binary>>. Rows with a null key are included.
 
-    Raises DumpError, naming the file, if one cannot be read or changed since the dump was opened; naming the offset, if
-    two different rows have it.
+    Raises DumpError if a file cannot be read or has changed since the dump was opened, and if two different rows have
+    the same offset. The message names the file or the offset.
     """
     names = _names(columns)
     with OpenFiles(filesystem) as files:
         tables = [table for piece in part.pieces for table in _tables(part, piece, names, files)]
         table = _concatenated(tables, names)
-        # The usual case: neither sorting nor comparing, which would copy every value.
+        # Usually the offsets rise. Then no row is sorted or compared, which would copy every value.
         if is_rising(_offsets(table)):
             return table
         _compare_repeated(part, table, files)
@@ -53,14 +53,13 @@ def iter_slice(
     max_bytes: int | None,
     passage: Passage,
 ) -> Generator[pa.Table, None, None]:
-    """Yield the rows of :func:`read_slice`, only these columns, in tables of at most ``max_rows`` rows.
+    """Yield the rows of :func:`read_slice` in tables of at most ``max_rows`` rows and about ``max_bytes`` bytes.
 
-    A table has at most about ``max_bytes`` bytes. All readings of a slice share one ``passage``. Raises OutOfOrder if
-    offsets do not rise although the passage expects that. Once a reading has seen that they rise, the next ones read
-    the offsets only if ``columns`` has them.
+    All readings of a slice share one ``passage``. Raises OutOfOrder if offsets do not rise although the passage expects
+    that. After a reading has seen that they rise, later ones read the offsets only if ``columns`` has them.
 
-    A slice that is not in order is read once for each table. If a writer repeated rows, a table may need more memory
-    than its rows take in the end.
+    A slice that is not in order is read once for each table. If a writer has repeated rows, a table may temporarily
+    need more memory than its rows.
     """
     names = _names(columns)
     average = max(1, part.bytes // max(part.rows, 1))
@@ -75,7 +74,7 @@ def iter_slice(
     passage.ordered &= part.ordered
     with OpenFiles(filesystem) as files:
         if passage.ordered:
-            # Offsets that were seen to rise are not read again: eight bytes for each record.
+            # Offsets that are known to rise are not read again, which saves eight bytes for each record.
             read = [*columns] if passage.is_rising(part) else names
             tables = _packed(_in_order(part, read, files, most, passage), max_rows, max_bytes)
         else:
@@ -84,11 +83,11 @@ def iter_slice(
 
 
 def _windows(part: Slice, names: list[str], files: OpenFiles, most: int) -> Iterator[pa.Table]:
-    """Yield the rows of a slice that is not in order, each time ``most`` offsets, which are sorted on their own."""
+    """Yield the rows of a slice that is not in order: ``most`` offsets at a time, each of these windows sorted."""
     offsets = _all_offsets(part, files)
     for begin in range(0, len(offsets), most):
         low, high = int(offsets[begin]), int(offsets[min(begin + most, len(offsets)) - 1])
-        # Each window reads all pieces that overlap it: more reading, but never more than its rows in memory.
+        # Each window reads all pieces that overlap it. So more is read, but only the rows of one window are in memory.
         window = Slice(part.topic, part.partition, part.index, part.pieces, low, high, most, part.bytes, False)
         pieces = [piece for piece in part.pieces if piece.first <= high and piece.last >= low]
         parts = [table for piece in pieces for table in _batches(window, piece, names, files)]
@@ -105,10 +104,11 @@ def _names(columns: Sequence[str]) -> list[str]:
 
 
 def _tables(part: Slice, piece: Piece, names: list[str], files: OpenFiles) -> Iterator[pa.Table]:
+    """Yield the rows of a piece that belong to the slice, in the types of kstate; usually as one table."""
     import pyarrow as pa
 
     if piece.mixed:
-        # Most of the rows may be of others: never all at once.
+        # Most rows of the piece may be of other partitions, so they are never in memory all at once.
         yield from _batches(part, piece, names, files)
         return
     try:
@@ -119,7 +119,8 @@ def _tables(part: Slice, piece: Piece, names: list[str], files: OpenFiles) -> It
         if low < piece.first or high > piece.last:
             raise changed(piece)
         if low < part.first or part.last < high:
-            # A single record may be all that is wanted of it: no more is converted.
+            # The slice may need few rows of this piece. So rows outside of it are removed before the values are
+            # converted.
             numbered = table.set_column(table.column_names.index("offset"), "offset", offsets.column(0))
             table = within(numbered, part)
         table = _canonical(table, names, piece)
@@ -134,7 +135,8 @@ def _batches(part: Slice, piece: Piece, names: list[str], files: OpenFiles) -> I
 
     in_path = {name for name, _ in piece.hive}
     select = [name for name in ("topic", "partition") if piece.mixed and name not in in_path]
-    # By the average size of a row; at least a few, so that a huge average does not read row by row.
+    # The number of rows follows from the average size of a row. It has a minimum, so that large rows are not read one
+    # by one.
     rows = max(_LEAST_ROWS, min(_BATCH_ROWS, _BATCH_BYTES * piece.rows // max(piece.bytes, 1)))
     if "offset" not in names and not _is_inside(part, piece):
         select.append("offset")
@@ -159,6 +161,7 @@ def _is_inside(part: Slice, piece: Piece) -> bool:
 
 
 def _mask(table: pa.Table, part: Slice, piece: Piece, select: list[str]) -> Any:
+    """Return a filter for the rows of ``table`` that belong to the slice; None if all of them do."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -178,7 +181,7 @@ def _mask(table: pa.Table, part: Slice, piece: Piece, select: list[str]) -> Any:
 def _canonical(table: pa.Table, names: list[str], piece: Piece) -> pa.Table:
     import pyarrow as pa
 
-    # The footers had no null there: it is another file, or its statistics lie.
+    # The footers showed no null. So the file was replaced, or its statistics are wrong.
     if "offset" in names and table.column("offset").null_count:
         raise changed(piece)
     return pa.table({name: convert(name, table.column(name)) for name in names})
@@ -189,7 +192,7 @@ def _concatenated(tables: list[pa.Table], names: list[str]) -> pa.Table:
 
     if not tables:
         return pa.schema([(name, column_type(name)) for name in names]).empty_table()
-    # Without a copy: the result has the chunks of all tables.
+    # Without copying: the result has the chunks of all tables.
     return pa.concat_tables(tables)
 
 
@@ -203,7 +206,7 @@ def _compare_repeated(part: Slice, table: pa.Table, files: OpenFiles) -> None:
         return
     twice = pa.array(again)
     pieces = [piece for piece in part.pieces if piece.first <= part.last and piece.last >= part.first]
-    # A file may lack headers that another has.
+    # A file may have no headers while another one has. Only columns that all files have can be compared.
     columns = [set(files.get(piece).schema_arrow.names) for piece in pieces]
     names = [name for name in RECORD_COLUMNS if all(name in file_columns for file_columns in columns)]
     rows = [
@@ -215,7 +218,7 @@ def _compare_repeated(part: Slice, table: pa.Table, files: OpenFiles) -> None:
 
 
 def _offsets(table: pa.Table) -> npt.NDArray[np.int64]:
-    # Copies only if the table has several chunks.
+    # Copies the values only if the table has several chunks.
     offsets: npt.NDArray[np.int64] = table.column("offset").to_numpy()
     return offsets
 
@@ -230,6 +233,10 @@ def _all_offsets(part: Slice, files: OpenFiles) -> npt.NDArray[np.int64]:
 
 
 def _in_order(part: Slice, names: list[str], files: OpenFiles, most: int, passage: Passage) -> Iterator[pa.Table]:
+    """Yield tables of at most ``most`` rows in the order of the files. Raise OutOfOrder if offsets do not rise.
+
+    If the passage has already seen that they rise, a file has changed: raise DumpError then.
+    """
     last = -1
     for piece in part.pieces:
         for table in _batches(part, piece, names, files):
@@ -239,16 +246,17 @@ def _in_order(part: Slice, names: list[str], files: OpenFiles, most: int, passag
                     if passage.is_rising(part):
                         raise changed(piece)
                     passage.ordered = False
-                    # Rows that were handed out already may be wrong: the caller begins again, with sorted windows.
+                    # Tables that were yielded already may be wrong. So the caller begins again, with sorted windows.
                     raise OutOfOrder
                 last = int(offsets[-1])
             for begin in range(0, table.num_rows, most):
                 yield table.slice(begin, most)
-    # Only after the last table: a reading that was stopped has not seen all offsets.
+    # Marked only after the last table, because a reading that was stopped has not seen all offsets.
     passage.mark_rising(part)
 
 
 def _packed(tables: Iterator[pa.Table], max_rows: int, max_bytes: int | None) -> Iterator[pa.Table]:
+    """Join small tables as long as the result has at most ``max_rows`` rows and ``max_bytes`` bytes."""
     import pyarrow as pa
 
     waiting: list[pa.Table] = []
@@ -275,7 +283,7 @@ def _split(tables: Iterator[pa.Table], max_bytes: int | None) -> Iterator[pa.Tab
 
 
 _BINARY: Final = ("key", "value")
-# Arrow's binary has 32-bit positions: above this a column is gathered in blocks.
+# The type binary has 32-bit positions in Arrow. So the rows of a larger column are gathered in blocks.
 _BLOCK_BYTES: Final = 1 << 30
 
 
@@ -296,7 +304,7 @@ def within(table: pa.Table, part: Slice) -> pa.Table:
 
 
 def sorted_once(table: pa.Table) -> pa.Table:
-    """Return the rows of ``table`` by offset, the first of each; :func:`refuse_differing` compares the others."""
+    """Return the rows of ``table`` by offset, the first row of each. :func:`refuse_differing` compares the others."""
     import numpy as np
 
     offsets = table.column("offset").to_numpy()
@@ -305,7 +313,7 @@ def sorted_once(table: pa.Table) -> pa.Table:
     again = np.flatnonzero(ordered[1:] == ordered[:-1])
     if len(again):
         keep = np.ones(len(order), dtype=bool)
-        # Stable sorting: the first of equal offsets is that of the earlier piece.
+        # The sort is stable, so the first of equal offsets is that of the earlier piece.
         keep[again + 1] = False
         order = order[keep]
     return gathered(table, order)
@@ -320,10 +328,10 @@ def repeated(offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 def refuse_differing(table: pa.Table, part: Slice) -> None:
-    """Raise DumpError, naming the offset and the column, if two rows with one offset are different records.
+    """Raise DumpError, with the offset and the column, if two rows with the same offset are different records.
 
     One of them is then from another topic-partition, or the topic was recreated. ``table`` has every column of the
-    dump, because a record is its key, value, timestamp and headers.
+    dump, because a record consists of key, value, timestamp and headers.
     """
     import numpy as np
 
@@ -348,14 +356,14 @@ def gathered(table: pa.Table, indices: npt.NDArray[np.int64]) -> pa.Table:
 
     if table.nbytes <= _BLOCK_BYTES:
         return table.combine_chunks().take(indices)
-    # Half of the limit: rows differ in size, and a block must stay below it all the same.
+    # Half of the limit, because rows differ in size, and each block must stay below the limit.
     block = max(1, int(table.num_rows * (_BLOCK_BYTES // 2) // table.nbytes))
     columns = {}
     for name in table.column_names:
         column = table.column(name)
         wide = column
         if name in (*_BINARY, "headers"):
-            # 64-bit positions, so that one chunk holds the column; each block is small enough for 32 bits again.
+            # With 64-bit positions one chunk can have the whole column. Each block is small enough for 32 bits again.
             wide = column.cast(_wide(name))
         wide = wide.combine_chunks()
         chunks = [wide.take(indices[at : at + block]).cast(column.type) for at in range(0, len(indices), block)]
@@ -379,29 +387,30 @@ def _differ(first: pa.ChunkedArray, second: pa.ChunkedArray) -> npt.NDArray[np.i
     import pyarrow.compute as pc
 
     if pa.types.is_list(first.type):
-        # Arrow compares no lists. In Kafka no headers and an empty list of them are the same.
+        # Arrow cannot compare lists. In Kafka, null headers and an empty list of headers are the same.
         pairs = zip(first.to_pylist(), second.to_pylist(), strict=True)
         return np.flatnonzero([(a or []) != (b or []) for a, b in pairs])
     equal = pc.fill_null(pc.equal(first, second), False)
-    # Arrow compares null with null as null, but a tombstone equals a tombstone.
+    # For Arrow, null compared with null is null. But two tombstones are equal.
     both_null = pc.and_(pc.is_null(first), pc.is_null(second))
     return np.flatnonzero(~np.asarray(pc.or_(equal, both_null)))
 
 
 _COLUMNS: Final = ("key", "value", "timestamp")
 _MOST_PIECES: Final = 4
-"""In a shuffled dump every row group may have the record, and so it is not searched for."""
+"""The most pieces that are searched for a record. In a shuffled dump every row group may have it."""
 
 
 def record_digest(key: bytes | None, value: bytes | None, timestamp: int) -> str:
     """Return the SHA-256, in hex, of ``timestamp:i64 ‖ field(key) ‖ field(value)``.
 
-    ``field`` is ``length:i32 ‖ bytes``, length -1 for null; integers are big-endian. The timestamp is in ms, -1 for
-    none. Headers are not part of it: not every dump has them.
+    ``field`` is ``length:i32 ‖ bytes``, with the length -1 for null; integers are big-endian. The timestamp is in ms,
+    -1 for none. Headers are not included, because not every dump has them.
     """
     digest = hashlib.sha256(timestamp.to_bytes(8, "big", signed=True))
     for field in (key, value):
-        # The length comes first, so that no two records have the same bytes: an empty value is no tombstone.
+        # The length comes before the bytes, so that different records never give the same bytes, such as an empty value
+        # and null.
         length = -1 if field is None else len(field)
         digest.update(length.to_bytes(4, "big", signed=True))
         digest.update(field or b"")
@@ -416,7 +425,9 @@ def key_digest(key: bytes | None) -> str:
 
 
 def digest_at(filesystem: FileSystem, partition: PartitionDump, offset: int) -> str | None:
-    """Return the digest of the record at an offset; None if the dump has none there, or too many places to search.
+    """Return the digest of the record at an offset.
+
+    None if the dump has no record there, or if too many pieces may have it.
 
     Raises DumpError if the dump cannot be read.
     """
@@ -430,6 +441,6 @@ def digest_at(filesystem: FileSystem, partition: PartitionDump, offset: int) -> 
     part = Slice(partition.topic, partition.partition, 0, pieces, offset, offset, rows, size, ordered=False)
     records: list[dict[str, Any]] = read_slice(part, _COLUMNS, filesystem).to_pylist()
     if not records:
-        # Compaction has removed it, or it is a marker of a transaction.
+        # Compaction has removed the record, or the offset is that of a transaction marker.
         return None
     return record_digest(records[0]["key"], records[0]["value"], records[0]["timestamp"])

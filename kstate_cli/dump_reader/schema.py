@@ -24,25 +24,25 @@ _EXPECTED: Final = {
     "headers": HEADERS,
 }
 _OPTIONAL: Final = {"timestampType", "headers"}
-# Types that hold the same values; everything else is rejected, because a cast could change them.
+# Types with the same values. All other types are rejected, because a conversion could change values.
 _ALSO: Final = {
     "partition": {"int64"},
-    # Impala, Hive and ClickHouse write strings that are not marked as text.
+    # Impala, Hive and ClickHouse write strings as binary, without marking them as text.
     "topic": {"binary"},
     "headers": {"list<struct<key: binary, value: binary>>"},
 }
 _LOCAL_TIMES: Final = "impala"
-"""The begin of Impala's name as a writer. It writes INT96 in the time zone of its host."""
+"""The beginning of Impala's name as a writer. Impala writes INT96 in the time zone of its host."""
 _HINT: Final = "write the dump with the unchanged columns of Spark's Kafka source (option includeHeaders)"
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The columns of a file: canonical type by name; None if the path has the value."""
+    """The columns of a file: name -> type, in a canonical form; None if the value is in the path."""
 
     kinds: tuple[tuple[str, str | None], ...]
     zoned: bool
-    """False if the timestamps have no zone. INT96 has none, and is UTC unless Impala wrote it."""
+    """False if the timestamps have no time zone. INT96 has none; it is UTC unless Impala wrote it."""
 
     @property
     def has_headers(self) -> bool:
@@ -61,7 +61,8 @@ def check_columns(
     """Return the columns of an open file. Raises DumpError, naming file and column, for an unexpected one."""
     schema = parquet.schema_arrow
     if not of_table:
-        # The log of the table states which of its files count, and nothing here has read it.
+        # The file belongs to a table. Only the log of the table, which was not read here, states which of its files
+        # count.
         table_format = format_of_file(schema, parquet.metadata.metadata or ())
         if table_format is not None:
             raise file_refusal(path, table_format)
@@ -70,7 +71,7 @@ def check_columns(
     zoned = True
     for name, expected in _EXPECTED.items():
         indices = schema.get_all_field_indices(name)
-        # Parquet allows names twice: which column a reader takes depends on the reader.
+        # Parquet allows two columns with the same name, and different readers use different ones.
         if len(indices) > 1:
             raise DumpError(f"column {name} occurs {len(indices)} times", where=printable(path))
         if not indices:
@@ -82,7 +83,7 @@ def check_columns(
         field_type = schema.field(indices[0]).type
         kind = kind_of(field_type)
         if kind == "null" and name in _OPTIONAL:
-            continue  # a writer that derives types from values had no values: the column counts as missing
+            continue  # the writer derives types from values and had none, so the column counts as missing
         if name == "timestamp" and _is_timestamp(field_type):
             kind, zoned = _timestamp_kind(parquet, field_type)
         elif kind not in (expected, *_ALSO.get(name, ())):
@@ -103,13 +104,16 @@ def _timestamp_kind(parquet: pq.ParquetFile, kind: pa.TimestampType) -> tuple[st
     """Return the type of the column ``timestamp``, and whether its values are UTC."""
     if _physical_type(parquet, "timestamp") != "INT96":
         return kind_of(kind), kind.tz is not None
-    # INT96 is a count of nanoseconds and days without any zone. Spark writes UTC.
+    # INT96 is a number of days and nanoseconds without a time zone. Spark writes it in UTC.
     utc = not (parquet.metadata.created_by or "").startswith(_LOCAL_TIMES)
     return "INT96", utc or kind.tz is not None
 
 
 def kind_of(kind: pa.DataType) -> str:
-    """Return a type without widths of offsets and bytes, views, dictionaries and zones, which do not matter."""
+    """Return the name of a type.
+
+    Widths of positions, views, dictionaries and time zones are ignored: they do not matter.
+    """
     import pyarrow as pa
 
     if pa.types.is_dictionary(kind):
@@ -140,7 +144,7 @@ RECORD_COLUMNS: Final = ("key", "value", "timestamp", "offset", "headers")
 """The columns that a reader may request."""
 
 _NO_TIMESTAMP: Final = -1
-# Units per millisecond, or milliseconds per unit.
+# Units in a millisecond.
 _FINER: Final = {"us": 1_000, "ns": 1_000_000}
 _SECOND: Final = 1_000
 
@@ -157,7 +161,7 @@ def column_type(name: str) -> pa.DataType:
 
 
 def convert(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column as :func:`column_type`; timestamps in ms, and -1 for null, as Kafka and Spark write it.
+    """Return a column in the type of :func:`column_type`. Timestamps are in ms, -1 for null, as in Kafka and Spark.
 
     Raises ``ArrowInvalid`` if a value does not fit.
     """
@@ -170,11 +174,11 @@ def convert(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     if column.type.equals(target):
         return column
     if pa.types.is_dictionary(column.type):
-        # First to plain values: Arrow has no cast from a dictionary to every other type.
+        # Decoded to plain values first, because Arrow cannot convert a dictionary to every type.
         column = pc.cast(column, column.type.value_type)
     if column.type.equals(target):
         return column
-    # A safe cast, the default: it raises ArrowInvalid where a value does not fit.
+    # The cast is safe, which is the default: it raises ArrowInvalid if a value does not fit.
     return pc.cast(column, target)
 
 
@@ -184,13 +188,13 @@ def _milliseconds(column: pa.Array) -> pa.Array:
     import pyarrow.compute as pc
 
     unit = column.type.unit
-    # The numbers themselves, without a copy: a cast between units would truncate, or check every value.
+    # The view has the numbers without a copy. A cast between units would truncate, or check every value.
     plain = column.view(pa.int64())
     finer = _FINER.get(unit)
     if finer is not None:
         if plain.null_count:
             plain = plain.fill_null(_NO_TIMESTAMP * finer)
-        # Times before 1970 must be floored to return Kafka's milliseconds. NumPy floors, Arrow truncates.
+        # Times before 1970 must be rounded down, as Kafka's milliseconds. NumPy rounds down, Arrow rounds towards zero.
         return pa.array(np.floor_divide(plain.to_numpy(zero_copy_only=False), finer))
     if unit == "s":
         plain = pc.multiply_checked(plain, _SECOND)

@@ -1,6 +1,6 @@
-"""Divide a partition into contiguous, bounded slices, by footers alone.
+"""Divide a partition into contiguous, bounded slices, from the footers alone.
 
-If its rows are scattered over the files, one shuffle in Spark sorts them by range of offsets first.
+If its rows are scattered over the files, Spark first sorts them by offset, with one shuffle.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 _MOST_READS: Final = 2
-"""How often the bytes of overlapping pieces may be read in all before a range repartition is cheaper."""
+"""The most times that the bytes of overlapping pieces may be read in total.
+
+Beyond that, sorting in Spark is cheaper.
+"""
 
 
 @dataclass(slots=True)
@@ -46,13 +49,13 @@ class _SlicePart:
 def slices(
     partition: PartitionDump, *, after: int | None, until: int | None, max_bytes: int
 ) -> tuple[list[Slice], bool]:
-    """Return the slices of a partition in offset order, and whether a range repartition is needed first.
+    """Return the slices of a partition in the order of offsets, and whether Spark must first sort the partition.
 
-    Only offsets > ``after`` and <= ``until`` (None: no bound). Each slice has at most ``max_bytes`` (as
-    :attr:`Slice.bytes`). A larger row group is a slice of its own, which the reader can read in batches. Row groups
-    whose offsets overlap are one slice, which is not ``ordered``. If they are too many, their range is divided, and
-    they are read for each of its parts. If that would read the partition more than twice, or if a single range has more
-    than ``max_bytes``, the result is ``([], True)``.
+    Only offsets > ``after`` and <= ``until`` count (None: no bound). Each slice has at most ``max_bytes`` (as
+    :attr:`Slice.bytes`). A larger row group is a slice by itself, which the reader can read in batches. Row groups
+    whose offsets overlap are one slice, which is not ``ordered``. If these are too large, their range of offsets is
+    divided, and they are read again for each part. If so the partition would be read more than twice, or if a single
+    range has more than ``max_bytes``, the result is ``([], True)``.
     """
     low = 0
     if after is not None:
@@ -70,7 +73,7 @@ def slices(
 
 
 def _overlapping(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
-    """Yield groups of pieces so that the offsets of different groups do not overlap, lowest first."""
+    """Yield groups of pieces, lowest first: the offsets of pieces in different groups do not overlap."""
     group: list[Piece] = []
     last = -1
     for piece in sorted(pieces, key=lambda piece: (piece.first, piece.last, piece.path, piece.row_groups)):
@@ -84,6 +87,7 @@ def _overlapping(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
 
 
 def _cut(group: list[Piece], low: int, until: int | None, max_bytes: int) -> list[_SlicePart] | None:
+    """Divide a group of overlapping pieces into parts; None if sorting it in Spark is cheaper."""
     first = max(low, group[0].first)
     last = max(piece.last for piece in group)
     if until is not None:
@@ -92,23 +96,23 @@ def _cut(group: list[Piece], low: int, until: int | None, max_bytes: int) -> lis
     if len(group) == 1 or whole.bytes <= max_bytes:
         return [whole]
     parts = _ranges(group, first, last, max_bytes)
-    # One shuffle in Spark reads and writes everything once, so reading it all more than twice is dearer.
+    # A shuffle in Spark reads and writes everything once. So it is cheaper than reading everything more than twice.
     if parts is None or sum(part.bytes for part in parts) > _MOST_READS * whole.bytes:
         return None
     return parts
 
 
 def _ranges(group: list[Piece], first: int, last: int, max_bytes: int) -> list[_SlicePart] | None:
-    """Divide a group where its pieces begin and end, each range as long as ``max_bytes`` allows.
+    """Divide a group at the offsets where its pieces begin and end. Each range is as long as ``max_bytes`` allows.
 
-    None if the pieces of a single range have more than ``max_bytes``.
+    Return None if the pieces of a single range have more than ``max_bytes``.
     """
     parts: list[_SlicePart] = []
     current: list[Piece] = []
     size = 0
     for start, end, active, fresh in _sweep(group, first, last):
         fresh_bytes = sum(piece.share for piece in fresh)
-        # A range without a new piece is free: its pieces are read already for the range before.
+        # A range without a new piece costs nothing, because its pieces are read for the range before it anyway.
         if current and (not fresh or size + fresh_bytes <= max_bytes):
             current += fresh
             size += fresh_bytes
@@ -127,17 +131,19 @@ _ActivePiece = tuple[int, int, Piece]
 
 
 def _sweep(group: list[Piece], first: int, last: int) -> Iterator[tuple[int, int, list[_ActivePiece], list[Piece]]]:
-    """Yield the shortest ranges between bounds of pieces: first and last offset, all pieces, and the new ones.
+    """Yield the shortest ranges of offsets in which no piece begins or ends, without ranges that no piece covers.
 
-    ``group`` is sorted by first offset. Ranges without a piece are skipped. The list of all pieces changes with the
-    next range: copying it for each one would take quadratic time in a shuffled dump.
+    A range is its first and last offset, all pieces that cover it, and those among them that begin in it. ``group`` is
+    sorted by first offset. The list of all pieces is changed by the next step, so the caller must not keep it: copying
+    it for each range would take quadratic time in a shuffled dump.
     """
     bounds = {first, *(piece.first for piece in group), *(piece.last + 1 for piece in group)}
     starts = sorted(bound for bound in bounds if first <= bound <= last)
     ends = [*(start - 1 for start in starts[1:]), last]
     waiting = iter(group)
     upcoming = next(waiting, None)
-    # A heap by last offset, so that pieces that end leave it first. The number keeps pieces from being compared.
+    # A heap by last offset, so that the piece that ends first is removed first. The unique number prevents that two
+    # pieces are compared.
     active: list[_ActivePiece] = []
     number = 0
     for start, end in zip(starts, ends, strict=True):
@@ -156,19 +162,20 @@ def _sweep(group: list[Piece], first: int, last: int) -> Iterator[tuple[int, int
 
 
 def _part(pieces: list[Piece], first: int, last: int) -> _SlicePart:
-    # More rows than offsets means that some offsets repeat, even within one row group.
+    # If a row group has more rows than offsets, some offsets repeat.
     ordered = len(pieces) == 1 and pieces[0].own <= pieces[0].last - pieces[0].first + 1
     return _SlicePart(list(pieces), first, last, sum(piece.share for piece in pieces), ordered)
 
 
 def _pack(parts: Iterable[_SlicePart], max_bytes: int) -> list[_SlicePart]:
+    """Join adjacent parts as long as the result has at most ``max_bytes``."""
     packed: list[_SlicePart] = []
     for part in parts:
         if not packed or packed[-1].bytes + part.bytes > max_bytes:
             packed.append(part)
             continue
         before = packed[-1]
-        # Parts of one group share pieces: those that begin earlier are in the list already.
+        # Parts of one group share pieces. Those that begin before this part are in the list already.
         before.pieces += [piece for piece in part.pieces if piece.first > before.last]
         before.last = part.last
         before.bytes += part.bytes
@@ -187,7 +194,7 @@ def _slice(partition: PartitionDump, index: int, part: _SlicePart) -> Slice:
 
 
 def _joined(pieces: Iterable[Piece]) -> Iterator[Piece]:
-    """Yield adjacent row groups of one file as one piece, which is read with one call."""
+    """Join adjacent row groups of the same file into one piece, which is read with one call."""
     joined: Piece | None = None
     for piece in pieces:
         if joined and _continues(joined, piece):
@@ -214,10 +221,10 @@ def _continues(piece: Piece, following: Piece) -> bool:
 
 
 def cut(part: Slice, upto: int) -> tuple[Slice, Slice | None]:
-    """Return a slice up to an offset (inclusive), and the rest; None if there is none."""
+    """Return the part of a slice up to an offset (inclusive), and the rest of it; None if nothing remains."""
     if upto >= part.last:
         return part, None
-    # A piece on both sides of the cut is read twice, filtered by offset each time.
+    # A piece on both sides of the cut is read twice, and filtered by offset each time.
     low = [piece for piece in part.pieces if piece.first <= upto]
     high = [piece for piece in part.pieces if piece.last > upto]
     return _sub_slice(part, low, part.first, upto), _sub_slice(part, high, upto + 1, part.last)
@@ -229,40 +236,40 @@ def _sub_slice(part: Slice, pieces: Sequence[Piece], first: int, last: int) -> S
 
 
 _RANGE_BYTES: Final = 64 << 20
-# Row groups are what slices are made of: small ones fit any budget.
+# Slices consist of row groups. Small row groups fit any budget of memory.
 _ROW_GROUP_BYTES: Final = 16 << 20
 _BY_OFFSET: Final = ("topic", "partition", "offset")
 _PATTERN: Final = re.compile(r"([\\\[\]{}*?])")
-# Timestamps go through as they are, whatever their year and unit.
+# Timestamps must not be changed, whatever their year and unit are.
 _CONF: Final = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
     "spark.sql.legacy.parquet.nanosAsLong": "true",
-    # A timestamp without a zone is UTC; a column whose name differs in case alone is another one.
+    # A timestamp without a time zone is UTC. Columns whose names differ only in case are different columns.
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.caseSensitive": "true",
 }
-# In integers: a quotient in floating point is rounded up to the next millisecond.
+# Computed in integers, because a quotient in floating point could be rounded up to the next millisecond.
 _FLOORED: Final = "timestamp_millis(({value} - pmod({value}, {unit})) div {unit})"
 _NO_HEADERS: Final = "cast(array() as array<struct<key: string, value: binary>>)"
-# Writers express "no headers" as an empty list or as null: for duplicates they are the same.
+# Writers express "no headers" as an empty list or as null. Duplicates with either must be equal.
 _SOME_HEADERS: Final = f"coalesce(headers, {_NO_HEADERS})"
 
 _ODD = "check the disks of --staging and of the executors, then run the command again"
 
 
 def repartition(context: SparkContext, dump: Dump, partitions: Iterable[TopicPartition], target_uri: str) -> Dump:
-    """Write a dump to ``target_uri`` with the rows of these ``partitions`` in order, each offset once; return it.
+    """Write the rows of ``partitions`` to ``target_uri`` by offset, each offset once; return the new dump.
 
-    ``target_uri`` (a local path, or a URI that both pyarrow and Spark know) must not exist. The result has no other
-    partitions and no manifest; the facts of the first manifest about the broker's logs are copied.
+    ``target_uri`` (a local path, or a URI that both pyarrow and Spark support) must not exist. The new dump has no
+    other partitions and no manifest. Facts about the broker's logs are copied from the manifest of ``dump``.
 
-    Raises DumpError if different rows have one offset, RunFailed if Spark fails.
+    Raises DumpError if different rows have the same offset, RunFailed if Spark fails.
     """
     partitions_to_order = [dump.partitions[key] for key in sorted(set(partitions))]
-    # No session of Spark is started for partitions without a row.
+    # Without rows, no session of Spark is started.
     if not any(partition.rows for partition in partitions_to_order):
         return replace(dump, partitions={partition.key: partition for partition in partitions_to_order}, manifest=None)
     from pyspark.sql import SparkSession
@@ -273,7 +280,7 @@ def repartition(context: SparkContext, dump: Dump, partitions: Iterable[TopicPar
             rows = _ordered(spark, dump, partitions_to_order)
             rows.write.option("parquet.block.size", _ROW_GROUP_BYTES).parquet(hadoop_uri(target_uri))
     except KstateError:
-        raise  # its message has the cause
+        raise  # its message has the cause already
     except Exception as error:
         raise RunFailed(
             f"Spark could not sort the dump: {first_line(error) or type(error).__name__}",
@@ -292,8 +299,8 @@ def repartition(context: SparkContext, dump: Dump, partitions: Iterable[TopicPar
 
 
 def _ordered(spark: SparkSession, dump: Dump, partitions: list[PartitionDump]) -> DataFrame:
-    # Equal rows meet in one range, so that removing them needs no second shuffle. Rows that have one offset and differ
-    # in anything both stay: reading them is refused.
+    # Equal rows are in the same range, so removing duplicates needs no second shuffle. Different rows with the same
+    # offset both stay, and reading them is refused.
     rows = _rows(spark, dump, partitions)
     size = sum(piece.share for partition in partitions for piece in partition.pieces)
     count = max(spark.sparkContext.defaultParallelism, -(-size // _RANGE_BYTES))
@@ -302,10 +309,11 @@ def _ordered(spark: SparkSession, dump: Dump, partitions: list[PartitionDump]) -
 
 
 def _rows(spark: SparkSession, dump: Dump, selected: list[PartitionDump]) -> DataFrame:
+    """Return the rows of partitions as a frame of Spark, in the same columns for all files."""
     from pyspark.sql import DataFrame, functions
 
-    # Per partition only its own files; those that do not name it themselves get it from their path. Spark reads all
-    # files of a frame with the columns of one: files with other types come into another frame.
+    # For each partition only its own files are read. If a file does not have topic and partition, they come from its
+    # path. Spark reads all files of a frame with the same columns, so files with other types need another frame.
     sources: dict[tuple[tuple[tuple[str, str], ...], Columns | None, tuple[str, ...]], list[PartitionDump]] = {}
     for partition in selected:
         alike: dict[tuple[tuple[tuple[str, str], ...], Columns | None], set[str]] = {}
@@ -321,7 +329,7 @@ def _rows(spark: SparkSession, dump: Dump, selected: list[PartitionDump]) -> Dat
     for (hive, columns, paths_of_source), partitions in sources.items():
         reader = spark.read
         if columns is not None:
-            # Without a schema Spark takes that of any one file, and casts the others or fails.
+            # Without a schema, Spark uses that of any one file, and then casts the others or fails.
             reader = reader.schema(_spark_schema(columns))
         frame = reader.parquet(*(names.pattern(path) for path in paths_of_source))
         for name, value in hive:
@@ -349,7 +357,7 @@ def _is_of(key: TopicPartition) -> Column:
 def _spark_schema(columns: Columns) -> str:
     """Return the columns of a file as Spark reads them, in its DDL."""
     kinds = {"int32": "int", "int64": "bigint"}
-    # Strings that the writer has not marked as text are read as text all the same.
+    # Strings that the writer has not marked as text are read as text too.
     texts = {"topic": "string", "headers": "array<struct<key: string, value: binary>>"}
     types = {name: texts.get(name, kinds.get(kind, kind)) for name, kind in columns.kinds if kind is not None}
     if types["timestamp"] == "timestamp[ns]":
@@ -395,7 +403,7 @@ def hadoop_uri(uri: str) -> str:
 
 @contextlib.contextmanager
 def _conf(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
-    # The session belongs to the caller: every setting is put back as it was, or unset.
+    # The session belongs to the caller, so every setting is restored afterwards.
     before = {name: spark.conf.get(name, None) for name in values}
     for name, value in values.items():
         spark.conf.set(name, value)
@@ -410,12 +418,13 @@ def _conf(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
 
 
 def _carried_over(before: PartitionDump, dump: Dump) -> PartitionDump:
+    """Return a sorted partition with the facts about its log from before. Raise an error if Spark has lost records."""
     after = dump.partitions.get(before.key)
     if after is None:
         if before.rows:
             raise RunFailed(f"Spark lost the rows of {before.key}", where=dump.uri, hint=_ODD)
         return before
-    # Duplicates may go, so there may be fewer rows; other bounds mean that records were lost.
+    # Duplicates may be removed, so there may be fewer rows. But other bounds mean that records were lost.
     if (after.first, after.last) != (before.first, before.last) or after.rows > before.rows:
         raise RunFailed(f"Spark read rows of {before.key}, but has written other rows", where=dump.uri, hint=_ODD)
     for piece, following in zip(after.pieces, after.pieces[1:], strict=False):

@@ -1,4 +1,4 @@
-"""The seam for dump sources: where changelog records may come from, and what a source has to provide.
+"""The interface of dump sources: where changelog records may come from, and what a source must provide.
 
 A source recognizes its places and opens them as a :class:`Dump`, which has the topics, the partitions and their ranges
 of offsets, the digests of files, and warnings about everything that was skipped. All sources so far store Parquet: the
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
 
-# Each thread waits for the disk or the network: more of them than processors.
+# More threads than processors, because each of them waits for the disk or the network.
 _THREADS: Final = 16
-# Bytes. A manifest is read into memory whole, and one of this size has millions of files.
+# The most bytes of a manifest, which is read into memory as a whole. One of this size has millions of files.
 _MAX_MANIFEST: Final = 512 << 20
 
 
@@ -50,7 +50,10 @@ class DumpPlace:
 
 @dataclass(frozen=True, slots=True)
 class OpenOptions:
-    """What the user states about a dump, and how it is opened; as :func:`kstate_cli.dump_reader.open.read_dump`."""
+    """The statements of the user about a dump, and how to open it.
+
+    See :func:`kstate_cli.dump_reader.open.read_dump`.
+    """
 
     complete: bool
     committed_only: bool
@@ -78,14 +81,14 @@ def no_manifest(message: str, where: str) -> NoManifestError:
 
 def content_of(filesystem: FileSystem, file: ListedFile, noun: str = "manifest") -> bytes:
     """Return the bytes of a file. Raises DumpError if it is too large, or cannot be read."""
-    # By the listing, before a byte is read.
+    # The size is checked in the listing, before a byte is read.
     if file.size > _MAX_MANIFEST:
         raise DumpError(f"the {noun} has {file.size} bytes", where=printable(file.path))
     try:
         with filesystem.open_input_stream(file.path) as stream:
             return bytes(stream.read())
     except OSError as error:
-        # Its content is unknown: no hint may ask to move it away.
+        # The contents are unknown, so no hint may suggest to move the file away.
         raise DumpError(
             f"kstate cannot read the {noun}: {error}",
             where=printable(file.path),
@@ -100,7 +103,7 @@ def check_files_digests(filesystem: FileSystem, manifest: Manifest, files: Itera
     def check(file: ListedFile) -> None:
         digest = expected[file.relative]
         if digest is None:
-            # The user asked for the comparison of all files: one that cannot be compared is no success.
+            # The user wants all files to be compared. A file that cannot be compared is therefore an error.
             raise DumpError("the manifest has no digest for the file", where=printable(file.path))
         check_digest(filesystem, file.path, digest)
 
@@ -112,14 +115,14 @@ _CHUNK: Final = 1 << 20
 
 
 def check_digest(filesystem: FileSystem, path: str, expected: str, ended: Callable[[], bool] = lambda: False) -> None:
-    """Read a file and compare its SHA-256 with that of the manifest; stop without an error once ``ended`` is true.
+    """Read a file and compare its SHA-256 with that of the manifest. Stop without an error if ``ended`` returns True.
 
     Raises DumpError, naming the file, if it differs or cannot be read.
     """
     digest = hashlib.sha256()
     try:
         with filesystem.open_input_stream(path) as stream:
-            # Checked for each chunk: the end of the command does not wait for a file of gigabytes.
+            # Checked for each chunk, so that the end of the command need not wait for a file of gigabytes.
             while not ended() and (chunk := stream.read(_CHUNK)):
                 digest.update(chunk)
     except OSError as error:
@@ -143,7 +146,7 @@ def manifest_digests(dump: Dump, paths: Iterable[str]) -> dict[str, str]:
 
 
 class Digests:
-    """Compare files in the background. The end of the block ends the reading."""
+    """Compares files with their digests in the background, until the end of the block."""
 
     def __init__(self, dump: Dump) -> None:
         self._filesystem = open_location(dump.uri)[0]
@@ -163,7 +166,7 @@ class Digests:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # Before the shutdown, which waits for the running threads: they see it at their next chunk.
+        # Set before the shutdown, which waits for running threads: they check it after each chunk.
         self._ended = True
         self._pool.shutdown(cancel_futures=True)
 

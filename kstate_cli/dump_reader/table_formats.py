@@ -1,7 +1,7 @@
-"""Recognize table formats with a log of their own: only the log states which files of their folders count.
+"""Recognize folders of table formats. Such a format has a log, and only the log states which files of the folder count.
 
-Rewritten files, deleted rows and failed writes stay in the folder of such a table. Read file by file, deleted rows come
-back. kstate refuses these folders by name, and the hint shows how to write a plain copy.
+The folder also has rewritten files, deleted rows and the files of failed writes. If kstate read it file by file,
+deleted rows would come back. So kstate refuses such a folder, and the hint shows how to write a plain copy.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class TableFormat:
 
     name: str
     example: str | None = None
-    """An example that was tried, with ``{table}`` and ``{copy}``."""
+    """An example of a command that was tried, with ``{table}`` and ``{copy}``."""
 
 
 DELTA: Final = TableFormat(
@@ -68,7 +68,7 @@ _HIVE_FOLDER: Final = re.compile(r"(base|delta|delete_delta)_[0-9]{7,}(_[0-9]{7,
 """Hive's AcidUtils pads transactions to seven digits."""
 _DUCKLAKE_FILE: Final = re.compile(r"ducklake-[0-9a-f]{8}-[0-9a-f-]{27}(-delete)?\.parquet")
 _COMMIT: Final = re.compile(r"_(started|committed)_([0-9]+)")
-"""Databricks writes plain Parquet so: a file of a transaction counts once its ``_committed_`` exists."""
+"""Files with which Databricks marks plain Parquet: a file of a transaction counts once its ``_committed_`` exists."""
 _MOST_COMMIT_BYTES: Final = 64 << 20
 
 _COLUMNS: Final[Mapping[str, TableFormat]] = {"_hoodie_commit_time": HUDI, "_VALUE_KIND": PAIMON}
@@ -115,8 +115,8 @@ def _add_names(path: Sequence[str], tables: dict[str, TableFormat]) -> None:
 def uncommitted_in(names: Iterable[str], content: Callable[[str], bytes]) -> dict[str, TableFormat]:
     """Return the folders in which a Databricks transaction has not ended, or has replaced files.
 
-    A folder in which every transaction is committed and replaced nothing is plain Parquet. ``content`` returns the
-    bytes of a file; a commit that is not the JSON object with ``added`` and ``removed`` counts as one that replaces.
+    If every transaction of a folder is committed and replaced nothing, the folder is plain Parquet. ``content`` reads a
+    file. A commit that is not a JSON object with ``added`` and ``removed`` is treated as one that has replaced files.
     """
     started: dict[str, set[str]] = {}
     committed: dict[str, dict[str, str]] = {}
@@ -132,14 +132,15 @@ def uncommitted_in(names: Iterable[str], content: Callable[[str], bytes]) -> dic
     return {
         folder: COMMITS
         for folder in {*started, *committed}
-        # A transaction that has not ended: its files are there, and do not count yet.
+        # The files of a transaction that has not ended exist, but do not count yet.
         if started.get(folder, set()) - committed.get(folder, {}).keys()
         or any(_replaces(content(name)) for name in committed.get(folder, {}).values())
     }
 
 
 def _replaces(data: bytes) -> bool:
-    # Not understood, so it counts as one that replaces: the dump is refused, and no deleted row comes back.
+    # A commit that is too large or malformed is treated as one that replaces files. Then the dump is refused, and no
+    # deleted row comes back.
     if len(data) > _MOST_COMMIT_BYTES:
         return True
     try:
@@ -159,21 +160,21 @@ def format_of_file(schema: pa.Schema, keys: Iterable[bytes]) -> TableFormat | No
 
 @dataclass(frozen=True, slots=True)
 class EnclosingTables:
-    """The folders above a dump, as far as they can be read."""
+    """The tables in folders above a dump, as far as these folders can be read."""
 
     tables: Mapping[str, TableFormat]
     """Folders of tables, by their path in the file system."""
     unreadable: Sequence[str]
-    """Folders that cannot be listed: whether a table is there is unknown."""
+    """Folders that cannot be listed, so that it is unknown whether they belong to a table."""
 
 
 def tables_above(filesystem: FileSystem, root: str, *, local: bool) -> EnclosingTables:
-    """Return the tables whose folders contain the dump at ``root``; those above its real path as well."""
+    """Return the tables whose folders contain the dump at ``root``, also those above its real path."""
     tables: dict[str, TableFormat] = {}
     unreadable: list[str] = []
     roots = [root.rstrip("/")]
     if local:
-        # A link may lead into the folder of a table that its own path does not show.
+        # A link may lead into the folder of a table, which only the real path shows.
         roots.append(os.path.realpath(root))
     for path in dict.fromkeys(roots):
         parts = path.split("/")
@@ -186,6 +187,7 @@ def tables_above(filesystem: FileSystem, root: str, *, local: bool) -> Enclosing
 
 
 def _add_folder(filesystem: FileSystem, folder: str, tables: dict[str, TableFormat], unreadable: list[str]) -> None:
+    """Add a folder to ``tables`` if it belongs to a table, or to ``unreadable`` if it cannot be listed."""
     from pyarrow import fs
 
     markers = {**_MARKERS, **_PARTITION_MARKERS}
@@ -199,7 +201,7 @@ def _add_folder(filesystem: FileSystem, folder: str, tables: dict[str, TableForm
     for name, (pattern, format_) in _LOG_FILES.items():
         try:
             entries = filesystem.get_file_info(fs.FileSelector(f"{folder}/{name}", allow_not_found=True))
-        # A file with the name of a log folder: it is no table.
+        # A file has the name of a log's folder, so there is no log.
         except NotADirectoryError:
             continue
         except OSError:
@@ -212,7 +214,7 @@ def _add_folder(filesystem: FileSystem, folder: str, tables: dict[str, TableForm
 def table_refusal(
     tables: Mapping[str, TableFormat], place: Callable[[str], str], copy: Callable[[str], str]
 ) -> DumpError:
-    """Return the refusal of these tables; ``place`` shows a folder, ``copy`` names the folder of its copy."""
+    """Return the refusal of these tables; ``place`` returns a folder's path, ``copy`` the path of its plain copy."""
     folders = sorted(tables)
     formats = list(dict.fromkeys(tables[folder].name for folder in folders))
     places = some([place(folder) for folder in folders], _MOST_NAMES)

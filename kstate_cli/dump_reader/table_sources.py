@@ -35,7 +35,7 @@ _THREADS: Final = 16
 _DELTA_LOG: Final = "_delta_log"
 _METADATA: Final = ".metadata.json"
 _APPENDS: Final = ("append", "replace")
-"""Iceberg's operations that keep all rows: ``replace`` rewrites files with the same rows."""
+"""The operations of Iceberg that keep all rows: ``replace`` rewrites files with the same rows."""
 
 
 class _RefusedTableError(Exception):
@@ -44,7 +44,7 @@ class _RefusedTableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _TableFile:
-    """A file that the log of a table names."""
+    """A file that the log of a table lists."""
 
     path: str
     """Relative to the folder of the table."""
@@ -62,14 +62,15 @@ class DeltaTable:
         try:
             from deltalake import DeltaTable as Table
             from deltalake.exceptions import DeltaError
-        # Without the package the folder stays a table, which the source for Parquet folders refuses with a hint.
+        # Without the package, the source for Parquet folders recognizes the table and refuses it with a hint.
         except ImportError:
             return None
         try:
             table = Table(place.root)
             live_paths = {os.path.relpath(unquote(_local(uri)), place.root) for uri in table.file_uris()}
             files = _replayed(place, table.version())
-            # The library reads a checkpoint where there is one; the commits are replayed here. Both must agree.
+            # The library reads a checkpoint if there is one, while kstate replays all commits. The results must be
+            # equal.
             if live_paths != files.keys():
                 raise _RefusedTableError("its checkpoint and its commits name different files")
         except (DeltaError, OSError, ValueError) as error:
@@ -82,7 +83,7 @@ class DeltaTable:
 def _replayed(place: DumpPlace, version: int) -> dict[str, _TableFile]:
     """Replay all commits of a Delta table; return the files that count. Raises _RefusedTableError."""
     files: dict[str, _TableFile] = {}
-    # From the first commit on: only then it is known that no commit removed records.
+    # All commits are replayed from the first one on: only then it is certain that none of them removed records.
     for number in range(version + 1):
         path = f"{place.root}/{_DELTA_LOG}/{number:020d}.json"
         if not os.path.isfile(path):
@@ -109,10 +110,10 @@ def _table_file(action: Mapping[str, Any]) -> _TableFile:
         raise _RefusedTableError(f"{printable(path)} has a deletion vector: some of its records were deleted")
     statistics: dict[str, Any] = {}
     if action.get("stats"):
-        # Statistics are JSON within a string of JSON, and optional.
+        # Statistics are optional, and are JSON in a string of the JSON object.
         statistics = parse_json(str(action["stats"]).encode())
     in_path = dict(part.split("=", 1) for part in path.split("/")[:-1] if "=" in part)
-    # Delta keeps partition columns in its log only, and kstate reads them from the path.
+    # Delta keeps the values of partition columns only in its log, but kstate reads them from the path.
     for name, value in (action.get("partitionValues") or {}).items():
         if name in ("topic", "partition") and unquote(in_path.get(name, "")) != value:
             raise _RefusedTableError(f"{printable(path)} is not in the folder of its {name}")
@@ -125,10 +126,11 @@ def _require_same_rows(
     """Raise _RefusedTableError if a commit of a Delta table may have removed or replaced records."""
     if not old_files:
         return
-    # Missing counts as a change, which is the cautious reading.
+    # If the member is missing, the commit is treated as a change, which is the cautious choice.
     if any(action["remove"].get("dataChange", True) for action in actions if "remove" in action):
         raise _RefusedTableError(f"commit {number} removed or replaced records")
-    # The writer states that its rewrite kept all rows, and the counts of rows in its statistics must agree.
+    # The writer states that the rewritten files have the same rows. The number of rows in the statistics must confirm
+    # that.
     before, after = [file.rows for file in old_files], [file.rows for file in new_files]
     if None in (*before, *after):
         raise _RefusedTableError(f"commit {number} rewrote files, and whether it kept all records is unknown")
@@ -138,7 +140,7 @@ def _require_same_rows(
 
 def _require_plain_columns(metadata: Mapping[str, Any] | None) -> None:
     """Raise _RefusedTableError if files of a Delta table have other column names than the table."""
-    # Renamed columns have physical names in the files, such as col-1f2e, which no reader here maps.
+    # A renamed column has another name in the files, such as col-1f2e, which kstate's readers do not know.
     mode = ((metadata or {}).get("configuration") or {}).get("delta.columnMapping.mode", "none")
     if mode != "none":
         raise _RefusedTableError(f"it maps column names (delta.columnMapping.mode={mode})")
@@ -171,7 +173,10 @@ class IcebergTable:
 
 
 def _planned(table: Any, folder: str) -> Iterator[_TableFile]:
-    """Yield the files of the current snapshot. Raises _RefusedTableError if its history is no chain of appends."""
+    """Yield the files of the current snapshot.
+
+    Raises _RefusedTableError unless all snapshots up to it only appended.
+    """
     snapshots = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
     current, numbers = table.metadata.current_snapshot_id, []
     while current is not None:
@@ -183,13 +188,13 @@ def _planned(table: Any, folder: str) -> Iterator[_TableFile]:
         operation = None
         if snapshot.summary is not None:
             operation = snapshot.summary.operation.value
-        # Format version 1 may have no summary: what such a snapshot did is unknown.
+        # A snapshot of format version 1 may have no summary. Then it is unknown what it has changed.
         if operation not in _APPENDS:
             raise _RefusedTableError(f"snapshot {current} removed or replaced records (operation {operation})")
         numbers.append(snapshot.sequence_number)
         current = snapshot.parent_snapshot_id
-    # A rollback drops snapshots from the chain, with the records that they appended. Each snapshot has a sequence
-    # number, so the chain has a gap then. Tables of format version 1 have none, and cannot prove anything.
+    # A rollback removes snapshots, with the records that they appended, from the history. Snapshots have sequence
+    # numbers, so there is a gap then. Format version 1 has no such numbers, so its tables prove nothing.
     if numbers != [*range(len(numbers), 0, -1)]:
         raise _RefusedTableError(
             "its snapshots have gaps in their sequence numbers: it was rolled back, or has branches"
@@ -225,7 +230,7 @@ def _listed_file(format_: TableFormat, place: DumpPlace, folder: str, file: _Tab
     if not os.path.isfile(path) or is_link(path, folder):
         raise DumpError(f"{printable(file.path)} is in the log of the table, but not in its folder", where=place.text)
     size = os.path.getsize(path)
-    # The size in the log is that of the committed file: another one was put in its place, or it was cut off.
+    # The log has the size of the committed file. So this file was replaced or cut off.
     if size != file.size:
         raise DumpError(
             f"{printable(file.path)} has {size_text(size)}, but {size_text(file.size)} in the log", where=place.text

@@ -1,4 +1,4 @@
-"""Read files of a dump in full and compare them with the manifest, so that rot shows before a restore needs them."""
+"""Read files of a dump in full and compare them with the manifest, to find damage before a restoration meets it."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ MISSING: Final = "missing"
 ROT: Final = DumpRot.code
 """The bytes of a file are not those that were written."""
 UNREADABLE: Final = "unreadable"
-"""The system does not give the file: of its bytes nothing is known."""
+"""The system cannot read the file, so nothing is known about its bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class DumpFile:
-    """A file to verify: its path relative to the dump, and what the manifest states of it."""
+    """A file to verify: its path relative to the dump, and its size and digest in the manifest."""
 
     relative: str
     path: str
@@ -43,14 +43,14 @@ class DumpFile:
     sha256: str | None = None
 
     def part(self, parts: int) -> int:
-        """Return the part of so many that the file belongs to, from 1: the same however the dump grows."""
-        # By the name, not by the position: a new file moves no other one into another part.
+        """Return the number (from 1) of the part that the file belongs to, if all files are divided into ``parts``."""
+        # The name decides and not the position, so that a new file does not move other files to other parts.
         return int.from_bytes(hashlib.sha256(self.relative.encode()).digest()[:8], "big") % parts + 1
 
 
 @dataclass(frozen=True, slots=True)
 class FileFinding:
-    """A file that is not what it should be."""
+    """A file that is damaged, missing or unreadable, with the message."""
 
     file: DumpFile
     code: str
@@ -59,12 +59,12 @@ class FileFinding:
 
 @dataclass(frozen=True, slots=True)
 class FilesOfDump:
-    """All files of a dump: those of older full dumps, too."""
+    """All files of a dump, also those of older full dumps."""
 
     uri: str
     files: tuple[DumpFile, ...]
     generation: int | None
-    """Of the manifest; None for a dump that does not grow."""
+    """The generation of the manifest; None for a dump that does not grow."""
 
 
 def files_of_dump(uri: str) -> FilesOfDump:
@@ -88,14 +88,14 @@ def _grown_files(grown: Grown, base: str) -> tuple[DumpFile, ...]:
 
 
 def files_to_read(dump: Dump) -> tuple[DumpFile, ...]:
-    """Return the files with rows that a restore may read."""
+    """Return the files that have rows which a restoration may read."""
     root = open_location(dump.uri)[1].rstrip("/")
     by_path = {
         f"{root}/{file.path}": DumpFile(file.path, f"{root}/{file.path}", file.size, file.sha256)
         for file in dump.manifest_files
     }
     paths = {piece.path for partition in dump.partitions.values() for piece in partition.pieces}
-    # Without a manifest there is no digest to compare: then every page is decoded.
+    # Without a manifest there is no digest to compare. Then every page is decoded.
     return tuple(by_path.get(path) or DumpFile(path.removeprefix(f"{root}/"), path) for path in sorted(paths))
 
 
@@ -111,7 +111,7 @@ def verify_files(
             if missing is not None:
                 return FileFinding(file, MISSING, missing)
             return None
-        # Before DumpError, of which it is a subclass: only this one says that the bytes are wrong.
+        # DumpRot is a subclass of DumpError, so it is caught first. Only DumpRot means that the bytes are wrong.
         except DumpRot as error:
             return FileFinding(file, ROT, error.headline)
         except DumpError as error:
@@ -128,7 +128,10 @@ def verify_files(
 
 
 def _verify(filesystem: FileSystem, file: DumpFile) -> str | None:
-    """Return what shows that the file is missing, or another one. Raise DumpRot for its bytes, DumpError otherwise."""
+    """Return why a file is missing or another one; None if its bytes are right.
+
+    Raise DumpRot if its bytes are wrong, and DumpError if it cannot be read.
+    """
     from pyarrow import fs
 
     try:
@@ -137,7 +140,7 @@ def _verify(filesystem: FileSystem, file: DumpFile) -> str | None:
         raise unreadable(file.path, error) from None
     if status.type != fs.FileType.File:
         return "the file does not exist"
-    # The size first: it needs no reading, and names the usual cause, a copy that was cut off.
+    # The size is compared first: it needs no reading, and shows the most frequent cause, a copy that was cut off.
     if file.size is not None and status.size != file.size:
         return f"the file has {status.size:,} B, but {file.size:,} B in the manifest"
     if file.sha256 is not None:
@@ -148,12 +151,12 @@ def _verify(filesystem: FileSystem, file: DumpFile) -> str | None:
 
 
 def _decode(filesystem: FileSystem, path: str) -> None:
-    """Decode every page of the columns that kstate reads: without a digest, damage within a value stays unseen."""
+    """Decode every page of the columns that kstate reads. Without a digest, damage inside of a value is not found."""
     import pyarrow as pa
 
     try:
         with open_parquet(filesystem, path) as parquet:
-            # Only these columns: a restoration reads no others.
+            # Only these columns, because a restoration reads no others.
             names = [name for name in (*RECORD_COLUMNS, "topic", "partition") if name in parquet.schema_arrow.names]
             for _ in parquet.iter_batches(_ROWS, columns=names, use_threads=False):
                 pass
@@ -167,7 +170,7 @@ def refuse_damaged(dump: Dump) -> None:
 
 
 def refuse_damaged_files(uri: str, files: Iterable[DumpFile]) -> None:
-    """Read these files of a dump. Raise DumpRot, or DumpError, for the first bad one."""
+    """Read these files of a dump. Raise DumpRot or DumpError for the first damaged one, with the others as details."""
     findings = verify_files(uri, files)
     if not findings:
         return
