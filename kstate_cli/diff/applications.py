@@ -65,16 +65,17 @@ class DiffRequest:
 
 
 def diff_applications(request: DiffRequest, watcher: DiffWatcher) -> Diff:
-    """Compare; only the two rows at hand and a few open databases are in memory.
+    """Compare two application directories, and report each difference to ``watcher``.
 
-    Raises UsageError, InUse, and Refused if the specification contradicts a directory.
+    Only the two compared rows and a few open databases are in memory. Raises UsageError, InUse, and Refused if the
+    specification contradicts a directory.
     """
     a = read_application(request.a, workers=request.workers)
     b = read_application(request.b, workers=request.workers)
     for app in (a, b):
-        # A running application compared with a closed one would differ by what is in its memory.
+        # A running application has rows in memory. Compared with a closed one, these would count as differences.
         refuse_running(app, last_flush=request.last_flush)
-        # Before any row: another kind would decode the same bytes to other values.
+        # Checked before any row is read: with another kind, the same bytes would have other values.
         refuse_other_kinds(app, request.spec, file_name=request.spec_named)
     stores_a, stores_b = _stores(a, request), _stores(b, request)
     _refuse_unknown(request, a, b, {*stores_a, *stores_b})
@@ -83,7 +84,7 @@ def diff_applications(request: DiffRequest, watcher: DiffWatcher) -> Diff:
         for app, stores in ((a, stores_a), (b, stores_b))
         if not app.running
     ]
-    # Resolved as a start would: two directories may have the same offset in different places.
+    # The offsets are determined as a start does, because two directories may have the same offset in different places.
     offsets = _offsets(a), _offsets(b)
     diffs: list[StoreDiff] = []
     for place in sorted(stores_a.keys() | stores_b.keys()):
@@ -96,7 +97,8 @@ def diff_applications(request: DiffRequest, watcher: DiffWatcher) -> Diff:
             diff.offsets = _unlike(offsets[0].get(place), offsets[1].get(place))
         diffs.append(diff)
         watcher.store(diff)
-    # An application that was started meanwhile has changed files that were read: the result would be of no moment.
+    # If an application was started meanwhile, it has changed files that were read. The result would belong to no single
+    # moment.
     for steady in stopped:
         steady.check()
     return Diff(
@@ -107,7 +109,7 @@ def diff_applications(request: DiffRequest, watcher: DiffWatcher) -> Diff:
         (a.as_of, b.as_of),
         tuple(
             f"{side}: {remark}"
-            # Remarks leave a doubt that counts: rows may be missing on both sides in the same way.
+            # Remarks are doubts about completeness: the same rows may be missing on both sides.
             for side, app, stores in (("A", a, stores_a), ("B", b, stores_b))
             for _, store in stores.values()
             for remark in reader_remarks(store, running=bool(app.running))
@@ -130,9 +132,9 @@ def _stores(app: Application, request: DiffRequest) -> _TaskStores:
 def _refuse_unknown(
     request: DiffRequest, a: Application, b: Application, compared: Collection[tuple[str, str]]
 ) -> None:
-    """Raise UsageError for a name that neither directory has: next to one that exists, it would count as equal."""
+    """Raise UsageError for a task or store that neither directory has. Otherwise it would count as equal."""
     tasks = [task for app in (a, b) for task in app.tasks]
-    # A task or store that is so damaged that kstate does not recognize it is reported as a problem instead.
+    # A task or store may be so damaged that kstate does not recognize it. It is then reported as a problem.
     broken = {
         name
         for problems in (a.problems, b.problems, *(task.problems for task in tasks))
@@ -204,7 +206,7 @@ def _alone(
     in_b: tuple[Application, tuple[Task, Store] | None],
     watcher: DiffWatcher,
 ) -> None:
-    """Fill in a store that the other directory lacks: each of its rows exists on one side only."""
+    """Add a store that only one directory has to ``diff``: each of its rows exists on that side only."""
     (app, place), diff.where = in_a, In.A
     if place is None:
         (app, place), diff.where = in_b, In.B
@@ -215,8 +217,7 @@ def _alone(
         try:
             reader, with_rows = _open((app, place), request, databases, side)
             diff.kinds = reader.kind, reader.kind
-            # Counted, not only listed: an empty store on one side is a smaller difference than a full
-            # one.
+            # The rows are counted, because a store with rows is a more important difference than an empty one.
             for rows, _ in enumerate(rows_of(side, reader, with_rows), 1):
                 if rows % _STEP == 0:
                     watcher.at(diff, rows)
@@ -231,6 +232,7 @@ def _alone(
 def _open(
     place: tuple[Application, tuple[Task, Store]], request: DiffRequest, databases: Databases, side: str
 ) -> tuple[StoreReader, list[Segment]]:
+    """Open a store of one side; return its reader and its segments with rows. Raise StoreUnreadable with the side."""
     app, (task, store) = place
     draft, kind = request.spec.store(store.name), None
     if draft is not None:
@@ -262,11 +264,15 @@ def _rows(
     fields: Compared,
     watcher: DiffWatcher,
 ) -> None:
+    """Compare the rows of a store that both directories have, and report each difference.
+
+    Raise StoreUnreadable if a value cannot be decoded.
+    """
     (a, segments_a), (b, segments_b) = in_a, in_b
     diff.left_out = fields.left_out
     same = same_values(a.layout, b.layout, fields)
     for number, (key, left, right) in enumerate(pairs(a, b, segments_a, segments_b), 1):
-        # Now and then only: a call per row would cost more than the comparison.
+        # Only every _STEP rows, because a call for each row would take longer than the comparison.
         if number % _STEP == 0:
             watcher.at(diff, number)
         diff.rows_a += left is not None
@@ -276,7 +282,7 @@ def _rows(
                 if same(left, right):
                     continue
             except MalformedBytesError as error:
-                # The comparison does not tell which value failed, so the first one is decoded again.
+                # The error does not show which of the two values is malformed, so the left one is decoded again.
                 side = "A"
                 if is_value(a.layout, left):
                     side = "B"
@@ -286,7 +292,7 @@ def _rows(
             diff.only_a += 1
         else:
             diff.only_b += 1
-        # Reported at once: no difference is kept, however many there are.
+        # Reported at once, so that differences need no memory, however many there are.
         watcher.difference(diff, Difference(key, diff.kinds[0], _with_layout(a, left), _with_layout(b, right)))
 
 
@@ -313,9 +319,10 @@ def _unlike(a: dict[str, Any] | None, b: dict[str, Any] | None) -> dict[str, tup
 
 
 def _problems(side: str, app: Application, request: DiffRequest) -> list[Unread]:
-    """Return the problems that keep kstate from reading all of a directory: rows would be missing silently.
+    """Return the problems because of which kstate cannot read all of a directory, so that rows may be missing silently.
 
-    The problems of stores that were compared are part of their results. Offset files count only if offsets do.
+    The problems of compared stores are a part of their results. A problem of an offset file counts only if offsets are
+    compared.
     """
     compared_stores = [Place.of(app.path, store.path) for task in app.tasks for store in task.stores]
     problems = [*app.problems, *(problem for task in app.tasks for problem in task.problems)]

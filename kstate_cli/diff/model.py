@@ -213,13 +213,14 @@ def fields_to_compare(a: Layout, b: Layout, *, ignore_timestamps: bool, ignore_h
         ("timestamps", a.has_timestamps, b.has_timestamps, ignore_timestamps),
         ("headers", a.has_headers, b.has_headers, ignore_headers),
     ):
-        # A field that one layout lacks cannot differ: a migration to headers must not look like changed
+        # A field that only one layout has is not compared: otherwise a migration to headers would look like changed
         # rows.
         answers.append(in_a and in_b and not ignored)
         if ignored and (in_a or in_b):
             left_out.append(f"{name}: ignored")
         elif in_a != in_b:
-            # Reported, since a row may then count as equal although one side knows more about it.
+            # The difference of the layouts is reported, because rows may count as equal although one side has more
+            # information.
             side = "A"
             if in_a:
                 side = "B"
@@ -234,12 +235,12 @@ def same_values(a: Layout, b: Layout, fields: Compared) -> Same:
     are removed. Timestamps and headers must be equal too if ``fields`` includes them. The function raises
     MalformedBytesError if the bytes are no value of the layout.
     """
-    # Bound once: the function below is called for every row.
+    # Assigned once, because the function below is called for every row.
     decode_a, decode_b = a.read, b.read
     same_layout = a.values is b.values
 
     def same(left: bytes, right: bytes) -> bool:
-        # Most rows are equal byte by byte: decoding them would take most of the time.
+        # Most rows have equal bytes. Decoding all of them would take most of the time.
         if same_layout and left == right:
             return True
         value, other = decode_a(left), decode_b(right)
@@ -253,7 +254,7 @@ def same_values(a: Layout, b: Layout, fields: Compared) -> Same:
 
 
 def value_fields(layout: Layout, data: bytes) -> Fields:
-    """Return a value for people: bytes as hexadecimal digits, and the timestamp and headers if the layout has them."""
+    """Return the parts of a value for people: bytes as hexadecimal digits, timestamp and headers if it has them."""
     read = layout.read(data)
     fields: Fields = {"value": read.value.hex()}
     if layout.has_timestamps:
@@ -284,12 +285,13 @@ def key_fields(kind: str, row: bytes) -> Fields:
 
 
 def _key_fields(kind: str, row: bytes) -> Fields:
+    """Return the parts of a row's key by name, for people."""
     schema = _key_schema(kind)
     key = schema.read(row)
     if isinstance(key, bytes):
         return {"key": key}
     if isinstance(key, WindowKey):
-        # A grace buffer has the layout of a window, and the time of the record in the place of the start.
+        # A row of a grace buffer has the layout of a window row, but the time of the record instead of the start.
         time = "window_start"
         if schema is KeySchema.BUFFER:
             time = "buffer_time"
@@ -333,12 +335,13 @@ _KEY: Final = itemgetter(0)
 
 
 def pairs(a: StoreReader, b: StoreReader, filled_a: Sequence[Segment], filled_b: Sequence[Segment]) -> Iterator[Pair]:
-    """Yield every row of both stores once; ``filled`` are the segments that have rows.
+    """Yield every row of both stores once, with its value in A and in B (None if one side has no row with that key).
 
-    If the segments of both begin at the same times, they are read one after the other. Otherwise all segments of a
-    store are merged in the order of keys, so that equal keys meet whatever segments have them. Raises StoreUnreadable.
+    ``filled_a`` and ``filled_b`` are the segments that have rows. If they begin at the same times in both stores, they
+    are compared one after the other. Otherwise all segments of a store are merged by key, so that equal keys are
+    compared even if they are in different segments. Raises StoreUnreadable.
     """
-    # One segment after the other needs one open iterator per side; a merge needs one per segment.
+    # Comparing segment by segment needs one open iterator for each side. A merge needs one for each segment.
     if [segment.start for segment in filled_a] == [segment.start for segment in filled_b]:
         for left, right in zip(filled_a, filled_b, strict=True):
             yield from _join(rows_of("A", a, [left]), rows_of("B", b, [right]))
@@ -347,12 +350,12 @@ def pairs(a: StoreReader, b: StoreReader, filled_a: Sequence[Segment], filled_b:
 
 
 def rows_of(side: str, store: StoreReader, segments: Sequence[Segment]) -> Iterator[Row]:
-    """The rows of one store in the order of their keys, without index rows. Raises StoreUnreadable, naming the side."""
-    # Index rows follow from base rows, and stores of two kinds may differ in having them.
+    """Yield the rows of one store by key, without index rows. Raises StoreUnreadable, naming the side."""
+    # Index rows follow from the base rows, and a store of another kind may have none.
     bounds = store.layout.key.base_rows
     try:
         scans = [segment.scan(*bounds) for segment in segments]
-        # heapq.merge costs Python calls for every row, which a single segment does not need.
+        # heapq.merge calls Python functions for every row, which a single segment does not need.
         if len(scans) == 1:
             yield from scans[0]
         else:
@@ -362,9 +365,10 @@ def rows_of(side: str, store: StoreReader, segments: Sequence[Segment]) -> Itera
 
 
 def _join(left: Iterator[Row], right: Iterator[Row]) -> Iterator[Pair]:
+    """Yield every key of two sorted iterators once, with its value on each side."""
     row, other = next(left, None), next(right, None)
     while row is not None or other is not None:
-        # Both sides are sorted: the smaller key cannot come on the other side any more.
+        # Both sides are sorted by key. So a key that is smaller than the other side's next key exists on one side only.
         if other is None or (row is not None and row[0] < other[0]):
             assert row is not None
             yield row[0], row[1], None

@@ -34,7 +34,10 @@ _TYPES: Final = {
 
 
 def schema_of(shape: Shape, key: Serde, value: Serde) -> pa.Schema:
-    """Return the columns of a shape. Times are int64 milliseconds, bytes are ``binary``."""
+    """Return the Arrow schema for a shape (a form of records) and its serdes.
+
+    Times are int64 ms, bytes are ``binary``.
+    """
     serdes = _serdes(shape, key, value)
     header = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
     types: dict[str, Any] = {
@@ -56,19 +59,22 @@ def schema_of(shape: Shape, key: Serde, value: Serde) -> pa.Schema:
 def batches(
     pieces: Iterator[FlatPiece], layout: Layout, shape: Shape, partition: int | None, key: Serde, value: Serde
 ) -> Iterator[pa.RecordBatch]:
-    """Yield rows as record batches: one for each piece, unless the layout must be read row by row.
+    """Yield the rows of a store as record batches, one for each piece (a list of many rows), where possible.
 
-    Raises SerdeError for bytes that the serde rejects, MalformedBytesError for a row of another layout.
+    A layout that must be read row by row gives batches of other sizes. Raises SerdeError for bytes that the serde
+    rejects, and MalformedBytesError for a row that does not have the layout.
     """
     schema, serdes = schema_of(shape, key, value), _serdes(shape, key, value)
     split = splitter(layout, schema)
-    # Whole columns at once where the layout allows it: a Python call per row takes longer than reading the row.
+    # Whole columns are converted at once if the layout allows it: a Python call for each row takes longer than reading
+    # it.
     by_batch = _of_records(pieces, layout, shape)
     if split is not None:
         by_batch = _of_pieces(pieces, layout, shape, split)
     for columns in by_batch:
         arrays = [_array(columns[name], schema.field(name), serdes.get(name, BYTES)) for name in shape.columns]
-        # The partition is no part of a row: a folder of many files is one table with this column.
+        # The partition is not a part of the row. As a column it allows readers to treat all files of the folder as one
+        # table.
         same = pa.repeat(pa.scalar(partition, pa.int32()), len(arrays[0]))
         yield pa.RecordBatch.from_arrays([same, *arrays], schema=schema)
 
@@ -107,19 +113,19 @@ def _by_column(records: Iterator[Record], shape: Shape) -> dict[str, Column]:
 
 
 def _array(column: Column, field: pa.Field, serde: Serde) -> pa.Array:
-    """Return a column as its serde reads it. Raise SerdeError."""
+    """Return a column of a record batch, deserialized by its serde. Raise SerdeError."""
     if isinstance(column, pa.Array):
-        # The whole column in C, if the serde is one of kstate's and every value fits.
+        # Converts the whole column in C, if the serde is one of kstate's and every value is valid.
         read = column_at_once(column, serde)
         if read is not None:
             return read
-        # A value that does not fit: row by row, so that the error names it.
+        # A value is invalid, or the serde has no such shortcut. Row by row, an error names the value.
         column = column.to_pylist()
     if serde is not BYTES:
         column = list(map(_reader(field.name, serde), column))
     try:
         return pa.array(column, field.type)
-    # A serde of the user may return values that Arrow has no such type for.
+    # A serde of the user may return values for which Arrow has no suitable type.
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         raise SerdeError(
             f"{field.name} does not fit {field.type}: {error}", hint="pass another serde, or bytes"
@@ -140,6 +146,7 @@ def _arrow_type(serde: Serde) -> pa.DataType:
 
 
 def _reader(name: str, serde: Serde) -> Callable[[bytes | None], Any]:
+    """Return the function that deserializes one value of a column. It raises SerdeError with the name of the column."""
     as_text = serde.name not in _TYPES
 
     def read(data: bytes | None) -> Any:
@@ -195,13 +202,16 @@ Splitter = Callable[[FlatPiece], Columns | None]
 
 
 def splitter(layout: Layout, schema: pa.Schema) -> Splitter | None:
-    """Return the function that makes the columns of rows, without ``partition``; None for a layout read row by row."""
+    """Return the function that converts a piece (a list of rows) to columns, without ``partition``.
+
+    None if the layout must be read row by row. The function itself returns None if a piece must be.
+    """
     parts = _PARTS.get(layout.key)
     if parts is None:
         return None
 
     def split(piece: FlatPiece) -> Columns | None:
-        # Lengths of key, value, key, value …: ``array("I")``, unsigned ints of C.
+        # The lengths of key, value, key, value …, as unsigned ints of C (``array("I")``).
         lengths = np.frombuffer(piece[1], np.uintc)
         keys, values = _Parts(piece[0][::2], lengths[::2]), _Parts(piece[0][1::2], lengths[1::2])
         of_keys, of_values = _of_keys(keys, parts), _of_values(values, layout)
@@ -210,7 +220,8 @@ def splitter(layout: Layout, schema: pa.Schema) -> Splitter | None:
         columns = of_keys | of_values
         if layout.has_headers:
             columns["headers"] = _empty_lists(len(lengths) // 2, schema.field("headers").type)
-        # Columns that this layout does not have, such as the end of a window: the schema is that of the shape.
+        # The schema is that of the shape. Columns that this layout does not have, such as the end of a window, are
+        # null.
         nulls = {field.name: pa.nulls(len(lengths) // 2, field.type) for field in schema if field.name not in columns}
         return columns | nulls
 
@@ -279,7 +290,7 @@ def _of_keys(rows: _Parts, parts: _KeyParts) -> Columns | None:
 
 
 def _of_values(rows: _Parts, layout: Layout) -> Columns | None:
-    """Return the columns of values; None for rows with headers, or too short ones."""
+    """Return the columns of values; None if a row has headers or is too short, so that rows must be read one by one."""
     before = b""
     if layout.has_headers:
         before = _NO_HEADERS
@@ -294,7 +305,8 @@ def _of_values(rows: _Parts, layout: Layout) -> Columns | None:
     stamps = pa.array(times)
     unknown = times == UNKNOWN_TIMESTAMP
     if unknown.any():
-        # -1 is how Streams stores that there is no timestamp: in a table it would be a time before all others.
+        # Streams stores -1 if there is no timestamp. In a table it would be a time before all others, so it becomes
+        # null.
         stamps = pa.array(times, mask=unknown)
     return {"timestamp": stamps, "value": rows.binary(slice(end, None))}
 

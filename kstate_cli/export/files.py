@@ -89,15 +89,17 @@ def write_in_worker(job: PartJob) -> PartResult:
 
 
 def write_part(job: PartJob) -> PartResult:
-    """Write the file and flush it to disk. Raise StoreUnreadable, SerdeError, OSError, and leave no file then."""
+    """Write the Parquet file of one part, and flush it to disk. Raise StoreUnreadable, SerdeError and OSError.
+
+    After an error, no file is left.
+    """
     progress = Progress(job.counter, job.rows)
     path = f"{job.folder}/{job.name}.{os.getpid()}-{secrets.token_hex(4)}"
-    # A name of its own for each attempt: Spark may run a task twice, and a killed worker leaves a part of a file.
+    # Each attempt has its own file name: Spark may run a task twice, and a worker that is killed leaves a partial file.
     descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o666)
     try:
         rows = _write(job, path, progress)
-        # The bytes of the part, before it gets its final name: a name must never lead to a file that a crash has
-        # emptied.
+        # Synced before the file gets its final name: after a crash, a final name must not refer to an empty file.
         os.fsync(descriptor)
         size = os.fstat(descriptor).st_size
     except BaseException:
@@ -110,9 +112,10 @@ def write_part(job: PartJob) -> PartResult:
 
 
 def _write(job: PartJob, path: str, progress: Progress) -> int:
+    """Write the rows of a part to a Parquet file; return their number."""
     require_headroom(WRITING_THREADS)
-    # Only now: numpy and Arrow end the process if they get neither threads nor memory. They also take a quarter of a
-    # second, which a command that is refused need not wait.
+    # Imported here, after the check: numpy and Arrow end the process if they get no threads or memory. The import also
+    # takes a quarter of a second, which a refused command need not spend.
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -122,7 +125,7 @@ def _write(job: PartJob, path: str, progress: Progress) -> int:
     key, value = serde(job.key_serde), serde(job.value_serde)
     schema = schema_of(shape, key, value)
     rows = 0
-    # Closed in any case, also after a signal: the generator has a database open.
+    # Closed in any case, also after a signal, because the generator has a database open.
     with (
         closing(_batches(job)) as batches,
         parquet.ParquetWriter(path, schema, compression=_COMPRESSION) as writer,
@@ -134,10 +137,11 @@ def _write(job: PartJob, path: str, progress: Progress) -> int:
 
 
 def _groups(batches: Iterator[pa.RecordBatch], progress: Progress) -> Iterator[list[pa.RecordBatch]]:
+    """Join record batches to groups of about ``_GROUP_BYTES`` or ``_GROUP_ROWS``, one for each row group."""
     group: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
-        # Batches of a piece each are small: a row group of many compresses better, and has fewer footers.
+        # A batch of one piece is small. Larger row groups are compressed better, and have less metadata.
         group.append(batch)
         rows += batch.num_rows
         size += batch.nbytes
@@ -150,6 +154,7 @@ def _groups(batches: Iterator[pa.RecordBatch], progress: Progress) -> Iterator[l
 
 
 def _batches(job: PartJob) -> Generator[pa.RecordBatch, None, None]:
+    """Yield the rows of a part as record batches. Raise SerdeError and StoreUnreadable."""
     from kstate_cli.export.columns import PIECES, batches
 
     if job.path is None or job.app is None:
@@ -168,7 +173,7 @@ def _batches(job: PartJob) -> Generator[pa.RecordBatch, None, None]:
     except UNREADABLE as error:
         raise segment.blame(error) from None
     finally:
-        # Also if the caller drops the generator, which Python finishes here.
+        # Closed too if the caller drops the generator, because Python then runs this block.
         databases.close()
 
 
@@ -204,11 +209,14 @@ def choose_engine(choice: EngineChoice, size: int, parts: int, workers: int) -> 
 def write_parts(
     jobs: Sequence[PartJob], rows: int, engine: str, workers: int, watcher: ExportWatcher
 ) -> tuple[PartResult, ...]:
-    """Write all parts; ``engine`` is the result of :func:`choose_engine`. Raise as ``write_part``, and RunFailed."""
+    """Write all parts with ``engine``, a result of :func:`choose_engine`.
+
+    Raise as :func:`write_part`, and RunFailed.
+    """
     with temporary.private_folder("export") as scratch:
         watcher.begin(rows, len(jobs), engine)
         with progress_counters(scratch, len(jobs), watcher.at) as counters:
-            # Counters in a file: workers are processes, and may be killed at any time.
+            # The counters of the progress are in a file, because workers are processes, and may be killed at any time.
             counted_jobs = [
                 replace(job, counter=counters.counter(number), scratch=scratch) for number, job in enumerate(jobs)
             ]
@@ -240,8 +248,11 @@ _PART: Final = re.compile(r"part-.+-\d{5,}\.parquet")
 
 
 def check_out(out: Path, app: Path) -> Path:
-    """Return the absolute path of ``out``. Raise UsageError in an application directory or in kstate's own folder."""
-    # Without links: one that leads into the application directory is within it.
+    """Return the absolute path of ``out``.
+
+    Raise UsageError if it is in the application directory or kstate's own folder.
+    """
+    # Links are resolved, because a link may lead into the application directory.
     absolute = Path(os.path.realpath(out))
     for forbidden in (app, app.parent / OWN_FOLDER):
         if absolute == forbidden or forbidden in absolute.parents:
@@ -269,20 +280,21 @@ class OutFolder:
         self._created: list[Path] = []
 
     def __enter__(self) -> OutFolder:
+        """Create the folder and lock it, and remove the files of an interrupted export. Raise InUse and Refused."""
         self._make(self.out)
         try:
-            # The folder itself is the lock: the system releases it however this process ends.
+            # The folder itself is locked: the system releases the lock however this process ends.
             self._lock = os.open(self.out, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise InUse(f"another export writes to {self.out}", hint="wait for it, or pass another --out") from None
-            # Under the lock, so that the names are those of no other export.
+            # Checked under the lock, so that no other export changes the names meanwhile.
             self._refuse_others()
             self._drop_interrupted()
             self.folder.mkdir()
-            # What this export is of, durable before its first file: the next one may then clean up after it. A folder
-            # without this note counts as one in which no file was written.
+            # A note with the store of this export is durable before its first file. It allows the next export to remove
+            # the files after a crash. A folder without the note has no files yet.
             _write_json(self.folder / _OWNER, self._owner)
             _sync(self.folder)
             _sync(self.out)
@@ -296,18 +308,23 @@ class OutFolder:
         self._leave()
 
     def publish(self, names: Mapping[str, str], manifest: Mapping[str, Any]) -> None:
-        """Give each complete file its name (name -> name in ``folder``), and write the manifest."""
+        """Rename each complete file to its final name, and write the manifest.
+
+        ``names`` has final name -> name in ``folder``. The order makes an interruption recognizable: an export with a
+        manifest is complete.
+        """
         _write_json(self.folder / MANIFEST, manifest)
-        # The names that are about to appear: after a crash the next export knows which files are of this one.
+        # A note with the final names: after a crash, the next export knows which files belong to this one.
         _write_json(self.folder / _NAMES, sorted(names))
-        # Both notes durable before the first rename.
+        # Both notes are durable before the first rename.
         _sync(self.folder)
         before: list[str] = []
         if self._overwrite:
             before = sorted(name for name in os.listdir(self.out) if _PART.fullmatch(name))
         renamed: list[str] = []
         try:
-            # The manifest first: without it the old export is incomplete, and no reader takes its files for whole.
+            # The old manifest is removed first. Without it the old export counts as incomplete, so no reader uses a mix
+            # of both.
             for name in [MANIFEST] * (MANIFEST in os.listdir(self.out)) + before:
                 os.unlink(self.out / name)
             for name, attempt in names.items():
@@ -320,9 +337,9 @@ class OutFolder:
             for name in renamed:
                 (self.out / name).unlink(missing_ok=True)
             raise
-        # The manifest as well: only now the export survives a crash of the host.
+        # Makes the name of the manifest durable too: only now the export survives a crash of the host.
         _sync(self.out)
-        # Folders that were created stay, because something is in them now.
+        # Created folders are not removed any more, because they have files now.
         self._created.clear()
 
     def _make(self, out: Path) -> None:
@@ -341,6 +358,7 @@ class OutFolder:
                 folder.rmdir()
 
     def _refuse_others(self) -> None:
+        """Raise Refused if the folder has files of another kind, or of an export that must not be overwritten."""
         names = set(os.listdir(self.out))
         own = {name for name in names if name in (INCOMPLETE, MANIFEST) or _PART.fullmatch(name)}
         if foreign := sorted(names - own):

@@ -66,9 +66,9 @@ class Exported:
 
 
 def export_store(request: ExportRequest, watcher: ExportWatcher) -> Exported:
-    """Write a store. Raise UsageError, Refused, InUse, StoreUnreadable, SerdeError and RunFailed.
+    """Export a store to Parquet files. Raise UsageError, Refused, InUse, StoreUnreadable, SerdeError and RunFailed.
 
-    After an error nothing of this export remains; after a kill the folder ``_incomplete`` does.
+    After an error, no file of this export is left. After a kill, the folder ``_incomplete`` is.
     """
     out = check_out(request.out, request.app)
     key, value = serde_for("--key-serde", request.key_serde), serde_for("--value-serde", request.value_serde)
@@ -78,7 +78,8 @@ def export_store(request: ExportRequest, watcher: ExportWatcher) -> Exported:
     stores = stores_of(app, request.store, topology=request.topology, subtopology=in_spec.subtopology)
     if request.spec.stores or request.spec.application is not None:
         merge(app, request.spec, file_name=request.spec_named)  # raises if the file is about another directory
-    # Before the first row is read, and checked once all are: an application that starts meanwhile is noticed.
+    # Recorded before the first row is read, and compared after the last one, to notice an application that starts
+    # meanwhile.
     steady = Steady.of(app, [store for _, store in stores])
     owner = {
         "schema_version": SCHEMA,
@@ -87,7 +88,7 @@ def export_store(request: ExportRequest, watcher: ExportWatcher) -> Exported:
         "topology": request.topology,
     }
     remarks = tuple(remark for _, store in stores for remark in reader_remarks(store, running=bool(app.running)))
-    # The folder first: another export of the same folder is refused before anything is read.
+    # The folder comes first, so that a second export to it is refused before it reads anything.
     with OutFolder(out, owner, overwrite=request.overwrite) as place:
         plan = plan_export(
             stores,
@@ -95,10 +96,10 @@ def export_store(request: ExportRequest, watcher: ExportWatcher) -> Exported:
             key_serde=request.key_serde,
             value_serde=request.value_serde,
             kind=in_spec.kind,
-            # Each range opens the database: ranges of a changing one would be of different times.
+            # Each range opens the database. If the application is running, ranges would be of different times.
             part_bytes=None if app.running else PART_BYTES,
         )
-        # Its values are wrapped by Streams (subscriptions, buffers), so a serde of the application would read the
+        # Streams wraps the values of such stores (subscriptions, buffers). A serde of the application would read the
         # wrapping.
         if plan.shape.internal and request.value_serde != "bytes":
             raise Refused(
@@ -109,7 +110,7 @@ def export_store(request: ExportRequest, watcher: ExportWatcher) -> Exported:
         results = write_parts(plan.parts, plan.rows, engine, request.workers, watcher)
         if not app.running:
             steady.check()
-        # Imported here: every worker has loaded numpy and Arrow by now, and a command that was refused never does.
+        # Imported here: at this point the workers have loaded numpy and Arrow anyway, and a refused command never does.
         from kstate_cli.export.columns import schema_of
 
         manifest = _manifest(app, request, plan, results)
@@ -122,6 +123,7 @@ def export_store(request: ExportRequest, watcher: ExportWatcher) -> Exported:
 def _manifest(
     app: Application, request: ExportRequest, plan: ExportPlan, results: tuple[PartResult, ...]
 ) -> dict[str, Any]:
+    """Return the manifest of an export: the store, the serdes, and the files of each task with their rows."""
     by_name = {part.name: part for part in results}
     return {
         "schema_version": SCHEMA,
@@ -151,24 +153,24 @@ Range = tuple[bytes | None, bytes | None]
 
 
 def split(tables: Sequence[Table], size: int) -> list[Range]:
-    """Return ranges of about ``size`` bytes of SSTs, ascending, that together cover every key.
+    """Return ranges of keys, ascending, that together cover every key, each with about ``size`` bytes of SSTs.
 
-    A range begins at the first or last key of an SST; the bytes of an SST count as evenly spread over such keys in it.
-    So a database of one SST is one range.
+    A range begins at the first or last key of an SST. So a database with one SST has one range.
     """
-    # Only these keys are in the MANIFEST: no block of data is read to divide a database.
+    # The MANIFEST has only these keys. No data block is read to divide a database.
     keys = sorted({table.first for table in tables} | {table.last for table in tables})
     weights = [0.0] * len(keys)
     for table in tables:
         first, last = bisect_left(keys, table.first), bisect_right(keys, table.last) - 1
         inside = range(first, max(last, first + 1))
         for number in inside:
-            # Spread evenly over the keys of other SSTs in its range, as nothing states where its bytes are.
+            # Nothing shows where the bytes of an SST are. So they are spread evenly over the keys of other SSTs in its
+            # range.
             weights[number] += table.size / len(inside)
     bounds: list[bytes] = []
     gathered = 0.0
     for key, weight in zip(keys, weights, strict=True):
-        # An empty key begins no range: nothing sorts before it.
+        # No range begins at the empty key, because no key comes before it.
         if gathered >= size and key:
             bounds.append(key)
             gathered = 0.0
@@ -213,14 +215,17 @@ def plan_export(
     kind: str | None = None,
     part_bytes: int | None = PART_BYTES,
 ) -> ExportPlan:
-    """Return the parts of a store in these tasks; ``kind`` is that of the specification, no ``part_bytes``: no ranges.
+    """Return the plan of an export: the parts (ranges of keys, one for each file) of a store in each of these tasks.
+
+    ``kind`` is the kind of the store in the specification; None if it has none. ``part_bytes`` is the size of a part;
+    None means one part for each database.
 
     Raises StoreUnreadable for a store that is damaged or of uncertain kind, Refused if its tasks have different kinds.
     """
     databases = Databases()
     others = [store for _, store in stores]
     readers = [open_whole(task, store, others, databases, kind=kind) for task, store in stores]
-    # Kinds with one shape fit into one table: tasks may have the layouts of different releases.
+    # Kinds with the same shape (form of records) fit into one table. Tasks may have the layouts of different releases.
     shapes = {shape_of(reader.kind).name: shape_of(reader.kind) for reader in readers}
     if len(shapes) > 1:
         raise Refused(
@@ -251,10 +256,11 @@ def _name(task: str, number: int) -> str:
 
 
 def _parts(segment: Segment, empty: PartJob, part_bytes: int | None) -> Iterator[PartJob]:
+    """Yield the parts of one database. ``empty`` has the members that all parts of the task have in common."""
     try:
         with Shadow(segment.path) as shadow:
             families = [name for name in shadow.column_families if name != OFFSETS_CF]
-            # All families of rows together: an old one has rows that were not migrated yet.
+            # All column families with rows count, because an older one has rows that Streams has not converted yet.
             ssts = [table for name in families for table in tables(shadow.sstables(name))]
             rows = sum(map(shadow.estimated_rows, families))
     except UNREADABLE as error:

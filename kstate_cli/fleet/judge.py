@@ -53,6 +53,7 @@ def _problems(fleet: Fleet) -> Iterator[FleetFinding]:
 
 
 def _identities(fleet: Fleet) -> Iterator[FleetFinding]:
+    """Yield findings if hosts have the same process id, or listings are of different applications."""
     ids, apps = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
     for report in fleet.reports:
         if report.process_id is not None:
@@ -60,7 +61,7 @@ def _identities(fleet: Fleet) -> Iterator[FleetFinding]:
         if report.app_id is not None:
             apps[report.app_id].append(report.name)
     for name, hosts in ids.items():
-        # Each host that runs Streams has an id of its own in its directory: only a copy has another host's.
+        # Each host on which Streams runs has its own process id. Only a copy of a directory has that of another host.
         if len(hosts) > 1:
             text = f"{some(hosts, _MOST_NAMES)} have the process id {name}, so one volume is a copy of the other"
             yield FleetFinding(of.PROCESS_ID_DOUBLED, text, hosts=tuple(hosts))
@@ -70,6 +71,7 @@ def _identities(fleet: Fleet) -> Iterator[FleetFinding]:
 
 
 def _tasks(fleet: Fleet) -> Iterator[FleetFinding]:
+    """Yield findings for tasks that more or fewer hosts have than standby replicas require."""
     copies = 1 + fleet.standby_replicas
     for task, hosts in fleet.tasks.items():
         if task == GLOBAL:
@@ -77,7 +79,7 @@ def _tasks(fleet: Fleet) -> Iterator[FleetFinding]:
         if len(hosts) > copies:
             text = f"{task} is on {len(hosts)} hosts, but {copies} copies are expected: {_who(fleet, task)}"
             yield FleetFinding(of.TASK_DOUBLED, text, task=task, hosts=tuple(hosts))
-        # An unread host may have the missing copy: then too few is not known.
+        # A host without a complete listing may have the missing copy. So nothing proves that there are too few.
         elif len(hosts) < copies and not fleet.unread:
             text = f"only {some(list(hosts), _MOST_NAMES)} has {task}, but {copies} hosts should have it"
             yield FleetFinding(of.TASK_TOO_FEW, text, task=task, hosts=tuple(hosts))
@@ -101,13 +103,15 @@ def _distance(behind: int | None) -> str:
 
 
 def _missing(fleet: Fleet) -> Iterator[FleetFinding]:
+    """Yield findings for tasks that no host has although they should exist, and for tasks that should not exist."""
     for sub, partitions in fleet.expected.items():
-        # ``expected_partitions`` limits the count: a damaged number makes no endless list.
+        # expected_partitions limits the count, so a damaged number cannot cause an endless list.
         for number in range(partitions.count):
             task = task_name(sub, number)
             if task in fleet.tasks:
                 continue
-            # Restoring a task that another host has makes two copies, of which one is wiped or stale.
+            # If another host has the task, restoring it would create a second copy, which Streams later wipes. So this
+            # is not certain.
             if fleet.unread:
                 names = some([report.name for report in fleet.unread], _MOST_NAMES)
                 text = f"none of the hosts with a complete listing has {task}, but {names} may have it"
@@ -126,12 +130,12 @@ def _missing(fleet: Fleet) -> Iterator[FleetFinding]:
 
 
 def _stores(fleet: Fleet) -> Iterator[FleetFinding]:
-    """Yield a finding for each store that a task lacks and another task of its sub-topology has."""
+    """Yield a finding for each store that is missing in a task although another task of its sub-topology has it."""
     unread = {report.name for report in fleet.unread}
     usual = _usual_stores(fleet)
     for task, hosts in fleet.tasks.items():
         for host, copies in hosts.items():
-            # Its listing may have been cut off before the store.
+            # The listing of this host is incomplete, so the store may just be missing in the listing.
             if host in unread:
                 continue
             here = {copy.store for copy in copies if copy.has_directory}
@@ -145,7 +149,8 @@ def _stores(fleet: Fleet) -> Iterator[FleetFinding]:
 def _usual_stores(fleet: Fleet) -> dict[SubTopology | None, dict[str, tuple[str, str]]]:
     """Return, by sub-topology, the stores that have a directory in any task, with that task and its host.
 
-    A segmented store may have no directory before its first segment; another store has one from its first start on.
+    Segmented stores are not included, because they may have no directory before their first segment. Other stores have
+    one from their first start on.
     """
     stores: dict[SubTopology | None, dict[str, tuple[str, str]]] = defaultdict(dict)
     for task, hosts in fleet.tasks.items():
@@ -166,21 +171,22 @@ def _globals(fleet: Fleet) -> Iterator[FleetFinding]:
 
 
 def _alike(fleet: Fleet) -> Iterator[FleetFinding]:
-    """Yield a finding for each store that differs between hosts in its kind, changelog or release."""
+    """Yield a finding for each store that has different kinds, changelogs or releases on different hosts."""
     kinds, topics, releases = _Agreement(), _Agreement(), _Agreement()
     for report in fleet.reports:
         for copy in report.copies:
             place = (report.name, copy.task)
             name = copy.store
             if copy.id.topology:
-                # Two named topologies may have stores of one name, which have nothing in common.
+                # Stores with the same name in two named topologies are different stores.
                 name = f"{copy.id.topology}/{copy.store}"
             if copy.kind_certain and copy.has_directory:
                 kinds.add(name, copy.kind, place)
-            # A global store has no changelog: its offsets are of the topic that it reads.
+            # A global store has no changelog: its offsets are those of the topic that it reads.
             if copy.offsets and not copy.id.is_global:
                 topics.add(name, some(sorted({key.topic for key in copy.offsets}), _MOST_NAMES), place)
-            # An offset without a directory stays where an older release wrote it: it does not show the last one.
+            # An offset without a directory may be of an older release. So only offsets of existing stores show the last
+            # release.
             if copy.has_directory and copy.offsets_in in _OFFSET_PLACES:
                 releases.add(name, _OFFSET_PLACES[copy.offsets_in], place)
     yield from kinds.findings(of.KINDS_DIFFER, "is of different kinds")
@@ -192,14 +198,15 @@ def _alike(fleet: Fleet) -> Iterator[FleetFinding]:
 def _no_common_release(fleet: Fleet) -> Iterator[FleetFinding]:
     """Yield a finding if no release opens all stores.
 
-    SSTs of an older release stay until they are compacted, and open in more releases: only exclusion counts.
+    A store with SSTs of an older release opens in more releases until they are compacted. So stores may differ, and
+    only the lack of a common release counts.
     """
     opens: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for report in fleet.reports:
         for copy in report.copies:
             if copy.has_directory and copy.opens_in and report.name not in opens[copy.opens_in]:
                 opens[copy.opens_in].append(report.name)
-    # Each copy lists the releases that open it: the start of one release needs all of them.
+    # Each copy lists the releases that open it. A release must be in all of these lists.
     if opens and not set.intersection(*map(set, opens)):
         parts = [f"{some(releases, 20)} (on {some(hosts, 3)})" for releases, hosts in opens.items()]
         hosts = tuple(dict.fromkeys(host for names in opens.values() for host in names))
@@ -230,6 +237,7 @@ class _Agreement:
 
 
 def _copies(fleet: Fleet) -> Iterator[FleetFinding]:
+    """Yield findings for copies that were not closed cleanly, or whose offset is outside of its log."""
     for report in fleet.reports:
         for copy in report.copies:
             where = f"{report.name}: {copy.task}/{copy.store}"
@@ -237,7 +245,7 @@ def _copies(fleet: Fleet) -> Iterator[FleetFinding]:
                 text = f"{where} was not closed cleanly"
                 yield FleetFinding(of.COPY_UNCLEAN, text, copy.task, copy.store, (report.name,))
             for key in fleet.standing(copy).outside:
-                # ``outside`` has only logs with facts, and offsets that the copy has.
+                # ``outside`` has only partitions of which both the log and an offset of the copy are known.
                 fact = (fleet.facts or {})[key]
                 offset = (copy.offsets or {})[key]
                 text = f"{where}: offset {offset} of {key}, but its log is {fact.start} to {fact.end}"

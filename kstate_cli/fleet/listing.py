@@ -39,16 +39,16 @@ _ENDS_WITH_SUMMARY: Final = ConditionNotMet.code
 def read_listings(arguments: Iterable[str]) -> list[HostReport]:
     """Return the report of each host in files (``FILE``, ``HOST=FILE``) and on standard input (``-``).
 
-    The host of a file is ``HOST``, or that of a line ``{"host": "NAME"}`` in it, or the name of the file. On standard
-    input the summary contains the host. Lines that cannot be read are gaps of their host. Raises UsageError for two
-    hosts of one name, and if no file can be opened.
+    The name of a host is ``HOST``, or that in a line ``{"host": "NAME"}``, or the name of the file. On standard input
+    the summary of a listing has the host. A line that cannot be read is a gap in the report of its host. Raises
+    UsageError for two hosts with the same name, and if no file can be opened.
     """
     reports: list[HostReport] = []
     closed: list[str] = []
     for argument in arguments:
         name, source = _host_and_file(argument)
         try:
-            # Read whole: a FIFO, as of <(ssh host kstate ls …), can be read only once.
+            # The file is read as a whole: a FIFO, such as <(ssh host kstate ls …), can be read only once.
             data = _stream() if source == STREAM else read_given(source, _MOST)
         except OSError as error:
             why = error.strerror or str(error)
@@ -56,14 +56,14 @@ def read_listings(arguments: Iterable[str]) -> list[HostReport]:
             reports.append(HostReport(name or _stem(source), source, 1, gaps=[Gap(None, why)]))
             continue
         reports += _hosts(name, source, data)
-    # A host that cannot be read is a gap, but without any readable file there is no fleet to judge.
+    # A host that cannot be read is a gap. But if all of them are unreadable, there is nothing to judge.
     if len(closed) == len(reports):
         raise UsageError(
             "kstate could not read any of the files",
             details=first_lines(closed),
             hint=f"create one on each host: {command('ls', 'APP', '-o', 'json')}",
         )
-    # The name is the identity of a host in all findings: two reports under one name would count as one host.
+    # Findings identify a host by its name. Two reports with the same name would count as one host.
     by_name: dict[str, HostReport] = {}
     for report in reports:
         other = by_name.setdefault(report.name, report)
@@ -127,7 +127,7 @@ class _ListingReader:
         self._sections = 0
 
     def line(self, number: int, data: bytes) -> None:
-        """Read one line that is not empty."""
+        """Add one line of a listing, which is not empty, to the report of its host."""
         try:
             row = parse_json(data)
         except MalformedBytesError as error:
@@ -137,7 +137,7 @@ class _ListingReader:
             self._gap(number, "not an object of JSON")
         elif "type" not in row and isinstance(row.get("host"), str):
             self._label(number, row["host"])
-        # Another version may mean other things by the same members: nothing of it is read.
+        # In another version the same members may have another meaning, so nothing of this line is used.
         elif row.get("schema_version") != SCHEMA_VERSION:
             self._gap(number, f"schema_version {str(row.get('schema_version'))[:20]} is unknown here (known: "
                               f"{SCHEMA_VERSION})")  # fmt: skip
@@ -154,13 +154,15 @@ class _ListingReader:
         return self._reports
 
     def _typed(self, number: int, row: dict[str, Any]) -> None:
+        """Add a line of ``ls -o json`` to the report of its host; a malformed line becomes a gap."""
         kind = row.get("type")
-        # A line behind a summary belongs to the next host, but for the error with which ls -o json ends.
+        # A line after a summary belongs to the next host, except for the error with which ``ls -o json`` may end.
         if (self._ended and not (kind == "error" and row.get("code") == _ENDS_WITH_SUMMARY)) or self._only_noise():
             self._close()
         report = self._section(number)
         try:
-            # Before the line counts: mixed lines of two hosts must not give a store to the wrong one.
+            # Checked before the line is used: if the lines of two hosts are mixed, no store must be assigned to the
+            # wrong host.
             self._same_app(report, row.get("app"))
             if kind == "store":
                 self._store(report, row)
@@ -265,6 +267,7 @@ class _ListingReader:
 
 
 def _copy(row: Mapping[str, Any]) -> StoreCopy:
+    """Return the copy of a store that a line describes. Raise MalformedBytesError."""
     task = _text(row, "task")
     try:
         of = TaskId.parse(task)
@@ -272,7 +275,8 @@ def _copy(row: Mapping[str, Any]) -> StoreCopy:
         raise MalformedBytesError(str(error)) from None
     sub = sub_topology(of)
     if sub is not None and (
-        # Written back and compared: 00_1 and 0_1 would be two tasks here, and are one for Streams.
+        # The name is formatted again and compared: for Streams, 00_1 and 0_1 are the same task, but here they would be
+        # two.
         of.partition is None or of.partition >= MOST_PARTITIONS or task_name(sub, of.partition) != task
     ):
         raise MalformedBytesError(f"{task[:40]!r} is not a valid Streams task name, such as 0_1")
@@ -280,7 +284,7 @@ def _copy(row: Mapping[str, Any]) -> StoreCopy:
     if row.get("changelog") is not None:
         offsets = _offsets(row["changelog"])
     inputs: dict[TopicPartition, int] = {}
-    # The Position of a global store names its topic, which no member of the group is assigned.
+    # The Position of a global store names its topic, which is not assigned to a member of the group.
     if row.get("position") is not None and not of.is_global:
         inputs = _offsets(row["position"])
     unclean = row.get("unclean")
@@ -290,7 +294,7 @@ def _copy(row: Mapping[str, Any]) -> StoreCopy:
         store=_text(row, "store"),
         kind=_text(row, "kind"),
         kind_certain=_flag(row, "kind_certain") is True,
-        # A store with a database has families; one that kstate does not read has bytes.
+        # A store with a database has column families. A store that kstate cannot read has at least bytes.
         has_directory=bool(row.get("column_families")) or bool(_number(row, "bytes")),
         segmented=row.get("segments") is not None,
         size=_number(row, "bytes"),
@@ -298,7 +302,8 @@ def _copy(row: Mapping[str, Any]) -> StoreCopy:
         inputs=frozenset(inputs),
         opens_in=_texts(row, "opens_in"),
         offsets_in=_text(row, "offsets_in"),
-        # While it runs, every store is open, and so unclean. Not known whether it runs: no finding.
+        # While the application is running, every store is open and so not clean. If it is unknown whether it is
+        # running, nothing is reported.
         unclean=bool(unclean) and running is False,
     )
 
@@ -311,6 +316,7 @@ def _problem(row: Mapping[str, Any]) -> ListedProblem:
 
 
 def _offsets(row: object) -> dict[TopicPartition, int]:
+    """Return the offsets in a member ``{topic: {partition: offset}}``. Raise MalformedBytesError."""
     if not isinstance(row, dict):
         raise MalformedBytesError("offsets are not grouped by topic and partition")
     offsets: dict[TopicPartition, int] = {}
@@ -318,7 +324,7 @@ def _offsets(row: object) -> dict[TopicPartition, int]:
         if not isinstance(partitions, dict):
             raise MalformedBytesError("offsets are not grouped by topic and partition")
         for partition, offset in partitions.items():
-            # bool is an int in Python, and JSON may hold numbers of any size.
+            # In Python a bool is an int, and JSON may have numbers of any size.
             if isinstance(offset, bool) or not isinstance(offset, int) or abs(offset) > MAX_I64:
                 raise MalformedBytesError(f"{str(offset)[:40]} is not an offset")
             offsets[TopicPartition(topic, parse_partition(partition))] = offset
@@ -370,7 +376,10 @@ class FleetListing:
 
 
 def read_fleet(path: Path) -> FleetListing:
-    """Read the lines. Raises UsageError for a file that cannot be read, Refused for an incomplete one."""
+    """Read a file with the output of ``fleet -o json``.
+
+    Raises UsageError if it is unreadable, Refused if incomplete.
+    """
     try:
         data = read_given(path, _MOST)
     except OSError as error:
@@ -392,16 +401,19 @@ def read_fleet(path: Path) -> FleetListing:
                 applications = frozenset(map(_string, row["applications"]))
         except (ValueError, KeyError, TypeError, MalformedBytesError):
             raise Refused(f"{path}, line {number}: not a line of fleet -o json", where=str(path), hint=_MAKE) from None
-    # Without its last line any number of tasks may be missing: a host would restore what another one has.
+    # Without the last line, any number of tasks may be missing. Then a host would restore tasks that another host has.
     if summary is None:
         raise Refused(f"{path} is truncated, because it has no summary", where=str(path), hint=_MAKE)
     return FleetListing(path, applications, hosts, tasks)
 
 
 def held_elsewhere(fleet: FleetListing, application: str, host: str | None) -> frozenset[str]:
-    """Return the tasks that any other host has. Raises Refused if the listing of one of them is incomplete."""
+    """Return the tasks that hosts other than ``host`` have.
+
+    Raises Refused if the listing of one of these is incomplete.
+    """
     _of(fleet, application)
-    # The own host is the one that has lost its directory: its old listing does not matter.
+    # ``host`` has lost its directory, so its old listing does not matter.
     unread = sorted(name for name, whole in fleet.hosts.items() if not whole and name != host)
     if unread:
         raise Refused(
@@ -416,7 +428,10 @@ def held_elsewhere(fleet: FleetListing, application: str, host: str | None) -> f
 
 
 def had_before(fleet: FleetListing, application: str, host: str) -> frozenset[str]:
-    """Return the tasks that a host had. Raises UsageError for an unknown host, Refused for an incomplete listing."""
+    """Return the tasks that a host had.
+
+    Raises UsageError for an unknown host, Refused if its listing was incomplete.
+    """
     _of(fleet, application)
     if host not in fleet.hosts:
         suggestion = did_you_mean([host], fleet.hosts)

@@ -137,11 +137,11 @@ def expected_partitions(
 ) -> dict[SubTopology, Partitions]:
     """Return the number of tasks of each sub-topology that any host has or the specification names.
 
-    A task for each partition of the widest changelog of the sub-topology (``PartitionGrouper``). Raises Refused for
-    more partitions than any topic has.
+    A sub-topology has a task for each partition of its widest changelog (``PartitionGrouper``). Raises Refused for more
+    partitions than a topic can have.
     """
     copies = tuple(copies)
-    # A later source overrides an earlier one: logs are certain, a specification may be old, tasks may be missing.
+    # Later sources override earlier ones: logs are certain, a specification may be old, and tasks may be missing.
     expected = {sub: Partitions(count, CountSource.TASKS) for sub, count in _counts_by_tasks(copies).items()}
     expected |= {sub: Partitions(count, CountSource.SPEC) for sub, count in _counts_by_spec(spec).items()}
     expected |= {sub: Partitions(count, CountSource.LOGS) for sub, count in _counts_by_logs(copies, facts).items()}
@@ -167,10 +167,11 @@ def _counts_by_tasks(copies: Iterable[StoreCopy]) -> dict[SubTopology, int]:
 
 
 def _counts_by_logs(copies: Iterable[StoreCopy], facts: Facts | None) -> dict[SubTopology, int]:
+    """Return the number of partitions of each sub-topology according to the logs of its changelogs."""
     width: dict[str, int] = {}
     for key in facts or ():
-        # Of changelogs: each task writes to the partition of its number, so the widest one shows how many tasks there
-        # are.
+        # Each task writes to the partition of its number. So the changelog with the most partitions shows how many
+        # tasks there are.
         width[key.topic] = max(width.get(key.topic, 0), key.partition + 1)
     counts: dict[SubTopology, int] = {}
     for copy in copies:
@@ -270,27 +271,28 @@ class Fleet:
 
     @cached_property
     def front(self) -> dict[tuple[str, str], dict[TopicPartition, int]]:
-        """The highest offset that any copy of a store has of each of its logs: (task, store) -> log -> offset."""
+        """(Task, store) -> changelog partition -> the highest offset that any copy of the store has."""
         front: dict[tuple[str, str], dict[TopicPartition, int]] = defaultdict(dict)
         for report in self.reports:
             for copy in report.copies:
                 best = front[copy.task, copy.store]
                 for key, offset in (copy.offsets or {}).items():
-                    # Below zero is no offset of a record: -4 means that none is known.
+                    # A negative offset is not that of a record: -4 means that no offset is known.
                     if offset < 0:
                         continue
-                    # For each log apart: a global store has several, and no copy need be in front in all of them.
+                    # The highest offset is determined for each log: a global store has several, and no copy need be
+                    # first in all of them.
                     best[key] = max(best.get(key, offset), offset)
         return front
 
     def standing(self, copy: StoreCopy) -> Standing:
-        """Return how far a copy is."""
+        """Return how far a copy of a store has read its logs, compared with their ends and with the other copies."""
         if not copy.offsets:
             return Standing(None, None)
         lags = [self._lag(copy, key, offset) for key, offset in copy.offsets.items()]
         outside = tuple(key for key, offset in copy.offsets.items() if self._is_outside(copy, key, offset))
         behind = None
-        # Below zero is no offset of a record, so its distance to the front means nothing.
+        # A negative offset is not that of a record, so its distance means nothing.
         if min(copy.offsets.values()) >= 0:
             front = self.front[copy.task, copy.store]
             behind = sum(front[key] - offset for key, offset in copy.offsets.items())
@@ -350,7 +352,7 @@ class Fleet:
 
     @cached_property
     def active(self) -> dict[str, str]:
-        """Return task -> the host that the group assigned it to, as far as Positions name the inputs of the task."""
+        """Return task -> the host to which the group has assigned it, as far as Positions show its inputs."""
         assigned: dict[TopicPartition, str] = {}
         if self.group is None:
             return {}
@@ -367,7 +369,7 @@ class Fleet:
             if sub is None or of.partition is None:
                 continue
             hosts = {assigned.get(TopicPartition(topic, of.partition)) for topic in self._inputs[sub]} - {None}
-            # All inputs of a task are assigned together: different hosts mean a rebalance that is under way.
+            # All inputs of a task are assigned to the same member. If the hosts differ, a rebalance is in progress.
             if len(hosts) == 1:
                 (host,) = hosts
                 active[task] = str(host)

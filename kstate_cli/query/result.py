@@ -88,9 +88,10 @@ class QueryResult(Generic[R]):
         in_words: str | None = None,
         advice: Advice | None = None,
     ) -> QueryResult[R]:
-        """A failure; ``by_host`` one of a disk that does not answer, or of rights; ``advice`` that of its error alone.
+        """Return the result of a failed query.
 
-        ``in_words`` is for people, where ``message`` has what only Streams, or Python, writes so.
+        ``message`` is the text of Streams. ``in_words`` replaces it for people; None if it is good enough. ``by_host``:
+        a disk that does not answer, or missing rights, is the cause. ``advice`` is a hint that only this failure has.
         """
         failed: QueryResult[R] = cls(None, reason, message)
         failed._by_host = by_host
@@ -224,14 +225,14 @@ class StateQueryResult(Generic[R]):
 
     @property
     def only_partition_result(self) -> QueryResult[R] | None:
-        """The only partition with a result other than None.
+        """Return the result of the only partition that has one.
 
-        None if all partitions succeeded without a result. Unlike in Streams a failure is never skipped silently: if no
-        partition has a result and some have failed, the first failure is returned. Raises ValueError if more than one
-        partition has a result.
+        None if all partitions succeeded without a result. If no partition has a result and some have failed, the first
+        failure is returned, while Streams skips failures silently. Raises ValueError if more than one partition has a
+        result.
         """
         successes = [result for result in self._partitions.values() if result.is_success and result.result is not None]
-        # Streams throws IllegalArgumentException here: a single result would hide the others.
+        # Streams throws IllegalArgumentException in this case, because one result would hide the others.
         if len(successes) > 1:
             with_result = [partition for partition, result in self._partitions.items() if result in successes]
             raise ValueError(f"more than one partition has a result: {', '.join(map(str, with_result))}")
@@ -253,7 +254,10 @@ class StateQueryResult(Generic[R]):
 
 
 def hints(app: str | os.PathLike[str]) -> dict[FailureReason, str]:
-    """Return the hint for each failure, with commands about ``app``; STORE_EXCEPTION: if the store is damaged."""
+    """Return the hint for each reason of a failure, with commands about ``app``.
+
+    STORE_EXCEPTION has that for damage.
+    """
     return {
         FailureReason.NOT_ACTIVE: "omit --require-active. Or pass --assume-active if the tasks were active here",
         FailureReason.NOT_UP_TO_BOUND: f"to see how far each store has read: {command('inspect-position', app)}",
@@ -315,15 +319,15 @@ class RowIterator(Generic[T]):
         return decoded
 
     def prime(self, where: str, app: Path) -> None:
-        """Read the first row ahead, so that its errors are raised now.
+        """Read the first row now, so that an error in it is an error of the query.
 
         ``where`` is the name of the store in messages about rows, ``app`` the directory for their hints.
         """
         self._where = where
-        # Set before the first row is read, so that its error has store and hint already.
+        # Set before the first row is read, so that its error has the store and the hint already.
         self._hint = look_closer(app)
-        # One row: an error at the first block is one of the query, later ones belong to the row that
-        # they hit.
+        # Only one row is read: an error at the first block belongs to the query, later ones belong to the rows that
+        # they affect.
         first = list(islice(self._source, 1))
         self._source = chain(first, self._source)
 
@@ -364,7 +368,7 @@ def collate(iterators: Iterable[RowIterator[T]]) -> RowIterator[T]:
     """
     parts = list(iterators)
     directions = {part.reverse for part in parts}
-    # heapq.merge of mixed directions would give rows in no order, silently.
+    # With mixed directions, heapq.merge would silently return rows in no order.
     if len(directions) > 1:
         raise ValueError("some iterators are ascending and some descending")
     reverse = directions == {True}
@@ -373,6 +377,6 @@ def collate(iterators: Iterable[RowIterator[T]]) -> RowIterator[T]:
         for part in parts:
             part.close()
 
-    # Each part is sorted, so only one row of each is in memory.
+    # Each part is sorted, so only one row of each part is in memory.
     merged = heapq.merge(*(part.ordered() for part in parts), key=lambda pair: pair[0], reverse=reverse)
     return RowIterator(merged, order=lambda pair: pair[0], decode=lambda pair: pair[1], close=close, reverse=reverse)

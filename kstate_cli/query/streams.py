@@ -122,21 +122,21 @@ class OfflineStreams:
         self._databases.close()
 
     def query(self, request: StateQueryRequest[R]) -> StateQueryResult[R]:
-        """Asks each partition (``KafkaStreams.query``).
+        """Run a query on each partition (as ``KafkaStreams.query``), and return the results.
 
         Raises UnknownStateStoreError if no task here has the store, SerdeError for a key that its serde rejects,
         UsageError and Refused for a directory that cannot be queried.
         """
         by_task = {task.name: (task, store) for task, store in self.stores(request.store)}
-        # A global store has all partitions in one database, so it gives one answer.
+        # A global store has all partitions in one database, so there is one result.
         if GLOBAL in by_task:
             return StateQueryResult(global_result=self._answer(request, *by_task[GLOBAL]))
-        # A store is in one sub-topology, so each partition has one task with it.
+        # A store belongs to one sub-topology. So each partition has at most one task with the store.
         by_partition = {task.partition: (task, store) for task, store in by_task.values()}
         partitions = request.partitions
         if partitions is None:
-            # Without a request only the partitions here: which others exist the directory does not
-            # know.
+            # The directory does not show which other partitions exist. So without a request, only those here are
+            # queried.
             partitions = frozenset(partition for partition in by_partition if partition is not None)
         answers: dict[int, QueryResult[R]] = {}
         for partition in sorted(partitions):
@@ -155,7 +155,10 @@ class OfflineStreams:
         )
 
     def reader(self, task: Task, store: Store) -> StoreReader:
-        """The store as handlers see it. Raises StoreUnreadable where it cannot be judged, or is open elsewhere."""
+        """Return the reader of a store for handlers.
+
+        Raises StoreUnreadable if its kind is uncertain, or if it is in use.
+        """
         app = self.application(store.name)
         if app.running and not self._last_flush:
             holder = f"process {app.pid}" if app.pid else "another process"
@@ -164,7 +167,7 @@ class OfflineStreams:
                 hint="query the application, stop it, or pass --last-flush to read the last flush",
             )
         spec = self._store_spec(store.name)
-        # Tasks of one store share its kind: one that is certain decides for an empty one.
+        # All tasks of a store have its kind. So for an empty store, the kind of the same store in another task decides.
         others = [other for _, other in self.stores(store.name)]
         return open_store(
             task,
@@ -202,10 +205,11 @@ class OfflineStreams:
         return QueryResult.for_failure(FailureReason.NOT_PRESENT, STREAMS_SAYS[FailureReason.NOT_PRESENT])
 
     def _answer(self, request: StateQueryRequest[R], task: Task, store: Store) -> QueryResult[R]:
+        """Return the result of a query on one store, with the Position of the store and, if requested, the time."""
         began = time.perf_counter_ns()
         result = self._ask(request, task, store)
         position = None
-        # An unreadable file may have had a higher or a lower offset: then the Position is unknown, not empty.
+        # The file that cannot be read may have any offset. So the Position is unknown, and not empty.
         if store.position_is_readable:
             position = position_reached(store)
         result.set_position(position)
@@ -217,7 +221,8 @@ class OfflineStreams:
         return result
 
     def _ask(self, request: StateQueryRequest[R], task: Task, store: Store) -> QueryResult[R]:
-        # Nothing runs offline, so only the user can state that the last run was active here.
+        """Return the result of a query on one store: the checks of Streams in its order, then that of the handler."""
+        # Offline, no task is running. Only the user can state that the tasks were active here in the last run.
         if request.is_require_active and not self._assume_active:
             return QueryResult.for_failure(
                 FailureReason.NOT_ACTIVE,
@@ -227,27 +232,29 @@ class OfflineStreams:
             )
         try:
             reader = self.reader(task, store)
-            # The order of Streams: what its stores refuse by themselves, then the bound, then what they do not know.
+            # This is the order of Streams: first refusals of the store itself, then the bound, then queries that it
+            # does not know.
             handler = self.handlers.find(request.query, reader.kind)
             because = self.handlers.refusal(request.query, reader.kind)
             if because is not None or (handler is None and not self.handlers.knows(request.query)):
                 return QueryResult.for_unknown_query_type(request.query, reader, because)
             bound = request.position_bound
-            # A bound does not matter where an active task is required. A global store has no partition.
+            # Streams ignores the bound if an active task is required. A global store has no partition to which a bound
+            # applies.
             bounded = not request.is_require_active and task.partition is not None
             if bounded and not is_permitted(position := position_reached(store), bound, task.partition or 0):
                 return QueryResult.not_up_to_bound(position, bound, task.partition)
             if handler is None:
                 return QueryResult.for_unknown_query_type(request.query, reader)
-            # Called once the bound is met: a handler may read a whole store.
+            # The handler is called after the bound was checked, because it may read a whole store.
             answer = handler(reader, request.query)
             if isinstance(answer, RowIterator):
-                # What cannot be read at all is a failure of the query, not of its first row.
+                # If no row can be read at all, the query fails, and not only its first row.
                 answer.prime(f"{task.name}/{store.name}", task.app)
         except (StoreUnreadable, MalformedBytesError) as error:
             began = STREAMS_SAYS[FailureReason.STORE_EXCEPTION].format(f"{task.name}/{store.name}", request.query)
             message = f"{began}\n{error}"
-            # A disk or missing rights say nothing about the store, so no damage may be reported.
+            # A disk that does not answer, or missing rights, say nothing about the store. So no damage may be reported.
             by_host = isinstance(error, StoreUnreadable) and error.by_host
             return QueryResult.for_failure(
                 FailureReason.STORE_EXCEPTION,
@@ -316,17 +323,17 @@ class Handlers:
     def register(
         self, query: type[Query[Any]], kinds: Iterable[str], handler: Handler, *, unless: Unless | None = None
     ) -> None:
-        """From now on ``handler`` answers ``query`` at these kinds. ValueError for what is no kind of store.
+        """Let ``handler`` answer ``query`` for these kinds of stores. Raise ValueError for an unknown kind.
 
-        ``unless`` may return why a query of the class has no answer at such a store.
+        ``unless`` returns a reason why a certain query of this class has no answer for such a store, or None.
         """
-        # A misspelt kind would never be asked, and its handler would be silently unused.
+        # With a misspelt kind, the handler would silently never be used.
         names = kind_names()
         for kind in kinds:
             if kind not in names:
                 raise ValueError(f"{kind!r} is not a kind of store: {', '.join(sorted(names))}")
             self._handlers[query, kind] = handler
-            # The rule belongs to the handler that is replaced.
+            # The old rule belonged to the handler that is replaced.
             self._unless.pop((query, kind), None)
             if unless is not None:
                 self._unless[query, kind] = unless
@@ -366,7 +373,7 @@ def default_handlers() -> Handlers:
         (TimestampedWindowKeyWithHeadersQuery, _with_headers(_windows), window_key_query, None),
         (TimestampedWindowRangeWithHeadersQuery, _with_headers(_windows), window_range_query, not_by_time),
         (TimestampedWindowRangeWithHeadersQuery, _with_headers(_sessions), session_range_query, not_by_key),
-        # Segments without any rows: windows or sessions, that is not known.
+        # For a store with segments but without rows it is unknown whether it has windows or sessions.
         (WindowKeyQuery, _is_uncertain, window_key_query, None),
         (WindowRangeQuery, _is_uncertain, no_rows, None),
         (VersionedKeyQuery, _versioned, versioned_key_query, None),

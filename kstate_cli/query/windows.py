@@ -58,8 +58,8 @@ def _start_and(value: Any, key: bytes) -> Any:
 
 
 def window_range_query(store: StoreReader, query: WindowRangeQuery[Any, Any]) -> RowIterator[Any]:
-    """Windows and values of all keys in a time."""
-    # not_by_time has refused the others before the handler is called.
+    """Return the windows of all keys that begin in a range of times, with their values."""
+    # not_by_time has refused queries without these times before the handler is called.
     assert query.time_from is not None
     assert query.time_to is not None
     first = max(0, query.time_from, store.earliest(newest))
@@ -122,13 +122,14 @@ def _values(store: StoreReader) -> Any:
 
 
 def _windows_of(store: StoreReader, key: bytes, first: int, last: int) -> Iterator[tuple[int, bytes]]:
+    """Yield the start and the value of each window of a key that begins from ``first`` to ``last``."""
     schema, read = store.layout.key, store.layout.key.window
     for segment in store.between(first, last):
         if not schema.time_ordered:
             size = len(key) + _WINDOW_TAIL
-            # key ‖ start: big-endian times sort by value, since windows never start before 1970.
+            # A row key is key ‖ start. Big-endian times sort by value, because windows never start before 1970.
             for row, value in segment.scan(key + _time(first), key + _time(last) + _LAST):
-                # A longer key may begin with this one.
+                # Another, longer key may begin with these bytes.
                 if len(row) == size:
                     yield segment.own(read(row).start), value
         elif _has_index(segment):
@@ -136,16 +137,16 @@ def _windows_of(store: StoreReader, key: bytes, first: int, last: int) -> Iterat
             size = len(prefixed) + _WINDOW_TAIL
             for row, _ in segment.scan(prefixed + _time(first), prefixed + _time(last) + _LAST):
                 if len(row) == size:
-                    # Index rows are empty: the value is in the base row under the time-first key.
+                    # Index rows have no value. The value is in the base row, whose key begins with the time.
                     window = WindowKey.from_key_first(row)
                     base = segment.get(window.to_time_first())
-                    # An index row may outlive its base row when the application dies between two writes.
+                    # If the application dies between two writes, an index row may exist without its base row.
                     if base is not None:
                         yield segment.own(window.start), base
         else:
             for row, value in _base_rows(segment, first):
                 window = read(row)
-                # Base rows are sorted by time, so nothing behind this row can fit.
+                # Base rows are sorted by time, so no later row can be in the range.
                 if window.start > last:
                     break
                 if window.key == key:
@@ -153,6 +154,7 @@ def _windows_of(store: StoreReader, key: bytes, first: int, last: int) -> Iterat
 
 
 def _windows(store: StoreReader, first: int, last: int) -> Iterator[_WindowRow]:
+    """Yield the windows of all keys that begin from ``first`` to ``last``: segment, row key, value."""
     schema, read = store.layout.key, store.layout.key.window
     for segment in store.between(first, last):
         if schema.time_ordered:
@@ -161,13 +163,14 @@ def _windows(store: StoreReader, first: int, last: int) -> Iterator[_WindowRow]:
                     break
                 yield segment.start, row, value
         else:
-            # Sorted by key, so the time decides for every row alone.
+            # The rows are sorted by key. So the time of every row must be compared.
             for row, value in segment.scan():
                 if first <= segment.own(read(row).start) <= last:
                     yield segment.start, row, value
 
 
 def _sessions_of(store: StoreReader, key: bytes, first: int) -> Iterator[tuple[SessionKey, bytes]]:
+    """Yield the sessions of a key that end at or after ``first``, with their values."""
     schema, read = store.layout.key, store.layout.key.session
     for segment in store.between(first, FOREVER):
         if not schema.time_ordered:
@@ -213,17 +216,18 @@ def _time(time: int) -> bytes:
 
 
 def newest(store: StoreReader) -> int | None:
-    """The start of the newest window, or the end of the newest session: the stream time that Streams has seen.
+    """Return the stream time of the store: the start of its newest window, or the end of its newest session.
 
-    Reads the keys of the last segment.
+    It reads the keys of the newest segment that has rows. None without rows.
     """
     ordered, time = store.layout.key.time_ordered, store.layout.key.segment_time
-    # From the newest segment back: the first one that has a row has the newest row.
+    # From the newest segment backwards: the first segment with a row has the newest row.
     for segment in reversed(store.segments):
         if ordered:
             rows: Iterator[Row] = segment.scan(BASE_PREFIX, INDEX_PREFIX, reverse=True)
             last, newest_time = next(rows, None), None
-            # Sorted by time, so the last base row is the newest; other stores need all keys of the segment.
+            # The base rows are sorted by time, so the last one is the newest. Without that order, all keys of the
+            # segment are read.
             if last is not None:
                 newest_time = int(time(last[0]))
         else:
@@ -272,10 +276,11 @@ def _get(store: StoreReader, key: Any) -> bytes | None:
 def _rows(
     store: StoreReader, query: RangeQuery[Any, Any] | TimestampedRangeQuery[Any, Any], decode: Any
 ) -> RowIterator[Any]:
+    """Return the rows of a key-value store in the range of a query, in its order."""
     lower = below = None
     if query.lower is not None:
         lower = store.key_bytes(query.lower)
-    # The upper bound is inclusive: nothing lies between a key and the same key with a zero byte behind it.
+    # The upper bound is inclusive. No key is between a key and the same key with an additional zero byte.
     if query.upper is not None:
         below = store.key_bytes(query.upper) + b"\0"
     reverse = query.order is ResultOrder.DESCENDING
@@ -315,7 +320,10 @@ _ID_BYTES = 8
 
 
 def versioned_key_query(store: StoreReader, query: VersionedKeyQuery[Any, Any]) -> VersionedRecord[Any] | None:
-    """The version that was valid then; None where there was none, or it was deleted, or has expired."""
+    """Return the version of a key that was valid at a time.
+
+    None if there was none, it was deleted, or it has expired.
+    """
     key = store.key_bytes(query.key)
     as_of = query.as_of_timestamp
     if as_of is None:
@@ -325,12 +333,12 @@ def versioned_key_query(store: StoreReader, query: VersionedKeyQuery[Any, Any]) 
     latest = _latest(store.database, key)
     if latest is not None and latest.valid_from <= as_of:
         return _record(store, key, latest.value, latest.valid_from, None)
-    # Streams hides history older than the retention, even if a segment still has it.
+    # Streams does not return history older than the retention, even if a segment still has it.
     if query.as_of_timestamp is None or as_of < _oldest(store):
         return None
     for version, valid_to in _history(store.database, key):
         if version.valid_from <= as_of:
-            # A gap between two versions, or a delete: in both cases nothing was valid then.
+            # The time is after the end of the version, or in a deletion. In both cases no value was valid then.
             if as_of >= valid_to or version.value is None:
                 return None
             return _record(store, key, version.value, version.valid_from, valid_to)
@@ -340,18 +348,19 @@ def versioned_key_query(store: StoreReader, query: VersionedKeyQuery[Any, Any]) 
 def multi_versioned_key_query(
     store: StoreReader, query: MultiVersionedKeyQuery[Any, Any]
 ) -> RowIterator[VersionedRecord[Any]]:
-    """The versions that were valid in a time, the newest first unless asked otherwise."""
+    """Return the versions of a key that were valid in a range of times, by default the newest first."""
     key = store.key_bytes(query.key)
     first, last = query.from_timestamp, query.to_timestamp
-    # Not "or": 0 is a time.
+    # Compared with None and not by ``or``, because 0 is a time too.
     if first is None:
         first = MIN_I64
     if last is None:
         last = FOREVER
     ascending = query.order is ResultOrder.ASCENDING
-    # Lazily from the newest on: a caller that needs one version reads no more.
+    # Versions are read lazily, from the newest one on: a caller that needs one version reads no more.
     versions = _versions(store, key, first, last)
-    # One key's history is small: Streams, too, holds all of its rows.
+    # For the ascending order they are all read: the history of one key is small, and Streams has all its rows in memory
+    # too.
     source = versions
     if ascending:
         source = iter(list(versions)[::-1])
@@ -359,16 +368,17 @@ def multi_versioned_key_query(
 
 
 def _versions(store: StoreReader, key: bytes, first: int, last: int) -> Iterator[VersionedRecord[Any]]:
+    """Yield the versions of a key that were valid from ``first`` to ``last``, the newest first."""
     if store.database is None:
         return
     latest = _latest(store.database, key)
     if latest is not None and latest.valid_from <= last:
-        # The latest version never ends: None, and no time in the future.
+        # The latest version has no end, so its end is None and not a time in the future.
         yield _record(store, key, latest.value, latest.valid_from, None)
     if last < _oldest(store):
         return
     for version, valid_to in _history(store.database, key):
-        # The newest come first, so every later one has ended before as well.
+        # The newest version comes first. So all later ones have ended before ``first`` too.
         if valid_to <= first:
             return
         if version.valid_from <= last and version.value is not None:
@@ -390,13 +400,16 @@ def _latest(database: Segment, key: bytes) -> LatestValue | None:
 
 
 def _history(database: Segment, key: bytes) -> Iterator[tuple[Version, int]]:
-    """Older versions of a key, the newest first, each with the time at which it ended. Deletions are among them."""
-    # By the ids that exist and not by a computed range: a store may have a custom segment interval
+    """Yield the older versions of a key, the newest first, each with the time at which it ended.
+
+    Deletions are included.
+    """
+    # The existing segments are used and not a computed range, because a store may have a custom segment interval
     # (KIP-889).
     for prefix in reversed(database.ids(_ID_BYTES)):
         if VersionedKey.from_bytes(prefix).is_latest:
             continue
-        # Each logical segment has one row for a key, with all versions that ended in it.
+        # Each logical segment has one row for a key, with all versions that ended in the segment.
         row = database.get(prefix + key)
         if row is None:
             continue
@@ -404,7 +417,7 @@ def _history(database: Segment, key: bytes) -> Iterator[tuple[Version, int]]:
         valid_to = segment.next_timestamp
         for version in segment.versions:
             yield version, valid_to
-            # Versions of a row are chained: each ended when the next newer one began.
+            # Each version of a row ended when the next newer one began.
             valid_to = version.valid_from
 
 
@@ -418,12 +431,12 @@ def _oldest(store: StoreReader) -> int:
 
 
 def _newest(store: StoreReader) -> int | None:
-    """The time of the newest version: the stream time that Streams has seen. Reads all latest versions."""
+    """Return the stream time of a versioned store: the time of its newest version. It reads all latest versions."""
     if store.database is None:
         return None
     newest: int | None = None
-    # The segment of the latest versions and the newest segment of older ones: a delete may be the
-    # newest of all.
+    # Both the segment of the latest versions and the newest segment of older ones are read, because the newest of all
+    # may be a deletion.
     for prefix in store.database.ids(_ID_BYTES)[-2:]:
         at = VersionedKey.from_bytes(prefix)
         for _, value in store.database.scan(prefix, next_prefix(prefix)):

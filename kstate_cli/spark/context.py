@@ -1,7 +1,7 @@
-"""Starts Spark, runs one task per job, stops Spark. Nothing of Spark is left when this returns or raises.
+"""Start Spark, run one task for each job, and stop Spark. After that, no process of Spark is left.
 
-There is no shuffle: a task reads its part, writes its files and returns one small result. Spark gives back one result
-per job whatever attempts there were; only those results are used.
+Tasks do not shuffle: each reads its part, writes its files and returns one small result. Spark returns one result for
+each job, even if it has repeated a task. Only these results are used.
 """
 
 from __future__ import annotations
@@ -122,21 +122,22 @@ def spark_context(
     launches: Launches | None = None,
     modules: Sequence[str] = (),
 ) -> Iterator[SparkContext]:
-    """Yield a context that is stopped in the end. Raises Refused if Spark does not start: nothing has begun then.
+    """Yield a context of Spark, which is stopped in the end. Raises Refused if Spark does not start.
 
-    ``modules``: what tasks need; this process and the workers of this host import them before the first task.
+    ``modules`` are those that tasks need. This process and the workers of this host import them before the first task.
+    ``launches`` are ways to start the JVM, tried in this order.
 
-    It is no SparkSession, which takes seconds more: a caller that needs DataFrames makes one of it.
+    The context is not a SparkSession, which takes seconds longer: a caller that needs DataFrames creates one from it.
 
-    A signal while Spark starts or stops is raised here, once nothing of Spark is left.
+    A signal that arrives while Spark starts or stops is raised when no process of Spark is left.
     """
     environment: dict[str, str] = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
-    # Without it Spark asks the resolver for the name of this host, which may be slow, or lead to another address.
+    # Otherwise Spark resolves the name of this host, which may take long or give another address.
     if settings.loopback:
         environment["SPARK_LOCAL_IP"] = "127.0.0.1"
     else:
         contact(f"Spark at {settings.effective_master or 'the master of spark-submit'}")
-    # The folder is this thread's: the one in which Spark starts may be left behind by a signal.
+    # The folder belongs to this thread, because a signal may end the thread that starts Spark.
     with _environment(environment), tempfile.TemporaryFile() as output, temporary.private_folder("spark") as folder:
         conf = {f"spark.executorEnv.{MODULES}": ",".join(modules), **conf_of(settings, name)}
         jvm = None
@@ -208,7 +209,7 @@ def conf_of(settings: SparkSettings, name: str) -> dict[str, str]:
         conf["spark.python.daemon.module"] = DAEMON
     if settings.loopback:
         conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-    # The user's settings last: they win over all of these.
+    # The user's settings come last, so that they override all others.
     return {**conf, **settings.conf}
 
 
@@ -240,7 +241,7 @@ class _Spark:
         self._added: set[str] = set()
 
     def start(self) -> SparkContext:
-        """Start Spark. Raises what pyspark raises, Refused if the JVM ends."""
+        """Start Spark and return its context. Raises errors of pyspark, and Refused if the JVM ends."""
         quieten_py4j()
         with contextlib.nullcontext() if self._jvm is None else self._jvm.started(partial(_import, self._modules)):
             from pyspark import SparkConf, SparkContext
@@ -251,32 +252,33 @@ class _Spark:
         self._context = context
         _quieten_accumulators(context)
         if self._local:
-            # Every error of a local task comes back to this process, and kstate reports it.
+            # This process gets every error of a local task and reports it, so Spark need not log it.
             context.setLogLevel("OFF")
         else:
             context.setLogLevel("ERROR")
         return context
 
     def stop(self) -> tuple[int, ...]:
-        """Stop Spark and the JVM that was started here: its Python workers end with it, and nothing writes any more.
+        """Stop Spark, and the JVM that was started here with its Python workers. Nothing is written afterwards.
 
-        Returns the processes that do not end.
+        Returns the processes that could not be ended.
         """
         of_python = threading.Thread(target=self._stop_context, name="spark-context", daemon=True)
         stopping = threading.Thread(target=self._stop_java, args=[of_python], name="spark-stop", daemon=True)
-        # Stopping may hang with its JVM, so neither thread is waited for without a limit.
+        # Stopping hangs if the JVM hangs, so both threads get a limited time.
         start(of_python)
         start(stopping)
         stopping.join(_STOP_SECONDS)
         survivors: tuple[int, ...] = ()
         if self._jvm is not None:
-            # Whatever became of stopping: this ends the JVM, and all that it has started.
+            # Ends the JVM and all processes that it has started, even if stopping Spark has failed.
             survivors = self._jvm.end()
-        # With the JVM gone, every call to it has failed by now.
+        # The JVM has ended, so every call to it fails, and the thread ends.
         of_python.join(_STOP_SECONDS)
         if self._jvm is not None:
             _forget_gateway()
-            # Spark removed this folder: below /tmp any user could create it again, with modules in it.
+            # Spark has removed these folders. Any user could create one of them below /tmp again, with modules that
+            # Python would import.
             sys.path[:] = [path for path in sys.path if path not in self._added]
         return survivors
 
@@ -287,7 +289,7 @@ class _Spark:
                 self._context.stop()
 
     def _stop_java(self, of_python: threading.Thread) -> None:
-        """Stop Java once its context has stopped: pyspark's server of accumulators ends only with the JVM."""
+        """Stop pyspark's connection to Java after its context: its server of accumulators ends only with the JVM."""
         context = self._context
         if context is None:
             return
@@ -296,7 +298,8 @@ class _Spark:
             of_python.join(_LOOK_SECONDS)
         with contextlib.suppress(Exception):
             if self._jvm is not None and gateway is not None:
-                # Before the JVM ends: its threads in this process would print that their connection broke.
+                # Closed before the JVM ends: otherwise threads in this process would print that their connection is
+                # broken.
                 gateway.shutdown()
 
 
@@ -318,6 +321,7 @@ def _forget_gateway() -> None:
 
 
 def _does_not_start(error: Exception, output: IO[bytes]) -> Refused:
+    """Return the error for a failed start of Spark, with the last lines of its output."""
     if isinstance(error, ImportError):
         return Refused(
             f"kstate cannot import PySpark: {error}",
@@ -325,7 +329,7 @@ def _does_not_start(error: Exception, output: IO[bytes]) -> Refused:
         )
     output.seek(0)
     lines = [line.strip() for line in output.read().decode(errors="replace").splitlines()]
-    # A stack trace: keep the lines with the error, without those with places.
+    # Of a stack trace, only the lines with errors are shown, without the places in the code.
     tail = [line for line in lines if line and not line.startswith("at ")][-_TAIL_LINES:]
     return Refused(
         f"Spark failed to start: {_last_line(error)}",
@@ -357,10 +361,10 @@ def run_tasks(
     *,
     refusals: type[KstateError] = KstateError,
 ) -> list[Answer]:
-    """Run one task per job; return the answers in the order of the jobs. ``function`` is one of a module.
+    """Run one task for each job; return the answers in the order of the jobs. ``function`` must belong to a module.
 
-    The first of ``refusals`` is raised here. Spark tries again after any other error, and RunFailed is raised once it
-    gives up. ``on_poll`` is called now and then, in this thread.
+    If a task raises an error of the classes ``refusals``, the first one is raised here. After any other error, Spark
+    repeats the task, and RunFailed is raised if all attempts fail. ``on_poll`` is called regularly, in this thread.
     """
     attempt = _Attempt(function, refusals)
     answers = ask(lambda: context.parallelize(jobs, len(jobs)).map(attempt).collect(), on_poll)
@@ -373,14 +377,14 @@ def run_tasks(
 
 
 def ask(work: Callable[[], Answer], on_poll: Callable[[], None] | None = None) -> Answer:
-    """Return what Spark answers. Raises RunFailed if it gives up, Interrupted if a signal caused that."""
+    """Return the result of a call of Spark. Raises RunFailed if Spark fails, Interrupted if a signal was the cause."""
     try:
         return in_side_thread(work, on_poll)
     except RunFailed:
         let_signals_come()
         raise
     except KstateError:
-        raise  # what on_poll raises
+        raise  # an error of on_poll
     except Exception as error:
         let_signals_come()
         raise _failure(error) from error
@@ -426,11 +430,12 @@ _POLL_SECONDS: Final = 0.2
 
 
 def in_side_thread(work: Callable[[], Answer], on_poll: Callable[[], None] | None = None) -> Answer:
-    """Do ``work`` in another thread and wait for it here, in the thread that signals interrupt.
+    """Run ``work`` in another thread and wait for it in this thread, which signals interrupt.
 
-    Everything that asks Spark goes through here: its client mistakes any exception amid a conversation, a signal's too,
-    for an error of its own, and continues with half a conversation. Raises what ``work`` raises. Interrupted work
-    continues until Spark is ended. ``on_poll`` is called now and then, here.
+    Every call of Spark goes through this function. Spark's client treats any exception during a call as its own error,
+    also that of a signal, and then continues with an incomplete message. So no signal may interrupt it. ``work`` that
+    was interrupted continues until Spark is stopped. Raises its errors. ``on_poll`` is called regularly, in this
+    thread.
     """
     ended = threading.Event()
     value: list[Answer] = []

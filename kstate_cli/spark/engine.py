@@ -1,12 +1,12 @@
 """The engine of a command, and the reason for it: Spark, or processes of this host, which need no Java.
 
-``auto`` takes Spark if something configures it: a master, settings of Spark, or spark-submit. Otherwise local processes
-do the work. On one host they are as fast as Spark at every size that docs/performance.md measures.
+``auto`` chooses Spark if it is configured: a master, settings of Spark, or spark-submit. Otherwise local processes do
+the work. On one host they are as fast as Spark at every size that docs/performance.md measures.
 
-Spark's JVM (:class:`Jvm`) is started here, in a session of its own, deaf to signals, and ended with everything that it
-has started. pyspark would start it in the process group of kstate. There a SIGTERM to the group, or to all processes of
-a systemd unit, ends it while kstate is still asking it for something; and while it starts nothing could end it, because
-pyspark reports it only when it has started. So pyspark finds this one as it finds the one of spark-submit.
+Spark's JVM (:class:`Jvm`) is started here, in a separate session, with signals ignored, and is ended with all processes
+that it has started. pyspark would start it in the process group of kstate. A SIGTERM to this group, or to all processes
+of a systemd unit, would then end the JVM while kstate still needs it. And while the JVM starts, kstate could not end
+it, because pyspark reports it only afterwards. So pyspark finds this JVM in the same way as one of spark-submit.
 """
 
 from __future__ import annotations
@@ -136,9 +136,9 @@ def version_text(java: str) -> str:
 
 
 def check_java() -> None:
-    """Raise Refused if Spark would not find a Java that it can use."""
+    """Raise Refused if Spark would not find a suitable Java."""
     if under_spark_submit() or _has_spark_env():
-        return  # spark-env.sh may name one: then only starting Spark shows it
+        return  # spark-env.sh may set JAVA_HOME, which only a start of Spark shows
     home = os.environ.get("JAVA_HOME")
     java = find_java()
     least_version = _needed_version()
@@ -151,7 +151,8 @@ def check_java() -> None:
     if java is None:
         raise Refused("Spark needs Java, but it is not on the PATH", hint=hint)
     try:
-        # The file first: starting a JVM takes far longer, and every restoration with Spark asks.
+        # The version is read from a file if possible: starting a JVM takes far longer, and every restoration with Spark
+        # comes here.
         version = _version_in_release(java) or _VERSION.search(version_text(java))
     except OSError as error:
         raise Refused(f"Spark needs Java, but kstate cannot run {java}: {error.strerror}", hint=hint) from None
@@ -231,12 +232,12 @@ class Jvm:
 
     @contextlib.contextmanager
     def started(self, meanwhile: Callable[[], object]) -> Iterator[None]:
-        """Start it and wait for its gateway, to which pyspark connects within the block. Raises OSError.
+        """Start the JVM, and wait for its gateway, to which pyspark connects within the block. Raises OSError.
 
-        Refused if the JVM ends before it has one. ``meanwhile`` is called while it comes up.
+        Raises Refused if the JVM ends before it has a gateway. ``meanwhile`` is called while the JVM starts.
         """
         port, secret = self._first_gateway(self._folder / "gateway", meanwhile)
-        # At once: a kill while Spark runs leaves nothing behind then.
+        # Removed at once, so that nothing is left if the process is killed while Spark is running.
         shutil.rmtree(self._folder, ignore_errors=True)
         os.environ[_PORT], os.environ[_SECRET] = str(port), secret
         try:
@@ -245,6 +246,10 @@ class Jvm:
             del os.environ[_PORT], os.environ[_SECRET]
 
     def _first_gateway(self, path: Path, meanwhile: Callable[[], object]) -> tuple[int, str]:
+        """Try the ways to start the JVM in their order; return the port and the secret of its gateway.
+
+        Raises Refused.
+        """
         failed: Refused | None = None
         for prepare in self._launches:
             launch = prepare()
@@ -254,7 +259,7 @@ class Jvm:
             self._output.seek(0)
             self._output.truncate()
             self._launch(launch, path)
-            # Importing PySpark and numpy takes as long as the JVM takes to come up.
+            # While the JVM starts, ``meanwhile`` imports PySpark and numpy, which takes about as long.
             meanwhile()
             try:
                 return self._gateway(path)
@@ -276,15 +281,15 @@ class Jvm:
                 "SPARK_CONNECT_MODE": "0",
                 "_PYSPARK_DRIVER_CONN_INFO_PATH": str(path),
             },
-            # A session of its own: a signal to kstate's group does not reach it, and all that it starts can be found by
-            # its number.
+            # A separate session: signals to the group of kstate do not reach the JVM, and all processes that it starts
+            # have this session.
             start_new_session=True,
         )
         if self._ended.is_set():
-            self.end(0)  # it was ended before it was there
+            self.end(0)  # end() was called before the process existed
 
     def _gateway(self, path: Path) -> tuple[int, str]:
-        """Return the port and the secret that the JVM writes once it listens: two big-endian numbers, and the text."""
+        """Return the port and the secret that the JVM writes when it listens: two big-endian numbers, and the text."""
         assert self._process is not None
         while not path.is_file():
             status = self._process.poll()
@@ -292,16 +297,16 @@ class Jvm:
                 raise Refused(f"its JVM ended with status {status}")
             time.sleep(_POLL_SECONDS)
         content = path.read_bytes()
-        # ``PythonGatewayServer`` renames the file into place when it is whole.
+        # ``PythonGatewayServer`` renames the file when it is complete.
         port, length = struct.unpack_from(">ii", content)
         return port, content[8 : 8 + length].decode()
 
     def end(self, seconds: float = _END_SECONDS) -> tuple[int, ...]:
-        """End it by the end of its standard input, since it cleans up then; after ``seconds``, kill it.
+        """End the JVM by closing its standard input, after which it cleans up. After ``seconds``, kill it.
 
-        Processes that it started and did not take along are killed at once: nothing waits for what a worker may still
-        write, and if one was stopped, the system itself continues it then. Nothing writes when this returns no process.
-        Returns the processes that live on some seconds after they were killed.
+        Processes that it has started and that are still alive are killed at once: a worker could still write, and if it
+        is stopped, the system continues it. If the result is empty, nothing is written any more. Returns the processes
+        that are alive some seconds after they were killed.
         """
         self._ended.set()
         process = self._process
@@ -312,7 +317,7 @@ class Jvm:
                 process.stdin.close()
         _wait(process, seconds)
         deadline = time.monotonic() + _KILLED_SECONDS
-        # Again and again: a process may have started another one just before it was killed.
+        # Repeated, because a process may start another one just before it is killed.
         while (members := _members(process.pid)) and time.monotonic() < deadline:
             for pid in members:
                 with contextlib.suppress(OSError):
@@ -324,10 +329,10 @@ class Jvm:
 
 
 def _wait(process: subprocess.Popen[bytes], seconds: float) -> None:
-    """Wait until it has ended, or for so long: Python's own wait polls every 50 ms."""
-    # No such call before Linux 5.3, no such function in some builds of Python; or it has ended already.
+    """Wait until a process has ended, but at most ``seconds``. Python's own wait only checks every 50 ms."""
+    # pidfd_open needs Linux 5.3 and is missing in some builds of Python; it also fails if the process has ended.
     with contextlib.suppress(OSError, AttributeError):
-        # Wakes up as soon as the process ends, where Python would look every 50 ms.
+        # poll returns as soon as the process ends.
         ended = os.pidfd_open(process.pid)
         try:
             poll = select.poll()
@@ -341,14 +346,15 @@ def _wait(process: subprocess.Popen[bytes], seconds: float) -> None:
 
 
 def _members(session: int) -> list[int]:
-    """Return the live processes of a session. Its number belongs to no other session while it has members."""
+    """Return the living processes of a session. Its number is not used again as long as it has members."""
     processes = []
     for name in os.listdir("/proc"):
         if name.isdigit():
             with contextlib.suppress(OSError):
-                # pid (command) state parent group session …: a command may have spaces and parentheses.
+                # The format is: pid (command) state parent group session … A command may contain blanks and
+                # parentheses.
                 state, _, _, of = Path(f"/proc/{name}/stat").read_bytes().rpartition(b")")[2].split()[:4]
-                # Zombies write nothing any more; their parent may be a hung process that never collects them.
+                # Zombies no longer write. They stay if their parent hangs and never waits for them.
                 if int(of) == session and state not in (b"Z", b"X"):
                     processes.append(int(name))
     return processes

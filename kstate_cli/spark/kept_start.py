@@ -1,12 +1,12 @@
-"""What ``kstate warm-up`` keeps of a start of Spark, for the starts that come after it.
+"""The archive and the command that ``kstate warm-up`` stores, for later starts of Spark.
 
-Two things. The *archive* is a class-data archive of the JVM: the classes that Spark needs as they are in memory, so
-that hundreds of jars need not be read, and nothing verified, at each start. The *command* is what Spark's own launcher
-has started that JVM with: the launcher is a JVM too, and its answer is the same each time.
+The *archive* is a class-data archive of the JVM: the classes that Spark needs, in the form that they have in memory. So
+hundreds of jars need not be read and verified at each start. The *command* is the one with which Spark's own launcher
+has started the JVM. The launcher is a JVM too, and its result is the same each time.
 
-They are used if their inputs are unchanged (:func:`start_inputs`), and no other user can have changed
-them. Anything else is no error: Spark starts as it does without them. The note that names both, ``<key>.json``, is
-written last; it has a checksum of the archive, since the JVM itself checks only the beginning.
+Both are used if their inputs are unchanged (:func:`start_inputs`), and if no other user can have changed them.
+Otherwise Spark starts without them, which is no error. The record with both, ``<key>.json``, is written last. It has a
+checksum of the archive, since the JVM itself only checks its beginning.
 """
 
 from __future__ import annotations
@@ -106,11 +106,11 @@ def find(conf: Mapping[str, str]) -> KeptStart | None:
 
 
 def read(folder: Path, key: str) -> KeptStart | None:
-    """Return what ``folder`` has for a key; None if that is missing, incomplete, or not safe."""
+    """Return the archive and the command for a key in ``folder``; None if they are missing, incomplete or not safe."""
     try:
         folder = Path(os.path.realpath(folder))
         note = folder / f"{key}.json"
-        # A user who can write here decides which command this process starts.
+        # A user who can write to the record decides which command this process starts.
         if why_not_safe(note) is not None:
             return None
         record = parse_json(regular_files.read_small(note, _MOST_BYTES))
@@ -120,7 +120,7 @@ def read(folder: Path, key: str) -> KeptStart | None:
             return None
         if not _texts(command) or not _texts([*environment, *environment.values()]) or command[-1:] != [MAIN_CLASS]:
             return None
-        # The JVM maps the archive without looking: a flipped bit would be a class with other code.
+        # The JVM maps the archive into memory without checking it: a changed bit would change the code of a class.
         if checksum(archive) != (record["bytes"], record["crc32"]):
             return None
         return KeptStart(archive, tuple(command), environment)
@@ -154,10 +154,10 @@ def key_of(decides: Mapping[str, Any]) -> str:
 
 
 def start_inputs(conf: Mapping[str, str]) -> dict[str, Any]:
-    """Return everything that command and archive depend on. Raises NotKept, and OSError."""
+    """Return all facts that the command and the archive depend on. Raises NotKept, and OSError."""
     home = _spark_home()
     folder = os.environ.get("SPARK_CONF_DIR") or os.path.join(home, "conf")
-    # Settings files may change the command, and a folder in the class path makes a class-data archive invalid.
+    # Settings in these files may change the command. And a folder in the class path makes a class-data archive invalid.
     if os.path.isdir(folder) and os.listdir(folder):
         raise NotKept(
             f"Spark has custom settings in {folder}, and its class path has a folder: an archive can only contain jars"
@@ -192,7 +192,7 @@ def _spark_home() -> str:
 
 
 def of_java(java: str | None) -> dict[str, Any]:
-    """Return the identity of a JVM, without starting it. Raises NotKept, and OSError."""
+    """Return facts that identify a JVM, without starting it. Raises NotKept, and OSError."""
     if java is None:
         raise NotKept("Java is not installed")
     path = Path(os.path.realpath(java))
@@ -228,16 +228,16 @@ _OTHERS_MAY_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
 def why_not_safe(path: Path) -> str | None:
-    """Return what lets another user change or exchange a file or folder; None if nothing does.
+    """Return why another user can change or replace a file or folder; None if no other user can.
 
-    ``path`` is absolute, and has no links in it. Raises OSError if it does not exist.
+    ``path`` is absolute and contains no links. Raises OSError if it does not exist.
     """
-    # Every folder on the way: the owner of one can replace everything below it.
+    # Every folder of the path is checked, because its owner can replace everything below it.
     for folder in reversed(path.parents):
         status = os.lstat(folder)
         if not stat.S_ISDIR(status.st_mode):
             return f"{folder} is {kind_of(status.st_mode)}, not a directory"
-        # In a folder like /tmp others may add names, and not take those of ours.
+        # In a folder with the sticky bit, such as /tmp, other users may add names, but not remove ours.
         if (why := _of_others(folder, status, sticky=bool(status.st_mode & stat.S_ISVTX))) is not None:
             return why
     status = os.lstat(path)

@@ -1,8 +1,9 @@
-"""``kstate warm-up``: makes what later starts of Spark take (:mod:`kstate_cli.spark.kept_start`).
+"""``kstate warm-up``: create the files that later starts of Spark use (:mod:`kstate_cli.spark.kept_start`).
 
-Three starts of the JVM, each a process of its own and none of them a restoration: the first one is as always, and
-notes the classes that it loads; the second makes the archive of them; the third is a start with both, by which they are
-judged before they are put in their place. Of two of these at once, on one folder, the second waits for the first.
+The JVM is started three times, each time as a separate process, and without a restoration. The first start is a usual
+one that notes which classes it loads. The second one creates the archive of these classes. The third one uses both, to
+prove that they work before they get their final names. If two processes do this in one folder, the second waits for the
+first.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class Warmed:
 
 
 def warm_up(*, for_all: bool, phase: Phase) -> Warmed:
-    """Make archive and record, unless they exist.
+    """Create the archive and the record, unless they exist. ``phase`` gets a text for each step.
 
     Raises Refused if that is impossible, InUse, RunFailed and OSError.
     """
@@ -76,13 +77,13 @@ def warm_up(*, for_all: bool, phase: Phase) -> Warmed:
             hint="do nothing, because Spark starts without an archive",
         ) from None
     folder = _made_folder(for_all=for_all)
-    # An archive takes a while to make: a second process waits, and uses that of the first.
+    # Creating an archive takes long. A second process waits, and then uses the archive of the first one.
     with _alone(folder):
         key = kept_start.key_of(decides)
         there = kept_start.read(folder, key)
         if there is not None:
             return Warmed(there.archive, there.archive.stat().st_size, is_new=False)
-        # Of a process that was killed; no other one is at work, by the lock.
+        # These files belong to a process that was killed: no other one is at work, because this one holds the lock.
         for path in folder.glob(f"{_MAKING}*"):
             path.unlink()
         warmed = _make(folder, key, decides, phase)
@@ -91,10 +92,13 @@ def warm_up(*, for_all: bool, phase: Phase) -> Warmed:
 
 
 def _made_folder(*, for_all: bool) -> Path:
-    """Return the folder, created if missing, without links, and no other user's. Raises Refused and OSError."""
+    """Return the folder for archives, which is created if it is missing. Raises Refused and OSError.
+
+    The path contains no links, and no other user may change the folder.
+    """
     folder, mode = kept_start.of_user(), 0o700
     if for_all:
-        # All users read it, and only root may change it.
+        # All users may read this folder, and only root may change it.
         folder, mode = kept_start.FOR_ALL, 0o755
     if folder is None:
         raise Refused(
@@ -105,9 +109,9 @@ def _made_folder(*, for_all: bool) -> Path:
         with contextlib.suppress(FileExistsError):
             if not parent.is_dir():
                 parent.mkdir(mode)
-                # mkdir's mode is subject to the umask.
+                # The mode of mkdir is reduced by the umask.
                 parent.chmod(mode)
-    # Without links, so that ``why_not_safe`` judges each folder that leads there.
+    # Links are resolved, so that why_not_safe checks each folder of the real path.
     folder = Path(os.path.realpath(folder))
     why = why_not_safe(folder)
     if why is None and ":" in str(folder):
@@ -122,12 +126,13 @@ def _made_folder(*, for_all: bool) -> Path:
 
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[None]:
+    """Hold a lock on the folder while its archive is created. Raises InUse if another process holds it for long."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         deadline = time.monotonic() + _DUMP_SECONDS
         while True:
             try:
-                # Without waiting in the system: a signal must end the command.
+                # The call does not block, so that a signal can end the command.
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
@@ -142,6 +147,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _make(folder: Path, key: str, decides: Mapping[str, Any], phase: Phase) -> Warmed:
+    """Start the JVM three times to create an archive and its record, as the docstring of the module describes."""
     classes = folder / f"{_MAKING}{os.getpid()}.classes"
     new = folder / f"{_MAKING}{os.getpid()}.jsa"
     try:
@@ -150,14 +156,14 @@ def _make(folder: Path, key: str, decides: Mapping[str, Any], phase: Phase) -> W
         phase("creating an archive of these classes")
         _dump(command, classes, new)
         phase("starting Spark with the archive")
-        # A start with both before anything has their final names: an archive that does not work is never used.
+        # Both are tried before they get their final names, so that an archive that does not work is never used.
         tried = KeptStart(new, command, environment)
         began = time.monotonic()
         _run(lambda conf: [lambda: Launch(tried.argv(conf), tried.environment)])
         seconds = time.monotonic() - began
         size, crc = kept_start.checksum(new)
         archive = folder / f"{key}-{crc:08x}.jsa"
-        # A name with the checksum: an older record still leads to its own archive.
+        # The name contains the checksum, so that an older record still leads to its own archive.
         new.replace(archive)
     finally:
         for path in (classes, new):
@@ -176,13 +182,16 @@ def _make(folder: Path, key: str, decides: Mapping[str, Any], phase: Phase) -> W
 
 
 def _watched(classes: Path) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Return the command and variables by which Spark's launcher starts the JVM; it writes the names of its classes."""
+    """Return the command and the variables with which Spark's launcher starts the JVM.
+
+    This start also writes the names of the loaded classes to the file ``classes``.
+    """
     launches: list[tuple[tuple[str, ...], dict[str, str]]] = []
     option, noting = "spark.driver.extraJavaOptions", f"-XX:DumpLoadedClassList={classes}"
 
     def look(context: SparkContext) -> None:
         pid = int(context._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
-        # What the launcher did, from the running process: its command cannot be predicted from settings.
+        # They are read from the running process, because the command of the launcher cannot be derived from settings.
         words, variables = (_words_of(Path(f"/proc/{pid}/{name}")) for name in ("cmdline", "environ"))
         if MAIN_CLASS not in words or noting not in words:
             raise RunFailed(
@@ -215,8 +224,8 @@ def _run(launches: Launches, look: Callable[[SparkContext], None] = lambda _: No
 
 
 def _dump(command: Sequence[str], classes: Path, new: Path) -> None:
-    """Make the archive. Raises RunFailed, with the output of the JVM."""
-    # Without the main class: the JVM ends after the dump.
+    """Create the archive ``new`` of the classes in a file. Raises RunFailed, with the output of the JVM."""
+    # The main class is omitted, so that the JVM ends after it has written the archive.
     *options, _ = command
     options_to_keep = [option for option in options if not option.startswith(_OF_WORK)]
     words = [*options_to_keep, *_DUMPING, f"-XX:SharedClassListFile={classes}", f"-XX:SharedArchiveFile={new}"]
@@ -229,7 +238,7 @@ def _dump(command: Sequence[str], classes: Path, new: Path) -> None:
         except subprocess.TimeoutExpired:
             status = -signal.SIGKILL
         finally:
-            # Also after a signal: it is in a session of its own, and would go on for minutes.
+            # Also ended after a signal: the process is in a separate session, and would continue for minutes.
             process.kill()
             process.wait()
         if status != 0 or not new.is_file():
@@ -243,7 +252,7 @@ def _dump(command: Sequence[str], classes: Path, new: Path) -> None:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what belongs to a Java or a Spark that was removed or replaced, and archives that no record names."""
+    """Remove records of a Java or a Spark that was removed or replaced, and archives that no record names."""
     archives = set()
     for note in folder.glob("*.json"):
         with contextlib.suppress(OSError):

@@ -61,13 +61,14 @@ class VerifyWatcher:
 
 
 def verify_application(request: VerifyRequest, watcher: VerifyWatcher) -> AppReport:
-    """Read every database of the selection. Raises UsageError if a name of the selection does not exist."""
+    """Read every database of the selection, and return the result. Raises UsageError for an unknown task or store."""
     app = read_application(request.app, workers=request.workers)
     selected = [(task, store) for task in app.tasks for store in task.stores if request.selects(task.name, store.name)]
-    # An empty application is no error, a misspelt name is: it would be a good verdict on nothing.
+    # An empty application is no error. But a misspelt name would otherwise give a good result for nothing.
     if not selected and (request.tasks or request.stores):
         raise unknown_selection(app, request.tasks, request.stores)
-    # By a hash of the names: over t runs each store is read once, whatever stores come or go meanwhile.
+    # Stores are assigned to subsets by a hash of their names. So each is read once in t runs, even if stores come and
+    # go.
     part = [(task, store) for task, store in selected if in_subset(task.name, store.name, request.subset)]
     gathered = [Gathered(task, store) for task, store in part]
     reports = _store_reports(app, gathered, request, watcher)
@@ -85,13 +86,14 @@ def verify_application(request: VerifyRequest, watcher: VerifyWatcher) -> AppRep
 def _store_reports(
     app: Application, gathered: Sequence[Gathered], request: VerifyRequest, watcher: VerifyWatcher
 ) -> tuple[StoreReport, ...]:
+    """Read the databases of these stores in worker processes, and return the result of each store."""
     jobs = [(store, _job(app, store, database)) for store in gathered for database in store.store.databases]
-    # The largest database first: the last one to finish decides how long all of it takes.
+    # The largest database comes first, because the one that ends last determines the total time.
     jobs.sort(key=lambda job: -job[1].size)
-    # Closed even after an error: the generator owns worker processes and a temporary folder.
+    # Closed even after an error, because the generator has worker processes and a temporary folder.
     with closing(_run(request, [job for _, job in jobs], watcher)) as answers:
         for (store, job), (report, seconds) in zip(jobs, answers, strict=True):
-            # Databases come back in the order of their size, so reports are gathered by path.
+            # Results come in the order of the sizes, so they are assigned to their stores by path.
             store.reports[job.path] = report
             store.seconds += seconds
             for finding in report.findings:
@@ -132,15 +134,16 @@ def _bytes(path: Path) -> int:
 def _run(
     request: VerifyRequest, jobs: Sequence[DatabaseJob], watcher: VerifyWatcher
 ) -> Generator[tuple[DatabaseReport, float], None, None]:
+    """Yield the report on each database, and the seconds that it took, in the order of ``jobs``."""
     if not jobs:
         return
-    # Shadows copy small files only: in memory they spare the disk that is being read.
+    # A shadow (private copy) contains only small files. In memory, they do not slow down the disk that is being read.
     parent = temporary.in_memory(sum(_small_bytes(job.path) for job in jobs))
     with temporary.private_folder("verify", parent) as scratch:
         watcher.begin(sum(job.size for job in jobs))
-        # No process without work: each one costs the import of RocksDB.
+        # There are no more processes than jobs, because each one takes time to import RocksDB.
         processes = max(1, min(request.workers, len(jobs)))
-        # The counters are in the scratch folder, since workers share no memory with this process.
+        # The counters of the progress are in a file, because workers share no memory with this process.
         with progress_counters(scratch, len(jobs), watcher.at) as counters, Processes(processes) as workers:
             arguments = [
                 (replace(job, each_sst=request.each_sst, counter=counters.counter(number)), scratch)
@@ -219,17 +222,18 @@ class Gathered:
 
 
 def store_report(gathered: Gathered, *, running: bool) -> StoreReport:
-    """Return the verdict on a store whose databases have all been read.
+    """Return the result of a store whose databases have all been read.
 
-    ``running``: RocksDB of a running application creates SSTs before the MANIFEST names them, and deletes them later.
+    ``running``: a running application creates SSTs before the MANIFEST names them, so an SST without a name is no
+    doubt.
     """
     task, store = gathered.task, gathered.store
     reports = [gathered.reports[database.path] for database in store.databases]
     findings = [finding for report in reports for finding in report.findings]
-    # A malformed offset file makes a store as unusable as a damaged block.
+    # With a malformed offset file, a store is as unusable as with a damaged block.
     findings += [finding for finding in _of_task(task) if _belongs(finding, task, store)]
     digest = None
-    # A digest of a part would be equal for two stores that lost the same block.
+    # Only a store without findings gets a digest: two stores that have lost the same block would have equal ones.
     if not findings:
         digest = store_digest((d.segment_start, r.digest) for d, r in zip(store.databases, reports, strict=True))
     return StoreReport(
@@ -251,7 +255,7 @@ def store_report(gathered: Gathered, *, running: bool) -> StoreReport:
 def task_reports(
     app: Application, *, of_tasks: frozenset[str], stores: Sequence[StoreReport]
 ) -> tuple[StoreReport, ...]:
-    """Return the findings that belong to no reported store, by task; an empty ``of_tasks`` stands for all tasks."""
+    """Return the findings that do not belong to a reported store, by task. An empty ``of_tasks`` means all tasks."""
     reported = {finding for store in stores for finding in store.findings}
     by_task = {task.name: _findings_of_no_store(task, reported) for task in app.tasks}
     reports = [
@@ -274,14 +278,15 @@ def _findings_of_no_store(task: Task, reported: set[VerifyFinding]) -> tuple[Ver
 
 
 def _of_task(task: Task) -> list[VerifyFinding]:
-    """Return the findings of a task outside its databases: offset files above all."""
+    """Return the findings about files of a task outside of its databases, such as offset files."""
     offset_files = [task.checkpoint, *task.store_files.values(), *task.position_files.values()]
     malformed = {task.place / file.path.name for file in offset_files if file is not None and file.content is None}
     findings = []
     for problem in task.problems:
         if not problem.fatal:
             continue
-        # Unknown before damaged: a disk that does not answer proves nothing about the bytes.
+        # Checked first: if the disk does not answer, nothing is known about the bytes, so they are not reported as
+        # damaged.
         if problem.code is ProblemCode.UNREADABLE:
             code = UNREADABLE
         elif problem.place in malformed:

@@ -82,15 +82,15 @@ class DatabaseReport:
 
 
 def verify_database(job: DatabaseJob) -> DatabaseReport:
-    """Read a database; every defect of it becomes a finding, never an exception.
+    """Read a database completely; every defect becomes a finding, never an exception.
 
-    A running application writes, compacts and drops segments, so kstate checks a defect again before it reports it. A
-    wrong checksum in an SST is reported at once, since RocksDB never changes an SST.
+    A running application writes, compacts and drops segments meanwhile. So kstate reads a database with a defect again
+    before it reports the defect. A wrong checksum in an SST is certain at once, since RocksDB never changes an SST.
     """
     firm: tuple[VerifyFinding, ...] = ()
     for attempt in range(_ATTEMPTS):
         try:
-            # Equal fingerprints before and after prove that nothing wrote in between, so the findings hold.
+            # Equal fingerprints before and after prove that no process wrote meanwhile, so the findings are certain.
             before = files.fingerprint(job.path)
             report = _Verification(job).report()
             firm = tuple(finding for finding in report.findings if _is_firm(finding, job))
@@ -101,11 +101,11 @@ def verify_database(job: DatabaseJob) -> DatabaseReport:
                 return DatabaseReport(dropped=True, remarks=(f"{job.place.text} was dropped while kstate read it",))
         except OSError as error:
             if not cannot_be_read(error):
-                # Out of descriptors or memory: every other database would fail in the same way.
+                # This host has no free descriptors or memory, so every other database would fail too.
                 raise host_error(error) or error from None
             text = f"cannot be read: {error.strerror}"
             return DatabaseReport(findings=(VerifyFinding(UNREADABLE, _place_in(job, error.filename), text),))
-        # Longer each time: a compaction of a large store takes seconds.
+        # Each pause is longer than the one before, because a compaction of a large store takes seconds.
         time.sleep(_PAUSE * attempt)
     busy = VerifyFinding(IN_USE, job.place, f"its files changed during each of {_ATTEMPTS} readings")
     return DatabaseReport(findings=(*firm, busy))
@@ -133,12 +133,13 @@ class _Verification:
         self._progress = Progress(job.counter, job.size)
 
     def report(self) -> DatabaseReport:
+        """Check the files of the database, then read all of it through RocksDB; return the report."""
         path, place = self._job.path, self._job.place
         self._findings += files.check_entries(path, place)
         options_families, findings, remarks = files.check_options(path, place)
         self._findings += findings
         self._remarks += remarks
-        # Files first: RocksDB would report only the first defect that it meets.
+        # The files are checked first, because RocksDB reports only the first defect that it finds.
         manifest, findings = files.check_current(path, place)
         if self._job.running and findings and all(finding.code == MISSING for finding in findings):
             return DatabaseReport(remarks=(f"{place.text}: {_UNDER_WAY}",), dropped=True)
@@ -147,7 +148,7 @@ class _Verification:
             self._check_unnamed_ssts()
         else:
             self._findings += files.check_manifest(path / manifest, place / manifest)
-            # RocksDB opens nothing that has a link, or a file without an end, in it.
+            # A database with a link or with an endless file is not opened.
             if not any(finding.code == NOT_UNDERSTOOD for finding in self._findings):
                 self._open(manifest, options_families)
         self._progress.finished()
@@ -187,9 +188,10 @@ class _Verification:
             self._findings.append(VerifyFinding(NOT_UNDERSTOOD, place, text))
 
     def _read(self, database: WholeDatabase, manifest: str) -> None:
+        """Check the live files of an opened database, and read each of its column families."""
         live = {family: database.live_files(family) for family in database.column_families}
         self._orphans(manifest, {file.name for family_files in live.values() for file in family_files})
-        # A family whose SSTs are in another folder cannot be read, and that proves no damage.
+        # If the SSTs of a family are in another folder, it cannot be read. This proves no damage.
         absent = self._absent_families(live)
         readable = {family: family_files for family, family_files in live.items() if family not in absent}
         files_of_readable = [file for family_files in readable.values() for file in family_files]
@@ -214,13 +216,14 @@ class _Verification:
     def _read_family(
         self, database: WholeDatabase, family: str, family_files: Sequence[LiveFile], damaged: set[str]
     ) -> None:
+        """Read one column family as a whole, or its SSTs one by one if some of its files are damaged."""
         tables = database.tables(family)
         blobs = tuple(file.name for file in family_files if not is_sst(file.name))
-        # The family as a whole would fail at the damaged file, so the other SSTs are read one by one.
+        # Reading the whole family would fail at the damaged file. So the other SSTs are read one by one.
         if damaged & {table.name for table in tables}:
             self._alone(database, [table for table in tables if table.name not in damaged])
         elif damaged.intersection(blobs):
-            # The rows of the family cannot be read, and RocksDB would not report which file is the reason.
+            # Reading the rows would fail, and RocksDB would not report which blob file is the reason.
             self._alone(database, tables)
         elif self._family(database, family, tables, blobs) or self._job.each_sst:
             self._alone(database, tables)
@@ -231,8 +234,8 @@ class _Verification:
     def _family(self, database: WholeDatabase, family: str, tables: list[Table], blobs: tuple[str, ...]) -> bool:
         """Read a column family; return True if its SSTs must be read one by one too.
 
-        That is after an error, to name every SST that has one, and where a range deletion lets RocksDB pass over blocks
-        that hold nothing but deleted rows.
+        That is so after an error, so that every damaged SST is named. It is also so if there is a range deletion,
+        because RocksDB then skips blocks that have only deleted rows.
         """
         counts = database.counts(family)
         try:
@@ -256,18 +259,21 @@ class _Verification:
         return bool(counts.range_deletions)
 
     def _rows(self, database: WholeDatabase, family: str, tables: list[Table]) -> FamilyDigest:
+        """Read all rows of a family: check the order of keys, and decode keys and values.
+
+        Return the digest of the rows.
+        """
         digest = FamilyDigest()
         rule = row_check_for(self._job.kind, family, segmented=self._job.segment is not None)
         last: bytes | None = None
         for flat, lengths in database.pieces(family):
             keys = flat[::2]
-            # Strictly ascending: equal keys would be two visible rows of one key. map keeps the
-            # comparison out of Python's loop.
+            # Keys must be strictly ascending: with equal keys, a key would have two visible rows. ``map`` compares them
+            # in C.
             if (last is not None and keys[0] <= last) or not all(map(operator.lt, keys, islice(keys, 1, None))):
                 self._out_of_order(family, last, keys, tables)
             last = keys[-1]
-            # Each piece is tested as a whole first; only a piece that does not fit is decoded row by
-            # row.
+            # Each list of rows is tested as a whole first. Only if it fails, its rows are decoded one by one.
             if rule is not None:
                 values = flat[1::2]
                 if not rule.fits(keys, values):
@@ -280,7 +286,10 @@ class _Verification:
     def _decode(
         self, family: str, rule: RowCheck, keys: list[bytes], values: list[bytes], tables: list[Table]
     ) -> RowCheck | None:
-        """Decode rows by the codec; after the first malformed one, no more rows of the family are decoded."""
+        """Decode rows one by one, and report the first malformed one. Return the rule for the rows after these.
+
+        After a malformed row that is None, so that no more rows of the family are decoded.
+        """
         for key, value in zip(keys, values, strict=True):
             try:
                 rule.decode(key, value)
@@ -299,17 +308,17 @@ class _Verification:
             last = key
 
     def _compare(self, family: str, rows: int, counts: EntryCounts, tables: list[Table]) -> None:
-        """Compare the visible rows with the table properties of the SSTs.
+        """Compare the number of visible rows with the table properties of the SSTs.
 
-        An SST has an entry for each version of a key that it holds, deletions among them, and each visible row is at
-        least one entry that is no deletion. Where SSTs do not overlap, there is nothing to overwrite: each such entry
-        is a row, unless a range deletion of the same SST covers it. Keys out of order are seen here too, since RocksDB
-        passes over a key that is not greater than the one before.
+        An SST has an entry for each version of a key, deletions included. So each visible row is at least one entry
+        that is not a deletion. If SSTs do not overlap, nothing is overwritten: then each such entry is a row, unless a
+        range deletion in the same SST covers it. Keys in the wrong order are found here too, because RocksDB skips a
+        key that is not greater than the one before it.
         """
         most = counts.entries - counts.deletions
         apart = all(table.last < other.first for table, other in pairwise(tables))
         exact = apart and not counts.range_deletions and not counts.merges
-        # Each visible row is at least one entry, so more rows than entries prove damage.
+        # Each visible row is at least one entry. So more rows than entries prove damage.
         if rows > most or (exact and rows != most):
             text = f"column family {family} has {rows:,} rows, but the properties of its SSTs count {most:,}"
             self._findings.append(self._in_tables(CORRUPT, tables, None, text))
@@ -324,12 +333,12 @@ class _Verification:
             self._findings.append(VerifyFinding(code_of(error), self._job.place, error.plain, blobs))
 
     def _damaged_blob(self, database: WholeDatabase, family: str, name: str) -> str | None:
-        """Return the first damage in the records of a blob file; records that RocksDB reads need no checksum here."""
+        """Return the first defect in the records of a blob file; None if there is none."""
         with os.fdopen(open_regular(self._job.path / name), "rb") as file:
             try:
                 for record in blob_records(file, file.seek(0, os.SEEK_END)):
-                    # A blob whose key was overwritten is unreachable: only its own checksum tells about
-                    # it.
+                    # If RocksDB can read the record of the key, it has compared the checksum. An overwritten record
+                    # cannot be read through RocksDB, so its checksum is compared here.
                     if not _reads(database, family, record.key) and not is_whole_blob(file, record):
                         return f"column family {family}: the blob at byte {record.at} does not match its checksum"
             except MalformedBytesError as error:
@@ -337,7 +346,7 @@ class _Verification:
         return None
 
     def _alone(self, database: WholeDatabase, tables: list[Table]) -> None:
-        """Read SSTs one by one, without those whose values are in blob files."""
+        """Read SSTs one by one, except for those whose values are in blob files."""
         if with_blobs := [table.name for table in tables if table.has_blobs]:
             self._remarks.append(
                 f"{self._job.place.text}: kstate read these SSTs only with their blob files: {', '.join(with_blobs)}"
@@ -352,7 +361,7 @@ class _Verification:
                 self._add(code_of(error), place, error.plain)
                 continue
             counts = contents.counts
-            # Then the visible rows of one SST are not what its properties count.
+            # In these cases the visible rows of a single SST need not be the number in its properties.
             if counts is None or counts.range_deletions or counts.merges:
                 continue
             most = counts.entries - counts.deletions
@@ -364,13 +373,14 @@ class _Verification:
                 self._add(CORRUPT, place, text)
 
     def _orphans(self, manifest: str, alive: set[str]) -> None:
+        """Report SSTs that the MANIFEST does not name: as damage if a newer MANIFEST exists, otherwise as a remark."""
         path, place = self._job.path, self._job.place
         orphans = sorted(name for name in os.listdir(path) if is_sst(name) and name not in alive)
         if not orphans:
             return
         newer = files.newer_manifest(path, manifest)
-        # RocksDB replaces CURRENT once a new MANIFEST is complete: unnamed SSTs beside a newer one mean
-        # that CURRENT is an old one.
+        # RocksDB replaces CURRENT when a new MANIFEST is complete. So if a newer MANIFEST exists, CURRENT is an old
+        # one.
         if newer is not None:
             text = (
                 f"names {manifest}, but {newer} is newer, and none of the named MANIFESTs contains {', '.join(orphans)}"

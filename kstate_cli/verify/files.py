@@ -56,7 +56,7 @@ def fingerprint(path: Path) -> dict[str, tuple[int, int, int]]:
 
 
 def check_entries(path: Path, place: Place) -> list[VerifyFinding]:
-    """A link may lead anywhere, and RocksDB writes none; nor does it write small files without end."""
+    """Return findings for links, special files, and small files that are too large: RocksDB creates none of them."""
     findings = []
     for entry in health.entries(path):
         where = place / entry.name
@@ -71,9 +71,9 @@ def check_entries(path: Path, place: Place) -> list[VerifyFinding]:
 
 
 def check_current(path: Path, place: Place) -> tuple[str | None, list[VerifyFinding]]:
-    """The MANIFEST that CURRENT names, and what is wrong with CURRENT, or with the MANIFEST's being there."""
+    """Return the name of the MANIFEST in CURRENT (None if there is none), and findings about both files."""
     where = place / CURRENT
-    # By number: as text MANIFEST-1000000 would come before MANIFEST-999999.
+    # Sorted by number: as text, MANIFEST-1000000 would come before MANIFEST-999999.
     manifests = sorted(filter(is_manifest, os.listdir(path)), key=manifest_number)
     try:
         reading = health.current(path)
@@ -84,7 +84,7 @@ def check_current(path: Path, place: Place) -> tuple[str | None, list[VerifyFind
     name = reading.manifest
     if name is None:
         code, text = CORRUPT, f"holds {reading.content[:40]!r}"
-        # A full disk leaves a name without its line end: a cut file, not changed bytes.
+        # On a full disk, a name without its line end may remain. Then the file is cut off, but its bytes are unchanged.
         if reading.cut:
             code = TRUNCATED
         return None, [VerifyFinding(code, where, f"{text}, which is not the name of a MANIFEST and a line end")]
@@ -116,7 +116,7 @@ def check_manifest(path: Path, place: Place) -> list[VerifyFinding]:
 
 
 def check_options(path: Path, place: Place) -> tuple[frozenset[str] | None, list[VerifyFinding], list[str]]:
-    """The column families that the newest OPTIONS file names, findings, and remarks."""
+    """Return the column families in the newest OPTIONS file (None without a readable one), findings, and remarks."""
     newest = newest_options(path)
     if newest is None:
         return (
@@ -136,7 +136,7 @@ def check_options(path: Path, place: Place) -> tuple[frozenset[str] | None, list
 
 
 def check_footer(path: Path, place: Place) -> list[VerifyFinding]:
-    """The last bytes of an SST."""
+    """Return findings about the end of an SST: it must have a footer that this RocksDB supports."""
     where = place / path.name
 
     def judge() -> list[VerifyFinding]:
@@ -166,7 +166,7 @@ def check_blob_ends(path: Path, place: Place) -> list[VerifyFinding]:
 
 
 def _read(judge: Callable[[], list[VerifyFinding]], where: Place) -> list[VerifyFinding]:
-    """Return what reading one file finds, or that it is missing or cannot be read."""
+    """Return the findings of ``judge``, which reads one file; or a finding that the file is missing or unreadable."""
     try:
         return judge()
     except FileNotFoundError:
@@ -180,15 +180,14 @@ def _read(judge: Callable[[], list[VerifyFinding]], where: Place) -> list[Verify
 
 
 def check_live(path: Path, files: Iterable[LiveFile], place: Place) -> list[VerifyFinding]:
-    """Each SST and blob file that the MANIFEST names: it exists, in its size, and ends as such a file does."""
+    """Check the SSTs and blob files in the MANIFEST: each must exist with its size, and end as such a file does."""
     findings: list[VerifyFinding] = []
     for file in files:
         where = place / file.name
         size = health.live_size(path, file)
         if size is None:
             findings.append(VerifyFinding(MISSING, where, "is missing, although the MANIFEST lists it"))
-        # RocksDB appends nothing to a finished SST: a shorter one lost its end, a longer one was
-        # changed.
+        # RocksDB never changes a finished SST. So a shorter one was cut off, and a longer one was changed.
         elif size < file.size:
             findings.append(
                 VerifyFinding(TRUNCATED, where, f"has {size:,} bytes of the {file.size:,} bytes in the MANIFEST")
@@ -196,8 +195,8 @@ def check_live(path: Path, files: Iterable[LiveFile], place: Place) -> list[Veri
         elif size > file.size:
             findings.append(VerifyFinding(CORRUPT, where, f"has {size:,} bytes, but {file.size:,} in the MANIFEST"))
         else:
-            # Size and ends first: a cut file is named as such, before RocksDB fails on it with another
-            # text.
+            # Size and end are checked first. So a file that was cut off is reported as such, before RocksDB fails with
+            # another text.
             check = check_footer if is_sst(file.name) else check_blob_ends
             findings += check(path / file.name, place)
     return findings
