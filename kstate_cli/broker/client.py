@@ -40,7 +40,7 @@ _LAG = "min.compaction.lag.ms"
 
 @contextmanager
 def admin_client(bootstrap: str, settings: Mapping[str, str]) -> Iterator[AdminClient]:
-    """Yield an admin client, and end it with all its threads afterwards.
+    """Yield an admin client, and stop it with all its threads afterwards.
 
     Raises UsageError for settings that librdkafka rejects, RunFailed if no broker answers.
     """
@@ -52,8 +52,7 @@ def admin_client(bootstrap: str, settings: Mapping[str, str]) -> Iterator[AdminC
             f"--bootstrap-server needs the Kafka client: {error}", hint="pip install 'kstate[kafka]'"
         ) from None
     contact(bootstrap)
-    # librdkafka reports the reason of a failed connection to this callback only; requests just time
-    # out.
+    # librdkafka reports the reason of a failed connection only to this callback. Requests themselves just time out.
     client_errors: list[Any] = []
     conf: dict[str, Any] = {
         "log_level": 0,
@@ -66,8 +65,8 @@ def admin_client(bootstrap: str, settings: Mapping[str, str]) -> Iterator[AdminC
     except (KafkaException, ValueError, TypeError) as error:
         raise refused_by_client(error) from None
     try:
-        # Without this block the client would end when it is collected. The traceback of an error holds it until Python
-        # itself ends, and then its threads would still call Python.
+        # Without this block, the client would be stopped when Python deletes it. The traceback of an error may keep it
+        # until Python itself ends. Then its threads would still call Python.
         with admin:
             _connect(admin, client_errors)
             yield admin
@@ -76,21 +75,24 @@ def admin_client(bootstrap: str, settings: Mapping[str, str]) -> Iterator[AdminC
 
 
 def _connect(admin: AdminClient, client_errors: list[Any]) -> None:
-    """Wait for the first answer. The limit is short if no broker listens, and nothing is awaited if login fails."""
+    """Wait for the first answer of a broker. Raise KafkaException with the reason if none comes.
+
+    The time limit is short if no broker listens, and a failed login is reported at once.
+    """
     from confluent_kafka import KafkaException
 
     began = time.monotonic()
     while True:
         try:
-            # The smallest request: a broker that answers it has accepted address, encryption and login.
+            # The smallest request. A broker that answers it has accepted address, encryption and login.
             admin.list_topics(timeout=_GLANCE_SECONDS)
             return
         except KafkaException:
-            # Runs the callbacks that are due, so that ``client_errors`` is up to date.
+            # poll runs pending callbacks, so that ``client_errors`` is up to date.
             admin.poll(0)
             elapsed = time.monotonic() - began
             reasons = {error.name(): error for error in client_errors}
-            # The most certain reason first: a login that fails also shows as a transport that ends.
+            # The most specific reason comes first: a failed login also appears as a closed connection.
             for name in ("_AUTHENTICATION", "_SSL", "_RESOLVE", "_TRANSPORT"):
                 may_pass = name in ("_RESOLVE", "_TRANSPORT") and elapsed < _REFUSED_SECONDS
                 if name in reasons and "_ALL_BROKERS_DOWN" in reasons and not may_pass:
@@ -100,6 +102,7 @@ def _connect(admin: AdminClient, client_errors: list[Any]) -> None:
 
 
 def _failed(bootstrap: str, error: Any) -> RunFailed:
+    """Return the error for a failed request: missing rights, a rejected request, or no answer."""
     cause = cause_of(error)
     if denied(cause):
         return RunFailed(f"{bootstrap} does not allow this user the request: {cause.str()}", hint=GRANTS)
@@ -143,22 +146,26 @@ def denied(error: Any) -> bool:
 def ask_broker(
     bootstrap: str, settings: Mapping[str, str], *, group: str | None, topics: Iterable[str], stable: bool = False
 ) -> dict[TopicPartition, LogFacts]:
-    """Return start, end, id, epoch, committed offset and cleaning of every partition of the ``topics`` that exist.
+    """Return the facts about every partition of the ``topics`` that exist.
 
-    Without a ``group``, committed offsets are not requested. ``stable`` requests the last stable offset as well.
-    Raises UsageError for settings that librdkafka rejects, RunFailed if the broker does not answer.
+    These are start, end, topic id, leader epoch, committed offset and cleanup settings. Without a ``group``, committed
+    offsets are not requested. ``stable`` requests the last stable offset too. Raises UsageError for settings that
+    librdkafka rejects, RunFailed if the broker does not answer.
     """
     names = sorted(set(topics))
     with admin_client(bootstrap, settings) as admin, timed(_LOG, f"asked {bootstrap} about {len(names)} topics"):
         from confluent_kafka import KafkaError
 
-        # A new topic has no leader for a moment, and a broker that restarts gives its partitions to others.
+        # A new topic has no leader for a moment. And if a broker restarts, other brokers take over its partitions.
         electing = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
         return _ask_again(lambda: _ask(admin, group, names, stable=stable), electing)
 
 
 def _ask_again(request: Callable[[], _Answer], passing: Collection[int]) -> _Answer:
-    """Return the answer to a request, repeated for half a minute while it fails with one of these error codes."""
+    """Return the answer to a request.
+
+    It is repeated for half a minute while it fails with an error code in ``passing``.
+    """
     from confluent_kafka import KafkaException
 
     deadline = time.monotonic() + _SECONDS
@@ -188,16 +195,17 @@ def partition_counts(admin: AdminClient) -> dict[str, int]:
 
 
 def _ask(admin: AdminClient, group: str | None, topics: list[str], *, stable: bool) -> dict[TopicPartition, LogFacts]:
+    """Return the facts about the partitions of topics, with requests in an order that makes them consistent."""
     from confluent_kafka import IsolationLevel, TopicCollection
     from confluent_kafka import TopicPartition as Key
     from confluent_kafka.admin import ConfigResource, OffsetSpec, ResourceType
 
     on_broker = admin.list_topics(timeout=_SECONDS).topics
-    # Describing a missing topic fails the whole request, and its absence is an answer for the caller.
+    # If one topic is missing, a request to describe them all fails. So missing topics are removed from the request.
     topics = [topic for topic in topics if topic in on_broker]
     if not topics:
         return {}
-    # Topic ids (KIP-516) tell a recreated topic from the one of before.
+    # Topic ids (KIP-516) distinguish a recreated topic from the earlier one.
     described = admin.describe_topics(TopicCollection(topics), request_timeout=_SECONDS)
     ids = {topic: canonical_topic_id(str(future.result().topic_id)) for topic, future in described.items()}
     resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
@@ -206,24 +214,23 @@ def _ask(admin: AdminClient, group: str | None, topics: list[str], *, stable: bo
         for resource, future in admin.describe_configs(resources, request_timeout=_SECONDS).items()
     }
     keys = [Key(topic, partition) for topic in topics for partition in on_broker[topic].partitions]
-    # Committed offsets come before the ends of the logs: so every committed offset is at most the end.
+    # Committed offsets are requested before the ends of the logs. So no committed offset is above an end.
     read: dict[tuple[str, int], int] = {}
     if group is not None:
         read = _committed(admin, group, keys)
     requests = [(OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)]
     if stable:
         requests.append((OffsetSpec.latest(), IsolationLevel.READ_COMMITTED))
-    # The log starts come last: records that are deleted meanwhile then count as deleted.
+    # The log starts are requested last, so that records that are deleted meanwhile count as deleted.
     requests.append((OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED))
     bounds = [_offsets(admin, keys, *request) for request in requests]
     return {
         TopicPartition(*place): LogFacts(
-            # Asked after the end, the start may be above it: then nothing is left of the log, and it is
-            # empty.
+            # The start is requested after the end, and may be above it by now. Then the log is empty.
             start=min(bounds[-1][place].offset, end.offset),
             end=end.offset,
             topic_id=ids[place[0]],
-            # -1001 and -1 are librdkafka's "no offset".
+            # librdkafka uses -1001 and -1 for "no offset".
             committed=read[place] if read.get(place, -1) >= 0 else None,
             policy=settings[place[0]][_COMPACTION].value,
             delete_retention_ms=int(settings[place[0]][_DELETES_LIVE].value),
@@ -256,7 +263,7 @@ def _of_the_topic(settings: Mapping[str, Any], name: str) -> int | None:
 def _committed(admin: AdminClient, group: str, keys: list[Key]) -> dict[tuple[str, int], int]:
     """Return the committed offsets of the group.
 
-    A broker that has just started reads them from ``__consumer_offsets`` first, and reports that with these errors.
+    A broker that has just started must first read them from ``__consumer_offsets``, and returns these errors meanwhile.
     """
     from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError
 
@@ -315,8 +322,8 @@ class StreamsGroup:
 def ask_group(bootstrap: str, settings: Mapping[str, str], group: str) -> StreamsGroup:
     """Return the coordinator's description of a group, or the reason why there is none.
 
-    librdkafka does not describe a ``streams`` group (KIP-1071). For the version of its request, the coordinator answers
-    as for a group that does not exist. Only committed offsets distinguish the two: a classic or consumer group with
+    librdkafka cannot describe a ``streams`` group (KIP-1071): for the version of its request, the coordinator answers
+    as if the group did not exist. Only committed offsets show the difference. A classic or consumer group that has
     committed offsets exists, even if it is empty. Raises UsageError and RunFailed as :func:`ask_broker`.
     """
     from confluent_kafka import KafkaException

@@ -47,10 +47,10 @@ Facts = Mapping[TopicPartition, LogFacts]
 
 
 def read_facts(path: Path) -> dict[TopicPartition, LogFacts]:
-    """Read ``{topic: {partition: {"start": n, "end": n}}}``.
+    """Read log facts from a file ``{topic: {partition: {"start": n, "end": n}}}``.
 
     Optional members: ``id``, ``committed``, ``policy``, ``delete_retention_ms``, ``leader_epoch``, ``retention_ms`` and
-    ``min_compaction_lag_ms``. Raises UsageError, which states the error and its place.
+    ``min_compaction_lag_ms``. Raises UsageError with the error and its place.
     """
     by_partition: dict[TopicPartition, LogFacts] = {}
     try:
@@ -59,8 +59,7 @@ def read_facts(path: Path) -> dict[TopicPartition, LogFacts]:
                 raise ValueError(f"{topic[:100]!r} is not the name of a topic")
             for partition, facts in JsonObject.of(partitions, topic).members.items():
                 key = TopicPartition(topic, parse_partition(partition))
-                # The file stands for a broker, so every value is checked as strictly as if it decided
-                # alone.
+                # The file replaces a broker, so every value is checked strictly.
                 by_partition[key] = _facts(JsonObject.of(facts, str(key)))
     except (OSError, ValueError) as error:
         raise UsageError(
@@ -72,11 +71,12 @@ def read_facts(path: Path) -> dict[TopicPartition, LogFacts]:
 
 
 def _facts(facts: JsonObject) -> LogFacts:
+    """Return the facts about one partition. Raise ValueError if they are invalid."""
     start, end = facts.number("start"), facts.number("end")
     if start > end:
         raise ValueError(f"{facts.noun}: start {start} is above end {end}")
     topic_id = facts.text_or_none("id")
-    # Kafka prints ids in base64, other tools as UUIDs: they are compared in one form.
+    # Kafka prints ids in base64, other tools as UUIDs. In the canonical form they can be compared.
     if topic_id is not None:
         topic_id = canonical_topic_id(topic_id)
     return LogFacts(

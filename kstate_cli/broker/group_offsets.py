@@ -1,9 +1,9 @@
 """Read and commit the offsets of a consumer group with their exact metadata.
 
 Kafka Streams commits metadata with each input offset: partition time and emitted windows, as Base64
-(``TopicPartitionMetadata``). confluent-kafka appends a NUL byte to metadata that it commits, and Streams cannot decode
-the result: it then forgets the partition time silently. So this module calls librdkafka itself, where metadata is bytes
-with a length. Connections, encryption and login are those of the Kafka client that the rest of kstate uses.
+(``TopicPartitionMetadata``). confluent-kafka appends a NUL byte to the metadata that it commits. Streams cannot decode
+the result, and then silently forgets the partition time. So this module calls librdkafka directly, in which metadata is
+bytes with a length. Connections, encryption and login are those of the Kafka client that the rest of kstate uses.
 """
 
 from __future__ import annotations
@@ -121,19 +121,19 @@ def commit_offsets(
             _set_metadata(element, committed.metadata)
             if committed.leader_epoch is not None:
                 library.rd_kafka_topic_partition_set_leader_epoch(ctypes.byref(element), committed.leader_epoch)
-        # Synchronous: the call returns after the coordinator has answered.
+        # The call is synchronous: it returns after the coordinator has answered.
         _require(library, library.rd_kafka_commit(client, listed, 0), f"commit the offsets of group {group}")
         for key, element in zip(keys, _elements(listed), strict=True):
             _require(library, element.err, f"commit the offset of group {group} for {key}")
 
 
 def _library() -> Any:
-    """Return librdkafka as the Kafka client has loaded it. Raise UsageError without the client."""
+    """Return the librdkafka that the Kafka client has loaded. Raise UsageError if the client is missing."""
     try:
         from confluent_kafka import cimpl
     except ImportError as error:
         raise UsageError(f"this command needs the Kafka client: {error}", hint="pip install 'kstate[kafka]'") from None
-    # The symbols of a library that this one depends on are found too (dlsym), so both use one librdkafka.
+    # dlsym also finds symbols of the libraries that this one depends on. So both use the same librdkafka.
     library = ctypes.CDLL(cimpl.__file__)
     for name, (result, arguments) in _FUNCTIONS.items():
         function = getattr(library, name)
@@ -143,7 +143,7 @@ def _library() -> Any:
 
 @contextmanager
 def _client(bootstrap: str, settings: Mapping[str, str], group: str) -> Iterator[tuple[Any, ctypes.c_void_p]]:
-    """Yield librdkafka and a consumer of ``group`` that never subscribes, so it is no member of the group."""
+    """Yield librdkafka and a consumer of ``group`` that never subscribes, so that it is not a member of the group."""
     library = _library()
     contact(bootstrap)
     conf = {
@@ -152,7 +152,7 @@ def _client(bootstrap: str, settings: Mapping[str, str], group: str) -> Iterator
         "bootstrap.servers": bootstrap,
         "group.id": group,
         "enable.auto.commit": "false",
-        # librdkafka derives require_stable from it.
+        # librdkafka sets require_stable if this is read_committed.
         "isolation.level": "read_committed",
     }
     handle = ctypes.c_void_p(library.rd_kafka_conf_new())
@@ -160,14 +160,14 @@ def _client(bootstrap: str, settings: Mapping[str, str], group: str) -> Iterator
     for name, value in conf.items():
         if library.rd_kafka_conf_set(handle, name.encode(), value.encode(), text, _ERROR_BYTES) != 0:
             library.rd_kafka_conf_destroy(handle)
-            # The text of librdkafka may quote the value, which may be a password.
+            # The message of librdkafka may contain the value, which may be a password.
             raise UsageError(f"the Kafka client rejects the setting {name}", hint="correct --kafka-settings")
     client = ctypes.c_void_p(library.rd_kafka_new(_CONSUMER, handle, text, _ERROR_BYTES))
     if not client:
         library.rd_kafka_conf_destroy(handle)
         raise UsageError("the Kafka client rejects these settings", hint="correct --kafka-settings")
     try:
-        # From here on the configuration belongs to the client.
+        # The client owns the configuration now, so it is not destroyed here.
         yield library, client
     finally:
         library.rd_kafka_destroy(client)

@@ -46,6 +46,7 @@ def client_settings(path: Path | None) -> dict[str, str]:
 
 
 def _read(path: Path) -> dict[str, str]:
+    """Return the settings in a properties file. Raise UsageError."""
     settings: dict[str, str] = {}
     try:
         text = read_given(path).decode("utf-8")
@@ -53,7 +54,7 @@ def _read(path: Path) -> dict[str, str]:
         raise UsageError(
             f"kstate cannot read {path}: {error}", hint="pass a properties file of a Kafka client"
         ) from None
-    # A backslash at the end of a line continues it, as java.util.Properties reads it.
+    # As in java.util.Properties, a backslash at the end of a line continues it on the next line.
     for number, line in enumerate(re.sub(r"\\\r?\n[ \t]*", "", text).splitlines(), 1):
         stripped = line.strip()
         if not stripped or stripped.startswith(("#", "!")):
@@ -66,7 +67,7 @@ def _read(path: Path) -> dict[str, str]:
 
 
 def translated(settings: Mapping[str, str], where: str) -> dict[str, str]:
-    """Return settings of Kafka's own client as those of librdkafka. Raises UsageError, naming ``where``."""
+    """Return the settings of Kafka's own client as settings of librdkafka. Raises UsageError, naming ``where``."""
     theirs: dict[str, str] = {}
     stores = {name: settings[name] for name in ("ssl.truststore.type", "ssl.keystore.type") if name in settings}
     for name, value in settings.items():
@@ -75,7 +76,7 @@ def translated(settings: Mapping[str, str], where: str) -> dict[str, str]:
         rule = _RULES.get(name)
         if rule is not None:
             theirs |= rule(value, stores, where)
-        # Refused by name: librdkafka would reject the setting with a text that no Kafka user knows.
+        # Refused by its name here, because the message of librdkafka would not be known to Kafka users.
         elif name.startswith(_WITHOUT):
             raise _unknown(name, where)
         else:
@@ -115,6 +116,7 @@ def _names_of_hosts(value: str, _stores: Mapping[str, str], _where: str) -> dict
 
 
 def _jaas(value: str, _stores: Mapping[str, str], where: str) -> dict[str, str]:
+    """Return the username and password in a ``sasl.jaas.config`` as settings of librdkafka. Raise UsageError."""
     match = _JAAS.fullmatch(value)
     if match is None:
         raise UsageError(
@@ -128,7 +130,7 @@ def _jaas(value: str, _stores: Mapping[str, str], where: str) -> dict[str, str]:
             f"and not {module}",
             hint="use the settings of librdkafka instead: those that begin with sasl.",
         )
-    # Java's StreamTokenizer reads quoted values with backslash escapes.
+    # Java (StreamTokenizer) reads quoted values with escapes by a backslash.
     options = {name: re.sub(r"\\(.)", r"\1", quoted) or plain for name, quoted, plain in _PAIR.findall(match[2])}
     unknown = sorted(options.keys() - _LOGIN_NAMES)
     if unknown:
@@ -199,7 +201,7 @@ def refused_by_client(error: BaseException) -> UsageError:
     match = re.search(r'[Nn]o such configuration property: "([^"]*)"', text) or re.search(
         r'configuration property "([^"]*)"', text
     )
-    # The text of librdkafka may quote the value, which may be a password: only the name is taken from it.
+    # The message of librdkafka may contain the value, which may be a password. So only the name of the setting is used.
     setting = "one of them"
     if match:
         setting = f"{match[1]} (librdkafka's own settings count)"

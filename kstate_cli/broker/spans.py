@@ -59,10 +59,9 @@ class SpanRecords:
 def read_spans(
     bootstrap: str, settings: Mapping[str, str], spans: Iterable[LogSpan]
 ) -> dict[TopicPartition, SpanRecords]:
-    """Return the records of each span; a partition may occur once.
+    """Return the records of each span (a range of offsets); there is at most one span for each partition.
 
-    Raises RunFailed if the broker does not answer, or does not allow it; UsageError for settings that librdkafka
-    rejects.
+    Raises RunFailed if the broker does not answer or denies access; UsageError for settings that librdkafka rejects.
     """
     unread = {span.key: span for span in spans}
     read = {key: SpanRecords() for key in unread}
@@ -83,7 +82,7 @@ def read_spans(
                     del unread[key]
                     ended.append(key)
                     last_answer = time.monotonic()
-            # Otherwise librdkafka would fetch the whole rest of these logs into its queue.
+            # Otherwise librdkafka would fetch the rest of these logs into its queue.
             _stop(consumer, ended)
             if records:
                 last_answer = time.monotonic()
@@ -98,15 +97,15 @@ def read_spans(
 
 
 def _add(record: Any, span: LogSpan, read: SpanRecords) -> bool:
-    """Add a record to its span; return whether the span is complete. Raises RunFailed."""
+    """Add a record to its span, or handle an error; return whether the span is complete. Raises RunFailed."""
     from confluent_kafka import KafkaError
 
     error = record.error()
     if error is None:
-        # Compaction leaves gaps: the last record of the span may be missing, so a later one ends it.
+        # Compaction leaves holes. If the last record of the span is missing, a later one ends it.
         if record.offset() < span.end:
             read.records.append(record)
-        # A comparison that needs more would take longer than reading the log again.
+        # A comparison of more records would take longer than reading the log again.
         if len(read.records) > _MOST_RECORDS:
             read.ended = SpanEnd.CUT_SHORT
             return True
@@ -114,7 +113,7 @@ def _add(record: Any, span: LogSpan, read: SpanRecords) -> bool:
     code = error.code()
     if code == KafkaError._PARTITION_EOF:
         return True
-    # The broker cut the log after an unclean election: other records have these offsets now.
+    # After an unclean leader election, the broker has truncated the log. Other records may have these offsets now.
     if code == KafkaError._LOG_TRUNCATION:
         read.ended = SpanEnd.TRUNCATED
         return True
@@ -126,11 +125,11 @@ def _add(record: Any, span: LogSpan, read: SpanRecords) -> bool:
 
 
 def _require_passing(record: Any) -> None:
-    """Raise RunFailed for an error that waiting does not end."""
+    """Raise RunFailed unless the error of a record may pass by itself."""
     from confluent_kafka import KafkaError
 
     error = record.error()
-    # The group is never used, so a missing right on it does not matter.
+    # The group is never used, so missing rights on it do not matter.
     if error is None or error.retriable() or error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
         return
     if error.code() in (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._RESOLVE):

@@ -77,10 +77,10 @@ class _TailReading:
 
 
 def short_tails(requests: Mapping[TopicPartition, tuple[set[int], int]]) -> dict[TopicPartition, tuple[int, int]]:
-    """Return the first offset to read and the end of each log, so that few records are read.
+    """Return, for each log, the first offset to read and its end, so that few records are read in total.
 
-    ``requests``: the offsets of stores, and the end of the log. An offset too far from the end is skipped. The shortest
-    tails come first, up to the limit for all logs.
+    ``requests`` has the next offsets of stores, and the end of each log. An offset too far from the end is skipped. The
+    shortest ends come first, until the limit for all logs is reached.
     """
     spans: list[tuple[int, TopicPartition, int, int]] = []
     for key, (firsts, end) in requests.items():
@@ -88,7 +88,7 @@ def short_tails(requests: Mapping[TopicPartition, tuple[set[int], int]]) -> dict
         if near:
             spans.append((end - min(near), key, min(near), end))
     budget, spans_to_read = _MOST_ALTOGETHER, {}
-    # The shortest first, so that one store that is far behind does not cost all others their count.
+    # The shortest ones come first, so that one store that is far behind does not prevent counting for all others.
     for span, key, first, end in sorted(spans):
         if span > budget:
             break
@@ -104,9 +104,9 @@ def read_tails(
     *,
     committed: bool,
 ) -> dict[TopicPartition, Tail]:
-    """Return the ends of these logs, except those that are too long or that this user may not read.
+    """Return the records at the ends of these logs, except for ends that are too long or that this user may not read.
 
-    ``committed``: as a consumer with ``read_committed``. Raises UsageError for settings that librdkafka rejects.
+    ``committed``: read as a consumer with ``read_committed``. Raises UsageError for settings that librdkafka rejects.
     """
     readings = {key: _TailReading(*bounds) for key, bounds in short_tails(requests).items()}
     if not readings:
@@ -120,7 +120,7 @@ def read_tails(
 
 
 def _read(consumer: Any, unread: dict[TopicPartition, _TailReading]) -> set[TopicPartition]:
-    """Read until all logs are at their ends, the broker is silent, or a limit is reached; return those at the end."""
+    """Read until all logs are at their ends, the broker is silent, or a limit is reached; return the complete logs."""
     from confluent_kafka import KafkaError
 
     at_end = KafkaError._PARTITION_EOF
@@ -139,12 +139,13 @@ def _read(consumer: Any, unread: dict[TopicPartition, _TailReading]) -> set[Topi
                 size += reading.add(record)
                 ended = record.offset() >= reading.end - 1
             else:
-                # The end of the log is an event of librdkafka (enable.partition.eof), not a record.
+                # librdkafka reports the end of a log as an event (enable.partition.eof) and not as a record.
                 ended = error.code() == at_end
             if ended:
                 complete.add(key)
             if ended or error is not None:
-                # Another error: this user may not read the log, or it changes its leader. It gets no count.
+                # For any other error (missing rights, a change of the leader) the log is given up, so its records are
+                # not counted.
                 del unread[key]
                 _stop(consumer, key)
     return complete
@@ -167,15 +168,15 @@ def _stop(consumer: Any, key: TopicPartition) -> None:
 def read_keys(
     bootstrap: str, settings: Mapping[str, str], key: TopicPartition, first: int, last: int
 ) -> Iterator[tuple[int, bytes | None]]:
-    """Yield offset and key of every record of a log from ``first`` up to ``last``, in order, aborted ones included.
+    """Yield offset and key of every record of a log from ``first`` to ``last``, in order, with aborted ones.
 
     A later record may end the iteration. Raise RunFailed if the log does not have all of these offsets, if the broker
-    does not answer, or if the reading takes longer than two minutes.
+    does not answer, or if this takes longer than two minutes.
     """
     from confluent_kafka import KafkaError
 
     began = answer = time.monotonic()
-    # Uncommitted records too: whoever looks for the first record of a kind must not miss one.
+    # Uncommitted records are read too: a caller that looks for the first record of some kind must not miss one.
     with assigned_consumer(bootstrap, settings, GROUP, [ReadFrom(key, first)], committed=False) as consumer:
         while True:
             records = consumer.consume(_AT_ONCE, _POLL_SECONDS)
@@ -193,10 +194,10 @@ def read_keys(
                     if record.offset() >= last:
                         return
                 elif error.code() == KafkaError._PARTITION_EOF and record.offset() > last:
-                    # Compaction or a transaction marker has the last offset.
+                    # The record at ``last`` was removed by compaction, or is a transaction marker.
                     return
                 elif not error.retriable() and error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
-                    # The end of the log before ``last`` too: it was cut off, or it is another log.
+                    # Also the end of the log before ``last``: the log was truncated, or it is another log.
                     raise RunFailed(f"{key} cannot be read up to offset {last}: {error.str()}")
 
 
@@ -231,11 +232,11 @@ def _position(place: ReadFrom) -> Any:
 def assigned_consumer(
     bootstrap: str, settings: Mapping[str, str], group: str, places: list[ReadFrom], *, committed: bool
 ) -> Iterator[Any]:
-    """Yield a consumer of these places, and close it afterwards.
+    """Yield a consumer that reads the given partitions from the given offsets, and close it afterwards.
 
-    ``group``: librdkafka creates no consumer without a ``group.id``; the group itself is never used. ``committed``:
-    records of transactions only once they are committed. Raises UsageError if the Kafka client is missing, and for
-    settings that it rejects.
+    ``group`` is only needed because librdkafka requires a ``group.id``; the group is never used. ``committed``: only
+    records of committed transactions. Raises UsageError if the Kafka client is missing, and for settings that it
+    rejects.
     """
     try:
         from confluent_kafka import Consumer, KafkaException
@@ -245,7 +246,7 @@ def assigned_consumer(
             hint="pip install 'kstate[kafka]'",
         ) from None
     isolation = "read_uncommitted"
-    # Records of aborted transactions are in the log, and no application has seen them.
+    # The log has records of aborted transactions too, which no application has processed.
     if committed:
         isolation = "read_committed"
     conf: dict[str, Any] = {
@@ -257,7 +258,7 @@ def assigned_consumer(
         "enable.auto.offset.store": False,
         "enable.partition.eof": True,
         "isolation.level": isolation,
-        # An offset that the log does not have must be an error: a reset would silently read other records.
+        # An offset outside of the log must be an error. A reset would silently read other records.
         "auto.offset.reset": "error",
         "allow.auto.create.topics": False,
         "queued.max.messages.kbytes": _QUEUE_KBYTES,
@@ -272,5 +273,5 @@ def assigned_consumer(
         consumer.incremental_assign([_position(place) for place in places])
         yield consumer
     finally:
-        # Without it librdkafka's threads would outlive the block, and call Python while it ends.
+        # Otherwise threads of librdkafka would call Python after the block, while it ends.
         consumer.close()

@@ -109,16 +109,16 @@ MEASURES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
 def measures(
     memory: Memory, directories: Mapping[str, Path], dump: str | None, snapshots: Iterable[Measure] = ()
 ) -> Iterator[Measure]:
-    """Yield all known values, also under their old names. ``snapshots``: see :func:`of_snapshots`.
+    """Yield all known values of metrics, with the old names of some. ``snapshots``: see :func:`of_snapshots`.
 
-    Raises KstateError and OSError if the dump, or a journal of runs, cannot be read.
+    Raises KstateError and OSError if the dump, or the journal of a run, cannot be read.
     """
     yield from snapshots
     for name, labels, value in _measures(memory, directories, dump):
         names = MEASURES[name][1][1:]
         if _DIRECTORY in names:
             end = names.index(_DIRECTORY) + 1
-            # ``of`` repeats the value of ``directory``, right behind it.
+            # The old label ``of`` has the value of ``directory``, and follows it.
             labels = (*labels[:end], labels[end - 1], *labels[end:])
         yield name, labels, value
         if name in _OLD_NAMES:
@@ -126,7 +126,7 @@ def measures(
 
 
 def _measures(memory: Memory, directories: Mapping[str, Path], dump: str | None) -> Iterator[Measure]:
-    """Yield all known values with their labels, without the old label."""
+    """Yield all known values with their labels, without the old label ``of``."""
     for result in memory.results.values():
         yield from _of_step(result)
     for directory, (_, _, _, full) in memory.parts.items():
@@ -139,7 +139,7 @@ def _measures(memory: Memory, directories: Mapping[str, Path], dump: str | None)
         grown = newest(dump)
     ends = _ends(grown)
     for result in memory.results.values():
-        # A step that failed listed some of the stores only, or none.
+        # A failed step has listed only some of the stores, or none.
         if result.step == "lag" and result.of in directories and result.good:
             yield from _of_stores(result, ends)
     if grown is not None:
@@ -199,9 +199,9 @@ def _of_stores(result: Result, ends: Mapping[tuple[str, int], int]) -> Iterator[
 def _behind(
     lag: Mapping[str, object], ends: Mapping[tuple[str, int], int], *, is_standby: bool
 ) -> Iterator[int | None]:
-    """Yield for each partition the offsets from the store's end to the dump's; None if either is unknown.
+    """Yield, for each partition, how many offsets a store is behind the end of the dump; None if that is unknown.
 
-    A standby is built from the dump: one that is past the dump's end is from another log, and has no lag.
+    A standby is built from the dump. If it is beyond the end of the dump, it is from another log, so it has no lag.
     """
     is_global = lag["task"] == GLOBAL
     offsets = lag["reached"]
@@ -215,12 +215,13 @@ def _behind(
                 continue
             number = end - offset
             if not is_global:
-                # A task store keeps the offset of its last record, a global store that of the next one.
+                # A store of a task records the offset of its last record, a global store that of the next record.
                 number -= 1
             yield None if number < 0 and is_standby else max(0, number)
 
 
 def _of_dump(grown: Grown, now_ms: int) -> Iterator[Measure]:
+    """Yield the values of a growing dump: its size, its age, and how long its increments can continue."""
     from kstate_cli.dump_writer.plan import continued_until
 
     yield "kstate_dump_bytes", (), sum(file.size for full in grown.fulls for file in full.files)
@@ -228,7 +229,7 @@ def _of_dump(grown: Grown, now_ms: int) -> Iterator[Measure]:
     if newest_fulls:
         yield "kstate_dump_held_back_offsets", (), sum(full.held_back for full in newest_fulls)
         yield "kstate_dump_read_timestamp_seconds", (), min(full.as_of_ms for full in newest_fulls) / 1000
-    # The first full that runs out ends the increments of its partition: the least headroom counts.
+    # An increment needs all partitions. So the full dump that can be continued for the shortest time counts.
     untils: Iterable[int] = [until for full in newest_fulls if (until := continued_until(full)) is not None]
     if untils:
         yield "kstate_dump_headroom_seconds", (), (min(untils) - now_ms) / 1000
@@ -236,9 +237,9 @@ def _of_dump(grown: Grown, now_ms: int) -> Iterator[Measure]:
 
 
 def of_snapshots(place: str, application: str, host: str | None = None) -> Iterator[Measure]:
-    """Yield the values of a host's snapshots in a repository; none before the first one.
+    """Yield the values of a host's snapshots in a repository; none before the first snapshot.
 
-    ``host``: the name in the snapshots; None for that of this host. Raise KstateError and OSError.
+    ``host`` is the name in the snapshots; None means this host. Raise KstateError and OSError.
     """
     from kstate_cli.snapshot.capture import newest_generations, this_host
     from kstate_cli.snapshot.places import repository_of

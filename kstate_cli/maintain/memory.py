@@ -99,7 +99,12 @@ class Memory:
         self.shares = {of: shares for of, shares in self.shares.items() if of in verified}
 
     def next_part(self, of: str | None, parts: int) -> tuple[int, int]:
-        """Return the next part, or its next share; the first part if the number of parts changed."""
+        """Return the part, or share of a part, that is verified next.
+
+        If the number of parts has changed, it is the first one.
+
+        ``of`` is the directory (None for the dump). A part that did not fit into its time limit is cut into shares.
+        """
         last, before_parts, _, _ = self.parts.get(of or "", (0, parts, None, None))
         number = 1
         if before_parts == parts:
@@ -112,16 +117,16 @@ class Memory:
         return shares.waiting[0]
 
     def too_large(self, of: str | None, part: tuple[int, int], parts: int) -> tuple[int, int] | None:
-        """Record that a part, or a share, did not fit into its time limit; return its half that comes next.
+        """Record that a part, or a share, did not fit into its time limit; return the half of it that comes next.
 
-        None for a share that cannot be halved: it is skipped, the others are read, and the circle is incomplete.
+        None for a share that cannot be halved: it is skipped, the others are still read, and the cycle is incomplete.
         """
-        # Share i of 2n is in part (i - 1) mod n + 1: see :class:`Shares`.
+        # Share i of 2n belongs to part (i - 1) mod n + 1: see :class:`Shares`.
         number, of_all = (part[0] - 1) % parts + 1, part[1]
         shares = self.shares.get(of or "")
         if shares is None or shares.parts != parts:
             shares = Shares(parts, {}, number, (part,))
-        # The shares that wait are of another part: now those of this one are read.
+        # The waiting shares belong to another part. Now those of this part are read.
         elif part not in shares.waiting[:1]:
             shares = Shares(parts, shares.cut, number, (part,))
         if of_all * 2 > parts * _MOST_SHARES:
@@ -129,10 +134,10 @@ class Memory:
             half = None
             if not shares.waiting:
                 _, _, _, full = self.parts.get(of or "", (0, parts, None, None))
-                # Without the begin of a circle: a skipped share makes it incomplete.
+                # The cycle gets no beginning (None), because the skipped share makes it incomplete.
                 self.parts[of or ""] = (number, parts, None, full)
         else:
-            # The stores of share i of m are those of the shares i and i + m of 2m.
+            # The stores in share i of m are those in the shares i and i + m of 2m.
             halves = ((part[0], of_all * 2), (part[0] + of_all, of_all * 2))
             others = (share for share in shares.cut.get(number, ()) if share != part)
             cut = {**shares.cut, number: (*halves, *others)}
@@ -142,13 +147,13 @@ class Memory:
         return half
 
     def verified(self, of: str | None, part: tuple[int, int], parts: int, began_ms: int, ended_ms: int) -> bool:
-        """Record that a part, or a share, was read; return whether it was the last of a complete circle."""
+        """Record that a part, or a share, was read; return whether that completes a cycle through all parts."""
         number = (part[0] - 1) % parts + 1
         shares = self.shares.get(of or "")
         incomplete = False
         if shares is not None and part in shares.waiting[:1]:
             if shares.began_ms is not None:
-                # A part was read since the begin of its first share, not of its last one.
+                # A part counts as read from the beginning of its first share on.
                 began_ms = shares.began_ms
             shares = self.shares[of or ""] = replace(shares, waiting=shares.waiting[1:], began_ms=began_ms)
             if shares.waiting:
@@ -172,12 +177,14 @@ def has_checked_all(exit_code: int) -> bool:
 
 
 def take_lock(path: Path) -> int:
-    """Lock a memory file; the lock is held until its descriptor is closed in every process that has it.
+    """Lock a memory file. The lock is held until its descriptor is closed in every process that has it.
 
-    Raises InUse if another call, or a command of a killed one, still runs; UsageError if the lock cannot be created.
+    Raises InUse if another call, or a command that a killed call has started, is still running. Raises UsageError if
+    the lock cannot be created.
     """
     try:
-        # A file of its own: the memory is replaced by a rename, and a lock stays with the old file.
+        # The lock has a separate file: the memory file is replaced by a rename, and a lock would stay with the old
+        # file.
         lock = os.open(path.with_name(f".{path.name}{LOCK}"), os.O_CREAT | os.O_RDWR | _OURS, 0o600)
     except OSError as error:
         raise UsageError(
@@ -204,7 +211,7 @@ def write_to_lock(lock: int, text: str) -> None:
 
 
 def read_memory(path: Path) -> Memory:
-    """Return the memory, which is empty without a file. Raises Refused for a file that kstate did not write."""
+    """Return the memory in a file; empty if the file does not exist. Raises Refused if kstate did not write it."""
     try:
         content = parse_json(read_small(path, MOST_GIVEN_BYTES))
         return _memory(content)
@@ -229,6 +236,7 @@ def _refusal(path: Path, why: str) -> Refused:
 
 
 def _memory(content: Any) -> Memory:
+    """Return the memory in parsed JSON. Raise ValueError, KeyError or TypeError if it is not as kstate writes it."""
     if content["format"] != FORMAT:
         raise ValueError("another format")
     memory = Memory()
@@ -236,7 +244,7 @@ def _memory(content: Any) -> Memory:
         result = _result(row)
         memory.results[result.step, result.of] = result
     for of, (number, parts, circle, full) in content["parts"].items():
-        # Checked before it counts: a file that was edited must not skip a part.
+        # All values are checked, because a file that was edited must not make kstate skip a part.
         for value in (number, parts, *(time_ms for time_ms in (circle, full) if time_ms is not None)):
             _number(value)
         if not 1 <= number <= parts:
@@ -248,8 +256,8 @@ def _memory(content: Any) -> Memory:
 
 
 def _result(row: Any) -> Result:
-    """Raise ValueError, KeyError or TypeError if the row is not a result."""
-    # An unknown member is a TypeError: a newer kstate wrote the file, and it is refused.
+    """Return the result of a step. Raise ValueError, KeyError or TypeError if the row is not a result."""
+    # An unknown member raises TypeError. Then a newer kstate wrote the file, which is refused.
     result = Result(**{**row, "lags": tuple(row["lags"])})
     for number in (result.began_ms, result.ended_ms, result.exit):
         _number(number)

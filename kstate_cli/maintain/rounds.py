@@ -64,14 +64,14 @@ def do_all(
     on_end: Callable[[StepEnd], None],
     warnings_ok: bool = False,
 ) -> list[StepEnd]:
-    """Run the commands that are due. The memory is written after each one, so that a kill costs one step at most.
+    """Run the commands that are due. The memory is written after each one, so that a kill loses at most one result.
 
-    ``under_way`` is entered while a command runs, ``on_end`` gets the outcome of each. Raises OSError if the memory
-    cannot be written: no command begins whose outcome could not be recorded.
+    ``under_way`` is entered while a command is running, ``on_end`` gets each outcome. Raises OSError if the memory
+    cannot be written: no command is started whose outcome could not be recorded.
     """
-    # Before any step: a step that was removed from the configuration must not look late for ever.
+    # Removed before any step: a step that is no longer in the configuration must not look late forever.
     memory.forget_others({(command.step, command.of) for command in commands})
-    # Tried before the first command: one whose outcome cannot be recorded would run again each time.
+    # Written before the first command: a command whose outcome cannot be recorded would run again at each call.
     write_memory(locked.memory_file, memory)
     ends = []
     for task in commands:
@@ -112,7 +112,7 @@ def _do(task: StepCommand, memory: Memory, lock: int, *, warnings_ok: bool) -> S
         task.step,
         task.of,
         began,
-        # A clock that was set back meanwhile must not make a negative duration.
+        # If the clock was set back meanwhile, the duration must not be negative.
         max(began, now),
         ended.exit,
         success_ms,
@@ -141,16 +141,16 @@ def _run_step(task: StepCommand, lock: int) -> Ended:
 def _verified_part(
     task: StepCommand, part: tuple[int, int], memory: Memory, ended: Ended, times: tuple[int, int], message: str | None
 ) -> str | None:
-    """Record in the memory how far a verifying step came; return the message of the step with that."""
+    """Record in the memory how much a verifying step has read; return the message of the step with that addition."""
     if has_checked_all(ended.exit):
-        # With findings too: what is damaged was read as well, and reading it again finds nothing new.
+        # Also if there are findings: damaged files were read too, and reading them again shows nothing new.
         texts = [message, _part(part, ended.lines)]
         if memory.verified(task.of, part, task.parts, *times):
             noun = "file of the dump" if task.step == "verify-dump" else "store"
             texts.append(f"every {noun} was read since the cycle began")
         return "; ".join(filter(None, texts)) or None
     if task.step != "verify" or not ended.timed_out:
-        # verify-dump records each file that it read: its parts need not be smaller.
+        # verify-dump records each file that it has read, so its parts need not be smaller.
         return message
     half = memory.too_large(task.of, part, task.parts)
     if half is None:
@@ -169,12 +169,13 @@ def _outcome(ended: Ended) -> str:
 
 
 def _message(task: StepCommand, ended: Ended) -> str | None:
+    """Return the message about the end of a command: its time limit, its last error, a signal, or warnings."""
     if ended.timed_out:
         details = [
             str(text) for line in ended.lines if line.get("type") == "error" for text in line.get("details") or ()
         ]
         return "; ".join([f"kstate ended it after {task.timeout.total_seconds():g} s, its time limit", *details])
-    # The last error is the one that the command ended with.
+    # The last error is the one that ended the command.
     errors = [str(line.get("message")) for line in ended.lines if line.get("type") == "error"]
     if errors:
         return errors[-1]
@@ -200,9 +201,10 @@ def _findings(lines: Iterable[Mapping[str, Any]]) -> dict[str, int]:
 
 
 def _lags(lines: Iterable[Mapping[str, Any]], *, is_of_broker: bool) -> tuple[Mapping[str, Any], ...]:
-    """Return the lag and the offsets of each store. An unknown lag is null, and never a number.
+    """Return the lag and the offsets of each store. An unknown lag is None, never a number.
 
-    Without a broker the lag ends at the dump of [defaults], which another gauge has: here it is unknown.
+    Without a broker, the command reports the lag behind the dump of [defaults]. Another metric has that, so here it is
+    unknown.
     """
     return tuple(
         {
@@ -262,13 +264,14 @@ def run(
 ) -> Ended:
     """Run a command to its end; ``started`` gets its process id. Its messages go to the standard error of this process.
 
-    It inherits the descriptor ``lock``: if this process is killed, the lock is free only once the command has ended.
-    Raises OSError if it cannot be started, and Interrupted, once it has ended, if a signal ends this process.
+    It inherits the descriptor ``lock``: if this process is killed, the lock is free only after the command has ended.
+    After ``seconds``, or a signal, the command gets SIGTERM, and SIGKILL ``grace`` seconds later. Raises OSError if it
+    cannot be started. Raises Interrupted after its end if a signal ends this process.
     """
-    # A file, not a pipe: kstate reads it only at the end, and a full pipe would stop the command.
+    # A file and not a pipe: this process reads it only at the end, and a full pipe would block the command.
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
-            # A session of its own: Ctrl-C reaches kstate maintain only, which then ends the command in order.
+            # A separate session: Ctrl-C reaches only kstate maintain, which then ends the command in order.
             argv,
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -280,7 +283,7 @@ def run(
         try:
             started(process.pid)
             process.wait(seconds)
-        # Ended below, in the finally: with SIGTERM first, so that it can roll back.
+        # The process is ended in the ``finally`` block, first with SIGTERM, so that it can roll back.
         except subprocess.TimeoutExpired:
             timed_out = True
         except (Interrupted, KeyboardInterrupt) as error:
@@ -297,7 +300,7 @@ def run(
         if process.returncode < 0:
             ended_by = -process.returncode
         elif process.returncode > 128:
-            # kstate handled the signal, and ended by itself with 128 and its number.
+            # kstate has handled the signal, and exits with 128 plus its number.
             ended_by = process.returncode - 128
         code = NO_CODE
         if 0 <= process.returncode <= _MOST_CODE and not timed_out:
@@ -306,7 +309,10 @@ def run(
 
 
 def _end(process: subprocess.Popen[bytes], grace: float) -> bool:
-    """End the process if it runs: SIGTERM, then SIGKILL for its children too. Return whether SIGTERM was enough."""
+    """End a process if it is running: SIGTERM, then SIGKILL for it and its children.
+
+    Return whether SIGTERM was enough.
+    """
     if process.poll() is not None:
         return True
     process.terminate()
@@ -314,7 +320,7 @@ def _end(process: subprocess.Popen[bytes], grace: float) -> bool:
         process.wait(grace)
     except BaseException as error:
         with contextlib.suppress(ProcessLookupError):
-            # The whole group: workers and a JVM would keep the lock, which they have inherited.
+            # The whole process group is killed, because workers and a JVM have inherited the lock.
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         if not isinstance(error, subprocess.TimeoutExpired):

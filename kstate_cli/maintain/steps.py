@@ -73,7 +73,7 @@ class StepCommand:
 
 
 def maintenance_of(configuration: Configuration) -> Maintenance:
-    """Return ``[maintain]``, with everything that its steps need. Raises UsageError, before any step runs."""
+    """Return ``[maintain]`` of a configuration that has everything that its steps need. Raises UsageError otherwise."""
     path, maintenance = configuration.path, configuration.maintenance
     if maintenance is None or not maintenance.steps:
         raise UsageError(
@@ -86,7 +86,7 @@ def maintenance_of(configuration: Configuration) -> Maintenance:
             hint='specify a file that kstate may create, such as memory_file = "/var/lib/kstate/my-app.json"',
         )
     for step in maintenance.steps:
-        # All mistakes of the file come before any step: a dump of hours must not end in a usage error of the next one.
+        # All mistakes in the file are reported before any step: a dump of hours must not be followed by a usage error.
         for key in _NEEDS.get(step.name, ()):
             if key not in configuration.defaults:
                 raise UsageError(
@@ -129,11 +129,11 @@ def _apart(configuration: Configuration, maintenance: Maintenance) -> None:
     repository = snapshots_of(maintenance)
     if repository is not None and "://" not in repository:
         places["the repository"] = Path(repository)
-    # Real paths: a link may lead from one place into another.
+    # Real paths are compared, because a link may lead from one place into another.
     real = {name: Path(os.path.realpath(path)) for name, path in places.items()}
     for name, path in real.items():
         for other, place in real.items():
-            # A step that changes one of them would change the other too.
+            # A step that changes one of the places would change the other one too.
             if name != other and path.is_relative_to(place):
                 raise UsageError(
                     f"{quoted(configuration.path)}: {name} {quoted(path)} is in {other}, or the same",
@@ -168,7 +168,7 @@ def require_apart(key: str, file: Path, places: dict[str, Path]) -> None:
 def tasks(
     configuration: Configuration, maintenance: Maintenance, memory: Memory, now_ms: int, *, quiet: bool = False
 ) -> list[StepCommand]:
-    """Return the commands of all steps in their order; those that are not due have :attr:`StepCommand.not_due`.
+    """Return the commands of all steps in their order. If a step is not due, :attr:`StepCommand.not_due` is set.
 
     Unless ``quiet``, a dump prints its progress, because it may take the longest of all steps.
     """
@@ -178,10 +178,11 @@ def tasks(
         if step.name in _OF_DUMPS:
             places = [(None, None)]
         for of, directory in places:
-            # The directory of the application is never restored unattended: a user decides about its rows.
+            # kstate never restores the directory of the application without a user, who must decide about its rows.
             if step.name == "restore" and of != STANDBY:
                 continue
-            # Both have the same tasks. The standby is closed, so a snapshot of it needs no stop of the application.
+            # Both directories have the same tasks. The standby is closed, so it can be captured while the application
+            # is running.
             if step.name == "snapshot" and of != STANDBY and maintenance.standby is not None:
                 continue
             due.append(_task(configuration, step, (of, directory), memory, now_ms, quiet=quiet))
@@ -197,6 +198,7 @@ def _task(
     *,
     quiet: bool,
 ) -> StepCommand:
+    """Return the command line of one step for one directory, and whether it is due."""
     of, directory = place
     part = None
     if step.name in ("verify", "verify-dump"):
@@ -204,14 +206,14 @@ def _task(
     command = step.name
     if step.name == "lag":
         command = "inspect-position"
-    # inspect-position has no --quiet: it prints no progress.
+    # inspect-position has no --quiet, because it prints no progress.
     is_silent = step.name != "lag" and (step.name != "dump" or quiet)
     subject: tuple[str, ...] = ()
     if directory is not None:
         subject = (os.fspath(directory),)
     settings: tuple[str, ...] = ("--config", os.fspath(configuration.path))
     if step.name == "verify-dump":
-        # No key of [defaults] is an option of this command.
+        # This command has no options that [defaults] could set.
         subject, settings = (str(configuration.defaults["dump"]),), ()
     silent = ("--quiet",) * is_silent
     words = (command, *subject, *settings, *_options(step, part), *silent, *_JSON)

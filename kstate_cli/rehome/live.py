@@ -1,9 +1,9 @@
 """Ask the live cluster before a rehoming: its identity, group members, unread records and partition counts.
 
-Streams makes a task for each partition of the largest source topic (``PartitionGrouper``). It ends at the start if an
-existing changelog has another number of partitions (``InternalTopicManager``). For a table that is restored from its
-source topic Streams compares nothing: tasks beyond its partitions are never restored, and the application never runs
-(``tests/interop/test_rehome_broker.py::test_topics_with_two_partition_counts``).
+Streams creates a task for each partition of the largest source topic (``PartitionGrouper``). A start fails if an
+existing changelog has another number of partitions (``InternalTopicManager``). But Streams does not compare the number
+if a table is restored from its source topic: tasks beyond its partitions are then never restored, and the application
+never reaches RUNNING (``tests/interop/test_rehome_broker.py::test_topics_with_two_partition_counts``).
 """
 
 from __future__ import annotations
@@ -42,16 +42,15 @@ _POLL_SECONDS: Final = 1.0
 
 
 def await_end(cluster: Cluster, app_id: str, seconds: float, tell: Callable[[str], None]) -> None:
-    """Wait until the group has no member any more, or ``seconds`` are over. Raises UsageError and RunFailed."""
+    """Wait until the group has no member, but at most ``seconds``. Raises UsageError and RunFailed."""
     deadline, reported = time.monotonic() + seconds, False
-    # Asked at least once, also without a wait; an instance that was killed stays a member until its
-    # session ends.
+    # Asked at least once, even without a wait. An instance that was killed stays a member until its session ends.
     while (members := ask_group(cluster.bootstrap, cluster.settings, app_id).members) and time.monotonic() < deadline:
         if not reported:
             tell(f"waiting for the end of {plural(len(members), 'member')} of the group {app_id}")
             reported = True
-        # Never past the deadline; max, since the request to the broker may have taken longer than what
-        # was left.
+        # Not beyond the deadline; at least 0, because the request to the broker may have taken longer than the
+        # remaining time.
         time.sleep(min(_POLL_SECONDS, max(0.0, deadline - time.monotonic())))
 
 
@@ -65,16 +64,16 @@ class ClusterFacts:
 
 
 def judge_live(layout: RehomeLayout, cluster: Cluster) -> list[Change]:
-    """Return remarks on the live application.
+    """Return remarks about the live application.
 
-    Raises Refused if an instance runs, records would be lost, or Streams would not start. Raises RunFailed if the
-    broker does not answer, UsageError for settings that the client does not take.
+    Raises Refused if an instance is running, records would be lost, or Streams would not start. Raises RunFailed if the
+    broker does not answer, UsageError for settings that the client rejects.
     """
     app_id, options = layout.snapshot.app.app_id, layout.snapshot.options
     counts = ask_partition_counts(cluster)
     changes = judge_partitions(layout, counts)
     facts = _ask_group(cluster, app_id)
-    # Members come before records: what they still read would make the answer about records outdated.
+    # Members come first: if an instance is still reading, an answer about unread records is soon outdated.
     if facts.group.members:
         return [*changes, _refuse_members(layout.snapshot, facts.group, only_looks=cluster.only_looks)]
     if facts.group.why is not None:
@@ -84,7 +83,7 @@ def judge_live(layout: RehomeLayout, cluster: Cluster) -> list[Change]:
                 "still be running. Make sure that all instances are stopped"
             )
         )
-    # Repartition topics carry records between sub-topologies; they are read by one application only.
+    # Repartition topics have records between sub-topologies. Only this application reads them.
     topics = between(app_id, options.new, options.old, counts, facts.groups)
     if unread := list(_unread_records(cluster, app_id, topics)):
         raise _records_lost(layout.snapshot, unread)
@@ -106,12 +105,12 @@ def ask_partition_counts(cluster: Cluster) -> dict[str, int]:
 def judge_partitions(layout: RehomeLayout, counts: Mapping[str, int]) -> list[Change]:
     """Return notes and warnings about numbers of partitions.
 
-    Raise Refused if the broker is of another cluster, and if Kafka Streams would not reach RUNNING: it throws at the
-    start if a changelog has the wrong number of partitions, and waits forever if a source topic is the changelog.
+    Raise Refused if the broker belongs to another cluster, and if Kafka Streams would not reach RUNNING. A start throws
+    if a changelog has the wrong number of partitions, and waits forever if this changelog is a source topic.
     """
     snapshot = layout.snapshot
     changelogs = _changelogs(snapshot)
-    # One common changelog is enough: others may not exist before the first record.
+    # One changelog in common is enough, because others may not exist before their first record.
     if changelogs and not changelogs & counts.keys():
         raise Refused(
             f"the broker has none of the changelogs of this directory: {some(sorted(changelogs), _MOST)}",
@@ -136,9 +135,12 @@ def judge_partitions(layout: RehomeLayout, counts: Mapping[str, int]) -> list[Ch
 
 
 def _changelogs(snapshot: RehomeSnapshot) -> set[str]:
-    """Return the changelogs that Streams created for the stores here; without any, the topics in their place.
+    """Return the changelogs that Streams has created for the stores here.
 
-    Input topics of the application may have the same names in another cluster, so they count only if nothing else does.
+    If there are none, the topics used as changelogs.
+
+    The latter are input topics, which may have the same names in another cluster. So they count only without a
+    changelog.
     """
     topics = {
         (tp.topic, usual_changelog(snapshot.app.app_id, resolved.task, state.store.name).topic)
@@ -150,7 +152,7 @@ def _changelogs(snapshot: RehomeSnapshot) -> set[str]:
 
 
 def _refuse_members(snapshot: RehomeSnapshot, group: StreamsGroup, *, only_looks: bool) -> Change:
-    """Raise Refused for instances that still run; a dry run gets a warning."""
+    """Raise Refused because instances are still running. With ``only_looks`` (a dry run), return a warning instead."""
     lines = [_member_text(member) for member in group.members]
     count = plural(len(lines), "member")
     if only_looks:
@@ -179,13 +181,13 @@ def _member_text(member: GroupMember) -> str:
 
 
 def _unread_records(cluster: Cluster, app_id: str, topics: list[str]) -> Iterator[str]:
-    """Yield a line for each partition with records that the group has not read; transaction markers are no records."""
+    """Yield a text for each partition with records that the group has not read. Transaction markers do not count."""
     if not topics:
         return
     facts = ask_broker(cluster.bootstrap, cluster.settings, group=app_id, topics=topics)
     spans: dict[TopicPartition, tuple[int, int]] = {}
     for key, log in sorted(facts.items()):
-        # Never committed: everything is unread. Below the log start nothing is left to be read.
+        # Without a committed offset all records are unread. Records below the log start no longer exist.
         first = max(log.start, log.committed or 0)
         if log.end > first:
             spans[key] = first, log.end
@@ -194,7 +196,7 @@ def _unread_records(cluster: Cluster, app_id: str, topics: list[str]) -> Iterato
     offsets = {key: ({first}, end) for key, (first, end) in spans.items()}
     tails = read_tails(cluster.bootstrap, cluster.settings, offsets, committed=True)
     for key, (first, end) in spans.items():
-        # Offsets count transaction markers too, so the difference alone is an upper bound.
+        # The offsets include transaction markers. So the difference is only an upper bound.
         records = None
         if key in tails:
             records = tails[key].records(first, end)
@@ -205,6 +207,7 @@ def _unread_records(cluster: Cluster, app_id: str, topics: list[str]) -> Iterato
 
 
 def _records_lost(snapshot: RehomeSnapshot, unread: list[str]) -> Refused:
+    """Return the refusal for records that no sub-topology of the new topology would read."""
     topics = "these topics, as far as --map shows"
     if snapshot.options.new is not None:
         topics = "these topics"
@@ -221,14 +224,14 @@ def _records_lost(snapshot: RehomeSnapshot, unread: list[str]) -> Refused:
 
 
 def _compare_counts(layout: RehomeLayout, counts: Mapping[str, int]) -> tuple[list[Change], list[str]]:
-    """Return doubts about source topics, and the changelogs with which Streams would not run."""
+    """Return remarks about source topics, and texts about changelogs with which Streams would not reach RUNNING."""
     app_id, options = layout.snapshot.app.app_id, layout.snapshot.options
     changes: list[Change] = []
     wrong: list[str] = []
     for home, part in layout.homes():
         sources = source_counts(app_id, options.new, part, counts)
         absent = sorted(topic for topic, count in sources.items() if count is None)
-        # Without a count Streams itself decides: kstate neither refuses nor vouches for the start.
+        # If the number of tasks is unknown, kstate neither refuses nor promises that the start succeeds.
         if part.pattern or absent:
             why = "it reads topics by a pattern"
             if absent:
@@ -245,8 +248,8 @@ def _compare_counts(layout: RehomeLayout, counts: Mapping[str, int]) -> tuple[li
 def _uneven_sources(
     home: Home, part: Subtopology, sources: Mapping[str, int | None], old: Described | None
 ) -> Iterator[Change]:
-    """Warn of source topics of several sizes that no sub-topology has read together before."""
-    # Streams gives a sub-topology as many tasks as its largest topic has partitions (PartitionGrouper).
+    """Yield a warning if the source topics of a sub-topology have different sizes, and it did not read them before."""
+    # Streams creates as many tasks for a sub-topology as its largest topic has partitions (PartitionGrouper).
     sizes = sorted({count for count in sources.values() if count is not None})
     if len(sizes) > 1 and not _together_before(old, part):
         yield warning(
@@ -276,14 +279,15 @@ def on_broker(app_id: str, part: Subtopology, topic: str, topics: Collection[str
 def between(
     app_id: str, new: Described | None, old: Described | None, topics: Collection[str], groups: Collection[str]
 ) -> list[str]:
-    """Return the topics that were read between sub-topologies and that the new topology does not read.
+    """Return the topics between sub-topologies of before that the new topology does not read.
 
-    The old text names them; without it, the names of topics that Streams creates do. ``topics`` are all topics of the
-    broker, ``groups`` all its groups: ``app-2-x-repartition`` belongs to ``app-2`` if there is such a group.
+    The old text shows these topics. Without it, they are recognized by the names that Streams gives them. ``topics``
+    are all topics of the broker, ``groups`` all its groups: ``app-2-x-repartition`` belongs to ``app-2`` if there is
+    such a group.
     """
     read: set[str] = set()
     if new is not None:
-        # Both names of each topic: the text has it without the application's id, the broker with it.
+        # Each topic has two names: the text has it without the id of the application, the broker with it.
         read = {name for part, topic in _read_topics(new) for name in _names(app_id, part, topic)}
     if old is None:
         return sorted(topic for topic in topics if topic not in read and _is_inner(app_id, topic, groups))
@@ -316,10 +320,10 @@ def _is_inner(app_id: str, topic: str, groups: Collection[str]) -> bool:
 def source_counts(
     app_id: str, new: Described | None, part: Subtopology, counts: Mapping[str, int]
 ) -> dict[str, int | None]:
-    """Return the source topics of a sub-topology, by the broker's names, with their partition counts.
+    """Return the source topics of a sub-topology, by their names on the broker, with their numbers of partitions.
 
-    A repartition topic that does not exist yet gets as many as the largest source of what writes to it. It is None if
-    the broker has no such source either, or nothing writes to the topic.
+    A repartition topic that does not exist yet will get the number of the largest source topic of its writers. The
+    number is None if the broker has no such topic either, or if no sub-topology writes to the topic.
     """
     return {
         on_broker(app_id, part, topic, counts): _count(app_id, new, part, topic, counts, frozenset())
@@ -335,7 +339,7 @@ def _count(
     counts: Mapping[str, int],
     visited: frozenset[str],
 ) -> int | None:
-    """Return the partition count of a topic; ``visited`` ends circles of topics that write to each other."""
+    """Return the number of partitions of a topic; None if unknown. ``visited`` ends cycles of topics."""
     count = counts.get(on_broker(app_id, part, topic, counts))
     if count is not None or new is None or topic in visited:
         return count
@@ -353,13 +357,13 @@ def _count(
 def other_counts(
     home: Home, sources: Mapping[str, int | None], changelogs: Collection[str], counts: Mapping[str, int]
 ) -> Iterator[str]:
-    """Yield a line for each changelog whose partition count does not fit the tasks of its sub-topology."""
+    """Yield a text for each changelog whose number of partitions does not fit the tasks of its sub-topology."""
     tasks, largest = max(((count, name) for name, count in sources.items() if count is not None), default=(0, ""))
     for topic in sorted(changelogs):
         count = counts.get(topic)
         if count is None:
             continue
-        # Of a source topic that is the changelog no task may lack its partition; others need one for each task.
+        # A changelog needs one partition for each task. If it is a source topic, it may have more partitions than that.
         fits = count == tasks
         if topic in sources:
             fits = count >= tasks

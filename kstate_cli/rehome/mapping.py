@@ -1,6 +1,6 @@
-"""Decide where every store goes: pure rules over what the tasks have and what the topology texts state.
+"""Decide to which task each store goes, by pure rules about the stores of the tasks and the texts of topologies.
 
-The answer is the same for all partitions. The rules know neither files nor releases.
+The decision is the same for all partitions. The rules know neither files nor releases.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ StorePartition = tuple[StoreKey, int]
 
 
 def by_numbers(tasks: Sequence[DirectoryTask], numbers: Mapping[int, int | None]) -> Rehoming:
-    """Return where whole sub-topologies go: old number -> new number, None for one that no longer exists.
+    """Return where stores of whole sub-topologies go, by ``numbers``: old number -> new one, None for a removed one.
 
-    Raises Refused if one would take the place of another that stays.
+    Raises Refused if one would get the number of another sub-topology that stays.
     """
     homes = {task.home for task in tasks}
     _refuse_named_topologies(homes)
-    # A number that is not named stays: the user lists the changes only.
+    # The user lists only changes: a number that is not in the list stays.
     targets = {home: numbers.get(home.number, home.number) for home in homes}
     _refuse_occupied_numbers(targets, numbers)
     _refuse_generated(sorted({task.key(store) for task in tasks for store in task.stores if generated(store)}), None)
@@ -51,9 +51,10 @@ def _refuse_named_topologies(homes: Iterable[Home]) -> None:
 
 
 def _refuse_occupied_numbers(targets: Mapping[Home, int | None], numbers: Mapping[int, int | None]) -> None:
+    """Raise Refused if a sub-topology gets a number that another one in the directory keeps or gets."""
     for home in sorted(home for home in targets if home.number in numbers):
         new = targets[home]
-        # Two sub-topologies in one directory would mix their stores, and Streams would open both as one
+        # Two sub-topologies with one number would share directories, and Streams would open the stores of both as one
         # task.
         occupants = [other for other, target in targets.items() if target == new and other != home]
         if new is not None and occupants:
@@ -71,12 +72,15 @@ def _refuse_occupied_numbers(targets: Mapping[Home, int | None], numbers: Mappin
 
 
 def _renumbered(task: DirectoryTask, number: int | None, with_rows: Collection[StorePartition]) -> Iterator[Placement]:
-    """Yield where the stores of one task go; ``with_rows``: what any task has rows of."""
+    """Yield where the stores of one task go, if its sub-topology gets ``number``.
+
+    ``with_rows`` are the stores and partitions of which any task has rows.
+    """
     target: str | None = None
     reason: LeaveReason | None = LeaveReason.REMOVED
     if number is not None:
         target, reason = Home(task.home.topology, number).task(task.partition), None
-    # An empty copy gives way to the one with rows that another sub-topology has.
+    # If another sub-topology has a copy of the store with rows, the empty copy here is removed.
     doubled = {store for store in task.unwritten if (task.key(store), task.partition) in with_rows}
     for store in sorted((task.stores | task.offset_only | task.unwritten) - doubled):
         yield Placement(store, task.task.name, target, reason, store in task.offset_only)
@@ -106,21 +110,20 @@ def by_texts(
     specified: Specified = Specified(),
     halves: bool = False,
 ) -> Rehoming:
-    """Return where each store goes, by its name.
+    """Return where each store goes, by its name in the texts of the new and the old topology.
 
-    ``halves``: half a task is reported (``Rehoming.halves``) instead of refused. Raises Refused, naming the rule
-    (:class:`WhyRefused`) and every store that breaks it.
+    A half task needs stores that are on another host. ``halves``: half tasks are returned (``Rehoming.halves``) and not
+    refused. Raises Refused with the rule (:class:`WhyRefused`) and every store that violates it.
     """
-    # Refusals about texts come first: with the text of another application every later answer would be
-    # wrong.
+    # The texts are checked first: with the text of another application, every later decision would be wrong.
     _refuse_others(tasks, frozenset(global_here), new, old)
     if old is not None:
         _refuse_old(tasks, new, old)
-    # Decided for each store and partition alone: a host has the tasks of some partitions only.
+    # Decided for each store and partition separately, because a host has only some partitions.
     sources = _source_tasks(tasks, new, old)
     _refuse_unpinned(sources, new, old)
     copies = _copies(tasks, old, new, specified.writers)
-    # The user's statement about the writer overrides what the texts prefer.
+    # If the user states which sub-topology writes a store, this overrides the decision by the texts.
     sources |= copies.complete
     placements = tuple(
         placement for task in tasks for placement in _placements(task, new, sources=sources, copies=copies)
@@ -152,22 +155,22 @@ class _StoreCopies:
 def _copies(
     tasks: Sequence[DirectoryTask], old: Described | None, new: Described, writers: Mapping[str, int]
 ) -> _StoreCopies:
-    """Return which copies are partial, and which are complete.
+    """Return which copies of stores are partial, and which are complete.
 
-    If several sub-topologies had a copy of a store, each copy has the records of its own processors and those that were
-    restored; the changelog has all. An empty copy proves nothing: its task may have been wiped. So only ``writers``
-    makes a copy complete.
+    If several sub-topologies have a copy of a store, each copy has the records of its own processors and those that
+    were restored. Only the changelog has all of them. An empty copy proves nothing, because its task may have been
+    wiped. So a copy is complete only if ``writers`` states that its sub-topology alone writes the store.
     """
     partial: set[StorePartition] = set()
     complete: dict[StorePartition, str] = {}
     for task in tasks:
         for store in task.stores:
             key = task.key(store)
-            # Unchanged copies are no case: each sub-topology goes on with its own.
+            # If the same sub-topologies have copies in both topologies, each continues with its own copy.
             if old is None or task.home not in old.copies.get(key, ()) or old.copies[key] == new.places(key):
                 continue
-            # Partial until proved otherwise: a copy that looks whole may lack the records of the other
-            # processors.
+            # A copy counts as partial until it is proved complete: records of the other processors may be missing in
+            # it.
             partial.add((key, task.partition))
             if writers.get(store) == task.home.number:
                 complete[key, task.partition] = task.task.name
@@ -177,7 +180,7 @@ def _copies(
 def _placements(
     task: DirectoryTask, new: Described, *, sources: Mapping[StorePartition, str], copies: _StoreCopies
 ) -> Iterator[Placement]:
-    """Yield where the stores of one task go."""
+    """Yield where each store of one task goes: to a task of the new topology, or nowhere (target None) and why."""
     name = task.task.name
     for store in sorted(task.stores | task.offset_only | task.unwritten):
         key, offset_only = task.key(store), store in task.offset_only
@@ -226,8 +229,9 @@ def _refuse_others(
     here = {task.key(store) for task in tasks for store in task.stores}
     _refuse_global(here, global_here, new)
     shared = here & new.homes.keys()
-    # Stores that the new topology lacks are moved out. Without the old text kstate cannot tell a topology that drops
-    # stores from the topology of another application, so the new one must have at least half of the stores here.
+    # Stores that the new topology does not have are moved out. Without the old text kstate cannot distinguish a
+    # topology that drops stores from that of another application. So the new one must have at least half of the stores
+    # here.
     if not here or (shared and (old is not None or 2 * len(shared) >= len(here))):
         return
     missing = some([str(key) for key in sorted(here - shared)], _MOST)
@@ -264,8 +268,8 @@ def _refuse_old(tasks: Sequence[DirectoryTask], new: Described, old: Described) 
         f"{task.task.name}/{store}: {_place_of(old.homes.get(task.key(store)))}"
         for task in tasks
         for store in sorted(task.stores)
-        # A start of the new topology may have created the store in its new place already: that is no
-        # contradiction.
+        # A start of the new topology may have created the store in its new task, which does not contradict the old
+        # text.
         if task.home not in (*old.places(task.key(store)), *new.places(task.key(store)))
     ]
     if wrong:
@@ -287,13 +291,16 @@ def _place_of(home: Home | None) -> str:
 
 
 def _source_tasks(tasks: Sequence[DirectoryTask], new: Described, old: Described | None) -> dict[StorePartition, str]:
-    """Return the task whose copy of a store is used. Raises Refused if nothing decides between two copies."""
+    """Return the task whose copy of a store is used, by store and partition.
+
+    Raises Refused if two tasks have a copy with rows, and the texts do not show which one counts.
+    """
     with_rows = _tasks_by_store(tasks, attrgetter("stores"))
-    # Rows first: only they cannot be had again without the changelog.
+    # Copies with rows come first, because only they cannot be created again without the changelog.
     candidates = dict(with_rows)
-    # An empty store is used if there is nothing else, and lines without a database if there is not even that.
+    # An empty store counts if no copy has rows. An offset without a database counts if there is no store either.
     for stores in (attrgetter("unwritten"), attrgetter("offset_only")):
-        # The right operand wins, so a copy with rows is never replaced by an empty one.
+        # In this union the right side wins, so a copy with rows is never replaced by an empty one.
         candidates = {**_tasks_by_store(tasks, stores), **candidates}
     ambiguous = [
         f"{key}: {', '.join(sorted(task.task.name for task in with_rows[key, partition]))}"
@@ -361,6 +368,7 @@ def _refuse_unpinned(sources: Iterable[StorePartition], new: Described, old: Des
 
 
 def _refuse_generated(names: Sequence[StoreKey], old: Described | None) -> None:
+    """Raise Refused if stores have names that the DSL generated, and that may now belong to other operators."""
     if not names:
         return
     if old is None:
@@ -393,7 +401,10 @@ def _missing_stores(
     old: Described | None,
     in_memory: frozenset[str],
 ) -> dict[str, tuple[MissingStore, ...]]:
-    """Return the stores that the tasks which get stores are to have besides those."""
+    """Return, for each task that gets stores, the stores that it needs besides these and does not have.
+
+    ``in_memory`` are stores that have no directory.
+    """
     # A task without a directory here is on another host, or was never assigned.
     directories = frozenset(task.task.name for task in tasks)
     homes_here: dict[StoreKey, set[Home]] = {}
@@ -427,7 +438,10 @@ def _missing_store(
     directories: frozenset[str],
     homes_here: Mapping[StoreKey, Collection[Home]],
 ) -> MissingStore:
-    """Return the facts about a store that a task lacks; ``directories``: the tasks that exist here."""
+    """Return the facts about a store that the task ``name`` does not have.
+
+    ``directories`` are the tasks that exist here. ``homes_here`` has the sub-topologies here that have each store.
+    """
     task = TaskId.parse(name)
     home, partition = Home.of(task), task.partition or 0
     key = StoreKey(home.topology, store)
@@ -452,7 +466,7 @@ def _was_rehomed(rehoming: Rehoming, name: str, home: Home, old: Described | Non
 
 
 def half_a_task(rehoming: Rehoming) -> Refused:
-    """Return the refusal of half tasks that no dump completes."""
+    """Return the refusal of half tasks: tasks for which other hosts have stores, if no dump completes them."""
     return Refused(
         "half a task: merged sub-topologies are on different hosts",
         details=first_lines(list(_half_lines(rehoming))),

@@ -317,11 +317,16 @@ def options_of(
     at_least_once: bool,
     wipe_unclean: bool,
 ) -> RehomeOptions:
-    """Read the files that the user names. Raises UsageError for unreadable files and contradicting options."""
+    """Read the files that the user passes, and return the options.
+
+    Raises UsageError for unreadable files and contradictions.
+
+    ``pairs`` are the arguments of ``--map``, ``spec`` the path of a specification.
+    """
     _refuse_contradictions(new, old, pairs)
     words = ["rehome"]
     options = RehomeOptions("", at_least_once=at_least_once, wipe_unclean=wipe_unclean)
-    # In the order of the arguments: with several unreadable files the first one is reported.
+    # In the order of the arguments, so that of several unreadable files the first one is reported.
     if new is not None:
         words.append(f"--topology {quoted(str(new))}")
         options = replace(options, new=Described.by(read_topology(new)))

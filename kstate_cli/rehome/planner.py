@@ -32,19 +32,22 @@ _UNCLEAN: Final = "its task was not closed cleanly"
 
 
 def plan_rehome(app: Application, options: RehomeOptions) -> Plan:
-    """Return the plan; empty if every store is at home. Raises Refused, naming what stands in the way and the rule."""
+    """Return the plan of a rehoming; empty if every store is in its task already.
+
+    Raises Refused, with all obstacles.
+    """
     snapshot = read_snapshot(app, options.of_application(app.app_id))
     layout = RehomeLayout(snapshot, rehoming_of(snapshot))
     changes = [*_application_remarks(snapshot), *_judge_halves(layout)]
-    # Before the dump is read: a refusal that needs no dump comes first.
+    # Refusals that need no dump come before the dump is read.
     refuse_unknown_kinds(layout)
     layout, halves_changes = complete_halves(layout)
-    # After the halves: a half that leaves is no changed task here any more.
+    # Computed after half tasks were completed or left: a half that is left is not changed here.
     changed_tasks = _changed_tasks(layout)
     layout, omissions = leave_out(layout, changed_tasks)
     refuse_foreign(layout)
     changes += [*halves_changes, *omissions, *offset_remarks(snapshot, changed_tasks), *changes_of(layout)]
-    # The broker is asked last, since nothing is moved if there is nothing to do.
+    # The broker is asked last, and only if there is something to do.
     if steps_of(changes):
         changes += _live_remarks(layout)
     release = _release_of(layout)
@@ -109,13 +112,17 @@ def _application_remarks(snapshot: RehomeSnapshot) -> Iterator[Change]:
 
 
 def _judge_halves(layout: RehomeLayout) -> list[Change]:
-    """Raise Refused for half tasks that nothing completes; return doubts about their partitions."""
+    """Raise Refused for half tasks that no dump completes; return remarks about their partitions.
+
+    A half task needs stores that are on another host.
+    """
     options = layout.snapshot.options
     if not layout.rehoming.halves:
         return []
     changes: list[Change] = []
     if options.cluster is not None:
-        # A task for which the other topic has no partition is no half: the broker refuses it with the better reason.
+        # If another topic has no partition for this task, it is not a half task. Then this check of the broker refuses
+        # it with the better reason.
         changes = judge_partitions(layout, ask_partition_counts(options.cluster))
     if options.completer is None:
         raise half_a_task(layout.rehoming)
@@ -154,10 +161,10 @@ def _has_gone(layout: RehomeLayout, task: TaskId) -> bool:
 
 
 def leave_out(layout: RehomeLayout, changed_tasks: Collection[str]) -> tuple[RehomeLayout, list[Change]]:
-    """Return the layout with the stores that may not be kept, and remarks on them.
+    """Return the layout without the stores that must be removed, and remarks about them.
 
-    Raises Refused for stores that were not left clean, unless the user allows to leave them out. The first reason for a
-    store counts.
+    Raises Refused for stores that were not closed cleanly, unless the user allows kstate to remove them. If a store has
+    several reasons, the first one counts.
     """
     tasks = sorted(layout.snapshot.tasks.keys() & changed_tasks)
     left_out: dict[TaskStore, str] = {}
@@ -166,10 +173,10 @@ def leave_out(layout: RehomeLayout, changed_tasks: Collection[str]) -> tuple[Reh
     changes: list[Change] = []
     for rule in (_partial_copies(layout), _uneven_stores(layout, tasks), _stores_without_offset(layout, tasks)):
         for outcome in rule:
-            # A rule yields omissions and remarks in one order, that of the tasks: so does the plan.
+            # A rule yields removals and remarks in the order of the tasks, and so does the plan.
             if isinstance(outcome, tuple):
                 store, reason = outcome
-                # setdefault: uncommitted rows outrank the other reasons.
+                # setdefault keeps an earlier reason: uncommitted rows come first.
                 left_out.setdefault(store, reason)
             else:
                 changes.append(outcome)
@@ -181,7 +188,7 @@ Omission = tuple[TaskStore, str]
 
 
 def _unclean_stores(layout: RehomeLayout, tasks: Iterable[str]) -> list[TaskStore]:
-    """Return the stores that were not left clean. Raises Refused unless the user allows to leave them out."""
+    """Return the stores that were not closed cleanly. Raises Refused unless the user allows kstate to remove them."""
     options = layout.snapshot.options
     if options.at_least_once:
         return []
@@ -189,7 +196,7 @@ def _unclean_stores(layout: RehomeLayout, tasks: Iterable[str]) -> list[TaskStor
     reasons: list[str] = []
     for name in tasks:
         for unclean in layout.snapshot.tasks[name].unclean:
-            # A sign about the whole task taints each of its stores that has rows.
+            # If the reason is about the task as a whole, it affects each of its stores that has rows.
             with_rows = [store for store in _kept_with_rows(layout, name) if unclean.store in (None, store)]
             if with_rows:
                 reasons.append(str(unclean))
@@ -216,12 +223,15 @@ def _kept_with_rows(layout: RehomeLayout, task: str) -> list[str]:
 
 
 def _partial_copies(layout: RehomeLayout) -> Iterator[Change | Omission]:
-    """Leave out the copies of a store that several sub-topologies wrote: the changelog has what each copy lacks."""
+    """Yield the partial copies of stores that several sub-topologies wrote.
+
+    They are removed, because the changelog has all records.
+    """
     for placement in layout.rehoming.placements:
         state, key = layout.store(placement), (placement.source, placement.store)
         if key not in layout.rehoming.partial or state is None:
             continue
-        # Without a changelog nothing else has the rows: a partial copy is better than none.
+        # Without a changelog the rows exist only here, and a partial copy is better than none.
         if not state.offsets:
             yield warning(
                 f"{placement.source}/{placement.store}: several sub-topologies had a copy of it, but it has no "
@@ -246,14 +256,14 @@ def _uneven_stores(layout: RehomeLayout, tasks: Iterable[str]) -> Iterator[Chang
 
 
 def _stores_without_offset(layout: RehomeLayout, tasks: Iterable[str]) -> Iterator[Change | Omission]:
-    """Leave out a logged store with rows that lost its offset: Streams would restore over the rows."""
+    """Yield logged stores that have rows but no offset. They are removed: Streams would restore over the rows."""
     for name in tasks:
         for placement in layout.rehoming.of(name):
             state = layout.store(placement)
             if placement.target is None or state is None or state.offsets or state.store.empty:
                 continue
-            # Another partition of the store has an offset, so the store is logged, and this one has
-            # lost its own.
+            # Another partition of the store has an offset, so the store has a changelog, and this one has lost its
+            # offset.
             if any(other.offsets for other in layout.snapshot.elsewhere(name, placement.store)):
                 yield (name, placement.store), "it has rows, but its offset is lost"
             elif placement.moves:
@@ -263,7 +273,7 @@ def _stores_without_offset(layout: RehomeLayout, tasks: Iterable[str]) -> Iterat
 
 
 def refuse_foreign(layout: RehomeLayout) -> None:
-    """Raise Refused for unknown entries in tasks that stores leave: where they belong is unknown too."""
+    """Raise Refused for unknown entries in tasks from which stores move, because it is unknown where they belong."""
     snapshot = layout.snapshot
     sources = {placement.source for placement in layout.rehoming.placements if placement.moves}
     unknown = [
@@ -301,10 +311,10 @@ def changes_of(layout: RehomeLayout) -> list[Change]:
 
 
 def _directory_changes(layout: RehomeLayout) -> Iterator[Change]:
-    """Yield the steps about directories: what leaves, then what moves, then the tasks that are empty after that."""
+    """Yield the steps about directories: first removals, then moves, then the removal of tasks that are then empty."""
     moves: list[MoveStore] = []
     for placement in layout.rehoming.placements:
-        # No directory moves: the offset goes into the files of the new task.
+        # There is no directory to move. The offset is written into the files of the new task.
         if placement.offset_only:
             yield from _offset_only_remark(placement)
             continue
@@ -314,7 +324,7 @@ def _directory_changes(layout: RehomeLayout) -> Iterator[Change]:
             yield from _omission_remarks(layout, placement)
         elif placement.moves:
             moves.append(_move(layout, placement))
-    # After all omissions: a store may move to the place that another one leaves.
+    # Moves come after all removals, because a store may move to the place of a removed one.
     yield from moves
     for name in _ending_tasks(layout):
         yield OmitTree(name, "it is empty")
@@ -354,12 +364,12 @@ def _offset_only_remark(placement: Placement) -> Iterator[Change]:
 
 
 def _omission_remarks(layout: RehomeLayout, placement: Placement) -> Iterator[Change]:
-    """Warn of a store that is left out, and of rows that leave and that no changelog may bring back."""
+    """Yield a warning about a removed store, and about rows that no changelog may restore."""
     reason = layout.left_out.get((placement.source, placement.store))
     if placement.target is not None:
         yield warning(f"{placement.source}/{placement.store}: {reason}: removed, so that Kafka Streams restores it")
     state = layout.store(placement)
-    # A start of the new topology made that copy: its rows are in the changelog of the store that moves.
+    # A start of the new topology has created this copy. Its rows are in the changelog of the store that moves.
     if placement.reason is LeaveReason.STARTED or state is None or state.offsets or state.store.empty:
         return
     if not any(other.offsets for other in layout.snapshot.elsewhere(placement.source, placement.store)):
@@ -382,10 +392,10 @@ def _global_store_remarks(layout: RehomeLayout) -> Iterator[Change]:
 
 
 def _global_checkpoint(layout: RehomeLayout) -> Iterator[Change]:
-    """Remove the topics of global stores that no longer exist from ``.checkpoint``.
+    """Yield the step that removes the topics of global stores that no longer exist from ``.checkpoint``.
 
-    Up to 4.2 such a topic ends the start (``GlobalStateManagerImpl.initialize``). Without any global store nothing
-    reads the file, and the way back still needs it unchanged.
+    Up to 4.2 such a topic makes a start fail (``GlobalStateManagerImpl.initialize``). Without any global store Streams
+    does not read the file, and a return to the old topology needs it unchanged.
     """
     snapshot, new = layout.snapshot, layout.snapshot.options.new
     task = next((task for task in snapshot.app.tasks if task.is_global), None)
@@ -393,8 +403,7 @@ def _global_checkpoint(layout: RehomeLayout) -> Iterator[Change]:
         return
     topics = frozenset(new.text.global_stores.values())
     lines = {tp: offset for tp, offset in task.checkpoint.entries.items() if tp.topic in topics}
-    # Without any remaining line nothing is written: the old topology still needs the file on the way
-    # back.
+    # If no line would remain, nothing is written, because a return to the old topology needs the file.
     if lines and lines.keys() != task.checkpoint.entries.keys():
         yield Keeping(GLOBAL).lines(lines)
 
@@ -408,7 +417,7 @@ def _live_remarks(layout: RehomeLayout) -> list[Change]:
 
 
 def _repartition_remarks(layout: RehomeLayout) -> Iterator[Change]:
-    """Warn of records between two sub-topologies: under another topic name, unread records stay unread."""
+    """Yield a warning about repartition topics that the new topology does not read: unread records stay unread."""
     new, old = layout.snapshot.options.new, layout.snapshot.options.old
     if new is None or old is None:
         yield warning(
@@ -423,7 +432,7 @@ def _repartition_remarks(layout: RehomeLayout) -> Iterator[Change]:
 
 
 def _partition_remarks(layout: RehomeLayout) -> Iterator[Change]:
-    """Note where partition counts matter: Streams does not start if topics that come together differ in size."""
+    """Yield a note if stores of several sub-topologies come together: Streams needs equal numbers of partitions."""
     for home, _ in layout.homes():
         tasks = layout.tasks_of(home)
         sources = {
@@ -444,16 +453,16 @@ def _home(task: str) -> Home:
 
 
 def _task_times(layout: RehomeLayout) -> dict[str, int]:
-    """Return the mtime of tasks, in ns: the oldest of those that its stores come from.
+    """Return the new mtime of each task that gets stores, in ns: the oldest of the tasks from which they come.
 
-    Streams deletes old task directories by their mtime, so it must not show old state as young.
+    Streams deletes old task directories by their mtime, so old state must not look young.
     """
     times: dict[str, int] = {}
     for placement in layout.rehoming.placements:
         target = placement.target
         if target is not None and any(other.moves for other in layout.rehoming.into(target)):
             mtime = layout.snapshot.tasks[placement.source].task.mtime_ns
-            # The oldest store decides: the cleaner compares the mtime of the directory, never that of a
+            # The oldest store decides, because the cleaner compares the mtime of the directory, and never that of a
             # store.
             times[target] = min(mtime, times.get(target, mtime))
     for name, restored in layout.completion.times.items():

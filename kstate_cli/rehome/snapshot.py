@@ -1,9 +1,9 @@
-"""Everything that a rehoming goes by, read from disk once, and the layout that the rules derive from it.
+"""The facts of a rehoming, read from disk once, and the layout that the rules derive from them.
 
-Half tasks: sub-topologies are merged whose tasks of one partition are on different hosts. One host completes the task
-from a dump, and the half of every other host leaves. No host asks another: each gets the same two texts, and decides by
-them. The host that completes is the one that had the task with the lowest number among the sub-topologies whose stores
-come together, or the one where the user names the task (``--complete``).
+*Half tasks*: if sub-topologies are merged, the tasks of one partition may be on different hosts, so each host has only
+a half of the new task. One host completes the task from a dump, and every other host removes its half. No host asks
+another one: each gets the same two texts, and decides by them. The task is completed on the host that had the task with
+the lowest number among the merged sub-topologies, or where the user names the task (``--complete``).
 """
 
 from __future__ import annotations
@@ -66,15 +66,15 @@ class RehomeSnapshot:
         return tuple(self._directory_task(name) for name in self.tasks)
 
     def _directory_task(self, name: str) -> DirectoryTask:
+        """Return the stores of one task, sorted by what they have: rows, no rows, only an offset, or nothing at all."""
         resolved = self.tasks[name]
         task = resolved.task
-        # A failed start of 4.3 creates all stores in left-over directories: these prove nothing about
-        # the task.
+        # A failed start of 4.3 creates all stores in left-over directories. Such stores prove nothing about the task.
         strays = frozenset(state.store.name for state in resolved.stores if is_stray(state))
         unwritten = frozenset(state.store.name for state in resolved.stores if is_unwritten(state))
         lost = frozenset(state.store.name for state in resolved.stores if not state.offsets) - strays
         stores = {store.name for store in task.stores} - strays - unwritten | self.custom[name].keys()
-        # In-memory and custom stores: the offset moves although there is no database to move.
+        # These are in-memory and custom stores: their offset moves although there is no database.
         offset_only = {*resolved.absent, *self.owners[name].absent, *task.store_files} - stores - strays - unwritten
         return DirectoryTask(task.id, frozenset(stores), frozenset(offset_only), lost, unwritten, strays)
 
@@ -115,8 +115,11 @@ def is_unwritten(state: StoreOffsets) -> bool:
 
 
 def read_snapshot(app: Application, options: RehomeOptions) -> RehomeSnapshot:
-    """Return what a rehoming goes by. Raises Refused for damage, and for a specification that contradicts the disk."""
-    # Unlike a migration no task is skipped here: its stores may be those that others wait for.
+    """Read all facts of a rehoming.
+
+    Raises Refused for damage, and for a specification that contradicts the directory.
+    """
+    # Unlike in a migration, no damaged task is skipped: other tasks may need its stores.
     fatal = [problem.reasoned for problem in app.all_problems() if problem.fatal]
     if fatal:
         raise Refused(
@@ -126,10 +129,10 @@ def read_snapshot(app: Application, options: RehomeOptions) -> RehomeSnapshot:
             hint="to see what to do about each problem, run "
             f"{command('check', app.path, '--for', release_of(app).name)}",
         )
-    # Only kinds are compared: the file may be of the new topology, whose numbers differ by design.
+    # Only the kinds are compared, because the file may be of the new topology, which has other numbers.
     if options.spec is not None:
         refuse_other_kinds(app, options.spec, file_name=options.spec_name)
-    # Read once: all rules below go by this moment, and none of them lists a directory again.
+    # Read once, so that all rules see the same moment. None of them lists a directory again.
     resolved = tuple(resolve_to_plan(app))
     tasks = {state.task.name: state for state in resolved if not state.task.is_global}
     foreign = {name: _foreign_entries(state) for name, state in tasks.items()}
@@ -224,9 +227,9 @@ class HalfTasks:
 
 
 def complete_halves(layout: RehomeLayout) -> tuple[RehomeLayout, list[Change]]:
-    """Return the layout with the half tasks completed or left, and remarks on them.
+    """Return the layout in which half tasks are completed or removed, and remarks about them.
 
-    Raises UsageError for a half task of another host, Refused for what the dump cannot complete.
+    Raises UsageError for a half task that is not here, Refused for stores that the dump cannot complete.
     """
     halves = _restorable(layout)
     changes = list(_unrestorable_remarks(layout))
@@ -234,14 +237,13 @@ def complete_halves(layout: RehomeLayout) -> tuple[RehomeLayout, list[Change]]:
     completer = layout.snapshot.options.completer
     if not halves or completer is None:
         return layout, changes
-    # After the texts were compared: they alone decide, so that every host comes to the same answer.
+    # The texts alone decide, so that every host comes to the same result.
     decision = _decide(layout, halves)
     changes += _leaving_remarks(layout, decision)
     layout = replace(layout, rehoming=layout.rehoming.without(decision.leaving))
     if decision.completed:
         _refuse_other_release(layout, completer.release)
-        # ``restore`` plans into the same change: stores that move and stores that are built switch in
-        # together.
+        # ``restore`` adds its steps to the same change. So moved and restored stores are exchanged together.
         completion = completer.complete(layout.snapshot.app, decision.completed)
         layout = replace(layout, completion=completion)
         changes += [warning(text) for text in completion.warnings]
@@ -271,7 +273,7 @@ def _unrestorable_remarks(layout: RehomeLayout) -> Iterator[Change]:
 
 
 def _refuse_unknown_tasks(layout: RehomeLayout, halves: Mapping[str, tuple[str, ...]]) -> None:
-    """Raise UsageError for values of ``--complete`` that name no half task of this host."""
+    """Raise UsageError if ``--complete`` names a task that is not a half task of this host."""
     complete = layout.snapshot.options.complete
     if NONE in complete and len(complete) > 1:
         raise UsageError(
@@ -327,11 +329,11 @@ def _first_source(layout: RehomeLayout, task: str) -> str:
 
 
 def _refuse_other_release(layout: RehomeLayout, release: Release) -> None:
-    """Raise Refused if the release cannot open what is here: the restored stores would not fit the others."""
+    """Raise Refused if the release of the restored stores cannot open the stores here."""
     snapshot = layout.snapshot
     inside = release.offsets_home is OffsetsHome.COLUMN_FAMILY
     wrong = sorted(_unreadable(layout, release))
-    # KIP-1035: one task must not have offsets in two places, of which a release reads only one.
+    # A task must not have offsets in two places (KIP-1035), because a release reads only one of them.
     if inside != snapshot.inside:
         wrong = ["it stores offsets in another place"]
     if wrong:

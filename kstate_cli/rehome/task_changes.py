@@ -1,8 +1,8 @@
 """The files of one task as its new stores need them: ``.checkpoint``, the files of single stores, Positions.
 
-Under exactly-once Streams wipes a task in which one logged store has no offset. So each store that the task is to have
-and the directory lacks gets -4, "read from the beginning": up to 4.2 as a line of ``.checkpoint``, from 4.3 on in an
-empty database, for which kstate must know whether the store has segments.
+Under exactly-once Streams wipes a task in which one logged store has no offset. So each store of the task that is
+missing in the directory gets the offset -4, "read from the beginning". Up to 4.2 this is a line of ``.checkpoint``.
+From 4.3 on it is in an empty database, for which kstate must know whether the store has segments.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ class _Lines:
 
 
 def task_changes(layout: RehomeLayout, guesses: Guesses, target: str) -> list[Change]:
-    """Return the changes to the files of one task. Raises Refused for offsets that no release can read back."""
+    """Return the changes to the files of one task. Raises Refused for offsets that no release can read back.
+
+    ``guesses`` has the changelogs that stores probably have.
+    """
     try:
         return list(_task_changes(layout, guesses, target))
     except ValueError as error:
@@ -55,13 +58,13 @@ def task_changes(layout: RehomeLayout, guesses: Guesses, target: str) -> list[Ch
 
 
 def _task_changes(layout: RehomeLayout, guesses: Guesses, target: str) -> Iterator[Change]:
-    # Removals before writes: a store of the same name may write its own files into the place.
+    # Files are removed before others are written, because a store of the same name may write its own files there.
     yield from _removed_files(layout, target)
     lines: dict[TopicPartition, int] = {}
     for placement in layout.rehoming.into(target):
         of_store = _lines_of_store(layout, guesses, Keeping(target), placement)
         yield from of_store.changes
-        # Two stores may name one topic: the lower offset is safe for both, it only restores more.
+        # Two stores may have the same topic. The lower offset is safe for both: it only restores more records.
         for tp, offset in of_store.offsets.items():
             lines[tp] = min(offset, lines.get(tp, offset))
     for others in (_unowned_lines(layout, target), _missing_lines(layout, target)):
@@ -93,38 +96,38 @@ def _lines_of_store(layout: RehomeLayout, guesses: Guesses, keeping: Keeping, pl
 
 
 def _left_out_lines(layout: RehomeLayout, guesses: Guesses, keeping: Keeping, placement: Placement) -> _Lines:
-    """Return -4 for a store that was not left clean, so that it taints no other store of the task."""
+    """Return -4 as the offset of a store that is removed because it was not closed cleanly, and steps for its files."""
     snapshot = layout.snapshot
     resolved, state = snapshot.tasks[placement.source], layout.store(placement)
     assert state is not None
     offsets: Mapping[TopicPartition, int] = state.offsets
     if not offsets and not snapshot.inside and resolved.task.checkpoint is None:
-        # Killed under exactly-once, Streams leaves no .checkpoint: whether the store had a line is unknown.
+        # If the application was killed under exactly-once, there is no .checkpoint. So it is unknown whether the store
+        # had a line.
         topic = usual_changelog(snapshot.app.app_id, resolved.task, placement.store)
         offsets = {topic: OFFSET_UNKNOWN}
-    # ``guesses`` collects warnings of the whole application: only the new ones belong to this store.
+    # ``guesses`` collects warnings for the whole application. Only the new ones belong to this store.
     earlier = len(guesses.warnings)
-    # A guess is reported: a wrong changelog would make exactly-once wipe the task.
+    # The guess is reported, because with a wrong changelog exactly-once would wipe the task.
     offsets = offsets or guesses.offsets(resolved, state)
     changes: list[Change] = [warning(text) for text in guesses.warnings[earlier:]]
     unknown = dict.fromkeys(offsets, OFFSET_UNKNOWN)
     changes += left_behind(keeping, state.store, unknown, inside=snapshot.inside)
     if state.store.position_file is not None and not placement.moves:
         changes.append(keeping.without_position(placement.store, "its store is removed"))
-    # 4.3 reads the offset in the store; a line beside it would override it again.
+    # 4.3 reads the offset from the store. A line in ``.checkpoint`` would override it.
     if snapshot.inside and not layout.lines_of(placement):
         unknown = {}
     return _Lines(unknown, tuple(changes))
 
 
 def _moved_files(layout: RehomeLayout, keeping: Keeping, placement: Placement) -> Iterator[Change]:
-    """Write the files of a single store into the task that it moves to."""
+    """Yield the steps that write the files of a single store into the task to which it moves."""
     task = layout.snapshot.tasks[placement.source].task
     if (file := task.store_files.get(placement.store)) is not None:
         yield keeping.lines_of(placement.store, file.entries)
     position_file = task.position_files.get(placement.store)
-    # A Position from 4.3 on is in the database, which moves as it is; only the file of 4.2 is written
-    # again.
+    # From 4.3 on the Position is in the database, which moves unchanged. Only the file of 4.2 is written.
     if position_file is not None and position_file.content is not None:
         position = Position.from_checkpoint(position_file.content)
         text = f"position: {', '.join(typed_offsets(position.as_map()))}"
@@ -132,7 +135,7 @@ def _moved_files(layout: RehomeLayout, keeping: Keeping, placement: Placement) -
 
 
 def _removed_files(layout: RehomeLayout, name: str) -> Iterator[Change]:
-    """Remove the files of single stores that leave, unless a store of the same name writes over them."""
+    """Yield the removal of the files of single stores that leave a task, unless another store overwrites them."""
     resolved = layout.snapshot.tasks.get(name)
     if resolved is None:
         return
@@ -141,8 +144,7 @@ def _removed_files(layout: RehomeLayout, name: str) -> Iterator[Change]:
     for store in sorted({*task.store_files, *task.position_files} & stores):
         if _stays(layout, name, store):
             continue
-        # The file of the successor is written over the old one: a removal after it would take the new
-        # file.
+        # A store of the same name writes its file over the old one. A removal afterwards would delete the new file.
         files = _files_of_successor(layout, name, store)
         if store in task.store_files and (files is None or store not in files.store_files):
             yield keeping.without_lines_of(store, "its store moves to another place")
@@ -167,7 +169,10 @@ def _files_of_successor(layout: RehomeLayout, task: str, store: str) -> Task | N
 
 
 def _unowned_lines(layout: RehomeLayout, target: str) -> _Lines:
-    """Return the lines that belong to no store here: they stay, or go to the sub-topology that reads their topic."""
+    """Return the lines of ``.checkpoint`` that belong to no store here.
+
+    They stay in their task, or go to the sub-topology that reads their topic. Others are dropped, with a note.
+    """
     task, snapshot = TaskId.parse(target), layout.snapshot
     part = snapshot.new_part(task)
     topics: tuple[str, ...] = ()
@@ -179,7 +184,7 @@ def _unowned_lines(layout: RehomeLayout, target: str) -> _Lines:
     for source in sorted(sources):
         whole = {move.target for move in layout.rehoming.of(source) if move.target is not None} <= {target}
         for tp, offset in snapshot.owners[source].unknown.items():
-            # Everything of the task stays together, so a line whose owner is unknown stays with it.
+            # If all stores of the task stay together, a line of unknown owner stays with them.
             if source == target and whole:
                 lines[tp] = offset
             elif tp.partition == task.partition and (whole or tp.topic in topics):
@@ -194,14 +199,17 @@ def _unowned_lines(layout: RehomeLayout, target: str) -> _Lines:
 
 
 def _missing_lines(layout: RehomeLayout, target: str) -> _Lines:
-    """Return the lines for the stores that a task lacks; a release that keeps offsets in stores gets steps instead."""
+    """Return the lines for stores that a task does not have.
+
+    For a release with offsets in stores, return steps instead.
+    """
     inside = layout.snapshot.inside
     lines: dict[TopicPartition, int] = {}
     changes: list[Change] = []
     for missing in layout.rehoming.missing.get(target, ()):
         restored = layout.completion.offsets.get((target, missing.store))
         if restored is not None:
-            # From 4.3 on they are written into the database that is built.
+            # From 4.3 on the offsets are written into the restored database.
             if not inside:
                 lines |= restored
             continue
@@ -219,10 +227,10 @@ def _missing_lines(layout: RehomeLayout, target: str) -> _Lines:
 
 
 def refuse_unknown_kinds(layout: RehomeLayout) -> None:
-    """Raise Refused for new stores about which nothing states whether they are in memory, or have segments.
+    """Raise Refused for new stores about which no source states whether they are in memory or have segments.
 
-    Only a release that keeps offsets in its stores needs that, and at-least-once wipes nothing. About the stores that
-    half tasks lack every host needs it: a store in memory is no half, and a store that is restored has a kind.
+    Only a release that keeps offsets in its databases needs that, and at-least-once wipes nothing. For stores of half
+    tasks every host needs it: a store in memory makes no half task, and a restored store must have a kind.
     """
     options = layout.snapshot.options
     unspecified = [
@@ -279,7 +287,7 @@ def _assumed_new(layout: RehomeLayout, target: str, missing: MissingStore) -> It
 
 
 def _unknown_offsets(layout: RehomeLayout, target: str, missing: MissingStore) -> _Lines:
-    """Return -4 for the changelog of a store; nothing if it has no changelog, or is in memory."""
+    """Return -4 for the changelog of a store; nothing if the store has no changelog, or is in memory."""
     snapshot, store = layout.snapshot, missing.store
     partition = TaskId.parse(target).partition or 0
     same = snapshot.elsewhere(target, store)
@@ -291,7 +299,7 @@ def _unknown_offsets(layout: RehomeLayout, target: str, missing: MissingStore) -
     if spec is not None and spec.changelog is not None:
         return _unknown_of([spec.changelog], partition)
     if missing.existed:
-        # It ran without a directory and an offset: it is in memory.
+        # The store existed without a directory and without an offset, so it is in memory.
         return _Lines({})
     return _unknown_of_new(layout, target, missing)
 
@@ -323,9 +331,9 @@ def _unknown_of(topics: set[str] | list[str], partition: int) -> _Lines:
 
 
 def _source_topic(layout: RehomeLayout, target: str, missing: MissingStore) -> tuple[str | None, tuple[Change, ...]]:
-    """Return the source topic of a table if that is its changelog (``topology.optimization``), and a doubt about it.
+    """Return the source topic of a table if it is its changelog (``topology.optimization``), and warnings.
 
-    No text states it; the other tables of the application show it.
+    No text of a topology states that, but the other tables of the application show it.
     """
     tasks = layout.snapshot.tasks.values()
     part = layout.snapshot.new_part(TaskId.parse(target))
@@ -357,7 +365,7 @@ def _read_directly(layout: RehomeLayout, task: TaskId, store: str) -> tuple[str,
 
 
 def _carrier(layout: RehomeLayout, target: str, missing: MissingStore, unknown: Offsets) -> Iterator[Change]:
-    """Yield the empty database, or the file, that carries -4 for a store that a task lacks."""
+    """Yield the step that records -4 for a store that a task does not have: an empty database, or a file."""
     snapshot, store, keeping = layout.snapshot, missing.store, Keeping(target)
     here = snapshot.store(target, store) if missing.stray else None
     if here is not None:
