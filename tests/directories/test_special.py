@@ -281,9 +281,9 @@ def test_offset_files_of_millions_of_lines_are_refused_at_once(tmp_path: Path, n
     for lines in (2_000_000, MOST_ENTRIES + 1):
         text = f"0\n{lines}\n" + "".join(f"t {number} 1\n" for number in range(lines))
         (app / "0_0" / name).write_text(text)
-        began = time.monotonic()
+        began = time.process_time()  # its own work, whatever else the machine does
         problems = [p for p in read_application(app).all_problems() if p.place.text == f"0_0/{name}"]
-        assert time.monotonic() - began < 10
+        assert time.process_time() - began < 10
         assert len(problems) == 1 and problems[0].fatal, problems
     code, message = run("migrate", app, "--to", "4.3")
     assert code == 4 and f"0_0/{name}: has more than {MOST_ENTRIES:,} lines" in message
@@ -297,9 +297,9 @@ def test_small_files_without_an_end_are_not_read(tmp_path: Path, name: str) -> N
     store = app / "0_0/rocksdb/kv-written"
     path = next(iter(sorted(store.glob(name), reverse=True)), store / name).resolve()
     os.truncate(path, 600 * MIB)
-    began = time.monotonic()
+    began = time.process_time()
     (problem,) = [p for p in read_application(app).all_problems() if p.place == Place.of(app, path)]
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5
     assert problem.fatal and f"has {600 * MIB:,} bytes" in problem.description
     for command, codes in ((("ls", app), {3}), (("verify", app), {3, 4}), (("migrate", app, "--to", "4.3"), {4})):
         assert run(*command)[0] in codes

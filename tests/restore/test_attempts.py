@@ -251,7 +251,7 @@ def test_a_command_that_hangs_does_not_hold_the_run_up(dump: Path, tmp_path: Pat
     began = time.monotonic()
     process.terminate()
     result = support.ended(process)
-    assert time.monotonic() - began < 60
+    assert time.monotonic() - began < 250  # the command would take 300
     assert "killed" in result.stderr
     assert [row["restoration"] for row in events(result, "state")][-1] == "NOT_RUNNING"
     assert support.left_behind(app) == [] or support.status(app)[-1]["bytes_pinned"] > 0
