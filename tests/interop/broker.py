@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
+from tests.ports import number_of, reserved_port
+
 from .releases import BROKER_VERSION, InteropError, broker_jars
 
 _START_SECONDS = 60
@@ -52,18 +54,6 @@ num.io.threads=4
 """
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 that nobody listens on, all different."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for entry in sockets:
-            entry.bind(("127.0.0.1", 0))
-        return [socket.getsockname()[1] for socket in sockets]
-    finally:
-        for entry in sockets:
-            entry.close()
-
-
 def listens(port: int) -> bool:
     """Whether something accepts connections on this port of 127.0.0.1."""
     with socket.socket() as entry:
@@ -82,6 +72,7 @@ class Broker:
     version: str = BROKER_VERSION
     port: int = field(default=0, init=False)
     _process: subprocess.Popen[bytes] | None = field(default=None, init=False, repr=False)
+    _ports: list[socket.socket] = field(default_factory=list, init=False, repr=False)
 
     @property
     def bootstrap(self) -> str:
@@ -101,9 +92,11 @@ class Broker:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def start(self) -> int:
-        """Start the broker on free ports, wait until it answers, and return its process id."""
+        """Start the broker on ports of its own, wait until it answers, and return its process id."""
         jars = broker_jars(self.version)
-        self.port, controller = free_ports(2)
+        # Kept until it is stopped: if another worker's broker had the port, this one's tests would share its topics.
+        self._ports = [reserved_port() for _ in range(2)]
+        self.port, controller = map(number_of, self._ports)
         data = self.folder / "data"
         self.folder.mkdir(parents=True, exist_ok=True)
         config = self.folder / "server.properties"
@@ -138,3 +131,6 @@ class Broker:
                 self._process.send_signal(signal.SIGKILL)
             self._process.wait()
             self._process = None
+        for keeper in self._ports:
+            keeper.close()
+        self._ports = []

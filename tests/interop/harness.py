@@ -9,6 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
+from confluent_kafka.admin import AdminClient
+
 from kstate_cli.releases import OffsetsHome, release
 
 from .broker import Broker
@@ -183,6 +185,16 @@ class Harness:
     def open(self, version: str, path: Path) -> Reply:
         """Open a copy of every database below a directory as this release does; rc 1 when one cannot be opened."""
         return open_databases(self.jvm(version), path)
+
+    def delete_topics(self) -> None:
+        """Delete all topics of all tests so far. Nothing happens if no broker has started."""
+        if self._broker is None:
+            return
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        names = [name for name in admin.list_topics(timeout=60).topics if not name.startswith("__")]
+        if names:
+            for deletion in admin.delete_topics(names, operation_timeout=60, request_timeout=90).values():
+                deletion.result()
 
     def delete(self, version: str, app: App) -> None:
         """Delete the application's internal topics and its group."""

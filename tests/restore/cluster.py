@@ -12,13 +12,9 @@ from types import TracebackType
 
 import pyspark
 
+from tests.ports import number_of, reserved_port
+
 _START_SECONDS = 90
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Cluster:
@@ -27,14 +23,19 @@ class Cluster:
     def __init__(self, folder: Path, hosts: list[str]) -> None:
         self._folder, self._hosts = folder, hosts
         self._processes: list[subprocess.Popen[bytes]] = []
-        self.master = f"spark://127.0.0.1:{free_port()}"
+        self._ports: list[socket.socket] = []
+        self.master = f"spark://127.0.0.1:{self._port()}"
+
+    def _port(self) -> int:
+        self._ports.append(reserved_port())
+        return number_of(self._ports[-1])
 
     def __enter__(self) -> Cluster:
         port = self.master.rsplit(":", 1)[1]
-        self._spawn("master", "master.Master", "--host", "127.0.0.1", "--port", port, "--webui-port", str(free_port()))
+        self._spawn("master", "master.Master", "--host", "127.0.0.1", "--port", port, "--webui-port", str(self._port()))
         self._wait("master", "I have been elected leader")
         for number, host in enumerate(self._hosts):
-            options = ["--host", host, "--cores", "1", "--memory", "1g", "--webui-port", str(free_port())]
+            options = ["--host", host, "--cores", "1", "--memory", "1g", "--webui-port", str(self._port())]
             work = self._folder / f"work{number}"
             self._spawn(f"worker{number}", "worker.Worker", *options, "--work-dir", str(work), self.master)
             self._wait(f"worker{number}", "Successfully registered")
@@ -47,6 +48,8 @@ class Cluster:
             process.terminate()
         for process in self._processes:
             process.wait(timeout=30)
+        for keeper in self._ports:
+            keeper.close()
 
     def _spawn(self, name: str, main: str, *options: str) -> None:
         home = Path(pyspark.__file__).parent
