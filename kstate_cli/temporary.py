@@ -23,7 +23,9 @@ from typing import Final, Literal, get_args
 
 from kstate_cli import clock
 
-Purpose = Literal["shadow", "verify", "export", "dump", "runs", "spark", "demo", "version", "examples", "options"]
+Purpose = Literal[
+    "shadow", "verify", "export", "dump", "runs", "spark", "demo", "version", "examples", "options", "seed"
+]
 """What a folder is for; shadows are private copies of databases that are only read."""
 
 PREFIX: Final = "kstate-"

@@ -25,6 +25,7 @@ from kstate_cli.seed.cluster import (
     read_cluster,
     topics_of,
 )
+from kstate_cli.seed.erasure import write_receipt
 from kstate_cli.seed.journal import SeedJournal, undo_command
 from kstate_cli.seed.model import PlannedTopic, SeedPlan, SeedRequest
 from kstate_cli.seed.writing import EMPTY_LOG, WrittenLog, read_log, seed_producer, write_partition
@@ -79,7 +80,14 @@ def carry_out(request: SeedRequest, plan: SeedPlan, journal: SeedJournal, watche
     undo = undo_command(journal.path, request.target.bootstrap)
     planned = journal.first("planned")
     if planned is None:
-        journal.add("planned", app=plan.app, source_app=plan.source_app, dump=request.dump, digest=plan.digest)
+        journal.add(
+            "planned",
+            app=plan.app,
+            source_app=plan.source_app,
+            dump=request.source_text,
+            digest=plan.digest,
+            keeps_id=plan.keeps_id,
+        )
     elif planned.get("digest") != plan.digest:
         raise Refused(
             f"the journal {journal.path} is of another plan: dump, source or options have changed since",
@@ -97,6 +105,8 @@ def carry_out(request: SeedRequest, plan: SeedPlan, journal: SeedJournal, watche
     _check_source(request, plan, journal)
     if plan.offsets:
         _copy_offsets(request, plan, journal)
+    if request.erased is not None and request.receipt is not None:
+        write_receipt(request.receipt, plan.app, plan.digest, plan.topics, request.erased)
     outcome = SeedOutcome(_by_topic(logs), created, written)
     journal.add(
         "done", source_app=plan.source_app, topics=len(plan.topics), records=outcome.records, copied=len(plan.offsets)
@@ -269,9 +279,11 @@ def _check_source(request: SeedRequest, plan: SeedPlan, journal: SeedJournal) ->
             f"the source has changed since the plan was made: {some(changed, 3)}",
             hint=f"write the dump again. Before another run, undo this one: {undo}",
         )
-    if plan.offsets:
-        committed = read_committed(request.source.bootstrap, request.source.settings, plan.source_app, plan.offsets)
-        if committed != plan.offsets:
+    if plan.directories is not None:
+        plan.directories.check()
+    if expected := {**plan.offsets, **plan.kept_offsets}:
+        committed = read_committed(request.source.bootstrap, request.source.settings, plan.source_app, expected)
+        if committed != expected:
             raise Refused(
                 f"the committed offsets of {plan.source_app} have changed since the plan was made",
                 hint=f"write the dump again. Before another run, undo this one: {undo}",

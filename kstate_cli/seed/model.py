@@ -13,15 +13,18 @@ from kstate_cli.broker.group_offsets import CommittedOffset
 from kstate_cli.dump_reader.model import Dump
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.seed.cluster import Connection, SeedCluster, TopicFacts
+from kstate_cli.seed.directories import SeedDirectories
+from kstate_cli.seed.erasure import KeysToErase
 from kstate_cli.seed.records import TargetRecords
-from kstate_cli.specification.draft import Spec
+from kstate_cli.specification.draft import Spec, SpecDraft
 
 
 @dataclass(frozen=True, slots=True)
 class SeedRequest:
     """What to seed, from where, and for which application."""
 
-    dump: str
+    dump: str | None
+    """Dump of the changelogs; None: ``directories`` are the source."""
     app: str
     """``application.id`` of the new application."""
     source_app: str | None
@@ -35,6 +38,23 @@ class SeedRequest:
     """Old name of a store -> its new name."""
     copies_offsets: bool = True
     """Whether the offsets of the input topics are copied to the group of the new application."""
+    directories: tuple[Path, ...] = ()
+    """Application directories whose rows are written; empty for a dump."""
+    draft: SpecDraft | None = None
+    """The specification file for directories, which need not be complete."""
+    spec_name: str = "kstate.toml"
+    accepted: frozenset[str] = frozenset()
+    """Stores that are written although they may lack updates."""
+    skipped_tasks: frozenset[Path] = frozenset()
+    """Task directories that are ignored: standby copies."""
+    erased: KeysToErase | None = None
+    receipt: Path | None = None
+    """Where the receipt of an erasure goes; given with ``erased``."""
+
+    @property
+    def source_text(self) -> str:
+        """The source, for the journal."""
+        return self.dump or ", ".join(map(str, self.directories))
 
     @property
     def same_cluster(self) -> bool:
@@ -46,7 +66,7 @@ class SeedRequest:
 class SeedFacts:
     """What was read before the first judgement. The rules judge nothing else."""
 
-    dump: Dump
+    dump: Dump | None
     source: SeedCluster
     target: SeedCluster
     source_app: str
@@ -62,6 +82,8 @@ class SeedFacts:
     """What the group of the new application has committed already."""
     undrained: Mapping[TopicPartition, int]
     """Internal topics of the source -> records that it has not read yet."""
+    directories: SeedDirectories | None = None
+    """The source if there is no dump."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +113,17 @@ class SeedPlan:
 
     app: str
     source_app: str
-    dump: Dump
     topics: tuple[PlannedTopic, ...]
     offsets: Mapping[TopicPartition, CommittedOffset]
     """The offsets of the new group; empty if none are copied."""
     logs: Mapping[TopicPartition, LogFacts]
     """The logs of the source, to be compared again before the offsets are committed."""
     notes: tuple[str, ...] = ()
+    keeps_id: bool = False
+    """Whether the lost changelogs of an application are written again, under its own id. Its offsets stay."""
+    kept_offsets: Mapping[TopicPartition, CommittedOffset] = field(default_factory=dict)
+    """All offsets of the source's group: by directories they show that no update is missing, so they must stay."""
+    directories: SeedDirectories | None = None
 
     @property
     def records(self) -> int:
@@ -126,7 +152,7 @@ class SeedPlan:
             ],
             [
                 [key.topic, key.partition, committed.offset, committed.metadata.hex()]
-                for key, committed in sorted(self.offsets.items())
+                for key, committed in sorted({**self.offsets, **self.kept_offsets}.items())
             ],
         ]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()

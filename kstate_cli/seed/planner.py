@@ -33,8 +33,19 @@ from kstate_cli.seed.cluster import (
     read_cluster,
     read_topics,
 )
+from kstate_cli.seed.directories import (
+    directory_notes,
+    final_settings,
+    input_topics,
+    read_directories,
+    refuse_doubts,
+    with_doubts,
+    with_partitions,
+)
+from kstate_cli.seed.erasure import erase_keys, erasure_notes
 from kstate_cli.seed.model import PlannedTopic, SeedFacts, SeedPlan, SeedRequest
 from kstate_cli.seed.records import select_records
+from kstate_cli.seed.rows import RowRecords
 from kstate_cli.texts import plural, quoted, some
 
 _MOST: Final = 5
@@ -50,6 +61,8 @@ def read_facts(request: SeedRequest, seeded: Collection[str] = ()) -> SeedFacts:
     ``seeded``: the topics that an earlier run has announced. Before the group of ``orders-v2`` exists, only they tell
     ``orders-v2-count-changelog`` from the changelog of a store ``v2-count`` of ``orders``.
     """
+    if request.dump is None:
+        return _facts_of_directories(request)
     dump = read_dump(request.dump, complete=False, committed_only=False)
     source = read_cluster(request.source)
     target = source
@@ -78,6 +91,35 @@ def read_facts(request: SeedRequest, seeded: Collection[str] = ()) -> SeedFacts:
         committed=committed,
         target_committed=committed_offsets(request.target, target, request.app),
         undrained=_undrained(request.source, {key: log for key, log in logs.items() if key.topic in queues}),
+    )
+
+
+def _facts_of_directories(request: SeedRequest) -> SeedFacts:
+    """Read the directories, and what the brokers know about their application. Raises as read_facts, and InUse."""
+    directories = read_directories(request.directories, request.draft, request.spec_name, request.skipped_tasks)
+    app = directories.app_id
+    source = read_cluster(request.source)
+    target = source
+    if not request.same_cluster:
+        target = read_cluster(request.target)
+    inputs = {topic for topics in input_topics(directories).values() for topic in topics}
+    directories = with_partitions(directories, read_topics(request.source, inputs))
+    committed = committed_offsets(request.source, source, app)
+    topics = directories.topics()
+    queues = internal_topics(app, source, _QUEUES)
+    logs = ask_broker(request.source.bootstrap, request.source.settings, group=app, topics=queues, stable=True)
+    return SeedFacts(
+        dump=None,
+        source=source,
+        target=target,
+        source_app=app,
+        source_topics=topics,
+        target_topics=read_topics(request.target, [_target_topic(request, app, topic) for topic in topics]),
+        logs=logs,
+        committed=committed,
+        target_committed=committed_offsets(request.target, target, request.app),
+        undrained=_undrained(request.source, logs),
+        directories=with_doubts(directories, request.source, committed),
     )
 
 
@@ -128,10 +170,16 @@ def plan_seed(request: SeedRequest, facts: SeedFacts, *, resumes: bool) -> SeedP
     for refusal in refusals(request, facts, resumes=resumes):
         raise refusal
     topics = [_planned(request, facts, topic) for topic in sorted(facts.source_topics)]
+    notes = list(_notes(request, facts, topics))
+    if request.erased is not None:
+        # After everything else: what other rules say about a store is about all of its records.
+        topics = erase_keys(topics, request.erased, _kinds(request, facts, topics), request.accepted)
+        notes += erasure_notes(topics, request.erased)
     for topic in topics:
         _refuse_timestamps(topic)
     offsets: dict[TopicPartition, CommittedOffset] = {}
-    if request.copies_offsets:
+    keeps_id = _keeps_id(request, facts)
+    if request.copies_offsets and not keeps_id:
         offsets = {
             key: committed
             for key, committed in facts.committed.items()
@@ -141,26 +189,38 @@ def plan_seed(request: SeedRequest, facts: SeedFacts, *, resumes: bool) -> SeedP
     return SeedPlan(
         request.app,
         facts.source_app,
-        facts.dump,
         tuple(topics),
         offsets,
         facts.logs,
-        tuple(_notes(request, topics)),
+        tuple(notes),
+        keeps_id=keeps_id,
+        # With --no-offsets too: that the directories are complete was judged by these offsets.
+        kept_offsets=facts.committed if facts.directories is not None else {},
+        directories=facts.directories,
     )
+
+
+def _keeps_id(request: SeedRequest, facts: SeedFacts) -> bool:
+    """Return whether the lost changelogs of an application are written again, under its own id."""
+    return facts.directories is not None and request.same_cluster and request.app == facts.source_app
 
 
 def refusals(request: SeedRequest, facts: SeedFacts, *, resumes: bool) -> Iterator[UsageError | Refused]:
     """Yield why the plan is refused, most basic reason first. Pure: it reads the facts only."""
     yield from _refuse_names(request, facts)
     yield from _refuse_source(request, facts)
-    yield from _refuse_dump(facts)
+    if facts.directories is not None:
+        yield from refuse_doubts(facts.directories, request.accepted)
+    elif facts.dump is not None:
+        yield from _refuse_dump(facts, facts.dump)
     yield from _refuse_target(request, facts, resumes=resumes)
 
 
 def _refuse_names(request: SeedRequest, facts: SeedFacts) -> Iterator[UsageError]:
     if not legal_topic(request.app):
         yield UsageError(f"--app {request.app!r} is not a valid application.id", hint="use letters, digits, . _ and -")
-    if request.app == facts.source_app and request.same_cluster:
+    # The lost changelogs of an application may be written again, under its own id.
+    if request.app == facts.source_app and request.same_cluster and not _keeps_id(request, facts):
         yield UsageError(
             f"--app {quoted(request.app)} is the source application itself",
             hint="pass the new application.id with --app",
@@ -215,14 +275,14 @@ def _refuse_source(request: SeedRequest, facts: SeedFacts) -> Iterator[Refused]:
         )
 
 
-def _refuse_dump(facts: SeedFacts) -> Iterator[Refused]:
+def _refuse_dump(facts: SeedFacts, dump: Dump) -> Iterator[Refused]:
     again = "extend the dump after the application has stopped, then run the command again"
-    if facts.dump.isolation != _READ_COMMITTED:
+    if dump.isolation != _READ_COMMITTED:
         yield Refused("the dump may have records of aborted transactions", hint=again)
     for topic, on_broker in sorted(facts.source_topics.items()):
         for partition in range(on_broker.partitions):
             key = TopicPartition(topic, partition)
-            why = _incomplete(facts.dump.partitions.get(key), facts.logs.get(key), on_broker.topic_id)
+            why = _incomplete(dump.partitions.get(key), facts.logs.get(key), on_broker.topic_id)
             if why is not None:
                 yield Refused(f"the dump cannot stand for {key}: {why}", hint=again)
 
@@ -263,7 +323,7 @@ def _refuse_target(request: SeedRequest, facts: SeedFacts, *, resumes: bool) -> 
             f"the target has topics that this run did not create: {some(sorted(facts.target_topics), _MOST)}",
             hint="pass --journal with the file of the run that created them, or another --app",
         )
-    if facts.target_committed:
+    if facts.target_committed and not _keeps_id(request, facts):
         yield Refused(
             f"the group {request.app} has committed offsets already", hint="pass another --app, or delete this group"
         )
@@ -272,6 +332,9 @@ def _refuse_target(request: SeedRequest, facts: SeedFacts, *, resumes: bool) -> 
 def _planned(request: SeedRequest, facts: SeedFacts, topic: str) -> PlannedTopic:
     on_broker = facts.source_topics[topic]
     store = store_of_changelog(topic, facts.source_app) or topic
+    target = _target_topic(request, facts.source_app, topic)
+    if facts.dump is None:
+        return _planned_of_rows(facts, topic, target)
     newest_only = _keeps_newest_only(request, topic)
     partitions = []
     for number in range(on_broker.partitions):
@@ -281,8 +344,15 @@ def _planned(request: SeedRequest, facts: SeedFacts, topic: str) -> PlannedTopic
     replicas = -1
     if request.same_cluster:
         replicas = on_broker.replicas
-    target = _target_topic(request, facts.source_app, topic)
     return PlannedTopic(topic, target, store, newest_only, tuple(partitions), replicas, on_broker.settings)
+
+
+def _planned_of_rows(facts: SeedFacts, topic: str, target: str) -> PlannedTopic:
+    assert facts.directories is not None
+    records = facts.directories.records_of(topic)
+    spec = facts.directories.store_of(topic)
+    newest_only = store_kind(spec.kind).logged is not Logged.HISTORY
+    return PlannedTopic(topic, target, spec.name, newest_only, records, -1, final_settings(spec, records))
 
 
 def _target_topic(request: SeedRequest, source_app: str, topic: str) -> str:
@@ -290,6 +360,17 @@ def _target_topic(request: SeedRequest, source_app: str, topic: str) -> str:
     if store is None:
         return topic
     return changelog_topic(request.app, request.renamed.get(store, store))
+
+
+def _kinds(request: SeedRequest, facts: SeedFacts, topics: Iterable[PlannedTopic]) -> dict[str, str | None]:
+    """Return the kind of each store; None if no specification states it."""
+    if facts.directories is not None:
+        return {topic.store: facts.directories.store_of(topic.source).kind for topic in topics}
+    kinds: dict[str, str | None] = {}
+    for topic in topics:
+        stores = request.spec.stores if request.spec is not None else ()
+        kinds[topic.store] = next((store.kind for store in stores if store.changelog == topic.source), None)
+    return kinds
 
 
 def _keeps_newest_only(request: SeedRequest, topic: str) -> bool:
@@ -323,7 +404,11 @@ def _refuse_timestamps(topic: PlannedTopic) -> None:
         )
 
 
-def _notes(request: SeedRequest, topics: Iterable[PlannedTopic]) -> Iterator[str]:
+def _notes(request: SeedRequest, facts: SeedFacts, topics: Iterable[PlannedTopic]) -> Iterator[str]:
+    if facts.directories is not None:
+        rows = {topic.source: [part for part in topic.partitions if isinstance(part, RowRecords)] for topic in topics}
+        yield from directory_notes(facts.directories, rows, request.accepted)
+        return
     keyless = sum(partition.without_key for topic in topics for partition in topic.partitions)
     if keyless:
         yield f"Kafka Streams restores no record without a key, so kstate skips {plural(keyless, 'such record')}"

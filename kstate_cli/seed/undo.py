@@ -35,7 +35,7 @@ def undo_seed(target: Connection, journal: SeedJournal) -> UndoneSeed:
     app = str(planned["app"])
     with admin_client(target.bootstrap, target.settings) as admin:
         existing = _topics_to_delete(admin, target, journal)
-        has_group = _check_group(target, app, journal)
+        has_group = _check_group(target, app, journal, keeps_id=planned.get("keeps_id") is True)
         if has_group:
             _resolved(admin.delete_consumer_groups([app], request_timeout=_SECONDS), f"delete the group {app}")
         if existing:
@@ -74,13 +74,16 @@ def _topics_to_delete(admin: Any, target: Connection, journal: SeedJournal) -> l
     return sorted(existing)
 
 
-def _check_group(target: Connection, app: str, journal: SeedJournal) -> bool:
-    """Return whether the group of the new application exists. Raise Refused if an application has used it."""
+def _check_group(target: Connection, app: str, journal: SeedJournal, *, keeps_id: bool) -> bool:
+    """Return whether there is a group to delete. Raise Refused if an application has used it."""
     cluster = read_cluster(target)
     if app not in cluster.groups:
         return False
     if cluster.groups[app] != EMPTY:
         raise Refused(f"the group {app} has members", hint="stop the new application, then run the command again")
+    if keeps_id:
+        # The group is that of the application itself, and had its offsets before the run.
+        return False
     expected = journal.announced_offsets()
     present = committed_offsets(target, cluster, app)
     if any(expected.get(key) != committed for key, committed in present.items()):

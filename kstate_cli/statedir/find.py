@@ -171,6 +171,14 @@ def looks_like_application(path: Path) -> bool:
     return False
 
 
+def has_application(path: Path) -> bool:
+    """Return whether :func:`find_application` would look for an application there, and find one or several.
+
+    A path that is no directory, such as the address of a dump in a bucket, has none. Raise Refused as above.
+    """
+    return path.is_dir() and (looks_like_application(path) or bool(_applications_in(path)))
+
+
 def _is_application_named_as_task(path: str) -> bool:
     """Return whether a folder named like a task, or ``global``, is an application with that name and not a task.
 

@@ -1,7 +1,8 @@
-"""``kstate seed``: write the changelogs of another application from a dump."""
+"""``kstate seed``: write the changelogs of an application, from a dump or from state directories."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 def seed(source: SeedSourceOptions, target: SeedTargetOptions, report: SeedReportOptions) -> int:
     """Create the changelogs of a new application.id from a dump, and copy the input offsets of the old one.
 
-    Stop the source application, and write a dump of its changelogs. kstate creates the changelogs of the new
+    Stop the source application, and write a dump of its changelogs. If the changelogs are lost, pass the state
+    directories of all hosts instead: then --app may be the same id. kstate creates the changelogs of the new
     application, writes all records in transactions, reads them again, and commits the input offsets last. It writes
     only to topics that it created, and changes nothing in the source. To continue a run that was killed, run the same
     command again.
@@ -32,6 +34,7 @@ def seed(source: SeedSourceOptions, target: SeedTargetOptions, report: SeedRepor
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.views.seed import SeedProgress, show_end, show_outcome, show_plan
     from kstate_cli.seed.cluster import Connection
+    from kstate_cli.seed.directories import hold
     from kstate_cli.seed.execution import carry_out
     from kstate_cli.seed.journal import open_journal, read_journal
 
@@ -40,7 +43,7 @@ def seed(source: SeedSourceOptions, target: SeedTargetOptions, report: SeedRepor
     if report.undo or report.delete_topics is not None:
         return _undo(target_cluster, source, target, report, results)
     request = _request(source, target, report, target_cluster)
-    with Metrics(report.metrics_file, "seed", None, application=request.app) as metrics:
+    with Metrics(report.metrics_file, "seed", None, application=request.app) as metrics, hold(request.directories):
         if report.dry_run:
             plan = _plan(request, read_journal(request.journal), report)
             show_plan(request, plan, results)
@@ -62,7 +65,7 @@ def _plan(request: SeedRequest, events: Sequence[Mapping[str, Any]], report: See
     from kstate_cli.seed.journal import announced_topics
     from kstate_cli.seed.planner import plan_seed, read_facts
 
-    with waiting("reading the dump and the brokers", quiet=report.quiet):
+    with waiting("reading the source and the brokers", quiet=report.quiet):
         return plan_seed(request, read_facts(request, announced_topics(events)), resumes=bool(events))
 
 
@@ -82,7 +85,7 @@ def _undo(
         raise UsageError(
             "--undo and --delete-topics belong together", hint="pass --undo --delete-topics FILE with the run's journal"
         )
-    if source.dump is not None or target.app is not None or report.dry_run:
+    if source.sources or target.app is not None or report.dry_run:
         raise UsageError("--undo takes no other option about a run", hint="omit --from, --app and --dry-run")
     if not report.delete_topics.exists():
         raise UsageError(f"{report.delete_topics} does not exist", hint="pass the journal of the run")
@@ -97,11 +100,15 @@ def _request(
 ) -> SeedRequest:
     from kstate_cli.broker.settings import client_settings
     from kstate_cli.seed.cluster import Connection
+    from kstate_cli.seed.erasure import read_keys
     from kstate_cli.seed.model import SeedRequest
-    from kstate_cli.specification.toml_file import read_spec
+    from kstate_cli.specification.draft import Spec
+    from kstate_cli.specification.toml_file import read_draft, read_spec
 
-    if source.dump is None or target.app is None:
-        raise UsageError("a seed needs a dump and a new application.id", hint="pass --from DUMP and --app ID")
+    if not source.sources or target.app is None:
+        raise UsageError("a seed needs a source and an application.id", hint="pass --from DUMP and --app ID")
+    dump, directories = _sources(source.sources)
+    _refuse_mixed(source, dump, erases=target.drop_keys is not None)
     origin = cluster
     if source.source_bootstrap_server is not None:
         origin = Connection(source.source_bootstrap_server, client_settings(source.source_kafka_settings))
@@ -109,11 +116,21 @@ def _request(
         raise UsageError(
             "--source-kafka-settings needs --source-bootstrap-server", hint="pass --source-bootstrap-server HOST:PORT"
         )
-    spec = None
-    if source.spec is not None:
+    spec: Spec | None = None
+    draft = None
+    if source.spec is not None and dump is not None:
         spec = read_spec(source.spec)
+    elif source.spec is not None:
+        # What the file lacks may be in the directories.
+        draft = read_draft(source.spec)
+    erased = receipt = None
+    if target.drop_keys is not None:
+        erased = read_keys(target.drop_keys)
+        receipt = target.receipt or Path(f"kstate-seed-{target.app}-erased.jsonl")
+    elif target.receipt is not None:
+        raise UsageError("--receipt is written with --drop-keys only", hint="pass --drop-keys, or omit --receipt")
     return SeedRequest(
-        dump=source.dump,
+        dump=dump,
         app=target.app,
         source_app=source.source_app,
         target=cluster,
@@ -122,7 +139,45 @@ def _request(
         spec=spec,
         renamed=_renamed(target.rename_store or ()),
         copies_offsets=not target.no_offsets,
+        directories=directories,
+        erased=erased,
+        receipt=receipt,
+        draft=draft,
+        spec_name=str(source.spec or "kstate.toml"),
+        accepted=frozenset(source.accept or ()),
+        skipped_tasks=frozenset(Path(os.path.realpath(path)) for path in source.skip_task or ()),
     )
+
+
+def _sources(texts: Sequence[str]) -> tuple[str | None, tuple[Path, ...]]:
+    """Return the dump, or the application directories. Raise UsageError for several dumps, or both."""
+    from kstate_cli.seed.directories import find_directories
+    from kstate_cli.statedir.find import has_application
+
+    directories = [text for text in texts if has_application(Path(text))]
+    if len(directories) == len(texts):
+        return None, find_directories(directories)
+    if len(texts) > 1:
+        raise UsageError(
+            "--from takes one dump, or application directories only", hint="pass one dump, or only directories"
+        )
+    return texts[0], ()
+
+
+def _refuse_mixed(source: SeedSourceOptions, dump: str | None, *, erases: bool) -> None:
+    """Raise UsageError for options that do not fit the source."""
+    if dump is not None and source.skip_task:
+        raise UsageError("--skip-task is for application directories", hint="omit it, or pass directories with --from")
+    # With --drop-keys it is about stores whose keys kstate cannot take apart.
+    if dump is not None and source.accept and not erases:
+        raise UsageError(
+            "--accept is for application directories and --drop-keys",
+            hint="omit --accept, or pass directories with --from",
+        )
+    if dump is None and source.source_app is not None:
+        raise UsageError(
+            "--source-app is for dumps: a directory has the name of its application", hint="omit --source-app"
+        )
 
 
 def _renamed(pairs: Sequence[str]) -> Mapping[str, str]:

@@ -19,9 +19,14 @@ class SeedSourceOptions:
 
     HELP_PANEL: ClassVar[str] = "Source"
 
-    dump: Annotated[
-        str | None,
-        typer.Option("--from", metavar="DUMP", help="Dump of all changelogs, written after the application stopped."),
+    sources: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--from",
+            metavar="DUMP/APP",
+            help="Dump of all changelogs, written after the application stopped; or, if they are lost, the "
+            "application directories of all hosts, each with --from.",
+        ),
     ] = None
     source_app: Annotated[
         str | None,
@@ -45,7 +50,23 @@ class SeedSourceOptions:
     spec: Annotated[
         Path | None,
         typer.Option(
-            "--spec", metavar="FILE", help="kstate.toml. Write only the newest record of each key.", readable=False
+            "--spec",
+            metavar="FILE",
+            help="kstate.toml. Write only the newest record of each key; directories need it for retentions.",
+            readable=False,
+        ),
+    ] = None
+    accept: Annotated[
+        list[str] | None,
+        typer.Option("--accept", metavar="STORE", help="Store that may lack updates in a directory; repeatable."),
+    ] = None
+    skip_task: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--skip-task",
+            metavar="DIR",
+            help="Task directory to ignore, such as a standby copy; repeatable.",
+            readable=False,
         ),
     ] = None
 
@@ -73,6 +94,24 @@ class SeedTargetOptions:
         list[str] | None,
         typer.Option(
             "--rename-store", metavar="OLD=NEW", help="Give store OLD the name NEW in the new application; repeatable."
+        ),
+    ] = None
+    drop_keys: Annotated[
+        Path | None,
+        typer.Option(
+            "--drop-keys",
+            metavar="FILE",
+            help="Keys that are not written: STORE=KEY or STORE:SERDE=KEY in each line; * is every store.",
+            readable=False,
+        ),
+    ] = None
+    receipt: Annotated[
+        Path | None,
+        typer.Option(
+            "--receipt",
+            metavar="FILE",
+            help="Receipt of --drop-keys; default: kstate-seed-ID-erased.jsonl.",
+            readable=False,
         ),
     ] = None
     no_offsets: Annotated[

@@ -107,6 +107,8 @@ def _undone_lines(journal: Path, undone: UndoneSeed) -> Iterator[SeedLine]:
 
 
 def _offsets_text(plan: SeedPlan) -> str:
+    if plan.keeps_id:
+        return f"The group {plan.app} keeps its offsets"
     if not plan.offsets:
         return f"The group {plan.app} gets no offsets"
     return f"The group {plan.app} continues the input of {plan.source_app} in {plural(len(plan.offsets), 'partition')}"

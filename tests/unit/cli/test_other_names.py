@@ -23,7 +23,7 @@ NEEDS = {
     "restore-snapshot": (["/a", "--from-snapshot", "r"], "from_changelog"),
     "rehome": (["/a"], "from_changelog"),
     "dump": (["--bootstrap-server", "b:1", "--topic", "t"], "out"),
-    "seed": (["--app", "n", "--bootstrap-server", "b:1"], "dump"),
+    "seed": (["--app", "n", "--bootstrap-server", "b:1"], "sources"),
     "ls-dump": ([], "dump"),
     "verify-dump": ([], "dump"),
 }

@@ -1,0 +1,465 @@
+"""State directories as the source of a seed: the changelogs are lost, and the directories are what is left.
+
+Together the directories of all hosts must have every task once, closed cleanly. Bytes do not show whether a copy was
+the active one or a standby that lagged behind, and the end of the lost log is unknown. What is left as proof are the
+inputs: the Position of an active task has reached the committed offset of each input partition. Where that cannot be
+shown, the user must accept the store by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from kstate_cli import clock
+from kstate_cli.broker.group_offsets import CommittedOffset
+from kstate_cli.broker.tails import read_tails
+from kstate_cli.change.lockfile import in_use, reader_lock
+from kstate_cli.errors import Refused, UsageError
+from kstate_cli.formats.layouts import KeySchema
+from kstate_cli.formats.offsets import Position
+from kstate_cli.formats.store_kinds import JOIN_WINDOW, store_kind
+from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.offsets.last_run import position_reached
+from kstate_cli.offsets.model import TaskOffsets
+from kstate_cli.offsets.resolve import resolve
+from kstate_cli.rows.open import Steady, refuse_several_places
+from kstate_cli.seed.cluster import Connection, TopicFacts
+from kstate_cli.seed.rows import RowRecords, count_records
+from kstate_cli.specification.combine import merge
+from kstate_cli.specification.draft import IN_MEMORY, SOURCE_TOPIC, Spec, SpecDraft, StoreSpec, complete
+from kstate_cli.specification.topic_settings import DAY_MS
+from kstate_cli.statedir.find import find_application
+from kstate_cli.statedir.model import Application, Store, Task
+from kstate_cli.statedir.scan import read_application
+from kstate_cli.texts import command, first_lines, plural, some
+
+_MOST: Final = 5
+_POLICY: Final = "cleanup.policy"
+_RETENTION: Final = "retention.ms"
+_UNLIMITED: Final = "-1"
+
+Subtopology = tuple[str | None, int]
+"""The named topology, and the number in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeedDirectories:
+    """The tasks of all directories, each once, and what is known about their stores."""
+
+    app: Application
+    """Of the first directory, with the tasks of all."""
+    paths: tuple[Path, ...]
+    spec: Spec
+    steady: Steady
+    lost: tuple[str, ...]
+    """What cannot be seeded, in sentences."""
+    partitions: Mapping[Subtopology, int] = field(default_factory=dict)
+    """Tasks of each sub-topology, by its input topics or the specification."""
+    doubts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Store -> why it may lack updates."""
+
+    @property
+    def app_id(self) -> str:
+        """``application.id``."""
+        return self.app.app_id
+
+    @property
+    def stores(self) -> tuple[StoreSpec, ...]:
+        """The stores whose changelogs are written."""
+        return tuple(store for store in self.spec.stores if self._is_seeded(store))
+
+    def store_of(self, changelog: str) -> StoreSpec:
+        """Return the store of a changelog."""
+        return next(store for store in self.stores if store.changelog == changelog)
+
+    def topics(self) -> dict[str, TopicFacts]:
+        """Return the changelogs as the lost ones were: Kafka Streams' defaults for each kind of store."""
+        return {
+            str(store.changelog): TopicFacts("", self.partitions[self._place(store.name)], -1, _settings(store))
+            for store in self.stores
+        }
+
+    def records_of(self, changelog: str) -> tuple[RowRecords, ...]:
+        """Read all rows of a store, and return its records by partition. Raises StoreUnreadable and Refused."""
+        spec = self.store_of(changelog)
+        places = sorted(self._places(spec.name), key=lambda place: place[0].partition or 0)
+        others = tuple(store for _, store in places)
+        records = tuple(
+            count_records(RowRecords(task.partition or 0, task, store, others, spec.kind)) for task, store in places
+        )
+        if negative := sum(part.counts.negative for part in records):
+            raise Refused(
+                f"{spec.name} has {plural(negative, 'row')} with a timestamp below -1, which no broker accepts",
+                hint="kstate cannot seed this store: let the application build it from its input",
+            )
+        return records
+
+    def check(self) -> None:
+        """Raise InUse if the application was started, or a database changed, since the directories were read."""
+        self.steady.check()
+        for path in self.paths:
+            _refuse_running(path)
+
+    def _is_seeded(self, store: StoreSpec) -> bool:
+        return (
+            store.changelog is not None
+            and not store.is_global
+            and store.source != SOURCE_TOPIC
+            and bool(self._places(store.name))
+        )
+
+    def _places(self, name: str) -> list[tuple[Task, Store]]:
+        return [
+            (task, store)
+            for task in self.app.tasks
+            if not task.is_global
+            for store in task.stores
+            if store.name == name
+        ]
+
+    def _place(self, name: str) -> Subtopology:
+        return subtopology_of(self._places(name)[0][0])
+
+
+def subtopology_of(task: Task) -> Subtopology:
+    """Return the sub-topology of a task."""
+    return task.topology, task.id.subtopology or 0
+
+
+@contextmanager
+def hold(paths: Iterable[Path]) -> Iterator[None]:
+    """Keep other commands of kstate from changing the directories. Raises InUse and Refused."""
+    with ExitStack() as stack:
+        for path in paths:
+            stack.enter_context(reader_lock(path))
+        yield
+
+
+def find_directories(texts: Sequence[str]) -> tuple[Path, ...]:
+    """Return the application directories. Raise UsageError if they are of different applications, or given twice."""
+    paths = tuple(find_application(Path(text)) for text in texts)
+    if len(set(paths)) < len(paths):
+        raise UsageError("--from names one directory twice", hint="pass each directory once")
+    if len({path.name for path in paths}) > 1:
+        raise UsageError(
+            f"the directories have different names: {', '.join(sorted({path.name for path in paths}))}",
+            hint="give each copy the name of the application.id, for example host1/orders and host2/orders",
+        )
+    return paths
+
+
+def read_directories(
+    paths: Sequence[Path], draft: SpecDraft | None, spec_name: str, skipped_tasks: Collection[Path]
+) -> SeedDirectories:
+    """Read the directories, and return their tasks and stores. Raises UsageError, Refused and InUse."""
+    for path in paths:
+        _refuse_running(path)
+    apps = [read_application(path) for path in paths]
+    for app in apps:
+        if app.running:
+            raise in_use(app.path, app.pid)
+        problem = next((problem for problem in app.all_problems() if problem.fatal or problem.doubt), None)
+        if problem is not None:
+            raise Refused(f"{app.path}: {problem.text}", hint=f"to see all problems, run {command('ls', app.path)}")
+    tasks = _each_once([task for app in apps for task in app.tasks], skipped_tasks)
+    whole = replace(apps[0], tasks=tuple(tasks))
+    merged = merge(whole, draft, file_name=spec_name)
+    names = {store.name for task in tasks if not task.is_global for store in task.stores}
+    for name in sorted(names):
+        refuse_several_places([task for task in tasks if any(store.name == name for store in task.stores)], name)
+    # Stores that the specification calls unlogged are complete without a retention.
+    spec = complete(merged, file_name=spec_name, only=names)
+    stores = [store for task in tasks for store in task.stores]
+    return SeedDirectories(whole, tuple(paths), spec, Steady.of(whole, stores), tuple(_lost(merged, spec, names)))
+
+
+def _refuse_running(path: Path) -> None:
+    # The kernel also reports locks of other pid namespaces, which /proc/locks does not list.
+    with reader_lock(path) as lock:
+        pid = lock.application_pid()
+    if pid is not None:
+        raise in_use(path, pid)
+
+
+def _each_once(tasks: Sequence[Task], skipped_tasks: Collection[Path]) -> list[Task]:
+    """Return the tasks without the skipped ones. Raise Refused if two directories have one, UsageError."""
+    unknown = sorted(set(skipped_tasks) - {task.path for task in tasks})
+    if unknown:
+        raise UsageError(
+            f"--skip-task {unknown[0]} is no task of the directories", hint="pass the path of a task directory"
+        )
+    by_name: dict[str, list[Task]] = {}
+    for task in tasks:
+        # Global stores are restored from their input topics, and each host has its own copy.
+        if task.path not in skipped_tasks and task.stores and not task.is_global:
+            by_name.setdefault(task.name, []).append(task)
+    double = {name: same for name, same in by_name.items() if len(same) > 1}
+    if double:
+        raise Refused(
+            f"several directories have the same task: {some(sorted(double), _MOST)}",
+            details=first_lines([str(task.path) for same in double.values() for task in same]),
+            hint="one of them was a standby copy, or was left behind when the task moved. Pass the others with "
+            "--skip-task. inspect-position shows which one is ahead",
+        )
+    return [task for name in by_name for task in by_name[name]]
+
+
+def _lost(merged: SpecDraft, spec: Spec, names: Collection[str]) -> Iterator[str]:
+    """Yield what cannot be seeded, of stores that are known."""
+    unlogged = [draft.name for draft in merged.stores if draft.logged is False]
+    if unlogged:
+        yield f"stores without a changelog begin empty: {some(sorted(unlogged), _MOST)}"
+    memory = {store.name for store in spec.stores if store.kind == IN_MEMORY}
+    # Only an offset is there: such a store was in memory, or is a custom one.
+    memory |= {draft.name for draft in merged.stores if draft.name not in names and not draft.is_global}
+    if memory:
+        yield f"stores without a directory are lost: {some(sorted(memory), _MOST)}"
+    yield "stores in memory and suppress buffers leave nothing on disk, so they begin empty"
+    tables = [store.name for store in spec.stores if store.source == SOURCE_TOPIC]
+    if tables:
+        yield f"Kafka Streams restores these tables from their input topics: {some(sorted(tables), _MOST)}"
+
+
+def _settings(store: StoreSpec) -> dict[str, str]:
+    """Return the settings that Kafka Streams gives the changelog of such a store (``InternalTopicConfig``)."""
+    kind = store_kind(store.kind)
+    settings = {_POLICY: "compact", "message.timestamp.type": "CreateTime"}
+    if store.retention_ms is not None and kind.key.expires:
+        # ``windowstore.changelog.additional.retention.ms`` is a day by default.
+        settings |= {_POLICY: "compact,delete", _RETENTION: str(store.retention_ms + DAY_MS)}
+    if store.retention_ms is not None and kind.key is KeySchema.VERSIONED:
+        settings["min.compaction.lag.ms"] = str(store.retention_ms + DAY_MS)
+    return settings
+
+
+def final_settings(store: StoreSpec, records: Sequence[RowRecords]) -> dict[str, str]:
+    """Return the settings that follow from the store and its rows.
+
+    A retention by which the broker would delete records of the store at once is not among them.
+    """
+    settings = _settings(store)
+    if _retains_duplicates(store, records):
+        # Its keys never repeat, except after a restart, which numbers from 1 again: compaction would lose records.
+        settings[_POLICY] = "delete"
+    times = [part.counts.oldest_ms for part in records if part.counts.oldest_ms is not None]
+    retention = settings.get(_RETENTION)
+    if retention is None or not times or min(times) > clock.now_ms() - int(retention):
+        return settings
+    # Kafka Streams expires windows by the time of the input, the broker by the clock: of old input it would delete all.
+    return {**settings, _RETENTION: _UNLIMITED}
+
+
+def _retains_duplicates(store: StoreSpec, records: Sequence[RowRecords]) -> bool:
+    """Return whether a window store numbers its rows, as those of joins do; without rows its name decides."""
+    if not store_kind(store.kind).key.windows:
+        return False
+    if any(part.records for part in records):
+        return any(part.counts.duplicates for part in records)
+    return JOIN_WINDOW.fullmatch(store.name) is not None
+
+
+# --- how many tasks there must be -------------------------------------------------------------------------------------
+
+
+def input_topics(directories: SeedDirectories) -> dict[Subtopology, frozenset[str]]:
+    """Return the input topics of each sub-topology that a Position of its stores names."""
+    topics: dict[Subtopology, frozenset[str]] = {}
+    for task in directories.app.tasks:
+        names = frozenset(topic for store in task.stores for topic in store.position.as_map())
+        topics[subtopology_of(task)] = topics.get(subtopology_of(task), frozenset()) | names
+    return topics
+
+
+def with_partitions(directories: SeedDirectories, on_broker: Mapping[str, TopicFacts]) -> SeedDirectories:
+    """Return the directories with the number of tasks of each sub-topology. Raise Refused if it is unknown.
+
+    A task has a partition of each input topic, so the topic with most partitions decides
+    (``StreamsPartitionAssignor``). The directories alone never show that the last task is missing.
+    """
+    counts: dict[Subtopology, int] = {}
+    for place, topics in sorted(input_topics(directories).items(), key=str):
+        by_broker = max((on_broker[topic].partitions for topic in topics if topic in on_broker), default=None)
+        stated = _stated(directories, place)
+        if by_broker is not None and stated is not None and by_broker != stated:
+            raise Refused(
+                f"the input topics of sub-topology {place[1]} have {plural(by_broker, 'partition')}, but the "
+                f"specification states {stated}",
+                hint="correct partitions in kstate.toml",
+            )
+        count = by_broker or stated
+        if count is None:
+            names = sorted(store.name for task in _tasks_of(directories, place) for store in task.stores)
+            raise Refused(
+                f"the number of tasks of sub-topology {place[1]} is unknown: no Position of its stores names an input "
+                "topic of the cluster",
+                hint=f"specify partitions of store {names[0]} in kstate.toml, and pass it with --spec",
+            )
+        _refuse_gaps(directories, place, count)
+        counts[place] = count
+    return replace(directories, partitions=counts)
+
+
+def _tasks_of(directories: SeedDirectories, place: Subtopology) -> list[Task]:
+    return [task for task in directories.app.tasks if subtopology_of(task) == place]
+
+
+def _stated(directories: SeedDirectories, place: Subtopology) -> int | None:
+    """Return the partitions that the file states; a number that kstate infers from the tasks is no statement."""
+    names = {store.name for task in _tasks_of(directories, place) for store in task.stores}
+    stated = {
+        store.partitions
+        for store in directories.spec.stores
+        if store.name in names and store.partitions is not None and "partitions" not in store.inferred
+    }
+    # A file with two numbers for one sub-topology was refused when it was merged.
+    return max(stated, default=None)
+
+
+def _refuse_gaps(directories: SeedDirectories, place: Subtopology, count: int) -> None:
+    """Raise Refused if a task is missing, is one too many, or lacks a store that others have."""
+    tasks = _tasks_of(directories, place)
+    present = {task.partition for task in tasks}
+    prefix = ""
+    if place[0]:
+        prefix = f"__{place[0]}__/"
+    missing = [f"{prefix}{place[1]}_{number}" for number in range(count) if number not in present]
+    if missing:
+        raise Refused(
+            f"the directories do not have every task: {some(missing, _MOST)} missing",
+            hint="pass the directories of all hosts, each with --from",
+        )
+    beyond = sorted(task.name for task in tasks if (task.partition or 0) >= count)
+    if beyond:
+        raise Refused(
+            f"the input topics have {plural(count, 'partition')}, so {some(beyond, _MOST)} cannot be a task",
+            hint="it was left behind by another topology: pass it with --skip-task",
+        )
+    names = {store.name for task in tasks for store in task.stores}
+    for task in tasks:
+        lacking = sorted(names - {store.name for store in task.stores})
+        if lacking:
+            raise Refused(
+                f"{task.path} has no store {lacking[0]}, which other tasks of sub-topology {place[1]} have",
+                hint="pass the directory that has it: another host may have a newer copy of the task",
+            )
+
+
+# --- whether every update is there ------------------------------------------------------------------------------------
+
+
+def with_doubts(
+    directories: SeedDirectories, connection: Connection, committed: Mapping[TopicPartition, CommittedOffset]
+) -> SeedDirectories:
+    """Return the directories with the reasons why stores may lack updates. Raises UsageError and RunFailed."""
+    topics = input_topics(directories)
+    resolved = resolve(directories.app)
+    behind = _behind(resolved, topics, connection, committed)
+    doubts: dict[str, list[str]] = {}
+    for task in resolved:
+        for offsets in task.stores:
+            reasons = [str(reason) for reason in task.unclean if reason.store in (None, offsets.store.name)]
+            if offsets.uneven:
+                reasons.append(f"{task.task.name}/{offsets.store.name}: its segments were not flushed together")
+            doubts.setdefault(offsets.store.name, []).extend([*reasons, *behind.get(task.task.name, ())])
+    seeded = {store.name for store in directories.stores}
+    return replace(directories, doubts={store: tuple(why) for store, why in doubts.items() if why and store in seeded})
+
+
+def _behind(
+    resolved: Sequence[TaskOffsets],
+    topics: Mapping[Subtopology, Collection[str]],
+    connection: Connection,
+    committed: Mapping[TopicPartition, CommittedOffset],
+) -> dict[str, list[str]]:
+    """Return, by task, the inputs of which updates may be missing, with their offsets."""
+    firsts: dict[TopicPartition, int] = {}
+    inputs: dict[str, list[TopicPartition]] = {}
+    for task in resolved:
+        partition = task.task.partition or 0
+        reached = _reached(task)
+        inputs[task.task.name] = []
+        for topic in sorted(topics[subtopology_of(task.task)]):
+            key = TopicPartition(topic, partition)
+            # A topic with fewer partitions than the task's siblings has none for it.
+            if key in committed:
+                inputs[task.task.name].append(key)
+                firsts[key] = reached.get(topic, {}).get(partition, -1) + 1
+    # A transaction marker has an offset and is no record, so the log is read between Position and committed offset.
+    requests = {key: ({first}, committed[key].offset) for key, first in firsts.items() if first < committed[key].offset}
+    tails = read_tails(connection.bootstrap, connection.settings, requests, committed=True)
+    behind: dict[str, list[str]] = {}
+    for name, keys in inputs.items():
+        lines = []
+        for key in keys:
+            if key not in requests or (key in tails and tails[key].records(firsts[key], committed[key].offset) == 0):
+                continue
+            lines.append(
+                f"{name}: updates by {key}, offsets {firsts[key]} to {committed[key].offset - 1}, may be missing"
+            )
+        if not keys:
+            lines.append(f"{name}: no committed offset of its inputs shows whether it is complete")
+        behind[name] = lines
+    return behind
+
+
+def _reached(task: TaskOffsets) -> Mapping[str, Mapping[int, int]]:
+    """Return how far the stores of a task have read its inputs: the one that has read furthest counts.
+
+    All stores of a task are closed together. A store of which the last records changed nothing stays behind.
+    """
+    position = Position.empty()
+    for offsets in task.stores:
+        position = position.merge(position_reached(offsets.store))
+    return position.as_map()
+
+
+def refuse_doubts(directories: SeedDirectories, accepted: Collection[str]) -> Iterator[UsageError | Refused]:
+    """Yield why the directories are refused: stores that may lack updates, and that the user has not accepted."""
+    unknown = sorted(set(accepted) - {store.name for store in directories.stores})
+    if unknown:
+        yield UsageError(f"--accept {unknown[0]}: no changelog is written for such a store", hint="pass another name")
+    open_doubts = {store: why for store, why in directories.doubts.items() if store not in accepted}
+    if open_doubts:
+        lines = dict.fromkeys(reason for why in open_doubts.values() for reason in why)
+        yield Refused(
+            f"{plural(len(open_doubts), 'store')} may lack updates: {some(sorted(open_doubts), _MOST)}",
+            details=first_lines(list(lines)),
+            hint="pass the directory of the host that had the active task. If you have checked that these are "
+            "complete, or accept the loss, pass --accept STORE for each store",
+        )
+
+
+# --- what the plan says -----------------------------------------------------------------------------------------------
+
+
+def directory_notes(
+    directories: SeedDirectories, records: Mapping[str, Sequence[RowRecords]], accepted: Collection[str]
+) -> Iterator[str]:
+    """Yield what the user should know about records that are made of rows. ``records`` by changelog."""
+    yield from directories.lost
+    for store in sorted(set(accepted) & directories.doubts.keys()):
+        yield f"{store} is accepted although it may lack updates: {'; '.join(directories.doubts[store][:_MOST])}"
+    for changelog, parts in sorted(records.items()):
+        spec = directories.store_of(changelog)
+        count = sum(part.counts.without_time for part in parts)
+        if count:
+            yield f"{spec.name}: the rows have no timestamp, so {plural(count, 'record')} get none"
+        overlaps = sum(part.counts.overlaps for part in parts)
+        if overlaps:
+            yield f"{spec.name}: {plural(overlaps, 'row')} of versions overlap newer ones, which hide a part of them"
+        settings = _settings(spec)
+        if final_settings(spec, parts).get(_RETENTION) != settings.get(_RETENTION):
+            yield (
+                f"{changelog}: {_RETENTION} stays unlimited. With {settings[_RETENTION]}, which Kafka Streams sets, "
+                "the broker would delete records of windows that Kafka Streams still has"
+            )
+        if spec.kind == "headers-time-ordered-session":
+            yield f"{spec.name}: Kafka Streams keeps no headers in such a store, so its records have none"
+        if store_kind(spec.kind).key is KeySchema.BUFFER:
+            yield f"{spec.name}: Kafka Streams garbles the keys of such a buffer when it restores it from a changelog"
+    yield "records get headers only of stores that keep them"
+    yield "new topics get Kafka Streams' default settings for each kind of store, and the broker's replication factor"

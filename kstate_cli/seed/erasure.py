@@ -1,0 +1,294 @@
+"""Erase keys from the records of a seed, and write a receipt of what was erased.
+
+A changelog key has more than the record's key: the window, the session, the side of a join. All records of a key are
+erased, whatever else their keys have. The records of a foreign-key subscription belong to their primary key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from base64 import b64encode
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from kstate_cli import clock
+from kstate_cli.errors import Refused, RunFailed, UsageError
+from kstate_cli.formats.binary import MalformedBytesError
+from kstate_cli.formats.keys import CombinedKey, JoinSideKey, WindowKey
+from kstate_cli.formats.layouts import KeySchema
+from kstate_cli.formats.store_kinds import kind_names, named_by_dsl, store_kind, store_kinds
+from kstate_cli.regular_files import read_given, replace_text
+from kstate_cli.rows.serde_type import SERDE_ERRORS
+from kstate_cli.rows.serdes import serde_for
+from kstate_cli.rows.values import bytes_text
+from kstate_cli.seed.records import Record, TargetRecords
+from kstate_cli.texts import plural, some
+
+if TYPE_CHECKING:
+    from kstate_cli.seed.model import PlannedTopic
+
+_EVERY_STORE: Final = "*"
+_MOST: Final = 5
+_RECEIPT_MODE: Final = 0o600
+"""The receipt has the keys of persons."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeysToErase:
+    """The keys of a file, by store; ``*`` stands for every store."""
+
+    by_store: Mapping[str, frozenset[bytes]]
+
+    def of(self, store: str) -> frozenset[bytes]:
+        """Return the keys to erase from a store."""
+        return self.by_store.get(store, frozenset()) | self.by_store.get(_EVERY_STORE, frozenset())
+
+    @property
+    def stores(self) -> frozenset[str]:
+        """The stores that the file names."""
+        return frozenset(self.by_store) - {_EVERY_STORE}
+
+
+def read_keys(path: Path) -> KeysToErase:
+    """Read ``STORE=KEY`` or ``STORE:SERDE=KEY`` of each line. Raise UsageError with the line.
+
+    The key is that of a command line: by default text with ``\\xNN`` for other bytes. Lines that begin with ``#`` are
+    comments: no store has such a name.
+    """
+    try:
+        text = read_given(path).decode("utf-8")
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--drop-keys: kstate cannot read {path}: {error}", hint="pass a text file") from None
+    by_store: dict[str, set[bytes]] = {}
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line or line.startswith("#"):
+            continue
+        place, equals, key = line.partition("=")
+        store, _, serde = place.partition(":")
+        # A carriage return would be a part of the key, and the key would be nowhere.
+        if not equals or not store or line.endswith("\r"):
+            raise UsageError(
+                f"{path}, line {number} is not STORE=KEY or STORE:SERDE=KEY",
+                hint="write one key per line, and end lines with a line feed only",
+            )
+        of_store = serde_for("--drop-keys", serde or "bytes")
+        try:
+            by_store.setdefault(store, set()).add(of_store.serialize(of_store.parse(key)))
+        except SERDE_ERRORS as error:
+            raise UsageError(
+                f"{path}, line {number}: the key is not a {of_store.name}: {error}", hint="correct the line"
+            ) from None
+    if not by_store:
+        raise UsageError(f"{path} has no keys", hint="write STORE=KEY in each line")
+    return KeysToErase({store: frozenset(keys) for store, keys in by_store.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class RemainingRecords:
+    """The records of a partition without those of some keys."""
+
+    source: TargetRecords
+    keys: frozenset[bytes]
+    key_of: Callable[[bytes], bytes]
+    erased: Counter[bytes] = field(default_factory=Counter)
+    """Records by key, counted once before anything is written."""
+    records: int = 0
+    without_timestamp: int = 0
+
+    @property
+    def partition(self) -> int:
+        """The partition of the records."""
+        return self.source.partition
+
+    @property
+    def without_key(self) -> int:
+        """The records without a key, which are not written."""
+        return self.source.without_key
+
+    @property
+    def identity(self) -> list[object]:
+        """The source, and which keys are erased from it."""
+        digest = hashlib.sha256()
+        for key in sorted(self.keys):
+            digest.update(len(key).to_bytes(4, "big") + key)
+        return [*self.source.identity, digest.hexdigest()]
+
+    def batches(self) -> Iterator[list[Record]]:
+        """Yield the other records in their order. Raises as the source, and Refused."""
+        for batch in self.source.batches():
+            yield [record for record in batch if self._key(record) not in self.keys]
+
+    def counted(self) -> RemainingRecords:
+        """Read all records, and return the same with its counts."""
+        erased: Counter[bytes] = Counter()
+        records = zero = 0
+        for batch in self.source.batches():
+            for record in batch:
+                key = self._key(record)
+                if key in self.keys:
+                    erased[key] += 1
+                else:
+                    records += 1
+                    zero += record.timestamp == 0
+        return replace(self, erased=erased, records=records, without_timestamp=zero)
+
+    def _key(self, record: Record) -> bytes:
+        try:
+            return self.key_of(record.key)
+        except MalformedBytesError as error:
+            # Skipped, it might be a record of the very person.
+            raise Refused(
+                f"a record of partition {self.partition} has a key of another kind of store: {error}",
+                hint="correct the kind of the store in kstate.toml",
+            ) from None
+
+
+def erase_keys(
+    topics: Sequence[PlannedTopic], keys: KeysToErase, kinds: Mapping[str, str | None], accepted: Collection[str]
+) -> list[PlannedTopic]:
+    """Return the topics without the records of these keys. Raise UsageError and Refused.
+
+    ``kinds``: the kind of each store, None if it is unknown: then its keys cannot be taken apart.
+    """
+    unknown = sorted(keys.stores - {topic.store for topic in topics})
+    if unknown:
+        raise UsageError(
+            f"--drop-keys names {some(unknown, _MOST)}, of which no changelog is written", hint="correct the file"
+        )
+    unclear = [topic.store for topic in topics if keys.of(topic.store) and _schema(topic.store, kinds) is None]
+    refused = sorted(set(unclear) - set(accepted))
+    if refused:
+        raise Refused(
+            f"the kind of {plural(len(refused), 'store')} is unknown, so kstate cannot find the keys in "
+            f"{some(refused, _MOST)}",
+            hint="specify the kinds in kstate.toml, and pass it with --spec. To keep the keys in a store, pass "
+            "--accept STORE",
+        )
+    return [_without(topic, keys.of(topic.store), _schema(topic.store, kinds)) for topic in topics]
+
+
+def _without(topic: PlannedTopic, keys: frozenset[bytes], schema: KeySchema | None) -> PlannedTopic:
+    if not keys or schema is None:
+        return topic
+    partitions = tuple(RemainingRecords(part, keys, _key_of(schema)).counted() for part in topic.partitions)
+    return replace(topic, partitions=partitions)
+
+
+def _schema(store: str, kinds: Mapping[str, str | None]) -> KeySchema | None:
+    """Return how the changelog keys of a store are built; None if its kind is unknown."""
+    kind = kinds.get(store)
+    if kind is None or kind not in kind_names() or not store_kind(kind).is_exact:
+        return None
+    # Under ``dsl.store.format=HEADERS`` a subscription store is one with headers; its keys stay combined.
+    combined = [row for row in store_kinds() if row.key is KeySchema.COMBINED]
+    if store_kind(kind).key is KeySchema.KEY and named_by_dsl(combined, store) is not None:
+        return KeySchema.COMBINED
+    return store_kind(kind).key
+
+
+def _key_of(schema: KeySchema) -> Callable[[bytes], bytes]:
+    """Return the function that takes the record's key out of a changelog key; it raises MalformedBytesError."""
+    if schema.tail:
+        return lambda key: _head(key, schema.tail)
+    return _KEYS.get(schema, _itself)
+
+
+def _head(key: bytes, tail: int) -> bytes:
+    # Time-ordered stores log the same keys as others: the time comes behind the key.
+    if len(key) < tail:
+        raise MalformedBytesError(f"{len(key)} bytes, and the times of its window need {tail}")
+    return key[:-tail]
+
+
+def _itself(key: bytes) -> bytes:
+    return key
+
+
+_KEYS: Final[Mapping[KeySchema, Callable[[bytes], bytes]]] = {
+    KeySchema.JOIN_SIDE: lambda key: JoinSideKey.from_bytes(key).key,
+    KeySchema.COMBINED: lambda key: CombinedKey.from_bytes(key).primary_key,
+    KeySchema.BUFFER: lambda key: WindowKey.from_time_first(key).key,
+}
+
+
+def erased_records(topics: Sequence[PlannedTopic]) -> int:
+    """Return how many records are erased."""
+    return sum(part.erased.total() for topic in topics for part in _remaining(topic))
+
+
+def _remaining(topic: PlannedTopic) -> list[RemainingRecords]:
+    return [part for part in topic.partitions if isinstance(part, RemainingRecords)]
+
+
+def erasure_notes(topics: Sequence[PlannedTopic], keys: KeysToErase) -> Iterator[str]:
+    """Yield how many records are erased, the keys that no store has, and stores that were not searched."""
+    yield f"--drop-keys erases {plural(erased_records(topics), 'record')}"
+    nowhere = _nowhere(topics, keys)
+    if nowhere:
+        names = [f"{store}={bytes_text(key)}" for store, key in nowhere]
+        yield f"no record has these keys: {some(names, _MOST)}"
+    unsearched = [topic.store for topic in topics if keys.of(topic.store) and not _remaining(topic)]
+    if unsearched:
+        yield f"keys are not erased from {some(unsearched, _MOST)}, whose kind is unknown"
+
+
+def _nowhere(topics: Sequence[PlannedTopic], keys: KeysToErase) -> list[tuple[str, bytes]]:
+    by_store: dict[str, set[bytes]] = {}
+    for topic in topics:
+        for part in _remaining(topic):
+            by_store.setdefault(topic.store, set()).update(part.erased)
+    everywhere = {key for of_store in by_store.values() for key in of_store}
+    return sorted(
+        (store, key)
+        for store, of_store in keys.by_store.items()
+        for key in of_store
+        if key not in (everywhere if store == _EVERY_STORE else by_store.get(store, set()))
+    )
+
+
+def write_receipt(path: Path, app: str, digest: str, topics: Sequence[PlannedTopic], keys: KeysToErase) -> None:
+    """Write which records of which keys the new changelogs do not have, as lines of JSON. Raise RunFailed.
+
+    The file is replaced as a whole, after all logs were compared.
+    """
+    lines: list[dict[str, object]] = [
+        {
+            "type": "erased",
+            "store": topic.store,
+            "changelog": topic.target,
+            "partition": part.partition,
+            "key": b64encode(key).decode(),
+            "records": count,
+        }
+        for topic in topics
+        for part in _remaining(topic)
+        for key, count in sorted(part.erased.items())
+    ]
+    lines += [
+        {"type": "nowhere", "store": store, "key": b64encode(key).decode()} for store, key in _nowhere(topics, keys)
+    ]
+    lines += [
+        {"type": "not-searched", "store": topic.store}
+        for topic in topics
+        if keys.of(topic.store) and not _remaining(topic)
+    ]
+    lines.append(
+        {
+            "type": "summary",
+            "application": app,
+            "plan": digest,
+            "records": erased_records(topics),
+            "at_ms": clock.now_ms(),
+        }
+    )
+    try:
+        replace_text(path, "".join(json.dumps(line) + "\n" for line in lines), mode=_RECEIPT_MODE)
+    except OSError as error:
+        raise RunFailed(
+            f"kstate cannot write the receipt {path}: {error.strerror}",
+            hint="make space or pass --receipt with another file, then run the command again",
+        ) from None

@@ -1,0 +1,103 @@
+"""Records that ``kstate seed`` makes of the rows of real releases: a restoration makes the same rows of them again."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from kstate_cli.formats.keys import VersionedKey
+from kstate_cli.formats.layouts import KeySchema
+from kstate_cli.formats.store_kinds import store_kind
+from kstate_cli.restore.sorting.convert import base_keys
+from kstate_cli.restore.sorting.row_values import row_values
+from kstate_cli.restore.sorting.versioned import VersionedReplay
+from kstate_cli.rocks.scanning import Row
+from kstate_cli.rows.open import filled, open_whole
+from kstate_cli.rows.segment import Databases
+from kstate_cli.seed import rows as seed_rows
+from kstate_cli.seed.records import Record
+from kstate_cli.seed.rows import RowRecords, count_records
+from kstate_cli.statedir.model import Store, Task
+from kstate_cli.statedir.scan import read_application
+from tests.golden import names, unpack
+
+INTERVAL_MS = 240_000
+"""The segment interval of the versioned stores of the golden directories."""
+_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
+def _stored(task: Task, store: Store) -> tuple[str, list[Row]]:
+    """The kind of a store, and its base rows in the newest layout."""
+    with closing(Databases()) as databases:
+        reader = open_whole(task, store, [store], databases)
+        bounds = reader.layout.key.base_rows
+        segments = filled(reader, store)
+        return reader.kind, list(chain.from_iterable(segment.scan(*bounds) for segment in segments))
+
+
+def _restored(kind: str, records: list[Record]) -> list[Row]:
+    """The rows that a restoration makes of changelog records."""
+    row = store_kind(kind)
+    if row.key is KeySchema.VERSIONED:
+        # A retention that nothing exceeds: every version stays.
+        replay = VersionedReplay(1 << 50, INTERVAL_MS, max(record.timestamp for record in records))
+        for record in records:
+            replay.put(record.key, record.value, record.timestamp)
+        return sorted((key, value) for key, value in replay.rows() if value is not None)
+    keys = pa.array([record.key for record in records], pa.binary())
+    values = row_values(
+        row,
+        pa.array([record.value for record in records], pa.binary()),
+        np.array([record.timestamp for record in records], dtype=np.int64),
+        pa.array([[{"key": key, "value": value} for key, value in record.headers] for record in records], _HEADERS),
+        kind,
+    )
+    if row.key.time_ordered:
+        keys = base_keys(row.key, keys)
+    return list(zip(keys.to_pylist(), values.to_pylist(), strict=True))
+
+
+def _latest(rows: list[Row]) -> list[Row]:
+    return [row for row in rows if VersionedKey.from_bytes(row[0]).is_latest]
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_restoration_gives_the_same_rows(name: str, tmp_path: Path) -> None:
+    app = read_application(unpack(name, tmp_path))
+    compared = 0
+    for task in app.tasks:
+        for store in task.stores:
+            if task.is_global or store.empty or not store.kind.certain:
+                continue
+            kind, rows = _stored(task, store)
+            records = count_records(RowRecords(task.partition or 0, task, store, (store,), kind))
+            made = [record for batch in records.batches() for record in batch]
+            assert len(made) == records.records
+            if store_kind(kind).key is KeySchema.VERSIONED:
+                times = [record.timestamp for record in made]
+                assert times == sorted(times)
+            restored = _restored(kind, made)
+            if records.counts.overlaps:
+                # Of a killed application: what newer rows hide of older ones is not written.
+                assert "killed" in name
+                restored, rows = _latest(restored), _latest(rows)
+            assert restored == rows, f"{task.name}/{store.name}: {kind}"
+            compared += len(rows)
+    assert compared
+
+
+def test_versions_beyond_memory_are_sorted_by_way_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With runs of a few versions each the records are the same."""
+    app = read_application(unpack("4.3.1-kinds-eos", tmp_path))
+    (task,) = (task for task in app.tasks if task.name == "6_1")
+    (store,) = task.stores
+    records = RowRecords(1, task, store, (store,), "versioned")
+    whole = list(records.batches())
+    monkeypatch.setattr(seed_rows, "_RUN_BYTES", 1_000)
+    assert list(records.batches()) == whole
+    assert sum(map(len, whole)) > 20
