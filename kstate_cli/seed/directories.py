@@ -35,7 +35,7 @@ from kstate_cli.specification.topic_settings import DAY_MS
 from kstate_cli.statedir.find import find_application
 from kstate_cli.statedir.model import Application, Store, Task
 from kstate_cli.statedir.scan import read_application
-from kstate_cli.texts import command, first_lines, plural, some
+from kstate_cli.texts import command, first_lines, plural, quoted, some
 
 _MOST: Final = 5
 _POLICY: Final = "cleanup.policy"
@@ -190,7 +190,7 @@ def _each_once(tasks: Sequence[Task], skipped_tasks: Collection[Path]) -> list[T
     unknown = sorted(set(skipped_tasks) - {task.path for task in tasks})
     if unknown:
         raise UsageError(
-            f"--skip-task {unknown[0]} is no task of the directories", hint="pass the path of a task directory"
+            f"--skip-task {quoted(unknown[0])} is no task of the directories", hint="pass the path of a task directory"
         )
     by_name: dict[str, list[Task]] = {}
     for task in tasks:
@@ -421,7 +421,9 @@ def refuse_doubts(directories: SeedDirectories, accepted: Collection[str]) -> It
     """Yield why the directories are refused: stores that may lack updates, and that the user has not accepted."""
     unknown = sorted(set(accepted) - {store.name for store in directories.stores})
     if unknown:
-        yield UsageError(f"--accept {unknown[0]}: no changelog is written for such a store", hint="pass another name")
+        yield UsageError(
+            f"--accept {quoted(unknown[0])}: no changelog is written for such a store", hint="pass another name"
+        )
     open_doubts = {store: why for store, why in directories.doubts.items() if store not in accepted}
     if open_doubts:
         lines = dict.fromkeys(reason for why in open_doubts.values() for reason in why)
@@ -457,9 +459,10 @@ def directory_notes(
                 f"{changelog}: {_RETENTION} stays unlimited. With {settings[_RETENTION]}, which Kafka Streams sets, "
                 "the broker would delete records of windows that Kafka Streams still has"
             )
-        if spec.kind == "headers-time-ordered-session":
+        kind = store_kind(spec.kind)
+        if kind.headers_of is not None and not kind.needs_headers:
             yield f"{spec.name}: Kafka Streams keeps no headers in such a store, so its records have none"
-        if store_kind(spec.kind).key is KeySchema.BUFFER:
+        if kind.key is KeySchema.BUFFER:
             yield f"{spec.name}: Kafka Streams garbles the keys of such a buffer when it restores it from a changelog"
     yield "records get headers only of stores that keep them"
     yield "new topics get Kafka Streams' default settings for each kind of store, and the broker's replication factor"

@@ -200,7 +200,7 @@ def _key_of(schema: KeySchema) -> Callable[[bytes], bytes]:
 def _head(key: bytes, tail: int) -> bytes:
     # Time-ordered stores log the same keys as others: the time comes behind the key.
     if len(key) < tail:
-        raise MalformedBytesError(f"{len(key)} bytes, and the times of its window need {tail}")
+        raise MalformedBytesError("it is shorter than the times of a window")
     return key[:-tail]
 
 

@@ -39,9 +39,9 @@ NO_TIMESTAMP: Final = -1
 """The timestamp of a record without one, which the client passes on unchanged."""
 _BATCH_ROWS: Final = 4_096
 _BATCH_BYTES: Final = 16 << 20
-_RUN_BYTES: Final = 64 << 20
+_SORT_BYTES: Final = 64 << 20
 """Rows or records that are sorted in memory; more go to a temporary file, sorted."""
-_ENTRY_BYTES: Final = 200
+_SORTABLE_BYTES: Final = 200
 """Memory of an entry beside key and data: a tuple, two objects of bytes and an int."""
 _SEQUENCE_BYTES: Final = 4
 _NO_SEQUENCE: Final = bytes(_SEQUENCE_BYTES)
@@ -51,7 +51,7 @@ _NO_BUFFER_TIME: Final = bytes(8)
 
 
 @dataclass(slots=True)
-class RecordCounts:
+class RowCounts:
     """What a first pass over the records counts."""
 
     records: int = 0
@@ -92,7 +92,7 @@ class RowRecords:
     others: tuple[Store, ...]
     """The stores of that name in all tasks: their rows may prove the kind of an empty one."""
     kind: str
-    counts: RecordCounts = field(default_factory=RecordCounts)
+    counts: RowCounts = field(default_factory=RowCounts)
 
     @property
     def records(self) -> int:
@@ -153,7 +153,7 @@ def _files_of(database: Database) -> list[object]:
     return [database.segment_start, manifest, size, files]
 
 
-def _records(reader: StoreReader, store: Store, counts: RecordCounts) -> Iterator[Record]:
+def _records(reader: StoreReader, store: Store, counts: RowCounts) -> Iterator[Record]:
     """Return the records of a store: by segment and key, or by time for versions."""
     segments = filled(reader, store)
     layout = reader.layout
@@ -247,7 +247,7 @@ def _buffered(row: Row) -> Record:
 # --- versions ---------------------------------------------------------------------------------------------------------
 
 
-class _Entry(NamedTuple):
+class _Sortable(NamedTuple):
     """What is sorted: a row of a key, or a record at a time."""
 
     number: int
@@ -260,14 +260,14 @@ _NEWEST: Final = MAX_I64
 """In place of a segment: the row of the latest version comes after all others of its key."""
 
 
-def _row_of_key(row: Row) -> _Entry:
+def _row_of_key(row: Row) -> _Sortable:
     at = VersionedKey.from_bytes(row[0])
     if at.is_latest:
-        return _Entry(_NEWEST, at.key, row[1])
-    return _Entry(at.segment, at.key, row[1])
+        return _Sortable(_NEWEST, at.key, row[1])
+    return _Sortable(at.segment, at.key, row[1])
 
 
-def _versions_in_order(rows: Iterable[_Entry], counts: RecordCounts) -> Iterator[Record]:
+def _versions_in_order(rows: Iterable[_Sortable], counts: RowCounts) -> Iterator[Record]:
     """Yield the versions of rows as records, by time. Raises MalformedBytesError for a row that is none.
 
     Rows are sorted by key first, since a delete shows only between two rows of a key. Both sorts use files beyond a
@@ -275,7 +275,7 @@ def _versions_in_order(rows: Iterable[_Entry], counts: RecordCounts) -> Iterator
     """
     overlaps = 0
 
-    def records() -> Iterator[_Entry]:
+    def records() -> Iterator[_Sortable]:
         nonlocal overlaps
         by_key = _sorted(rows, lambda entry: (entry.key, entry.number))
         for key, of_key in groupby(by_key, key=attrgetter("key")):
@@ -288,19 +288,19 @@ def _versions_in_order(rows: Iterable[_Entry], counts: RecordCounts) -> Iterator
     counts.overlaps = overlaps
 
 
-def _history(key: bytes, rows: Sequence[_Entry]) -> tuple[list[_Entry], int]:
+def _history(key: bytes, rows: Sequence[_Sortable]) -> tuple[list[_Sortable], int]:
     """Return the records of one key, and the number of rows that overlap a newer one.
 
     ``RocksDBVersionedStore.get`` looks from the newest row to the oldest: from its first version on, a row hides all
     older ones. After a kill rows may overlap, since each flush has some of them.
     """
-    records: list[_Entry] = []
+    records: list[_Sortable] = []
     overlapping = 0
     visible_until = None
     for row in reversed(rows):
         if row.number == _NEWEST:
             latest = LatestValue.from_bytes(row.data or b"")
-            records.append(_Entry(latest.valid_from, key, latest.value))
+            records.append(_Sortable(latest.valid_from, key, latest.value))
             visible_until = latest.valid_from
             continue
         content = SegmentValue.from_bytes(row.data or b"")
@@ -311,41 +311,41 @@ def _history(key: bytes, rows: Sequence[_Entry]) -> tuple[list[_Entry], int]:
         # Streams stores no tombstone for the latest version, it removes the row: a key is deleted from the end of its
         # newest row until the next one begins. A lone tombstone ends when it begins.
         elif end != visible_until and not content.is_degenerate:
-            records.append(_Entry(end, key, None))
-        records += [_Entry(version.valid_from, key, version.value) for version in versions]
+            records.append(_Sortable(end, key, None))
+        records += [_Sortable(version.valid_from, key, version.value) for version in versions]
         visible_until = content.min_timestamp if visible_until is None else min(visible_until, content.min_timestamp)
     return records, overlapping
 
 
-_Order = Callable[[_Entry], tuple[object, object]]
+_Order = Callable[[_Sortable], tuple[object, object]]
 
 
-def _sorted(entries: Iterable[_Entry], order: _Order) -> Iterator[_Entry]:
-    """Yield entries in order: sorted runs in temporary files, merged, so that memory has a limit."""
+def _sorted(entries: Iterable[_Sortable], order: _Order) -> Iterator[_Sortable]:
+    """Yield entries in order: sorted parts in temporary files, merged, so that memory has a limit."""
     with ExitStack() as stack:
         folder: Path | None = None
-        runs: list[Iterator[_Entry]] = []
-        waiting: list[_Entry] = []
+        parts: list[Iterator[_Sortable]] = []
+        waiting: list[_Sortable] = []
         size = 0
         for entry in entries:
             waiting.append(entry)
-            size += _ENTRY_BYTES + len(entry.key) + len(entry.data or b"")
-            if size < _RUN_BYTES:
+            size += _SORTABLE_BYTES + len(entry.key) + len(entry.data or b"")
+            if size < _SORT_BYTES:
                 continue
             if folder is None:
                 folder = stack.enter_context(temporary.private_folder("seed"))
             waiting.sort(key=order)
-            runs.append(_spilled(waiting, folder / str(len(runs)), stack))
+            parts.append(_spilled(waiting, folder / str(len(parts)), stack))
             waiting, size = [], 0
         waiting.sort(key=order)
-        yield from heapq.merge(*runs, waiting, key=order)
+        yield from heapq.merge(*parts, waiting, key=order)
 
 
 _HEAD: Final = struct.Struct(">qii")
 """Number, the bytes of the key, and those of the data; -1 for none."""
 
 
-def _spilled(entries: list[_Entry], path: Path, stack: ExitStack) -> Iterator[_Entry]:
+def _spilled(entries: list[_Sortable], path: Path, stack: ExitStack) -> Iterator[_Sortable]:
     """Write entries to a file, and return them as they are read again."""
     with open(path, "wb") as file:
         for entry in entries:
@@ -357,11 +357,11 @@ def _spilled(entries: list[_Entry], path: Path, stack: ExitStack) -> Iterator[_E
     return _read_again(stack.enter_context(open(path, "rb")))
 
 
-def _read_again(file: BinaryIO) -> Iterator[_Entry]:
+def _read_again(file: BinaryIO) -> Iterator[_Sortable]:
     while head := file.read(_HEAD.size):
         number, key_bytes, data_bytes = _HEAD.unpack(head)
         key = file.read(key_bytes)
         data = None
         if data_bytes >= 0:
             data = file.read(data_bytes)
-        yield _Entry(number, key, data)
+        yield _Sortable(number, key, data)

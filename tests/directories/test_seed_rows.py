@@ -92,12 +92,12 @@ def test_a_restoration_gives_the_same_rows(name: str, tmp_path: Path) -> None:
 
 
 def test_versions_beyond_memory_are_sorted_by_way_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With runs of a few versions each the records are the same."""
+    """With files of a few versions each the records are the same."""
     app = read_application(unpack("4.3.1-kinds-eos", tmp_path))
     (task,) = (task for task in app.tasks if task.name == "6_1")
     (store,) = task.stores
     records = RowRecords(1, task, store, (store,), "versioned")
     whole = list(records.batches())
-    monkeypatch.setattr(seed_rows, "_RUN_BYTES", 1_000)
+    monkeypatch.setattr(seed_rows, "_SORT_BYTES", 1_000)
     assert list(records.batches()) == whole
     assert sum(map(len, whole)) > 20

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 import shutil
 import time
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewTopic
 
+from kstate_cli.broker.group_offsets import CommittedOffset, commit_offsets
+from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.seed.cluster import EMPTY, Connection, read_cluster, read_topics
+from kstate_cli.statedir.scan import read_application
 from tests.done import Done
+from tests.golden import unpack
 
 from . import dumps
 from .harness import App, Harness, Run
@@ -155,3 +161,193 @@ def _same_as_the_logs(harness: Harness, old: App, new: App) -> None:
             assert [rows[key][1] for key in sorted(rows)] == [logged[key][1] for key in sorted(rows)], topic
             if store not in WITHOUT_TIMESTAMPS:
                 assert [rows[key][2] for key in sorted(rows)] == [logged[key][2] for key in sorted(rows)], topic
+
+
+@dataclass
+class Left:
+    """What is left of an application of 4.2.1: a directory of all kinds, its input topics and its offsets.
+
+    Nothing ran here: the broker gets topics with the names that the Positions have, and the offsets behind them.
+    """
+
+    harness: Harness
+    folder: Path
+    new: str
+
+    @property
+    def directory(self) -> Path:
+        """The application directory."""
+        return self.folder / "host1" / "golden-421-kinds-eos"
+
+    @property
+    def other(self) -> Path:
+        """The directory of another host."""
+        return self.folder / "host2" / self.directory.name
+
+    @property
+    def spec(self) -> Path:
+        """Its specification."""
+        return self.folder / "kstate.toml"
+
+    def create(self) -> Left:
+        """Unpack the directory, and give the broker what it lacks."""
+        unpack("4.2.1-kinds-eos", self.folder / "host1")
+        write_spec(self.directory, self.spec)
+        committed: dict[TopicPartition, CommittedOffset] = {}
+        for task in read_application(self.directory).tasks:
+            for store in task.stores:
+                for topic, partitions in store.position.as_map().items():
+                    for partition, offset in partitions.items():
+                        key = TopicPartition(topic, partition)
+                        committed[key] = max(
+                            committed.get(key, CommittedOffset(0)), CommittedOffset(offset + 1), key=lambda c: c.offset
+                        )
+        admin = AdminClient({"bootstrap.servers": self.harness.bootstrap})
+        missing = {key.topic for key in committed} - admin.list_topics(timeout=30).topics.keys()
+        if missing:
+            for future in admin.create_topics([NewTopic(topic, 2, 1) for topic in missing]).values():
+                future.result()
+        self.commit(committed)
+        return self
+
+    def commit(self, committed: dict[TopicPartition, CommittedOffset]) -> None:
+        """Commit offsets of the application."""
+        commit_offsets(self.harness.bootstrap, {}, self.directory.name, committed)
+
+    def words(self, *options: object, sources: tuple[Path, ...] = (), spec: bool = True) -> list[object]:
+        """The command line."""
+        words: list[object] = ["seed", "--app", self.new, "--bootstrap-server", self.harness.bootstrap]
+        for source in sources or (self.directory,):
+            words += ["--from", source]
+        if spec:
+            words += ["--spec", self.spec]
+        return [*words, "--journal", self.folder / "journal.jsonl", "-o", "json", *options]
+
+
+@pytest.fixture
+def left(harness: Harness, tmp_path: Path) -> Left:
+    return Left(harness, tmp_path, f"left-{next(_numbers)}").create()
+
+
+_numbers = itertools.count(1)
+
+
+def _moved_task(left: Left) -> None:
+    left.other.mkdir(parents=True)
+    (left.directory / "0_1").rename(left.other / "0_1")
+
+
+def _double_task(left: Left) -> None:
+    shutil.copytree(left.directory / "0_1", left.other / "0_1")
+
+
+def _behind(left: Left) -> None:
+    left.commit({TopicPartition(f"{left.directory.name}-in-versioned", 0): CommittedOffset(99)})
+
+
+def _beyond(left: Left) -> None:
+    shutil.copytree(left.directory / "3_1", left.directory / "3_7")
+    # A file that states another number is refused before.
+    left.spec.write_text(re.sub(r"^partitions = .*\n", "", left.spec.read_text(), flags=re.MULTILINE))
+
+
+def _less(left: Left) -> None:
+    shutil.rmtree(left.directory / "0_1" / "rocksdb" / "count")
+
+
+def _damaged(left: Left) -> None:
+    (left.directory / "0_1" / "rocksdb" / "count" / "CURRENT").unlink()
+
+
+def _restored(left: Left) -> None:
+    shutil.rmtree(left.folder / "host1")
+    unpack("4.2.1-kinds-eos", left.folder / "host1")
+
+
+def _another_name(left: Left) -> None:
+    shutil.copytree(left.directory, left.folder / "host2" / "copy")
+
+
+def _count(number: int) -> Callable[[Left], None]:
+    def write(left: Left) -> None:
+        text = left.spec.read_text()
+        left.spec.write_text(re.sub(r"^partitions = \d+", f"partitions = {number}", text, flags=re.MULTILINE))
+
+    return write
+
+
+def _no_change(_left: Left) -> None:
+    """The options alone are refused."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A situation that is refused, and the options with which the same command succeeds, as its hint says."""
+
+    prepare: Callable[[Left], None]
+    status: int
+    message: str
+    options: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ("host1",)
+    remedy: tuple[str, ...] = ()
+    follow: Callable[[Left], None] = _no_change
+    """What the hint says besides."""
+    then: tuple[str, ...] = ("host1",)
+    """The directories that are passed then."""
+    spec: bool = True
+
+
+REFUSALS = {
+    "moved-task": Refusal(_moved_task, 4, "do not have every task: 0_1", then=("host1", "host2")),
+    "double-task": Refusal(
+        _double_task, 4, "have the same task: 0_1", sources=("host1", "host2"), then=("host1", "host2"),
+        remedy=("--skip-task", "OTHER/0_1"),
+    ),
+    "no-such-task": Refusal(_no_change, 2, "is no task of the directories", ("--skip-task", "OTHER/9_9")),
+    "behind": Refusal(_behind, 4, "may lack updates: versioned", remedy=("--accept", "versioned")),
+    "no-such-store": Refusal(_no_change, 2, "no changelog is written for such a store", ("--accept", "nothing")),
+    "beyond": Refusal(_beyond, 4, "so 3_7 cannot be a task", remedy=("--skip-task", "HERE/3_7")),
+    "damaged": Refusal(_damaged, 4, "count", follow=_restored),
+    "lacking-store": Refusal(_less, 4, "has no store count", follow=_restored),
+    "twice": Refusal(_no_change, 2, "names one directory twice", sources=("host1", "host1")),
+    "other-name": Refusal(_another_name, 2, "have different names", sources=("host1", "host2")),
+    "with-a-dump": Refusal(_no_change, 2, "takes one dump, or", ("--from", "/no/dump")),
+    "source-app": Refusal(_no_change, 2, "--source-app is for dumps", ("--source-app", "x")),
+    "other-count": Refusal(_count(3), 4, "but the specification states 3", follow=_count(2)),
+    "no-retention": Refusal(_no_change, 4, "the specification is incomplete", spec=False),
+    "no-receipt": Refusal(_no_change, 2, "with --drop-keys only", ("--receipt", "x")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_refusals_write_nothing_and_their_hints_lead_on(left: Left, case: str) -> None:
+    refusal = REFUSALS[case]
+    refusal.prepare(left)
+
+    def run(words: tuple[str, ...], hosts: tuple[str, ...], *, spec: bool = True) -> Done:
+        filled = [word.replace("OTHER", str(left.other)).replace("HERE", str(left.directory)) for word in words]
+        folders = tuple(next(path for path in (left.folder / host).iterdir()) for host in hosts)
+        return kstate(*left.words(*filled, "--dry-run", sources=folders, spec=spec))
+
+    result = run(refusal.options, refusal.sources, spec=refusal.spec)
+    assert result.status == refusal.status, result.report
+    assert refusal.message in result.error["message"], result.report
+    refusal.follow(left)
+    again = run(refusal.remedy, refusal.then)
+    assert again.status == 0, again.report
+
+
+def test_unknown_inputs_need_partitions_in_the_specification(harness: Harness, tmp_path: Path) -> None:
+    """No topic of the cluster says how many tasks there are, so the file must."""
+    directory = unpack("4.3.1-demo-eos", tmp_path)
+    spec = write_spec(directory, tmp_path / "kstate.toml")
+    text = spec.read_text()
+    spec.write_text(re.sub(r"^partitions = .*\n", "", text, flags=re.MULTILINE))
+    words = ["seed", "--from", directory, "--app", "demo-left", "--bootstrap-server", harness.bootstrap, "--spec", spec]
+    words += ["--dry-run", "-o", "json", "--no-offsets"]
+    for store in ("latest-order", "orders-per-minute", "visits"):
+        words += ["--accept", store]
+    refused = kstate(*words)
+    assert "specify partitions of store" in refused.error["hint"], refused.report
+    spec.write_text(text)
+    assert kstate(*words).status == 0

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
+import json
 import os
 import random
 import shlex
@@ -79,6 +81,47 @@ def test_a_renamed_store_and_a_topic_without_records(source: Source) -> None:
     total = content(source.harness, f"{source.new}-total-changelog")
     assert total == content(source.harness, source.changelog)
     assert content(source.harness, f"{source.new}-empty-changelog") == {0: []}
+
+
+def test_keys_are_erased_with_a_receipt(source: Source) -> None:
+    keys, receipt = source.folder / "keys", source.folder / "receipt.jsonl"
+    keys.write_text("# a person\ncount=key-3\n*:hex=6b65792d3131\ncount=nobody\n")
+    options = ("--drop-keys", keys, "--receipt", receipt)
+    assert "omit --accept" in kstate(*source.words("--accept", "count")).error["hint"]
+    assert "pass directories" in kstate(*source.words("--skip-task", "x")).error["hint"]
+    # Without its kind the keys of a store cannot be taken apart.
+    unclear = kstate(*source.words(*options))
+    assert "the kind of 1 store is unknown" in unclear.error["message"]
+    kept = kstate(*source.words(*options, "--accept", "count", "--dry-run"))
+    assert [row for row in kept.rows if "keys are not erased from count" in row.get("message", "")], kept.report
+    spec = source.folder / "kstate.toml"
+    spec.write_text(
+        f'format = 1\napplication = "{source.app}"\n[stores.count]\nkind = "timestamped-key-value"\n'
+        f'changelog = "{source.changelog}"\nsubtopology = 0\npartitions = 2\n'
+    )
+    missing = kstate(*source.words("--drop-keys", keys, "--receipt", source.folder / "no" / "r", "--spec", spec))
+    assert missing.status == 6
+    assert "pass --receipt with another file" in missing.error["hint"]
+    assert not receipt.exists()
+    source.seed(*options, "--spec", spec)
+    written = content(source.harness, f"{source.new}-count-changelog")
+    all_records = content(source.harness, source.changelog)
+    lines = [json.loads(line) for line in receipt.read_text().splitlines()]
+    for partition, records in all_records.items():
+        newest = {record[0]: record for record in records if record[1] is not None}
+        expected = {key for key in newest if [r for r in records if r[0] == key][-1][1] is not None}
+        assert {record[0] for record in written[partition]} == expected - {b"key-3", b"key-11"}
+        erased = {line["key"]: line["records"] for line in lines if line.get("partition") == partition}
+        assert erased == {base64.b64encode(key).decode(): 1 for key in {b"key-3", b"key-11"} & expected}
+    assert [line for line in lines if line["type"] == "nowhere"] == [
+        {"type": "nowhere", "store": "count", "key": base64.b64encode(b"nobody").decode()}
+    ]
+    assert lines[-1]["records"] == sum(line.get("records", 0) for line in lines[:-1]) > 0
+    # Another file is another plan.
+    journal = source.journal.read_text().splitlines(keepends=True)
+    source.journal.write_text("".join(line for line in journal if '"done"' not in line))
+    keys.write_text("count=key-4\n")
+    assert "is of another plan" in source.seed(*options, "--spec", spec, status=4).error["message"]
 
 
 def test_undo_deletes_unused_topics_of_the_run_only(source: Source) -> None:

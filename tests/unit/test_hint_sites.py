@@ -110,6 +110,30 @@ CARRIED_OUT = {
         ],
         "interop/test_seed_topics.py::test_refusals_write_nothing_and_their_hints_lead_on",
     ),
+    **dict.fromkeys(
+        [
+            ("cli/commands/seed.py", "pass --drop-keys, or omit --receipt"),
+            ("cli/commands/seed.py", "omit --source-app"),
+            ("seed/directories.py", "to see all problems"),
+            ("seed/directories.py", "one of them was a standby copy"),
+            ("seed/directories.py", "it was left behind by another topology"),
+            ("seed/directories.py", "pass the directories of all hosts"),
+            ("seed/directories.py", "pass the directory of the host that had the active task"),
+        ],
+        "interop/test_seed_directories.py::test_refusals_write_nothing_and_their_hints_lead_on",
+    ),
+    ("seed/directories.py", "specify partitions of store"): (
+        "interop/test_seed_directories.py::test_unknown_inputs_need_partitions_in_the_specification"
+    ),
+    **dict.fromkeys(
+        [
+            ("cli/commands/seed.py", "omit --accept, or pass directories"),
+            ("cli/commands/seed.py", "omit it, or pass directories"),
+            ("seed/erasure.py", "specify the kinds in kstate.toml"),
+            ("seed/erasure.py", "pass --receipt with another file"),
+        ],
+        "interop/test_seed_topics.py::test_keys_are_erased_with_a_receipt",
+    ),
     ("seed/planner.py", "pass the new application.id with --app"): (
         "interop/test_seed_topics.py::test_refusals_write_nothing_and_their_hints_lead_on"
     ),

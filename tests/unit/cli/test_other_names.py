@@ -54,8 +54,9 @@ def test_both_names_work(path: str, name: str) -> None:
     words, parameter = NEEDS[path]
     for words_ in ([name, "/the dump"], [f"{name}=/the dump"]):
         parsed = ALL[path].make_context(path, [*words, *words_]).params
-        assert str(parsed[parameter]) == "/the dump"
-        assert str(ALL[path].make_context(path, [*words_, *words]).params[parameter]) == "/the dump"
+        # ``seed`` takes several sources, of which a dump is the only one.
+        assert str(parsed[parameter]) in ("/the dump", "['/the dump']")
+        assert str(ALL[path].make_context(path, [*words_, *words]).params[parameter]) == str(parsed[parameter])
 
 
 def test_a_value_is_no_option() -> None:
