@@ -108,7 +108,7 @@ class Reader:
             raise self.fail(
                 f"{field} needs {length} bytes at offset {self.offset}, only {self.remaining} left", _UNDERFLOW
             )
-        # Slices of bytes are copies: a record never keeps the whole row in memory.
+        # The slice of ``bytes`` is a copy, so that a record does not keep the whole row in memory.
         start = self.offset
         self.offset = start + length
         return self._data[start : self.offset]
@@ -138,10 +138,11 @@ class Reader:
             byte = self.u8(field)
             value |= (byte & 0x7F) << (7 * index)
             if byte < _VARINT_MORE:
-                # The fifth byte has room for 35 bits; Java would drop the upper three silently.
+                # Five bytes hold 35 bits, and Java would drop the upper three silently: a larger number is refused
+                # below.
                 if value > _MAX_U32:
                     break
-                # The lowest bit is the sign.
+                # Zig-zag: the lowest bit is the sign, and the other bits are the magnitude.
                 return (value >> 1) ^ -(value & 1)
         raise self.fail(f"{field} is a varint of more than 32 bits", "IllegalArgumentException")
 
@@ -192,14 +193,14 @@ def masked(data: bytes) -> int:
 
 
 def fixed_table(array: pa.BinaryArray) -> npt.NDArray[np.uint8] | None:
-    """Return the bytes of a binary array with values of equal length, a row for each; None for any other array.
+    """Return the bytes of a binary array with values of equal length as a table, a row for each value; else None.
 
-    Nothing is copied. Empty values have no table.
+    None too for an array without values, of empty values, or with a null. The bytes are not copied.
     """
     import numpy as np
 
     rows = len(array)
-    # A null has no bytes, and the offsets would give it the width 0.
+    # A null has no bytes: an array of nulls only would look like one of values of length 0.
     if not rows or array.null_count:
         return None
     _, offsets, data = array.buffers()
@@ -231,16 +232,16 @@ _DEEPEST: Final = 32
 
 
 def parse_json(data: bytes) -> Any:
-    """Return the value of a UTF-8 text. Raises MalformedBytesError for what is not JSON, and for what is ambiguous.
+    """Return the value of a JSON text in UTF-8. Raises MalformedBytesError for anything else or ambiguous.
 
-    Python's own parser leaves out three: a text that is nested too deeply ends in RecursionError, of a name that occurs
-    twice the last one counts, and NaN and Infinity, which JSON does not have, are numbers.
+    Python's own parser does not refuse all of that: it ends in RecursionError for a text that is nested too deeply,
+    takes the last of several members with the same name, and accepts NaN and Infinity, which JSON does not have.
     """
-    # Imported here: most commands import this module before they print their help, and none of these reads JSON then.
+    # Imported here to save time: most commands import this module before they print their help, which needs no JSON.
     import json
 
     try:
-        # "utf-8-sig": editors of other systems put a byte order mark in front.
+        # "utf-8-sig" drops a byte order mark, which some editors put in front.
         document = json.loads(data.decode("utf-8-sig"), object_pairs_hook=_distinct, parse_constant=_no_number)
     except MalformedBytesError:
         raise

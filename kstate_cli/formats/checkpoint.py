@@ -75,12 +75,12 @@ def parse(data: bytes) -> Checkpoint:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise _malformed(f"not UTF-8 at byte {error.start}", "MalformedInputException") from None
-    # Bounded: a file of another kind may have any number of lines.
+    # The number of lines is bounded, since a file of another kind may have millions of them.
     lines = _LINE_END.split(text, maxsplit=MOST_ENTRIES + _FIELDS)
     if len(lines) > MOST_ENTRIES + _FIELDS:
         raise MalformedBytesError(f"has more than {MOST_ENTRIES:,} lines")
     if lines[-1] == "":
-        # Not a line but the end of the last one.
+        # The text after the last newline is empty: it is no line.
         lines.pop()
     version = _header(lines, 0, "version")
     if version != _VERSION:
@@ -96,7 +96,8 @@ def parse(data: bytes) -> Checkpoint:
         else:
             dropped.append(line)
     expected -= len(dropped)
-    # A file that lost its end would otherwise silently lose stores: Streams restores those from the beginning.
+    # The count reveals a file that lost its end. Otherwise the stores of the lost lines would silently count as without
+    # offset, and Streams restores those from the beginning.
     if len(entries) != expected:
         raise _malformed(f"expected {expected} entries, found {len(entries)}", "IOException")
     return Checkpoint(entries, tuple(dropped))
@@ -116,7 +117,7 @@ def render(entries: Mapping[TopicPartition, int]) -> bytes:
         topic, partition = topic_partition.topic, topic_partition.partition
         if (offset < 0 and offset != OFFSET_UNKNOWN) or offset > MAX_I64:
             raise ValueError(f"offset {offset} of {topic_partition} must not be written")
-        # Fields are separated by blanks, so the reader would see another number of fields.
+        # Blanks separate the fields, so a topic with a blank would be read back as two fields.
         if not topic or _BLANKS.search(topic) is not None:
             raise ValueError(f"topic {topic!r} cannot be written to a checkpoint")
         if not MIN_I32 <= partition <= MAX_I32:

@@ -69,17 +69,18 @@ def infer_kind(
     store_name: str,
     sample_start: int | None = None,
 ) -> Kind:
-    """Name the kind of a store.
+    """Return the kind of a store, as its databases show it; :class:`Kind` says whether it is certain, and why.
 
-    ``families`` are those of one database of the store (none without a segment), ``samples`` the first and last few
-    rows of each data family. ``segment_starts`` is ``None`` for ``rocksdb/<store>``, else the starts (ms) of the
-    ``<store>/<store>.<start>``; then the rows come from the segment that starts at ``sample_start`` (the first one if
-    ``None``), and the other starts narrow down where it ends. Without rows the answer rests on families and name, and
-    is never certain. Nothing is raised for strange rows: they fit no special kind.
+    ``families`` are the column families of one database of the store (none if it has no segment), and ``samples`` the
+    first and last few rows of each family with data. ``segment_starts`` is None for a store in ``rocksdb/<store>``,
+    else the starts (ms) of its segments ``<store>/<store>.<start>``. Then the rows come from the segment that starts at
+    ``sample_start``, or from the first one if that is None, and the other starts show where it ends. Without rows the
+    kind follows from families and name, and is never certain. Strange rows raise nothing: they fit no special kind.
     """
     rows = {family: tuple(samples.get(family, ())) for family in families if family != OFFSETS_CF}
     foreign = sorted(families - all_families())
-    # A release to come, or an application's own family: its rows may have any layout, so no kind is certain.
+    # A later release or the application itself made these families. Their rows may have any layout, so no kind is
+    # certain.
     if foreign:
         name = AMBIGUOUS
         if segment_starts is None:
@@ -90,10 +91,11 @@ def infer_kind(
     else:
         starts = sorted(segment_starts)
         if sample_start is not None:
-            # First, because ``_span`` takes the first start as that of the sampled segment.
+            # Put first, because ``_span`` takes the first start as that of the segment with the sampled rows.
             starts.insert(0, sample_start)
         kind = _segmented(rows, starts, store_name)
-    # Families of an empty store prove only what it may hold: nothing is lost if the answer stays open.
+    # Without rows the families prove only what the store may hold. Nothing is lost if the kind stays open: the store is
+    # empty.
     if kind.certain and not any(rows.values()):
         return Kind(kind.name, False, f"{kind.inferred_from}; no rows")
     return kind
@@ -103,9 +105,11 @@ def infer_kind(
 
 
 def _single(rows: Mapping[str, tuple[Row, ...]], store_name: str) -> Kind:
+    """Return the kind of a store that has one database, not one per segment."""
     kinds = _kinds(segmented=False)
     wrong = sorted(name for name in rows if all(kind.layout_in(name) is None for kind in kinds))
-    # The folder contains a segment, or files of another store: Streams creates no such family here.
+    # Streams creates no such family in a store of one database: the folder contains a segment, or files of another
+    # store.
     if wrong:
         return Kind(SINGLE_AMBIGUOUS, False, f"column family {wrong[0]} belongs to a segmented store")
     family = _newest(rows, kinds)
@@ -122,14 +126,14 @@ def _single_by_family(
     family: str, candidates: Sequence[StoreKind], rows: Mapping[str, tuple[Row, ...]], dsl_kind: str | None
 ) -> Kind:
     """Return the kind of a store of one database whose newest family is not ``default``."""
-    # A foreign-key subscription has the families of a timestamped store, so only its rows tell.
+    # A foreign-key subscription has the same families as a timestamped store, so its rows are tested for it first.
     if any(kind.inner is Inner.SUBSCRIPTION for kind in candidates):
         by_rows = _subscription(rows)
         if by_rows is not None:
             return by_rows
     if dsl_kind is not None and not any(rows.values()):
         return Kind(dsl_kind, False, f"column family {family} and the store's name; no rows")
-    # What is left after the rows: a kind whose values are the application's own.
+    # The rows are of no special form, so kinds remain whose values the application alone understands.
     plain = [kind.name for kind in candidates if kind.inner is Inner.ANY]
     if len(plain) == 1:
         return Kind(plain[0], True, f"column family {family}")
@@ -143,7 +147,7 @@ def _single_by_rows(sampled: Sequence[Row], candidates: Sequence[StoreKind], dsl
             return Kind(dsl_kind, False, "the store's name; no rows")
         others = " or ".join(kind.name for kind in candidates if kind.name != SINGLE_AMBIGUOUS)
         return Kind(SINGLE_AMBIGUOUS, False, f"column family default; no rows, so it could be {others} too")
-    # Before versioned rows: a join-side key also has a number of eight bytes in front.
+    # Tested before versioned rows, because a join-side key too begins with a number of eight bytes.
     if _every(_is_list_row, sampled):
         return Kind("list-value", True, "rows with join-side keys and lists of entries of that side")
     if _every(_is_versioned_row, sampled):
@@ -181,6 +185,7 @@ def _by_name(kinds: Sequence[StoreKind], store_name: str) -> str | None:
 
 
 def _subscription(rows: Mapping[str, tuple[Row, ...]]) -> Kind | None:
+    """Return the kind if all rows are foreign-key subscriptions, certain if keys and values agree; else None."""
     try:
         inner = {name: _inner_value(name) for name in rows}
         unwrapped = [(key, inner[name](value)) for name, sampled in rows.items() for key, value in sampled]
@@ -188,8 +193,8 @@ def _subscription(rows: Mapping[str, tuple[Row, ...]]) -> Kind | None:
         return None
     if not unwrapped or not _every(_is_subscription_row, unwrapped):
         return None
-    # The primary key is written twice. Its two serializers may still differ (schema ids), so that unequal bytes do not
-    # rule the kind out; but then only a few bits speak for it.
+    # The primary key is in the row's key and in its value. Both may be serialized differently (schema ids), so that
+    # unequal bytes do not rule the kind out. But then only a few bits of the rows speak for it, and it is not certain.
     agree = all(
         CombinedKey.from_bytes(key).primary_key == SubscriptionWrapper.from_bytes(value).primary_key
         for key, value in unwrapped
@@ -251,14 +256,15 @@ class _Span:
 
 
 def _segmented(rows: Mapping[str, tuple[Row, ...]], starts: Sequence[int], store_name: str) -> Kind:
-    # A time-ordered window store is recognised by its own family before any row is read; the other two share theirs
-    # between windows and joins, whose rows look alike because they are alike.
+    """Return the kind of a store that has one database per segment; ``starts`` begins with the segment of the rows."""
+    # A family that only one kind has decides alone. Other families are shared, and the keys decide: whether their times
+    # are within the segment.
     kinds = _kinds(segmented=True)
     family = _newest(rows, kinds)
     candidates = _with_all(rows, kinds_of_family(family, segmented=True))
     if not candidates:
         return Kind(AMBIGUOUS, False, f"column families that no store has together: {', '.join(sorted(rows))}")
-    # A family of its own cannot be anyone else's.
+    # No other kind has this family, so no row need be read.
     if family != DEFAULT_CF and len(candidates) == 1:
         return Kind(candidates[0].name, True, f"column family {family}")
     sampled = [row for name in rows for row in rows[name]]
@@ -273,9 +279,9 @@ def _segmented(rows: Mapping[str, tuple[Row, ...]], starts: Sequence[int], store
 def _buffer(
     candidates: Sequence[StoreKind], starts: Sequence[int], sampled: Sequence[Row], store_name: str
 ) -> Kind | None:
-    """Return the kind of a grace buffer; None if the store is none. Such a store has segment 0 and no other."""
+    """Return the kind of a grace buffer, a store with segment 0 and no other; None if the rows are of another store."""
     buffers = [kind for kind in candidates if kind.key is KeySchema.BUFFER]
-    # ``RocksDBTimeOrderedKeyValueBytesStore`` files every row in segment 0.
+    # Only a buffer (``RocksDBTimeOrderedKeyValueBytesStore``) has all its rows in segment 0.
     if set(starts) == {0} and buffers:
         if _every(_is_buffer_row, sampled):
             return Kind(buffers[0].name, True, "one segment at 0, with time-first keys and buffered records")
@@ -299,9 +305,12 @@ def _by_schema(candidates: Sequence[StoreKind], sampled: Sequence[Row], span: _S
 
 
 def _by_keys(family: str, candidates: Sequence[StoreKind], sampled: Sequence[Row], span: _Span) -> Kind:
-    """Return which of the kinds that share a family fits the keys: rows that wait in default have the same keys.
+    """Return the one of the kinds that share a column family whose keys all rows have.
 
-    Values tell nothing: those of a time-ordered store may be any bytes, whatever the family is called.
+    Uncertain if none or several fit.
+
+    Keys are the same in each family of a store, so rows that still wait in ``default`` for their migration count too.
+    Values are not tested, because those of a time-ordered store may be any bytes.
     """
     first = candidates[0].name
     others = " or ".join(_short(kind) for kind in candidates[1:])
@@ -359,11 +368,14 @@ Test = Callable[[bytes, bytes], bool]
 
 
 def _key_of(kind: StoreKind, span: _Span) -> Test:
-    """Return the test whether a row has a key of the kind, in its segment; an index row holds nothing."""
+    """Return a function that tests whether a row has a key of this kind with a time within the segment.
+
+    A row of the index of a time-ordered store must also have the value of such a row.
+    """
 
     def test(key: bytes, value: bytes) -> bool:
         indexed = kind.key.time_ordered and key.startswith(INDEX_PREFIX)
-        # An index row repeats a key, and holds nothing or one zero byte.
+        # A row of the index only repeats a key, so its value is empty or one zero byte.
         if indexed and not _is_index_value(value):
             return False
         if kind.key.sessions:
@@ -374,7 +386,7 @@ def _key_of(kind: StoreKind, span: _Span) -> Test:
 
 
 def _row_of(kind: StoreKind, span: _Span) -> Test:
-    """Return the test whether a row of ``default`` is one of the kind, if nothing was ever migrated."""
+    """Return a function that tests whether this kind wrote a row of ``default`` so, before any migration."""
     of_key = _key_of(kind, span)
 
     def test(key: bytes, value: bytes) -> bool:

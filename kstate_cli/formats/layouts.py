@@ -130,11 +130,12 @@ class KeySchema(Enum):
 
     @property
     def segment_time(self) -> Callable[[bytes], int]:
-        """Reads the time (ms) that chooses a row's segment, of an index row too (``segmentTimestamp``).
+        """The function that reads, from a row's key, the time (ms) that chooses its segment (``segmentTimestamp``).
 
-        Only of a schema that expires. It raises MalformedBytesError for what is no row of it.
+        It reads index rows too. It exists only for a schema whose rows expire, and raises MalformedBytesError for a key
+        of another schema.
         """
-        # Chosen once, outside the function that reads each row.
+        # The schema is looked up here, once, and not in the function, which is called for each row.
         session, window = self.session, self.window
         if self.time_ordered:
             if self.sessions:

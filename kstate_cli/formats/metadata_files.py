@@ -42,12 +42,12 @@ class StoredOptions:
 
 
 def parse(data: bytes | str) -> StoredOptions:
-    """Read a whole file, as its bytes or as text.
+    """Read the text of a whole OPTIONS file, as bytes or decoded.
 
-    :class:`MalformedBytesError` (RocksDB answers ``Corruption`` or ``InvalidArgument``, in Java a
-    ``RocksDBException``) if it is not UTF-8, has a line outside a section or without ``=``, an unknown or repeated
-    section, or lacks the version, the database options or the column family ``default``: a truncated file is refused,
-    not half read.
+    Raises :class:`MalformedBytesError` (RocksDB answers ``Corruption`` or ``InvalidArgument``, in Java a
+    ``RocksDBException``) for text that is not UTF-8, a line outside of a section or without ``=``, an unknown or
+    repeated section, and if the version, the database options or the column family ``default`` are missing: a truncated
+    file is refused, not half read.
     """
     try:
         text = data if isinstance(data, str) else data.decode("utf-8")
@@ -68,23 +68,23 @@ def parse(data: bytes | str) -> StoredOptions:
 
 
 def _sections(text: str) -> dict[tuple[str, str], dict[str, str]]:
-    """Return the options by kind and name of their section. :class:`MalformedBytesError` as :func:`parse`."""
+    """Return the options of each section, by the section's kind and name. Raises as :func:`parse`."""
     sections: dict[tuple[str, str], dict[str, str]] = {}
     current: dict[str, str] | None = None
     for number, raw in enumerate(text.split("\n"), start=1):
-        # RocksDB's own parser (``OptionsParser``) cuts comments and blanks in this order.
+        # First the comment is cut, then the blanks, as RocksDB's own parser does (``OptionsParser``).
         line = _COMMENT.sub("", raw).strip()
         if not line:
             continue
         if line.startswith("["):
             section = _section(line, number)
-            # The later one would win, and what kstate restores would be the values of the other.
+            # Of two equal sections the later one would win here, and kstate would restore wrong values.
             if section in sections:
                 raise _malformed(f"line {number}: section {line} occurs twice")
             current = sections[section] = {}
             continue
         name, equals, value = line.partition("=")
-        # A line that was cut off within its name has no ``=``: half a file is not read.
+        # A line without ``=`` was cut off within its name: half a file is refused.
         if current is None or not equals or not name.strip():
             raise _malformed(f"line {number}: {line[:80]!r} is neither a section nor an option of one")
         current[name.strip()] = _ESCAPE.sub(lambda match: _ESCAPES.get(match[1], match[1]), value.strip())
@@ -100,7 +100,8 @@ def foreign_settings(stored: StoredOptions, db_path: str = "") -> tuple[str, ...
     """
     reasons: list[str] = []
     wal_dir = stored.db.get("wal_dir", "")
-    # With its log elsewhere, a copy of the directory would lack the newest rows, and a writable open would write there.
+    # The log is elsewhere: a copy of the directory would lack the newest rows, and kstate would write to that other
+    # place if it opened the copy for writing.
     if wal_dir not in _UNSET and not (db_path and _same_path(wal_dir, db_path)):
         reasons.append(f"wal_dir is {wal_dir}: the write-ahead log is outside the database's directory")
     db_paths = stored.db.get("db_paths", "")
@@ -118,7 +119,7 @@ def foreign_settings(stored: StoredOptions, db_path: str = "") -> tuple[str, ...
         if comparator != _COMPARATOR:
             reasons.append(f"column family {name}: comparator is {comparator}, not {_COMPARATOR}")
         merge_operator = options.get("merge_operator", "")
-        # A value may then be a chain of operands that only the application can combine.
+        # With a merge operator a value may be a chain of operands that only the application can combine.
         if merge_operator not in _UNSET:
             reasons.append(f"column family {name}: merge_operator is {merge_operator}")
         factory = options.get("table_factory", _TABLE_FACTORY)
@@ -128,19 +129,20 @@ def foreign_settings(stored: StoredOptions, db_path: str = "") -> tuple[str, ...
 
 
 def restore_settings(before: str, after: str, keep_new: frozenset[str]) -> str:
-    """Return ``after`` with the values, as spelled, that ``before`` has for the same keys of the same sections.
+    """Return the text ``after`` with the values that ``before`` has for the same keys of the same sections.
 
-    Keys in ``keep_new``, ``[Version]``, and sections and keys that only ``after`` has stay as they are; nothing is
-    added. :class:`MalformedBytesError` if either is not the text of a whole file (see :func:`parse`).
+    Values are copied as they are spelled. Keys in ``keep_new``, the section ``[Version]``, and sections and keys that
+    only ``after`` has keep their values; nothing is added. :class:`MalformedBytesError` if one of the texts is not that
+    of a whole OPTIONS file (see :func:`parse`).
     """
-    # Both whole before any line is taken over: from half a file, half of the settings would come back.
+    # Both texts are checked as a whole first: a truncated ``before`` would give back only some of its settings.
     parse(before)
     parse(after)
     old = {(section, name): value for _, section, name, value in _assignments(before) if name}
     out: list[str] = []
     for line, section, name, value in _assignments(after):
         restored = old.get((section, name), value)
-        # The version is that of the RocksDB that wrote the file, and must stay with its format.
+        # ``[Version]`` names the RocksDB that wrote ``after``, and must stay with the format of that text.
         if not name or section == "[Version]" or name in keep_new or restored == value:
             out.append(line)
         else:
@@ -155,10 +157,11 @@ def with_settings(
     families: Mapping[str, str],
     replaced: Mapping[str, Mapping[str, str]],
 ) -> str:
-    """Return ``text`` with other values for keys of ``[DBOptions]``, and of every ``[CFOptions …]``.
+    """Return ``text`` with other values for keys of ``[DBOptions]`` and of every ``[CFOptions …]``.
 
-    ``replaced`` names, by key of a column family, values and what replaces them. Keys that the text lacks are not
-    added. :class:`MalformedBytesError` if it is not the text of a whole file (see :func:`parse`).
+    ``database`` and ``families`` have the new value by key. ``replaced`` has, by key of a column family, a new value
+    for each of some old ones, and goes before ``families``. Keys that the text lacks are not added.
+    :class:`MalformedBytesError` if it is not the text of a whole OPTIONS file (see :func:`parse`).
     """
     parse(text)
     out: list[str] = []
@@ -167,7 +170,7 @@ def with_settings(
         if section == "[DBOptions]":
             new = database.get(name, value)
         elif section.startswith("[CFOptions "):
-            # Some values are replaced only where they are what RocksDB could not work with.
+            # ``replaced`` changes only certain old values, those that RocksDB could not work with here.
             new = replaced.get(name, {}).get(value, families.get(name, value))
         out.append(line if new == value else f"  {name}={new}")
     return "\n".join(out)
@@ -240,8 +243,8 @@ _MORE: Final = 0x80
 def torn(data: bytes) -> str | None:
     """Return what is missing at the end of a MANIFEST; None if its last record is whole.
 
-    RocksDB treats a MANIFEST that is cut off as a shorter one, and silently opens an older state. RocksDB itself checks
-    the checksums of the records.
+    RocksDB takes a MANIFEST that is cut off for a shorter one, and silently opens an older state of the database. The
+    checksums of the records are left to RocksDB.
     """
     at, within = 0, False
     while at < len(data):
@@ -255,11 +258,12 @@ def torn(data: bytes) -> str | None:
         size = int.from_bytes(data[at + 4 : at + 6], "little")
         if kind == 0 and not any(data[at:]):
             break  # space that RocksDB has reserved
-        # A recyclable header has the number of the log too, 4 bytes.
+        # The header of a recyclable type also has the number of the log, 4 bytes.
         end = at + (_RECYCLABLE_HEADER if kind in _RECYCLABLE else _HEADER) + size
         if end > len(data):
             return f"ends {end - len(data)} bytes before the end of its last record"
-        # The same four types, for logs whose files are used again.
+        # A record may be split at the ends of blocks. Its parts have the types full, first, middle and last; the
+        # recyclable types, for log files that are used again, are the same four.
         piece = kind - _RECYCLABLE[0] + 1 if kind in _RECYCLABLE else kind
         within = piece not in (_FULL, _LAST)
         at = end
@@ -279,8 +283,9 @@ def whole_records(data: bytes) -> bytes:
 def families_with_tables(data: bytes) -> Mapping[int, str]:
     """Return id and name of each column family that has, or had, an SST since the MANIFEST was begun.
 
-    RocksDB begins a MANIFEST at each open, with the files of that moment. A family whose SSTs a compaction has emptied
-    since is in the result, but not in :func:`live_tables`. :class:`MalformedBytesError` as there.
+    RocksDB begins a MANIFEST at each open, with the files of that moment. If a compaction has since removed all SSTs of
+    a family, the family is still in this result, but not in that of :func:`live_tables`. Raises MalformedBytesError as
+    that function does.
     """
     names = {0: "default"}
     filled: set[int] = set()

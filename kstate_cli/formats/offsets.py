@@ -126,15 +126,15 @@ class Position:
         }
 
     def to_bytes(self) -> bytes:
-        """Return the bytes that ``PositionSerde.serialize`` gives, with its zero padding.
+        """Return the bytes that ``PositionSerde.serialize`` gives, including its zero padding.
 
-        Kafka adds up field sizes in bits where bytes are meant and keeps the whole buffer, so the result is
-        ``40 + Σ(64 + nameLen + 96·nPartitions)`` bytes long, most of them zero. Topics and partitions are sorted here;
-        Kafka writes them in hash order.
+        Kafka adds up the sizes of fields in bits where bytes are meant, and returns the whole buffer. So the result has
+        ``40 + Σ(64 + nameLen + 96·nPartitions)`` bytes, most of them zero. The order differs from Kafka's, which is
+        that of a hash table: topics and partitions are sorted here.
         """
         out = bytearray((_VERSION,))
         out += i32(len(self._components))
-        # Kafka counts the version as 8 bytes and the number of topics as 32: sizes in bits.
+        # Kafka's calculation, copied: 8 for the version and 32 for the number of topics are sizes in bits.
         length = 8 + 32
         for topic, partitions in self._components:
             name = topic.encode("utf-8")
@@ -146,9 +146,9 @@ class Position:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Position:
-        """Read ``PositionSerde`` bytes; whatever follows the last component is padding and is ignored.
+        """Read ``PositionSerde`` bytes; whatever follows the last partition is padding and is ignored.
 
-        :class:`~kstate_cli.formats.binary.MalformedBytesError` for another version than 0
+        Raises :class:`~kstate_cli.formats.binary.MalformedBytesError` for another version than 0
         (``IllegalArgumentException``), bytes that end too early (``BufferUnderflowException``), negative counts,
         negative partitions, and names that are not UTF-8.
         """
@@ -192,14 +192,14 @@ class PositionBound:
 
 
 def is_permitted(position: Position, bound: PositionBound, partition: int) -> bool:
-    """Return whether a store of task partition ``partition`` at ``position`` satisfies ``bound``.
+    """Return whether a store of task partition ``partition`` at ``position`` has reached ``bound``.
 
-    Per topic of the bound only the component of ``partition`` counts (``StoreQueryUtils.isPermitted``): absent from
-    the bound passes, absent from the position fails, and an equal offset is enough.
+    For each topic of the bound only the offset of ``partition`` counts (``StoreQueryUtils.isPermitted``). A topic
+    passes if the bound has no such offset, or if the position has an equal or higher one.
     """
     for topic in bound.position.topics:
         least = bound.position.partition_positions(topic).get(partition)
-        # The bound does not speak of this partition: another task has it.
+        # The bound requires nothing of this partition: another task has the partition that it names.
         if least is None:
             continue
         reached = position.partition_positions(topic).get(partition)
@@ -245,14 +245,14 @@ def decode_offset(value: bytes) -> int:
 def decode_rows(rows: Iterable[tuple[bytes, bytes]]) -> OffsetsRecord:
     """Read the rows of an ``offsets`` column family, in any order.
 
-    :class:`MalformedBytesError` for a value that is not 8 bytes (``SerializationException``), a position that cannot
-    be read, and a key that Streams does not write.
+    Raises :class:`MalformedBytesError` for an offset that is not 8 bytes (``SerializationException``), a position that
+    cannot be read, and a key that Streams does not write.
     """
     offsets: dict[TopicPartition, int] = {}
     position: Position | None = None
     status: int | None = None
     for key, value in rows:
-        # No topic-partition can be spelled like these two: it ends in a dash and a number.
+        # These two keys cannot be confused with a topic-partition, which ends in a dash and a number.
         if key == POSITION_KEY:
             position = Position.from_bytes(value)
         elif key == STATUS_KEY:
@@ -269,7 +269,7 @@ def encode_rows(record: OffsetsRecord) -> dict[bytes, bytes]:
     """
     rows: dict[bytes, bytes] = {}
     for topic_partition, offset in sorted(record.offsets.items()):
-        # Refused before it is written: it would not be read back as this topic-partition.
+        # Such a key is refused before it is written, since it would not be read back as this topic-partition.
         if not topic_partition.topic or not 0 <= topic_partition.partition <= MAX_I32:
             raise ValueError(f"{topic_partition!r} cannot be a key")
         # Kafka's own spelling: Streams parses it back with ``TopicPartition``.

@@ -40,15 +40,16 @@ class SstFooter:
 
 
 def footer(data: bytes) -> SstFooter:
-    """Read the last :data:`FOOTER_LENGTH` bytes of a table file.
+    """Read the footer of a table file, its last :data:`FOOTER_LENGTH` bytes.
 
-    :class:`MalformedBytesError` for another length, a magic number that is not a block-based table's, the one that
-    LevelDB used (format version 0, which no supported release writes), version 0, and an unknown checksum type.
+    Raises :class:`MalformedBytesError` for another length, for a magic number that is not that of a block-based table,
+    for that of LevelDB's tables (format version 0, which no supported release writes), for format version 0 in a newer
+    footer, and for an unknown checksum type.
     """
     if len(data) != FOOTER_LENGTH:
         raise MalformedBytesError(f"an SST footer has {FOOTER_LENGTH} bytes, not {len(data)}")
     magic = data[-len(_MAGIC) :]
-    # Its footer is shorter, so the bytes in the places below would mean something else.
+    # LevelDB's footer is shorter, so what is read below as version and checksum type would be other bytes.
     if magic == _LEGACY_MAGIC:
         raise MalformedBytesError("SST with the magic number of LevelDB (format version 0)")
     if magic != _MAGIC:
@@ -102,33 +103,35 @@ class SstProperties:
 
     @property
     def newest_data(self) -> int | None:
-        """Return a lower bound of the time of the last write to the rows of this file, None without such a property.
+        """Return a lower bound of the time of the last write to the rows of this file; None if no property shows one.
 
         The unit is seconds since 1970. The bound may be too early, never too late: a late bound would make old rows
-        look young (`kstate_cli.offsets.ages.sst_age` names the loss).
+        look young (`kstate_cli.offsets.ages.sst_age` says what would be lost then).
         """
-        # The creation time of such a file is the time of the import, and says nothing about its rows.
+        # The file was written outside of this database and imported. Its creation time says nothing about when its rows
+        # were written.
         if self.external:
             return None
         if self.newest_key is not None:
-            # The earlier of the two is never too late, whichever clock was wrong.
+            # A file is created after its newest row was written. If a clock was wrong, the earlier time is safe.
             return min(self.newest_key, self.created or self.newest_key)
-        # Only a flush records the oldest key. It writes the rows from memory while the application runs, so its
-        # creation time is a time of writing.
+        # Only a flush, which writes the rows from memory to a file, records the time of the oldest key. It happens
+        # while the application writes, so the creation time of the file is a time of writing.
         if self.oldest_key is not None:
             return self.created
-        # A compaction by an older RocksDB creates a young file of old rows, and records only the creation of its
-        # oldest source.
+        # An older RocksDB wrote the file in a compaction: the file is young, its rows are old, and the only time of
+        # them is the creation of the oldest file that was compacted.
         return self.oldest_ancestor
 
 
 def read_properties(file: BinaryIO) -> SstProperties:
-    """Return the properties of an open table file. :class:`MalformedBytesError` for what is not one, OSError."""
+    """Return the properties of an open table file. Raises :class:`MalformedBytesError` for other contents, OSError."""
     size = file.seek(0, 2)
     if size < FOOTER_LENGTH:
         raise MalformedBytesError(f"a table file of {size} bytes has no footer")
     tail = _read(file, size - FOOTER_LENGTH, FOOTER_LENGTH)
-    # From format 6 on the footer has no handle of the metaindex, only its size: the block is right before the footer.
+    # Properties are found through the metaindex block. From format 6 on, the footer has no handle of it, which is
+    # offset and size, but only the size: it is right before the footer.
     if footer(tail).format_version >= _NEW_FOOTER:
         length = int.from_bytes(tail[_SIZE_AT], "little")
         at = size - FOOTER_LENGTH - _TRAILER - length
@@ -136,7 +139,7 @@ def read_properties(file: BinaryIO) -> SstProperties:
         at, next_ = _varint(tail, _HANDLE_AT)
         length, _ = _varint(tail, next_)
     index = dict(_entries(_block(file, at, length, size)))
-    # RocksDB has renamed the block, and reads both names.
+    # RocksDB has renamed the block of the properties, so both names are looked up.
     handle = next((index[name] for name in _PROPERTIES if name in index), None)
     if handle is None:
         raise MalformedBytesError("the table file has no properties")
@@ -176,6 +179,7 @@ def _block(file: BinaryIO, at: int, length: int, size: int) -> bytes:
 
 
 def _entries(block: bytes) -> list[tuple[bytes, bytes]]:
+    """Return keys and values of a block of a table file."""
     restarts = int.from_bytes(block[-4:], "little")
     end = len(block) - 4 * (restarts + 1)
     entries: list[tuple[bytes, bytes]] = []
@@ -188,7 +192,7 @@ def _entries(block: bytes) -> list[tuple[bytes, bytes]]:
         length, at = _varint(block, at)
         if shared > len(key) or at + unshared + length > end:
             raise MalformedBytesError("an entry of a block reaches beyond it")
-        # Keys of a block share prefixes: each entry states how many bytes it takes from the key before.
+        # A key begins with the first ``shared`` bytes of the key before, so only the rest of it is stored.
         key = key[:shared] + block[at : at + unshared]
         at += unshared
         entries.append((key, block[at : at + length]))
@@ -253,7 +257,7 @@ def blob_records(file: BinaryIO, size: int) -> Iterator[BlobRecord]:
             raise _malformed(f"ends within the record at byte {at}")
         key_length, value_length, _, head_crc, crc = _RECORD.unpack(head)
         after = at + _RECORD.size + key_length + value_length
-        # Before the lengths are believed: a damaged one would lead anywhere in the file.
+        # The checksum is compared before the lengths are used: damaged ones would lead anywhere in the file.
         if masked(head[:_SUMMED]) != head_crc or after > end:
             raise _malformed(f"the header of the record at byte {at} does not match its checksum")
         yield BlobRecord(file.read(key_length), at + _RECORD.size, key_length + value_length, crc)
@@ -261,7 +265,7 @@ def blob_records(file: BinaryIO, size: int) -> Iterator[BlobRecord]:
 
 
 def check_blob_ends(file: BinaryIO, size: int) -> None:
-    """Read header and footer. Raises as :func:`blob_records`."""
+    """Check header and footer of a blob file of ``size`` bytes. Raises as :func:`blob_records`."""
     file.seek(0)
     header = file.read(BLOB_HEADER_LENGTH)
     if (

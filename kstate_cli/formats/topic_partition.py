@@ -40,10 +40,10 @@ class TopicPartition:
 
     @classmethod
     def parse(cls, text: str) -> TopicPartition:
-        """Split ``<topic>-<partition>`` at the last ``-``: a topic may hold ``-``, a partition has no sign.
+        """Split ``<topic>-<partition>`` at the last ``-``: a topic may contain ``-``, and a partition has no sign.
 
-        Only the spelling that ``kafka_name`` gives is accepted, so that parsing and printing never change a key;
-        anything else raises :class:`MalformedBytesError`.
+        Only the spelling that ``kafka_name`` gives is accepted, so that parsing and printing never change a key.
+        Anything else raises :class:`MalformedBytesError`.
         """
         topic, dash, partition = text.rpartition("-")
         if not dash or not topic:
@@ -138,9 +138,9 @@ def store_in_topologies(topic: str, app_id: str, topologies: Iterable[str | None
 
 
 def readings_of_changelog(topic: str) -> Iterator[tuple[str, str]]:
-    """Yield every prefix and store that would make ``topic`` their changelog, the longest store first.
+    """Yield every (prefix, store) that may have given a changelog its name, the longest store first.
 
-    ``x-a-b-changelog`` is that of "a-b" under "x", and that of "b" under "x-a".
+    ``x-a-b-changelog`` is that of the store "a-b" with the prefix "x", or that of "b" with the prefix "x-a".
     """
     if not is_changelog(topic):
         return
@@ -155,9 +155,10 @@ def readings_of_changelog(topic: str) -> Iterator[tuple[str, str]]:
 def own_changelogs(
     app: str, on_broker: Iterable[str], groups: Collection[str]
 ) -> tuple[list[str], list[tuple[str, str]]]:
-    """Return the changelogs of an application by their names, and those of others as (topic, application).
+    """Return the changelogs that belong to an application by their names, and those of others as (topic, application).
 
-    A group decides about ``my-app-2-count-changelog``: see :func:`kstate_cli.dump_writer.plan.select_topics`.
+    ``my-app-2-count-changelog`` may be that of "my-app" or "my-app-2". It is the latter's if ``groups``, the consumer
+    groups of the broker, has such a group: see :func:`kstate_cli.dump_writer.plan.select_topics`.
     """
     own: list[str] = []
     foreign: list[tuple[str, str]] = []
@@ -169,7 +170,7 @@ def own_changelogs(
                 if len(prefix) > len(app) and prefix.startswith(f"{app}-") and prefix in groups
             ]
             if others:
-                # The longest prefix: ``my-app-2-x`` has a group too, then the topic is its own.
+                # Several groups may fit. The longest name wins, since the shorter ones are only the beginning of it.
                 foreign.append((topic, max(others, key=len)))
             else:
                 own.append(topic)
@@ -227,12 +228,15 @@ class TaskId:
 
 @lru_cache(maxsize=10_000)
 def _parsed(name: str) -> TaskId:
-    """Parse each name once: a caller that goes over all tasks for each task asks ten thousands of times."""
+    """Return the task with this name.
+
+    Results are cached, since callers that compare all tasks parse names very often.
+    """
     folder, slash, task = name.rpartition("/")
     if name == GLOBAL:
         return TaskId()
     topology, numbers = _TOPOLOGY.fullmatch(folder), _TASK.fullmatch(task)
-    # A slash without a folder of a topology, or the reverse, is no name of a task.
+    # Illegal too: a slash without the folder of a named topology before it, or the reverse.
     if numbers is None or bool(slash) != bool(topology):
         raise ValueError(f"{name!r} is not the name of a task")
     name_of_topology = None

@@ -70,7 +70,7 @@ def encode_headers(headers: Iterable[Header]) -> bytes:
             body += zigzag(_NULL)
         else:
             body += zigzag(len(header.value)) + header.value
-    # hs counts H alone, so that a reader can skip the headers without knowing them.
+    # The size counts only the headers after it, so that a reader can skip them without decoding them.
     return zigzag(len(body)) + bytes(body)
 
 
@@ -80,10 +80,10 @@ def encoded_sizes(below: int) -> list[bytes]:
 
 
 def decode_headers(data: bytes) -> tuple[Headers, int]:
-    """Read ``hs:zz ‖ H`` at the start of ``data``; the headers, and the offset behind them."""
+    """Return the headers of ``hs:zz ‖ H`` at the start of ``data``, and the offset of the byte after them."""
     reader = Reader(data, "headers")
     size = reader.zigzag("size of headers")
-    # A reader of H alone: a header that runs past hs must not take bytes of the value.
+    # A reader that ends where the headers end: a header that runs past that must not take bytes of the value.
     body = Reader(reader.take(size, "headers"), "headers")
     if not size:
         return (), reader.offset
@@ -98,7 +98,7 @@ def decode_headers(data: bytes) -> tuple[Headers, int]:
         if length != _NULL:
             value = body.take(length, "header value")
         headers.append(Header(key, value))
-    # hs and the headers must agree: a rest would belong to neither.
+    # Bytes after the last header would belong neither to the headers nor to the value, so they are refused.
     body.end()
     return tuple(headers), reader.offset
 
@@ -162,13 +162,14 @@ class HeadersSessionValue:
 def strip_headers_to_timestamped(value: bytes) -> tuple[bytes, int]:
     """Turn ``hs ‖ H ‖ ts ‖ value`` into ``ts ‖ value``; return the number of dropped headers too.
 
-    The value of an index row of a time-ordered store, empty or ``00`` alone, gives ``(b"", 0)``.
+    The value of an index row of a time-ordered store, which is empty or the one byte ``00``, gives ``(b"", 0)``.
     """
-    # An index row: Streams puts 00 before an empty value when it moves the row to a family with headers.
+    # This is an index row: its value is empty, and Streams puts 00 before it when it moves the row to a family with
+    # headers.
     if value in {b"", _NO_HEADERS}:
         return b"", 0
     stripped, dropped = _strip(value)
-    # A value that is too short for its timestamp would otherwise become a shorter timestamped value.
+    # Checked, because a value that is too short for its timestamp would otherwise pass as a timestamped value.
     _check_timestamp(stripped)
     return stripped, dropped
 
@@ -222,10 +223,10 @@ def encode_list(entries: Iterable[ListEntry | None]) -> bytes:
 
 
 def decode_list(data: bytes) -> tuple[ListEntry | None, ...]:
-    """Read what :func:`encode_list` writes; any other strategy or side is malformed."""
+    """Read what :func:`encode_list` writes; another strategy or side is malformed."""
     reader = Reader(data, "list value")
     strategy = reader.u8("strategy")
-    # ``ListSerializer`` has other strategies for inner serdes of a fixed size; Streams uses this one here.
+    # ``ListSerializer`` has other strategies for serdes of a fixed size; Streams uses only this one for its lists.
     if strategy != _VARIABLE_SIZE:
         raise reader.fail(f"serialization strategy {strategy}")
     count = reader.i32("number of entries")
@@ -237,7 +238,7 @@ def decode_list(data: bytes) -> tuple[ListEntry | None, ...]:
         if length == _NULL:
             entries.append(None)
             continue
-        # Each entry has a reader of its own, so that no value reaches into the next entry.
+        # A reader of its own ends with the entry, so that no value reaches into the next one.
         entry = Reader(reader.take(length, "entry"), "list entry")
         side = entry.u8("side")
         if side > _LEFT:
@@ -263,10 +264,14 @@ class SubscriptionWrapper:
     partition: int | None
 
     def to_bytes(self) -> bytes:
-        """Return the bytes above; :class:`ValueError` for a combination that Streams does not write."""
+        """Return the bytes of the value.
+
+        :class:`ValueError` for a combination of fields that Streams does not write.
+        """
         if self.version not in {0, _VERSION_WITH_PARTITION}:
             raise ValueError(f"unknown version {self.version}")
-        # Version 1 added the partition (Kafka 3.4): a reader decides by the version whether four bytes follow.
+        # Version 1 added the partition (Kafka 3.4). A reader learns only from the version whether its four bytes
+        # follow.
         if (self.partition is None) != (self.version == 0):
             raise ValueError(f"version {self.version} with partition {self.partition}")
         if not DELETE_KEY_NO_PROPAGATE <= self.instruction <= PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE:
@@ -282,7 +287,7 @@ class SubscriptionWrapper:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> SubscriptionWrapper:
-        """Read the bytes above; a version above 1 or an instruction above 3 is malformed."""
+        """Read the bytes that :meth:`to_bytes` gives; a version above 1 or an instruction above 3 is malformed."""
         reader = Reader(data, "subscription")
         first = reader.u8("version")
         # The highest bit says that there is no hash; the rest is the version.
@@ -299,7 +304,7 @@ class SubscriptionWrapper:
             return cls(version, instruction, digest, reader.rest(), None)
         if reader.remaining < _PARTITION_BYTES:
             raise reader.fail("no bytes are left for the partition", "NegativeArraySizeException")
-        # No length is stored: the key is what the partition behind it leaves.
+        # The length of the primary key is not stored: it is what remains before the four bytes of the partition.
         primary_key = reader.take(reader.remaining - _PARTITION_BYTES, "primary key")
         return cls(version, instruction, digest, primary_key, reader.i32("partition"))
 
@@ -330,8 +335,8 @@ class BufferValue:
     trailing: bytes = b""
 
     def to_bytes(self) -> bytes:
-        """Return the bytes above; :class:`ValueError` if ``trailing`` is neither 0 nor 8 bytes."""
-        # 8 bytes only in a changelog record, or in a row that Streams restored from one.
+        """Return the bytes of the value; :class:`ValueError` if ``trailing`` is neither 0 nor 8 bytes."""
+        # There are 8 bytes only in a changelog record, and in a row that Streams restored from one.
         if len(self.trailing) not in {0, _CHANGELOG_TIME_BYTES}:
             raise ValueError(f"{len(self.trailing)} trailing bytes")
         topic = self.topic.encode("utf-8")
@@ -341,7 +346,7 @@ class BufferValue:
             out += _sized(header.key.encode("utf-8")) + _sized(header.value)
         out += _sized(self.prior)
         if self.old is not None and self.old == self.prior:
-            # The old and the prior value are nearly always the same bytes, and Streams writes them once.
+            # The old value is nearly always the same as the prior one. Then Streams writes only -2.
             out += i32(_SAME_AS_PRIOR)
         else:
             out += _sized(self.old)
@@ -349,14 +354,14 @@ class BufferValue:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> BufferValue:
-        """Read the bytes above."""
+        """Read the bytes that :meth:`to_bytes` gives."""
         reader = Reader(data, "buffer value")
         timestamp = reader.i64("timestamp")
         offset = reader.i64("offset")
         topic = reader.text(reader.i32("length of topic"), "topic")
         partition = reader.i32("partition")
         count = reader.i32("number of headers")
-        # Streams reads -1 as none, for the sake of old releases.
+        # -1 is accepted and means no headers, as Streams does for the sake of old releases.
         if count < _NULL:
             raise reader.fail(f"negative number of headers {count}", "SerializationException")
         headers = []
@@ -369,7 +374,8 @@ class BufferValue:
         if length != _SAME_AS_PRIOR:
             old = _take_sized(reader, length, "old value")
         new = _take_sized(reader, reader.i32("length of new value"), "new value")
-        # Streams cuts the time off before it decodes the value, and leaves it in the row.
+        # A record of the changelog ends in a time of 8 bytes. Streams leaves it in the rows that it restores, and
+        # ignores it there.
         if reader.remaining not in {0, _CHANGELOG_TIME_BYTES}:
             raise reader.fail(f"{reader.remaining} bytes after the new value")
         return cls(timestamp, offset, topic, partition, tuple(headers), prior, old, new, reader.rest())

@@ -74,7 +74,10 @@ class SegmentValue:
         return self.next_timestamp == self.min_timestamp
 
     def to_bytes(self) -> bytes:
-        """Return the bytes above; :class:`ValueError` for versions out of order, or none."""
+        """Return the bytes of the row value.
+
+        :class:`ValueError` if the versions are out of order, or if there are none.
+        """
         problem = _problem(self.next_timestamp, self.versions)
         if problem is not None:
             raise ValueError(problem)
@@ -90,26 +93,27 @@ class SegmentValue:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> SegmentValue:
-        """Read the bytes above.
+        """Read the bytes that :meth:`to_bytes` gives.
 
-        :class:`~kstate_cli.formats.binary.MalformedBytesError` for times that do not fall from newest to oldest, a
-        list that misses ``min``, sizes below -1, and sizes that do not add up to the rest of the row.
+        Raises :class:`~kstate_cli.formats.binary.MalformedBytesError` for times that do not fall from newest to oldest,
+        a list without a version from the minimum timestamp, sizes below -1, and sizes that do not add up to the rest of
+        the row.
         """
         reader = Reader(data, "segment value")
         next_timestamp = reader.i64("next timestamp")
         min_timestamp = reader.i64("minimum timestamp")
         entries: list[tuple[int, int]] = []
-        # The head has no number of versions: the list ends at the version from ``min``.
+        # The number of versions is not stored: the list ends at the version from the minimum timestamp.
         while not entries or entries[-1][0] > min_timestamp:
             timestamp = reader.i64("timestamp of version")
             size = reader.i32("size of version")
             if size < _TOMBSTONE:
                 raise reader.fail(f"size {size} of version {timestamp}")
             entries.append((timestamp, size))
-        # The list went past ``min``: it is not sorted, or ``min`` is not one of its versions.
+        # The list went past the minimum: it is not sorted, or no version is from that time.
         if entries[-1][0] != min_timestamp:
             raise reader.fail(f"version {entries[-1][0]} is older than the minimum {min_timestamp}")
-        # Values are oldest first, so that a new version, the newest, is appended to them.
+        # Unlike the list, values are stored oldest first, so that a new version is appended to them.
         values = [None if size == _TOMBSTONE else reader.take(size, "value") for _, size in reversed(entries)]
         reader.end()
         versions = tuple(
@@ -124,18 +128,18 @@ class SegmentValue:
 def oldest_of_any_order(data: bytes) -> int:
     """Return the minimum timestamp of a segment value whose versions may be out of order.
 
-    Streams that was started again files a late record behind older ones, and reads the list until it meets ``min``
-    (``RocksDBVersionedStoreSegmentValueFormatter``).
+    After a restart Streams files a late record behind older ones. It reads the list until it meets the version from the
+    minimum timestamp (``RocksDBVersionedStoreSegmentValueFormatter``).
 
-    :class:`~kstate_cli.formats.binary.MalformedBytesError` where no version is from ``min``, a size is below -1, or
-    sizes do not add up to the rest of the row.
+    Raises :class:`~kstate_cli.formats.binary.MalformedBytesError` where no version is from that time, a size is below
+    -1, or sizes do not add up to the rest of the row.
     """
     reader = Reader(data, "segment value")
     reader.i64("next timestamp")
     min_timestamp = reader.i64("minimum timestamp")
     sizes: list[int] = []
     timestamp = None
-    # As Streams reads: until a version is from ``min``, in whatever order the others are.
+    # The list is read as Streams reads it: until a version is from the minimum, in whatever order the others are.
     while timestamp != min_timestamp:
         timestamp, size = reader.i64("timestamp of version"), reader.i32("size of version")
         if size < _TOMBSTONE:
@@ -155,9 +159,10 @@ def read_versions(at: VersionedKey, data: bytes) -> LatestValue | SegmentValue:
 
 
 def _problem(next_timestamp: int, versions: tuple[Version, ...]) -> str | None:
+    """Return why these versions, the newest first, cannot be a segment value; None if they can."""
     if not versions:
         return "no versions"
-    # A degenerate row, which the first real version replaces.
+    # A lone tombstone may end when it begins: Streams writes such a row, and its first real version replaces it.
     if next_timestamp == versions[-1].valid_from:
         if len(versions) == 1 and versions[0].value is None:
             return None

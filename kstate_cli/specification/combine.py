@@ -60,8 +60,8 @@ def merge(
     if isinstance(in_file, Spec):
         in_file = draft_of(in_file)
     described = _described(topology)
-    # The prefix of every changelog depends on it: with another id each store would be restored from a
-    # foreign topic.
+    # Every changelog's name begins with the application's id: with another id each store would be restored from a topic
+    # of another application.
     if app is not None and in_file.application not in (None, app.app_id):
         raise Refused(
             (f"{file_name} describes application {in_file.application}, but the directory belongs to {app.app_id}"),
@@ -72,8 +72,8 @@ def merge(
         with_interval = {
             s.name for s in in_file.stores if s.retention_ms is not None or s.segment_interval_ms is not None
         }
-        # Rows are read to prove an interval: where the file has it, or the retention, that time is
-        # saved.
+        # Inference reads rows to prove a segment interval. Stores whose interval or retention the file states are
+        # skipped, since that reading takes long.
         inferred = infer(app, skip_intervals=with_interval)
     return _merged(in_file, described, inferred, file_name, read=app is not None)
 
@@ -87,7 +87,8 @@ def draft_of_directory(
 ) -> tuple[SpecDraft, tuple[str, ...]]:
     """Return a draft by the directory, the text of the topology and the topics, and remarks that a user should check.
 
-    A topic that contradicts the bytes becomes a question. Raises Refused if the text contradicts the directory.
+    If the settings of a topic contradict the bytes of its store, the field becomes a question of the draft. Raises
+    Refused if the text contradicts the directory.
     """
     inferred = infer(app)
     described = _described(topology)
@@ -97,7 +98,8 @@ def draft_of_directory(
         for store in draft.stores
     )
     before = {store.name: store.inferred.get("logged") for store in draft.stores}
-    # The topics have settled these: the note about a conclusion from missing offsets no longer holds.
+    # Notes say that missing offsets mean a store without logging. Where the topics have changed that conclusion, the
+    # note no longer holds.
     settled = {store.name for store in stores if store.inferred.get("logged") != before[store.name]}
     notes = tuple(note for note in inferred.notes if note.partition(":")[0] not in settled)
     doubts = tuple(doubt for store in stores if (doubt := doubt_of(store)) is not None)
@@ -123,7 +125,8 @@ def _refuse_uneven(in_file: SpecDraft, stores: Sequence[StoreDraft], file_name: 
     counts: dict[tuple[str | None, int], tuple[str, int]] = {}
     for store in stores:
         own = in_file.store(store.name)
-        # Only numbers of the file: one that was inferred from the tasks of this host is a lower bound.
+        # Only numbers that the file itself states count: one that was inferred from the tasks of this host is a lower
+        # bound.
         if own is None or own.partitions is None:
             continue
         if store.subtopology is None or store.is_global or store.logged is False:
@@ -144,18 +147,18 @@ def _refuse_uneven(in_file: SpecDraft, stores: Sequence[StoreDraft], file_name: 
 def refuse_other_kinds(app: Application, spec: SpecDraft, *, file_name: str) -> None:
     """Raise Refused if the file states another kind of a store than the directory has or allows.
 
-    Nothing else in the file is checked: it may be about an application with another name.
+    Other fields are not checked: the file may describe an application with another name.
     """
     if not any(store.kind for store in spec.stores):
         return
-    # Without intervals no rows are read.
+    # All stores are skipped: then no rows are read, which only the intervals would need.
     inferred = infer(app, skip_intervals={store.name for task in app.tasks for store in task.stores})
     for in_file in spec.stores:
         in_directory = inferred.draft.store(in_file.name)
         if in_file.kind is None or in_directory is None:
             continue
-        # Only the kind is compared here: other fields may be about another application of the same
-        # code.
+        # A draft with the kind alone, so that no other field is compared: the others may be about another application
+        # of the same code.
         only = StoreDraft(name=in_file.name, kind=in_file.kind)
         _refuse_any(in_file.name, _contradictions(only, file_name, in_directory, str(app.path)))
         if in_file.name in inferred.evidence:
@@ -170,6 +173,10 @@ def _merge(
     inferred: Inference,
     read: bool,
 ) -> StoreDraft:
+    """Return the draft of one store from the file, the text of the topology (``described``) and the directory.
+
+    ``read`` says that there is a directory. Raises Refused for contradictions between these sources.
+    """
     nothing = StoreDraft(name=name)
     in_file, described, in_directory = in_file or nothing, described or nothing, inferred.draft.store(name)
     _refuse_any(name, _contradictions(in_file, file_name, described, FROM))
@@ -178,12 +185,12 @@ def _merge(
             why = "it has no directory here: it is in memory, was never opened, or was removed"
             nothing = StoreDraft(name=name, questions={"kind": Question(why, (IN_MEMORY,))})
         return in_file.over(described).over(nothing)
-    # Each pair of sources is compared before they are merged: the merge keeps one value and would hide
+    # The sources are compared in pairs before they are merged: the merge keeps one value of each field and would hide
     # the other.
     _refuse_any(name, _contradictions(in_file, file_name, in_directory, _DIRECTORY))
     _refuse_any(name, _contradictions(described, FROM, in_directory, _DIRECTORY))
-    # The user's file first, since the bytes prove only what they contradict; the checks above found no
-    # contradiction.
+    # The file has precedence: what the bytes prove has been compared with it above, and the rest of the inference is
+    # weaker than the user's word.
     merged = in_file.over(described).over(in_directory)
     if name in inferred.evidence:
         _refuse_any(name, _against_evidence(in_file, file_name, merged, inferred.evidence[name]))
@@ -198,20 +205,20 @@ def _contradictions(draft: StoreDraft, source: str, other: StoreDraft, by: str) 
             key = key_of(name)
             why = other.inferred[name]
             yield f"{source} has {key} = {literal(first)}, but {by} has {key} = {literal(second)} ({why})"
-    # Not a difference of one field: a global store has no sub-topology at all.
+    # This is no difference between two values of one field: a global store has no sub-topology at all.
     if draft.is_global and other.subtopology is not None:
         yield f"in {source} it is global, but in {by} it is in subtopology {other.subtopology}"
     if other.is_global and draft.subtopology is not None:
         yield f"in {source} it is in subtopology {draft.subtopology}, but in {by} it is global"
     if draft.logged is False and other.changelog is not None:
         yield f"{source} has logged = false, but {by} has changelog = {literal(other.changelog)}"
-    # More partitions than the directory has are no contradiction: other hosts have those tasks.
+    # More partitions than the directory shows are no contradiction: other hosts have the tasks of those.
     if draft.partitions is not None and other.partitions is not None and draft.partitions < other.partitions:
         yield f"{source} has partitions = {draft.partitions}, but {by} has {other.partitions}"
 
 
 def _against_evidence(in_file: StoreDraft, file_name: str, merged: StoreDraft, evidence: Evidence) -> Iterator[str]:
-    """Yield the values of the file that the databases rule out, although several values remain possible."""
+    """Yield the values of the file that the databases rule out, even where these allow several other values."""
     if in_file.kind is not None and in_file.kind not in evidence.kinds:
         possible = " or ".join(sorted(evidence.kinds))
         yield f"{file_name} has kind = {literal(in_file.kind)}, but the directory allows only {possible}"
@@ -219,7 +226,8 @@ def _against_evidence(in_file: StoreDraft, file_name: str, merged: StoreDraft, e
     retention = in_file.retention_ms
     by_default = retention is not None and in_file.segment_interval_ms is None
     if retention is not None and by_default and merged.kind and expires(merged.kind):
-        # The retention in the file must lead to the existing segments. A versioned store may have any (KIP-889).
+        # The file states no interval, so Streams derives it from the retention, and the existing segments must fit
+        # that. The intervals of versioned stores may be custom (KIP-889) and are not checked.
         interval = default_segment_interval(merged.kind, retention)
     if interval is not None and evidence.interval.wrong is None and not evidence.interval.fits(interval):
         by_retention = ""

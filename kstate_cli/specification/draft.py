@@ -73,12 +73,13 @@ class StoreDraft:
         return getattr(self, name)
 
     def over(self, other: StoreDraft) -> StoreDraft:
-        """Return this draft with the fields of ``other`` where it has none."""
+        """Return this draft with its unknown fields taken from ``other``, a source of less authority."""
         fields = {name: other.get(name) for name in FIELDS if self.get(name) is None and other.get(name) is not None}
-        # Fields that belong together are taken from one source: a mixture would state what neither
-        # source does.
+        # "logged", "changelog" and "source" belong together and are taken from one source: a mixture would state what
+        # neither source does.
         if self.logged is not None and self.changelog is None:
-            # "logged = false" has no changelog, and "logged = true" may mean another changelog than that of ``other``.
+            # "logged = false" excludes a changelog, and "logged = true" may mean another changelog than that of
+            # ``other``.
             if not self.logged:
                 fields.pop("changelog", None)
                 fields.pop("source", None)
@@ -87,36 +88,38 @@ class StoreDraft:
             if self.changelog != other.changelog:
                 fields.pop("source", None)
         inferred = {**self.inferred, **{name: why for name, why in other.inferred.items() if name in fields}}
-        # The stronger source asks more precisely; an answered question is dropped later, by its field.
+        # Of two questions about a field that of this draft wins, since its source is the stronger one. Questions that a
+        # value answers stay here, and :meth:`_open` leaves them out.
         questions = {**other.questions, **self.questions}
         return replace(self, **fields, inferred=inferred, questions=questions)
 
     def filled(self, application: str | None) -> StoreDraft:
-        """Return this draft with the defaults of Streams for fields that no source states or questions."""
+        """Return this draft with the defaults of Streams for fields that have neither a value nor a question."""
         values: dict[str, Any] = {}
         inferred = dict(self.inferred)
 
-        # A field with a question keeps it: a default would answer what a source found doubtful.
+        # A field with a question stays open: a default would settle what a source found doubtful.
         def default(name: str, value: object, why: str) -> None:
             if self.get(name) is None and name not in self.questions:
                 values[name], inferred[name] = value, why
 
         has_changelog = self.logged is not False and not self.is_global and "logged" not in self._open()
-        # Without the application's id the prefix is unknown, and a guess would restore from a topic of
-        # another one.
+        # Without the application's id the prefix of its topics is unknown, and a guess would restore from a topic of
+        # another application.
         if application is not None and has_changelog:
             prefix = changelog_prefix(application, self.topology)
             default("changelog", changelog_topic(prefix, self.name), "the names of application and store")
         topic = self.changelog
         if topic is not None and not self.is_global and prefix_of_changelog(topic, self.name) is None:
-            # The cautious reading: a source topic is restored to the group's committed offset only.
+            # The topic may be a source topic or a changelog with an unusual name. It is treated as a source topic,
+            # which is restored only up to the offset that the group has committed.
             default(
                 "source", SOURCE_TOPIC, f"the name of its changelog does not end in {changelog_topic('', self.name)}"
             )
         # Streams derives the interval from the retention unless a custom supplier states one.
         if self.retention_ms is not None and self.kind is not None:
             interval = default_segment_interval(self.kind, self.retention_ms)
-            # The retention answers a question about the interval.
+            # Set even if there is a question about the interval: the retention answers that.
             if interval is not None and self.segment_interval_ms is None:
                 values["segment_interval_ms"] = interval
                 inferred["segment_interval_ms"] = "Kafka Streams derives it from this retention"
@@ -143,7 +146,7 @@ class StoreDraft:
         if is_time_ordered(self.kind) and not store_kind(str(self.kind)).always_indexed:
             required["indexed"] = "true for sliding windows, false for others"
         questions = {name: Question(why) for name, why in required.items() if self.get(name) is None}
-        # A specific question replaces the general one: it has the likely answers.
+        # A question of a source replaces the general one, since it lists the likely answers.
         questions |= self._open()
         if "logged" in questions:
             # Whether there is a changelog comes first: its name may then follow from that.
@@ -151,7 +154,7 @@ class StoreDraft:
         return tuple(Missing(self.name, name, questions[name]) for name in FIELDS if name in questions)
 
     def _open(self) -> dict[str, Question]:
-        """Return the questions that no value has settled."""
+        """Return the questions that are still open: neither the field itself nor another one has answered them."""
         settled = {name for name in FIELDS if self.get(name) is not None}
         if self.changelog is not None:
             settled.add("logged")
@@ -159,7 +162,7 @@ class StoreDraft:
             settled |= {"changelog", "retention_ms", "segment_interval_ms"}
         if self.kind is not None and not has_retention(self.kind):
             settled |= {"retention_ms", "segment_interval_ms"}
-        # A task's store is restored from a changelog; its source matters for global stores and source
+        # The store of a task is restored from a changelog; where records come from matters for global stores and source
         # topics only.
         if self.is_global is False:
             settled.add("source")
@@ -207,13 +210,14 @@ def draft_of(spec: Spec, *, with_inferred: bool = False) -> SpecDraft:
 
 
 def _draft_of(store: StoreSpec, with_inferred: bool) -> StoreDraft:
+    """Return a store of a specification as a draft; without ``with_inferred`` only what the user stated."""
     inferred = store.inferred
     values: dict[str, Any] = {
         name: getattr(store, name)
         for name in FIELDS
         if name != "logged" and (with_inferred or name not in inferred) and getattr(store, name) is not None
     }
-    # False is the default of both flags: it states something only where the flag matters.
+    # False is the default of both flags, so it is a statement only for stores where the flag matters.
     if not store.is_global:
         values.pop("is_global", None)
     if not is_time_ordered(store.kind):
@@ -264,7 +268,7 @@ def complete(draft: SpecDraft, *, file_name: str, only: Collection[str] | None =
     stores: list[StoreSpec] = []
     missing: list[Missing] = []
     for store in draft.stores:
-        # Defaults come last: every source has been merged, so they replace no statement.
+        # The defaults of Streams are filled in after all sources have been merged, so they replace no statement.
         filled = store.filled(draft.application)
         open_fields = filled.missing()
         if not open_fields:
@@ -277,6 +281,7 @@ def complete(draft: SpecDraft, *, file_name: str, only: Collection[str] | None =
 
 
 def _refusal(missing: list[Missing], file_name: str) -> Refused:
+    """Return the refusal of an incomplete specification: the first missing fields, and the lines to add for them."""
     first = missing[:_MOST_QUESTIONS]
     questions = "; ".join(map(question_text, first))
     more = ""

@@ -73,13 +73,13 @@ class Described:
     @classmethod
     def by(cls, text: TopologyText) -> Described:
         """Return the sub-topologies of the stores of a text."""
-        # Global stores take a number and have no task, so no directory is named after it.
+        # Global stores have a number in the text but no task, so no task directory is named after that number.
         tasks = [part for part in text.subtopologies if not part.is_global]
         places: dict[StoreKey, list[Home]] = {}
         for part in tasks:
             for name in part.stores:
-                # Releases before KAFKA-20464 print a store in each sub-topology whose processors share
-                # its builder.
+                # One store may occur several times: releases before KAFKA-20464 print it in each sub-topology whose
+                # processors share its builder.
                 places.setdefault(StoreKey(part.topology or "", name), []).append(home_of(part))
         copies = {key: tuple(those) for key, those in places.items() if len(those) > 1}
         return cls(text, {key: those[0] for key, those in places.items()}, frozenset(text.global_stores), copies)
@@ -126,9 +126,10 @@ def of_another_operator(key: StoreKey, new: Described, old: Described) -> bool:
 
 
 def read_pairs(pairs: Iterable[str]) -> dict[int, int | None]:
-    """Return old number -> new number, None for ``gone``. Raise UsageError for anything but a change of numbers.
+    """Return the new number for each old one, None for ``gone``. Raise UsageError for anything but a change of numbers.
 
-    Two numbers with one new number are refused: a merge and a replacement look the same, and only texts show which.
+    Two old numbers with the same new one are refused: a merge of sub-topologies and a replacement look the same, and
+    only texts of the topology show which it is.
     """
     numbers: dict[int, int | None] = {}
     for pair in pairs:
@@ -136,10 +137,10 @@ def read_pairs(pairs: Iterable[str]) -> dict[int, int | None]:
         if match is None or any(number != REMOVED and int(number) > MAX_I32 for number in match.groups()):
             raise UsageError(f"{pair!r} is not a change of sub-topology numbers", hint=_HINT)
         old, new = int(match[1]), _new_number(match[2])
-        # Given twice with one target is no contradiction: scripts repeat options.
+        # The same change may be given twice, since scripts repeat options. Only another target is a contradiction.
         if numbers.setdefault(old, new) != new:
             raise UsageError(f"sub-topology {old} gets two new numbers", hint=_HINT)
-    # ``gone`` may repeat: any number of sub-topologies can disappear.
+    # ``gone`` is left out of the check for repeated targets: any number of sub-topologies may disappear.
     targets = [new for new in numbers.values() if new is not None]
     for twice in sorted({new for new in targets if targets.count(new) > 1}):
         raise UsageError(

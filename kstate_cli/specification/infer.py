@@ -67,7 +67,7 @@ def infer(app: Application, *, skip_intervals: Collection[str] = ()) -> Inferenc
     for task in app.tasks:
         for store in task.stores:
             places.setdefault(store.name, []).append((task, store))
-    # Once per task: the prefix of its changelogs is voted by all its stores together.
+    # Computed once per task, not per store: all stores of a task together decide which prefix its changelogs have.
     owners = {task.name: topic_owners(app.app_id, task) for task in app.tasks}
     drafts: list[StoreDraft] = []
     evidence: dict[str, Evidence] = {}
@@ -75,7 +75,7 @@ def infer(app: Application, *, skip_intervals: Collection[str] = ()) -> Inferenc
     for name, in_tasks in places.items():
         draft, facts = _store(app, name, in_tasks, owners, read=name not in skip_intervals)
         drafts.append(draft)
-        # An empty folder proves nothing, so nothing in the file can contradict it.
+        # Only stores with a database have evidence: an empty folder proves nothing, so it cannot contradict the file.
         if any(store.databases for _, store in in_tasks):
             evidence[name] = facts
         if draft.logged is False:
@@ -85,7 +85,7 @@ def infer(app: Application, *, skip_intervals: Collection[str] = ()) -> Inferenc
             if name not in places and not any(draft.name == name for draft in drafts):
                 drafts.append(_absent(app, task, name, topic))
     application: str | None = app.app_id
-    # The name of a renamed directory need not be a legal application.id, and then prefixes no changelog.
+    # If the directory was renamed, its name need not be a legal application.id, and then no changelog begins with it.
     if not legal_topic(app.app_id):
         application = None
     return Inference(SpecDraft(application, tuple(drafts)), evidence, tuple(notes))
@@ -117,6 +117,10 @@ def _store(
     *,
     read: bool,
 ) -> tuple[StoreDraft, Evidence]:
+    """Return the draft of one store and what its databases prove.
+
+    ``places`` are its tasks, each with its store there.
+    """
     answers = _Answers()
     databases = [d for _, store in places for d in store.databases]
     kind, kinds = _kind(answers, [store for _, store in places])
@@ -146,7 +150,8 @@ def _kinds_by_rows() -> tuple[str, ...]:
 
 
 def _kind(answers: _Answers, stores: list[Store]) -> tuple[str | None, frozenset[str]]:
-    # One certain task is enough: all tasks of a store are written by the same code.
+    """Settle the kind of a store, or ask for it; return it if it is certain, and the kinds that the databases allow."""
+    # A kind that is certain in one task holds for all: every task of a store is written by the same code.
     certain = {_stored_as(store): store.kind for store in stores if store.kind.certain}
     if len(certain) == 1:
         name, kind = next(iter(certain.items()))
@@ -157,7 +162,7 @@ def _kind(answers: _Answers, stores: list[Store]) -> tuple[str | None, frozenset
     if certain:
         answers.ask("kind", f"its tasks have different kinds of it: {' and '.join(sorted(certain))}", *sorted(certain))
         return None, frozenset(certain)
-    # The task with the most exact kind decides for the others.
+    # No task is certain. A kind that is inferred from rows comes before "ambiguous", which says least.
     unsure = min((store.kind for store in stores), key=lambda kind: kind.name == AMBIGUOUS)
     likely: tuple[str, ...] = (unsure.name,)
     if unsure.name == AMBIGUOUS:
@@ -179,7 +184,7 @@ def _place(answers: _Answers, app: Application, tasks: list[Task]) -> None:
     if len(topologies) > 1:
         answers.ask("topology", "several named topologies contain it", *sorted(map(str, topologies)))
         return
-    # A store belongs to one sub-topology: more mean left-over directories, and their rows may be old.
+    # A store belongs to one sub-topology: further ones mean directories left over from before, whose rows may be old.
     if len(parts) > 1:
         numbers = sorted(number for _, number in parts)
         answers.ask(
@@ -193,7 +198,7 @@ def _place(answers: _Answers, app: Application, tasks: list[Task]) -> None:
             answers.ask("topology", "the name of its directory is not the name of a topology")
             return
         answers.know("topology", topology, "the directory of its tasks")
-    # A lower bound only: this host may lack the tasks of higher partitions.
+    # This is a lower bound: this host may lack the tasks of higher partitions.
     highest = max(task.partition or 0 for task in app.tasks if not task.is_global and _subtopology(task) in parts)
     answers.know("partitions", highest + 1, "the highest partition among its tasks here, plus 1")
 
@@ -220,6 +225,7 @@ def _topic(
     places: list[tuple[Task, Store]],
     owners: Mapping[str, TopicOwners],
 ) -> None:
+    """Settle the topic that a store is restored from, whether it is logged, and where its records come from."""
     topic = topic_of(app.app_id, name, places, owners)
     if topic.question is not None:
         answers.questions[topic.field] = topic.question
@@ -247,18 +253,19 @@ def _offsets(task: Task, store: Store) -> list[Any]:
 
 
 def _times(answers: _Answers, kind: str | None, databases: list[Database], *, read: bool) -> Interval:
+    """Settle segment interval and retention of a store, or ask for them; ``read`` allows reading rows for the proof."""
     if has_key(kind, KeySchema.VERSIONED):
         return _history(answers, databases)
     if kind is None or not expires(kind):
         return Interval()
-    # The segments of all tasks together: each start that is added makes the common divisor smaller.
+    # The databases of all tasks count together: every further start can only make the common divisor smaller.
     interval = segment_interval(kind, databases, read=read)
     exact = interval.exact
     if exact is None:
         answers.ask("retention_ms", _unclear(interval), *(2 * example for example in interval.examples))
         return interval
     answers.know("segment_interval_ms", exact, "the only value that fits the starts of the segments and their rows")
-    # max(retention / 2, 60000): every retention up to two minutes gives this interval.
+    # Streams uses max(retention / 2, 60000), so every retention up to two minutes gives this interval.
     if exact == MIN_INTERVAL_MS:
         most = 2 * MIN_INTERVAL_MS + 1
         answers.ask("retention_ms", f"every retention up to {most} ms has segments of {exact} ms")
@@ -280,6 +287,7 @@ def _unclear(interval: Interval) -> str:
 
 
 def _history(answers: _Answers, databases: list[Database]) -> Interval:
+    """Settle the segment interval of a versioned store by its rows, and ask for the history retention."""
     interval = versioned_interval(databases)
     exact = interval.exact
     if exact is None:
@@ -328,17 +336,18 @@ class Topic:
 
 
 def topic_of(app_id: str, name: str, places: Sequence[tuple[Task, Store]], owners: Mapping[str, TopicOwners]) -> Topic:
-    """Return the topic of the store ``name``; ``places`` are all tasks that have it.
+    """Return the topic of the store ``name``; ``places`` are all tasks that have it, each with its store there.
 
-    ``owners`` has the owners of the topics of each task's ``.checkpoint``, by the name of the task. The evidence of the
-    store itself counts first, then lines with its name, then source topics, and at last the absence of an offset.
+    ``owners`` has, by the name of each task, the stores to which the topics in its ``.checkpoint`` belong. Evidence is
+    used in this order: the offsets of the store itself, lines with its name, source topics, and at last the absence of
+    an offset.
     """
-    # The offsets in the store itself: Streams wrote them for this store alone.
+    # Streams wrote the offsets inside a store for this store alone, so they decide before the file of the task.
     own = _legal(topic for task, store in places for topic in own_topics(task, store))
     if own:
         return _single_topic(app_id, name, places, own, "the offsets in the store")
     in_tasks = [owners[task.name] for task, _ in places]
-    # ``.checkpoint`` has the lines of all stores of a task: a line counts if the topic names the store.
+    # ``.checkpoint`` has lines for all stores of a task, so only topics that were assigned to this store count.
     lines = _legal(topic for in_task in in_tasks for topic, owner in in_task.changelogs.items() if owner == name)
     if lines:
         return _single_topic(app_id, name, places, lines, CHECKPOINT)
@@ -362,10 +371,11 @@ def _single_topic(
         return Topic(topic, where)
     if topic in {changelog_topic(prefix_of(app_id, task), name) for task, _ in places}:
         return Topic(topic, where)
-    # A topic in the Position is an input: then the store is restored from its source topic.
+    # A topic of the store's Position is an input of it: then the input topic serves as its changelog.
     built_from = any(topic in store.position.topics for _, store in places)
     if prefix_of_changelog(topic, name) is not None and not built_from:
-        # Another prefix (an internal setting), or a source topic that is itself the changelog of an application.
+        # The name ends as a changelog of this store but begins otherwise: an internal setting changed the prefix, or it
+        # is an input topic that is itself a changelog of another application.
         why = f'{where}: a changelog with another prefix. If it is a source topic, add source = "topic"'
         return Topic(question=Question(why, (topic,)))
     return Topic(topic, where, SOURCE_TOPIC)

@@ -51,7 +51,8 @@ def histories_of(interval_ms: int) -> tuple[tuple[int, int], ...]:
     histories: list[tuple[int, int]] = []
     lower = 1
     for longest, parts, least in (*_HISTORIES, (None, 24, 300_000)):
-        # history // parts == interval, or anything below when the interval is the least one.
+        # Retentions for which retention // parts gives this interval. Below, the least interval serves all smaller ones
+        # too.
         first = max(lower, interval_ms * parts)
         if interval_ms == least:
             first = lower
@@ -93,7 +94,7 @@ class Interval:
 
     @property
     def exact(self) -> int | None:
-        """The interval if only one is possible, else None."""
+        """The interval if only one is possible, else None; :attr:`greatest` is set for versioned stores only."""
         if self.wrong is not None:
             return None
         if self.greatest is not None:
@@ -102,7 +103,7 @@ class Interval:
             return self.least
         if self.divides == 0 or self.divides < self.least:
             return None
-        # A smaller divisor that still exceeds every distance would fit as well.
+        # A smaller divisor that still exceeds the distances of all rows is possible too, so nothing is proved.
         if self.next_smaller() >= self.least:
             return None
         return self.divides
@@ -118,10 +119,10 @@ class Interval:
         return tuple(islice((m for m in minutes if m <= self.divides and self.divides % m == 0), _MOST_EXAMPLES))
 
     def next_smaller(self) -> int:
-        """Return the greatest proper divisor of :attr:`divides`; a bound above it if it would take long to find."""
+        """Return the greatest proper divisor of :attr:`divides`; a number above it if finding it would take long."""
         if self.divides == 1:
             return 0
-        # The smallest factor gives the greatest proper divisor. A million steps take a fraction of a
+        # Divided by its smallest factor, a number gives its greatest proper divisor. The loop takes a fraction of a
         # second.
         for factor in range(2, _MAX_FACTOR):
             if factor * factor > self.divides:
@@ -134,8 +135,8 @@ class Interval:
 def segment_interval(kind: str, databases: Sequence[Database], *, read: bool = True) -> Interval:
     """Return the interval of a segmented store; ``databases`` are its segments in all tasks.
 
-    With ``read`` rows are read while they can still rule an interval out, otherwise only the samples count. Raises
-    HostError.
+    With ``read`` rows are read as long as they can still rule an interval out; otherwise only the rows sampled before
+    count. Raises HostError.
     """
     all_starts = [database.segment_start for database in databases if database.segment_start is not None]
     # 0 is a multiple of every number and proves nothing about the divisor.
@@ -143,18 +144,19 @@ def segment_interval(kind: str, databases: Sequence[Database], *, read: bool = T
     if min(all_starts, default=0) < 0:
         return Interval(wrong="segments before 1970, where Kafka Streams divides towards zero")
     divides = math.gcd(*starts)
-    # Names that Streams did not give: it never makes shorter segments of windows and sessions.
+    # Streams makes no shorter segments of windows and sessions, so it did not give the directories these names.
     if 0 < divides < MIN_INTERVAL_MS:
         return Interval(divides, wrong=f"starts of segments that have only the divisor {divides} ms in common")
     time_of = store_kind(kind).key.segment_time
-    # -1, so that without any row the least interval stays as it is.
+    # The greatest distance of a row from the start of its segment. It is -1 while no row is read, and then rules out no
+    # interval.
     farthest = -1
     try:
         for database in databases:
             keys = (key for rows in database.samples.values() for key, _ in rows)
             farthest = max(farthest, _farthest(database, keys, time_of))
         interval = _interval(divides, farthest)
-        # One start alone has divisors of every size: reading on would not decide between them.
+        # With a single start many divisors remain whatever the rows show, so reading them all would not decide.
         if read and len(set(starts)) > 1 and interval.exact is None:
             return _read(divides, farthest, databases, time_of)
     except _OutsideError as error:
@@ -183,18 +185,20 @@ class _OutsideError(Exception):
 
 
 def _read(divides: int, farthest: int, databases: Sequence[Database], time_of: Callable[[bytes], int]) -> Interval:
+    """Return the interval after reading the rows of all segments, until only one is left or after ``MAX_ROWS`` rows."""
     remaining = MAX_ROWS
     # From this distance on only one interval is left, and reading can stop.
     enough = Interval(divides).next_smaller()
     for database in databases:
         if database.empty:
             continue
-        # The shadow is closed before the next segment is opened: a store may have hundreds of them.
+        # Each shadow, the copy that is opened instead of the segment, is closed before the next: a store may have
+        # hundreds.
         with Shadow(database.path) as shadow:
             for family in (name for name in shadow.column_families if name != OFFSETS_CF):
                 for key, _ in shadow.rows(family):
-                    # The limit is on all segments together: a store with many segments takes no longer
-                    # than one with few.
+                    # The limit holds for all segments together, so that a store with many of them takes no longer than
+                    # one with few.
                     if remaining == 0:
                         return _interval(divides, farthest, all_rows=False)
                     remaining -= 1
@@ -235,7 +239,7 @@ def versioned_interval(databases: Iterable[Database]) -> Interval:
             return Interval(wrong=f"unreadable rows: {error}")
         for segment, end in ends:
             least = max(least, end // (segment + 1) + 1)
-            # Segment 0 has no upper bound: t // interval == 0 for every interval above t.
+            # Segment 0 gives no upper bound: its number is t // interval for every interval above t.
             if segment and (greatest is None or end // segment < greatest):
                 greatest = end // segment
     wrong = None

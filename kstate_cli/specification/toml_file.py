@@ -105,8 +105,9 @@ def read_document(path: Path) -> dict[str, Any]:
 
 
 def _text(path: Path) -> str:
+    """Return the text of a file. Raise UsageError if it cannot be read, is too large, or is not UTF-8."""
     try:
-        # Bounded: a path that names a device or a huge file by mistake must not fill the memory.
+        # Reading is bounded: a path that names a device or a huge file by mistake must not fill the memory.
         data = read_given(path, _MAX_BYTES)
     except NotReadableError as error:
         raise UsageError(
@@ -135,7 +136,7 @@ def parse_draft(text: str, where: str = "kstate.toml") -> SpecDraft:
         ) from None
     refuse_unknown_keys(where, "the file", document, TOP)
     number = document.get("format")
-    # type(), since true equals 1 in Python.
+    # The type is compared too: in Python ``true`` equals 1.
     if number != FORMAT or type(number) is not int:
         text = f"has format {short(number)}"
         if number is None:
@@ -257,13 +258,14 @@ KEYS: Final[Mapping[str, _Key]] = {
 
 
 def _store(where: str, name: str, table: object) -> StoreDraft:
+    """Return the draft in the table ``name`` of the file ``where``. Raise UsageError for anything illegal in it."""
     if not legal_store_name(name):
         raise UsageError(f"{where}: {short(name)} is not a legal store name", hint=f"a store name consists of {_LEGAL}")
     header = f"[stores.{name}]"
     if not isinstance(table, dict):
         hint = f'write [stores."{name}"] instead: a name with dots needs the quotes'
         raise UsageError(f"{where}: {header} is not a table", hint=hint)
-    # TOML reads [stores.a.b] as a table "b" in the table "a": a name with dots without its quotes.
+    # A name with dots needs quotes: TOML reads [stores.a.b] as a table "b" in the table "a".
     if any(isinstance(value, dict) for value in table.values()):
         inner = next(key for key, value in table.items() if isinstance(value, dict))
         hint = f'write [stores."{name}.{inner}"]: a store name with dots needs quotes'
@@ -280,7 +282,7 @@ def _store(where: str, name: str, table: object) -> StoreDraft:
             raise UsageError(message, hint=close or f"{key} must be {rule.expected}")
         values[rule.field] = value
     if values.get("source") in GLOBAL_SOURCES:
-        # Only global stores have these, so the line that kstate asks for is enough.
+        # Only global stores have these sources, so the user need not write 'global = true' as well.
         values.setdefault("is_global", True)
     draft = StoreDraft(name=name, **values)
     for contradiction, hint in _contradictions(draft):
@@ -299,12 +301,13 @@ def _contradictions(store: StoreDraft) -> Iterator[tuple[str, str]]:
         for key in ("retention_ms", "segment_interval_ms"):
             if store.get(key) is not None:
                 yield f"is of kind {store.kind}, but has {key}", f"remove {key}, which that kind does not have"
-    # Silently ignored it would look as if kstate had built an index.
+    # Refused, not ignored: otherwise a user would believe that kstate had built an index.
     if store.indexed and not is_time_ordered(store.kind):
         yield f"is of kind {store.kind}, but indexed", "remove indexed, because only time-ordered stores have an index"
 
 
 def _contradictions_of_source(store: StoreDraft) -> Iterator[tuple[str, str]]:
+    """Yield the contradictions between the source of a store and what the table says otherwise, each with its hint."""
     if store.is_global:
         for key in ("subtopology", "topology"):
             if store.get(key) is not None:
@@ -358,6 +361,7 @@ def _order(store: StoreDraft) -> tuple[bool, str, int, str]:
 
 
 def _table(store: StoreDraft) -> Table:
+    """Return the table of a store, in the order of ``KEYS``: values with their source, comments for missing ones."""
     import tomlkit
 
     table = tomlkit.table()
@@ -454,7 +458,7 @@ def read_configuration(path: Path) -> Configuration:
     document = read_document(path)
     path = Path(os.path.abspath(path))
     table = document.get(DEFAULTS_TABLE, {})
-    # Relative to the file and not to the working directory: cron starts commands anywhere.
+    # Paths are relative to the file and not to the working directory: cron starts commands anywhere.
     paths = {key: _absolute(path, value) for key, value in table.items() if DEFAULTS[key].is_path}
     defaults = {**table, **paths}
     steps, maintenance = document.get(MAINTAIN_TABLE), None

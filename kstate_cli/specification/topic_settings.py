@@ -67,7 +67,7 @@ Statements = Sequence[tuple[str, TopicSettings]]
 
 def report_of_broker(facts: Facts) -> TopicReport:
     """Return the topics in the answer of a broker."""
-    # The end of a log never goes back: above 0 there was a record, even if retention has removed it.
+    # The end of a log never goes back: if it is above 0 there was a record, even if retention has removed it.
     partitions = _by_topic((key, log.end > 0) for key, log in facts.items())
     return TopicReport(
         "the broker",
@@ -81,11 +81,11 @@ def report_of_broker(facts: Facts) -> TopicReport:
 
 
 def report_of_dump(dump: Dump) -> TopicReport:
-    """Return the topics in a dump, by its manifest: each with the settings of the reading that ended last."""
+    """Return the topics in a dump, by its manifest: each with the settings of the partition that was read last."""
     partitions = _by_topic((key, bool(part.log_end)) for key, part in dump.partitions.items())
     newest: dict[str, PartitionDump] = {}
     for key, part in dump.partitions.items():
-        # Settings change between readings: those of the last one are what Streams would see today.
+        # Settings may change between two readings of partitions: those of the last are what Streams would see today.
         if key.topic in partitions and (key.topic not in newest or _ended(newest[key.topic]) < _ended(part)):
             newest[key.topic] = part
     topics = {}
@@ -156,8 +156,8 @@ class ByteEvidence:
     def agrees(self, kind: str, retention_ms: int) -> bool:
         """Return whether the bytes allow this retention.
 
-        The segments of windows and sessions follow from it. A versioned store may have a custom segment interval
-        (KIP-889), but a sensible one is never longer than the history.
+        The segments of windows and sessions follow from their retention. A versioned store may have a custom segment
+        interval (KIP-889): an interval that the bytes prove is accepted if it is no longer than the retention.
         """
         if retention_ms <= 0 or self.interval.wrong is not None:
             return False
@@ -196,16 +196,15 @@ def _span_ms(databases: Iterable[Database]) -> int:
 
 
 def _absent(app: Application, store: StoreDraft, described: SpecDraft) -> str | None:
-    """Return the reason why a store without a directory is in memory; None if the tasks here prove nothing.
+    """Return why a store without a directory must be in memory; None if the tasks here prove nothing.
 
-    Streams opens all stores of a task together, so each store on disk has a directory then.
+    Streams opens all stores of a task together: if the others have a directory, a store on disk would have one too.
     """
     if described.store(store.name) is None or store.is_global or store.subtopology is None:
         return None
     tasks = [task for task in app.tasks if _has_store(task, store)]
     others = {other.name for task in tasks for other in task.stores}
-    # A task that lacks another store was interrupted while it was created, and proves nothing about
-    # this one.
+    # A task that lacks a further store was interrupted while it was created, and proves nothing about this one.
     complete = all({other.name for other in task.stores} == others for task in tasks)
     if not tasks or not others or not complete or any(task.problems for task in tasks):
         return None
@@ -227,7 +226,8 @@ def apply_settings(
     topic = store.changelog
     if topic is None and "changelog" in store.questions:
         return store  # the owner of these settings is unknown
-    # Reports are looked up by the usual name, so that a topic can contradict "logged = false".
+    # The changelog is unknown or denied. The usual name is looked up, so that an existing topic can contradict "logged
+    # = false".
     if topic is None and application is not None and not store.is_global:
         topic = changelog_topic(changelog_prefix(application, store.topology), store.name)
     statements = [
@@ -278,14 +278,14 @@ def _with_question(store: StoreDraft, name: str, why: str, *answers: object) -> 
 
 
 def _logged(store: StoreDraft, topic: str | None, statements: Statements, reports: Sequence[TopicReport]) -> StoreDraft:
-    """Settle whether a store has a changelog: a topic of that name contradicts ``logged = false``."""
+    """Settle whether a store has a changelog: an existing topic of that name contradicts ``logged = false``."""
     if topic is None or store.is_global:
         return store
     if store.logged is False:
         if statements:
             why = f"{store.inferred['logged']}, but {_by(statements)} has {topic}"
             return _with_question(store, "logged", why, True, False)
-        # Without any topic the broker may hide all of them from this user, and its silence proves
+        # A broker that shows no topic at all may hide them from this user, and then the absence of this one proves
         # nothing.
         live = next((report.by for report in reports if report.live and report.topics), None)
         if live is not None:
@@ -305,6 +305,7 @@ def _in_memory(store: StoreDraft, evidence: ByteEvidence, statements: Statements
 
 
 def _partitions(store: StoreDraft, statements: Statements) -> StoreDraft:
+    """Settle the number of partitions: a value if all reports agree and the tasks here fit it, else a question."""
     counts = {by: settings.partitions for by, settings in statements if settings.partitions is not None}
     if not counts:
         return store
@@ -317,7 +318,7 @@ def _partitions(store: StoreDraft, statements: Statements) -> StoreDraft:
     highest = ""
     if here:
         highest = f", but its tasks here go up to {here - 1}"
-    # The largest first: too few partitions would leave tasks without their store.
+    # The largest number is offered first: too few partitions would leave tasks without their store.
     answers = sorted(filter(None, {*values, here}), reverse=True)
     return _with_question(store, "partitions", f"{sources}{highest}", *answers)
 
@@ -328,7 +329,7 @@ def _retention(store: StoreDraft, evidence: ByteEvidence, statements: Statements
     if kind is None or not has_retention(kind) or store.is_global or store.source == SOURCE_TOPIC:
         return store
     setting, values = retention_settings(kind, statements)
-    # MAX_I64 is "for ever": it states no retention.
+    # MAX_I64 means "for ever", which tells nothing about the retention of the store.
     if not values or MAX_I64 in values.values():
         return store
     sources = ", ".join(f"{setting} = {value} of its changelog in {by}" for by, value in values.items())
@@ -338,7 +339,7 @@ def _retention(store: StoreDraft, evidence: ByteEvidence, statements: Statements
     if len(candidates) == 1 and fitting:
         return _agreed_retention(store, kind, fitting[0], evidence, less)
     why = _contradiction(store.retention_ms, candidates, sources, less)
-    # The value that the segments prove comes first, since a retention too small loses rows.
+    # The value that the segments prove is offered first, since a retention that is too small loses rows.
     by_bytes: list[object] = []
     if store.retention_ms is not None:
         by_bytes.append(store.retention_ms)
@@ -357,9 +358,12 @@ def retention_settings(kind: str, statements: Statements) -> tuple[str, dict[str
 
 
 def _agreed_retention(store: StoreDraft, kind: str, retention: int, evidence: ByteEvidence, less: str) -> StoreDraft:
-    """Settle a retention that all sources state and the bytes allow."""
+    """Settle a retention that all reports agree on and the bytes allow.
+
+    ``less`` says how it follows from the setting.
+    """
     exact = evidence.interval.exact
-    # Every retention of two minutes or less has segments of the least interval, so these confirm none.
+    # Segments of the least interval confirm no retention, since all those up to two minutes have it.
     is_confirmed = exact not in (None, MIN_INTERVAL_MS)
     if has_key(kind, KeySchema.VERSIONED):
         is_confirmed = evidence.narrow

@@ -78,7 +78,7 @@ class Subtopology:
     def read_directly(self, store: str) -> tuple[str, ...]:
         """Return the topics that may serve as changelog: those whose records reach the store unchanged.
 
-        A source of an operator with a generated name other than that of a table is not one of them.
+        Of the processors with a generated name only those of a table count.
         """
         sources = {node.name: node.topics for node in self.nodes if node.topics is not None}
         makers = [
@@ -117,9 +117,10 @@ class TopologyText:
         return frozenset(name for name in names if names.count(name) > 1)
 
     def origin(self, store: str) -> frozenset[Node]:
-        """Return the nodes that feed a store, back to the topics of other applications; without their stores.
+        """Return all nodes whose records end in a store, back to the topics that the application only reads.
 
-        Two texts with the same origin describe the same store, whatever its name is. Repartition topics are followed.
+        Store names are left out of the nodes, so two texts with the same origin describe the same store, whatever its
+        name is. The way goes on through repartition topics into the sub-topologies that write them.
         """
         part = self.of(store)
         if part is None:
@@ -131,7 +132,7 @@ class TopologyText:
         waiting = [node for node in nodes if store in node.stores]
         while waiting:
             node = waiting.pop()
-            # Each node once: sub-topologies that write to each other form circles.
+            # Each node is visited once: sub-topologies that write to each other form circles.
             if (bare := _in_order(node)) not in makers:
                 makers.add(bare)
                 waiting += [by_name[name] for name in (node.before, *node.before.split(", ")) if name in by_name]
@@ -150,10 +151,10 @@ class TopologyText:
         return frozenset(node.writes for node in nodes if node.writes is not None) & read
 
     def undecorated(self, app_id: str) -> TopologyText:
-        """Return the same with topics between subtopologies as ``Topology#describe`` prints them: without the id.
+        """Return this text with the topics between sub-topologies as ``Topology#describe`` prints them, without the id.
 
-        ``kafka-streams-groups.sh`` prints ``app-by-key-repartition`` where the other text has ``by-key-repartition``
-        (``InternalTopologyBuilder.decorateTopic``).
+        ``kafka-streams-groups.sh`` prints ``app-by-key-repartition`` where ``Topology#describe`` has
+        ``by-key-repartition`` (``InternalTopologyBuilder.decorateTopic``).
         """
         prefix = f"{app_id}-"
 
@@ -187,6 +188,7 @@ def _sinks_by_topic(nodes: Iterable[Node]) -> dict[str, list[Node]]:
 
 
 def _draft(name: str, part: Subtopology, *, shared: bool) -> StoreDraft:
+    """Return what a sub-topology shows about a store; ``shared`` if the text lists the store in others too."""
     if part.is_global:
         inferred = dict.fromkeys(("is_global", "changelog"), FROM)
         return StoreDraft(name=name, is_global=True, changelog=part.topics[0], inferred=inferred)
@@ -194,7 +196,7 @@ def _draft(name: str, part: Subtopology, *, shared: bool) -> StoreDraft:
     if part.topology:
         of_topology = {"topology": FROM}
     if shared:
-        # Several sub-topologies have a copy, so that the text shows no single one.
+        # The text lists the store in several sub-topologies, so that its own one remains unknown.
         return StoreDraft(name=name, topology=part.topology, inferred=of_topology)
     inferred = {"subtopology": FROM, **of_topology}
     return StoreDraft(name=name, subtopology=part.number, topology=part.topology, inferred=inferred)
@@ -261,7 +263,7 @@ def parse_topology(text: str, where: str = "the topology") -> TopologyText:
     parts: list[_SubtopologyDraft] = []
     topology: str | None = None
     started = False
-    # Not splitlines(): names of processors may hold characters that end a line for Python only.
+    # splitlines() would be wrong: names of processors may contain characters that end a line for Python only.
     for number, line in enumerate(text.split("\n"), 1):
         header = (_HEADER if started else _FIRST).fullmatch(line)
         if header is not None:
@@ -277,9 +279,10 @@ def parse_topology(text: str, where: str = "the topology") -> TopologyText:
 
 
 def _read_line(where: str, number: int, line: str, topology: str | None, parts: list[_SubtopologyDraft]) -> None:
+    """Read one line of the text into ``parts``, or into the last of them. Raise UsageError for an unknown line."""
     head = _SUBTOPOLOGY.fullmatch(line)
     if head is not None:
-        # Java's int: a larger number is no output of Streams.
+        # The number is an int in Java: a larger one is no output of Streams.
         if int(head["id"]) > MAX_I32:
             raise _wrong(where, number, f"{head['id']} is not the number of a sub-topology")
         parts.append(_SubtopologyDraft(int(head["id"]), topology, head["global"] is not None, number))
@@ -336,8 +339,8 @@ def _topic_list(topics: str) -> list[str]:
 def _check(where: str, parts: Iterable[_SubtopologyDraft]) -> None:
     """Raise UsageError for a repeated number, a global store with several topics, and a store of two topologies.
 
-    The number of a global store may be that of a sub-topology too: KIP-1331 counts global stores behind the others.
-    Sub-topologies of one topology may each have a copy of a store: releases before KAFKA-20464 print that.
+    A global store may have the number of a sub-topology, because KIP-1331 counts global stores separately.
+    Sub-topologies of one topology may each list the same store: releases before KAFKA-20464 print that.
     """
     numbers: dict[tuple[str | None, int], _SubtopologyDraft] = {}
     owners: dict[str, _SubtopologyDraft] = {}
