@@ -38,6 +38,10 @@ _APPENDS: Final = ("append", "replace")
 """The operations of Iceberg that keep all rows: ``replace`` rewrites files with the same rows."""
 
 
+_OTHER_SHAPE: Final = (ValueError, LookupError, TypeError, AttributeError)
+"""The errors of JSON that has other members than a log of Delta, such as a number where an object belongs."""
+
+
 class _RefusedTableError(Exception):
     """The table cannot serve as a dump; the text is the reason."""
 
@@ -73,7 +77,7 @@ class DeltaTable:
             # equal.
             if live_paths != files.keys():
                 raise _RefusedTableError("its checkpoint and its commits name different files")
-        except (DeltaError, OSError, ValueError) as error:
+        except (DeltaError, OSError, *_OTHER_SHAPE) as error:
             raise _refusal(DELTA, place.text, f"kstate cannot read its log: {error}") from None
         except _RefusedTableError as error:
             raise _refusal(DELTA, place.text, str(error)) from None

@@ -25,6 +25,8 @@ _MAX_VARINT_BYTES: Final = 5
 _MAX_U32: Final = (1 << 32) - 1
 _VARINT_MORE: Final = 0x80
 _UNDERFLOW: Final = "BufferUnderflowException"
+_MOST_REASON: Final = 500
+"""Characters of the reason of an error."""
 
 
 class MalformedBytesError(ValueError):
@@ -39,6 +41,9 @@ class MalformedBytesError(ValueError):
     def __init__(
         self, reason: str, streams_exception: str | None = None, *, streams_message: str | None = None
     ) -> None:
+        # A reason may quote a name of any length, which would hide the rest of the message.
+        if len(reason) > _MOST_REASON:
+            reason = f"{reason[:_MOST_REASON]}…"
         text = reason
         if streams_exception is not None:
             text = f"{reason} (Streams: {streams_exception})"

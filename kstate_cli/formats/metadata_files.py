@@ -46,8 +46,8 @@ def parse(data: bytes | str) -> StoredOptions:
 
     Raises :class:`MalformedBytesError` (RocksDB answers ``Corruption`` or ``InvalidArgument``, in Java a
     ``RocksDBException``) for text that is not UTF-8, a line outside of a section or without ``=``, an unknown or
-    repeated section, and if the version, the database options or the column family ``default`` are missing: a truncated
-    file is refused, not half read.
+    repeated section, a repeated option, and if the version, the database options or the column family ``default`` are
+    missing: a truncated file is refused, not half read.
     """
     try:
         text = data if isinstance(data, str) else data.decode("utf-8")
@@ -87,6 +87,9 @@ def _sections(text: str) -> dict[tuple[str, str], dict[str, str]]:
         # A line without ``=`` was cut off within its name: half a file is refused.
         if current is None or not equals or not name.strip():
             raise _malformed(f"line {number}: {line[:80]!r} is neither a section nor an option of one")
+        # RocksDB takes the first one (``OptionsParser``), and a reader of pairs the last one.
+        if name.strip() in current:
+            raise _malformed(f"line {number}: option {name.strip()[:80]!r} occurs twice in its section")
         current[name.strip()] = _ESCAPE.sub(lambda match: _ESCAPES.get(match[1], match[1]), value.strip())
     return sections
 
@@ -238,6 +241,7 @@ _IGNORABLE: Final = 1 << 13
 """Tags with this bit are followed by a byte string that a reader may skip."""
 _NEW_END, _NEW_PATH = 1, 65
 _MORE: Final = 0x80
+_MOST_BITS: Final = 70
 
 
 def torn(data: bytes) -> str | None:
@@ -423,9 +427,9 @@ class _VersionEdit:
 
     def _other(self, tag: int) -> None:
         if tag == _FAMILY_ADDED:
-            size = self._number()
-            self.name = self._record[self._at : self._at + size].decode("utf-8", "replace")
-            self._at += size
+            size = self._skip()
+            # Read after the check of the length: a name that was cut off is the name of another family.
+            self.name = self._record[self._at - size : self._at].decode("utf-8", "replace")
         elif tag == _COMPARATOR_TAG or tag & _IGNORABLE:
             self._skip()
         elif tag == _COMPACT_CURSOR:
@@ -446,13 +450,19 @@ class _VersionEdit:
             if byte < _MORE:
                 return value
             shift += 7
+            # 64 bits have at most ten groups. A damaged record may have millions, which would make a number of
+            # megabytes, byte by byte.
+            if shift >= _MOST_BITS:
+                raise _unclear("a number has more than 64 bits")
         raise _unclear("a number runs past the end")
 
-    def _skip(self) -> None:
+    def _skip(self) -> int:
+        """Skip a byte string; return its length."""
         size = self._number()
         self._at += size
         if self._at > len(self._record):
             raise _unclear("a byte string runs past the end")
+        return size
 
 
 def _unclear(problem: str) -> MalformedBytesError:

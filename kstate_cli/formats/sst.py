@@ -183,7 +183,7 @@ def _entries(block: bytes) -> list[tuple[bytes, bytes]]:
     restarts = int.from_bytes(block[-4:], "little")
     end = len(block) - 4 * (restarts + 1)
     entries: list[tuple[bytes, bytes]] = []
-    at, key = 0, b""
+    at, key, expanded = 0, b"", 0
     if end < 0:
         raise MalformedBytesError("a block has more restart points than bytes")
     while at < end:
@@ -194,6 +194,10 @@ def _entries(block: bytes) -> list[tuple[bytes, bytes]]:
             raise MalformedBytesError("an entry of a block reaches beyond it")
         # A key begins with the first ``shared`` bytes of the key before, so only the rest of it is stored.
         key = key[:shared] + block[at : at + unshared]
+        # A few bytes can repeat a long key: a damaged block of a mebibyte would become gigabytes.
+        expanded += len(key)
+        if expanded > _MAX_BLOCK:
+            raise MalformedBytesError("the keys of a block are longer than any block")
         at += unshared
         entries.append((key, block[at : at + length]))
         at += length

@@ -187,7 +187,8 @@ def canonical_topic_id(text: str) -> str:
 
 GLOBAL: Final = "global"
 """The directory of the global stores, which is no task of Streams but holds stores as one does."""
-_TASK: Final = re.compile(r"(\d+)_(\d+)")
+# Digits of ASCII alone, as in Java: another script has digits too, and Streams would not look into such a folder.
+_TASK: Final = re.compile(r"([0-9]+)_([0-9]+)")
 _TOPOLOGY: Final = re.compile(r"__(.+)__")
 
 
@@ -238,7 +239,7 @@ def _parsed(name: str) -> TaskId:
     topology, numbers = _TOPOLOGY.fullmatch(folder), _TASK.fullmatch(task)
     # Illegal too: a slash without the folder of a named topology before it, or the reverse.
     if numbers is None or bool(slash) != bool(topology):
-        raise ValueError(f"{name!r} is not the name of a task")
+        raise ValueError(f"{name[:100]!r} is not the name of a task")
     name_of_topology = None
     if topology:
         name_of_topology = topology[1]

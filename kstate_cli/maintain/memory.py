@@ -221,7 +221,8 @@ def read_memory(path: Path) -> Memory:
         raise _refusal(path, error.why) from None
     except OSError as error:
         raise _refusal(path, f"cannot be read: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError):
+    # AttributeError: a number where an object belongs has no members.
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise _refusal(path, "was not written by kstate") from None
 
 

@@ -50,6 +50,9 @@ def serde(name: str) -> Serde:
     built_in = _BUILT_IN.get(name)
     if built_in is not None:
         return built_in
+    # Each level is a call: thousands of them would end in an error of Python.
+    if name.count("-windowed:") > _MOST_WINDOWED:
+        raise ValueError(f"{name[:100]!r} is not a serde: it has more than {_MOST_WINDOWED} windows in each other")
     kind, colon, inner = name.partition(":")
     if colon and kind == "time-windowed":
         return _time_windowed(name, inner)
@@ -234,6 +237,7 @@ NAMES: Final = (*_BUILT_IN, "time-windowed:INNER[:SIZE_MS]", "session-windowed:I
 # --- windowed keys ----------------------------------------------------------------------------------------------------
 
 _TIME_BYTES: Final = 8
+_MOST_WINDOWED: Final = 8
 
 
 def _time_windowed(name: str, inner: str) -> Serde:

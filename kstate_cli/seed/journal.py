@@ -18,6 +18,7 @@ import errno
 import fcntl
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -133,6 +134,34 @@ def read_journal(path: Path) -> list[dict[str, Any]]:
         os.close(descriptor)
 
 
+_MEMBERS: Final[Mapping[str, Mapping[str, type]]] = {
+    "planned": {"app": str, "source_app": str, "digest": str},
+    "announced": {"topic": str},
+    "created": {"topic": str},
+    "verified": {"topic": str, "ends": dict},
+    "committing": {"committed": list},
+}
+"""Members that the line of an event must have."""
+
+
+def _is_line(row: Mapping[str, Any]) -> bool:
+    """Return whether a row is one that a seed has written."""
+    if not isinstance(row.get("event"), str):
+        return False
+    members = _MEMBERS.get(row["event"], {})
+    if not all(isinstance(row.get(name), kind) for name, kind in members.items()):
+        return False
+    return row["event"] != "committing" or all(map(_is_offset, row["committed"]))
+
+
+def _is_offset(row: Any) -> bool:
+    match row:
+        case [str(), int() as partition, int() as offset, str() as metadata, None | int()]:
+            # In pairs of hexadecimal digits, as ``bytes.hex`` writes them: fromhex takes blanks too.
+            return partition >= 0 and offset >= 0 and re.fullmatch(r"(?:[0-9a-f]{2})*", metadata) is not None
+    return False
+
+
 def _read(path: Path, descriptor: int) -> tuple[list[dict[str, Any]], int]:
     """Return the whole lines, and their bytes."""
     data = os.pread(descriptor, _MOST_BYTES, 0)
@@ -143,7 +172,8 @@ def _read(path: Path, descriptor: int) -> tuple[list[dict[str, Any]], int]:
             event = parse_json(line)
         except ValueError:
             event = None
-        if not isinstance(event, dict) or not isinstance(event.get("event"), str):
+        # Whole lines only, with all members: undo decides by them which topics it deletes.
+        if not isinstance(event, dict) or not _is_line(event):
             raise Refused(
                 f"{path}, line {number}: this is no journal of a seed",
                 hint="pass --journal with the file of the run, or with a new one",

@@ -11,6 +11,7 @@ whether a global store has a custom processor (``globalTable`` and ``addGlobalSt
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,17 +27,19 @@ FROM: Final = "Topology#describe"
 _MAX_BYTES: Final = 16 << 20
 
 # Each named topology begins with a header of its own.
-_HEADER: Final = re.compile(r"\s*(?:Topologies:|Topology: (?P<named>\S+?):)\s*")
+# All patterns are for lines without blanks around them. Optional blanks beside a part of any length would take the
+# square of the length of a line, which in a file of 16 MiB never ends.
+_HEADER: Final = re.compile(r"(?:Topologies:|Topology: (?P<named>\S+):)")
 # Application logs put something before the first line; after it, names of processors may look like anything.
-_FIRST: Final = re.compile(rf"(?:.*\s)?{_HEADER.pattern}")
+_FIRST: Final = re.compile(rf"(?:^|\s){_HEADER.pattern}$")
 _SUBTOPOLOGY: Final = re.compile(
-    r"\s*Sub-topology: (?P<id>\d{1,10})(?P<global> for global store \(will not generate tasks\))?\s*"
+    r"Sub-topology: (?P<id>[0-9]{1,10})(?P<global> for global store \(will not generate tasks\))?"
 )
-_SOURCE: Final = re.compile(r"\s*Source: (?P<name>.*) \(topics: (?P<topics>.*)\)\s*")
-_PROCESSOR: Final = re.compile(r"\s*Processor: (?P<name>.*) \(stores: \[(?P<stores>[^\[\]]*)\]\)\s*")
-_SINK: Final = re.compile(r"\s*Sink: (?P<name>.*) \(topic: (?P<topic>\S+)\)\s*")
-_BEFORE: Final = re.compile(r"\s*<-- (?P<names>.*?)\s*")
-_OTHER: Final = re.compile(r"\s*(?:Sink: .*|-->.*|<--.*)?")
+_SOURCE: Final = re.compile(r"Source: (?P<name>.*) \(topics: (?P<topics>.*)\)")
+_PROCESSOR: Final = re.compile(r"Processor: (?P<name>.*) \(stores: \[(?P<stores>[^\[\]]*)\]\)")
+_SINK: Final = re.compile(r"Sink: (?P<name>.*) \(topic: (?P<topic>\S+)\)")
+_BEFORE: Final = re.compile(r"<-- (?P<names>.*)")
+_OTHER: Final = re.compile(r"(?:Sink:(?: .*)?|-->.*|<--.*)?")
 _TABLE: Final = "KTABLE-SOURCE-"
 _GENERATED: Final = re.compile(r"[A-Z-]+-\d{10}")
 _LIST: Final = re.compile(r"\[([^\[\]]*)\]")
@@ -113,8 +116,8 @@ class TopologyText:
     @property
     def shared(self) -> frozenset[str]:
         """The stores with a copy in several sub-topologies (``patch_releases.SHARED_STORE_BUILDER``)."""
-        names = [name for part in self.subtopologies for name in part.stores]
-        return frozenset(name for name in names if names.count(name) > 1)
+        counts = Counter(name for part in self.subtopologies for name in part.stores)
+        return frozenset(name for name, count in counts.items() if count > 1)
 
     def origin(self, store: str) -> frozenset[Node]:
         """Return all nodes whose records end in a store, back to the topics that the application only reads.
@@ -265,7 +268,8 @@ def parse_topology(text: str, where: str = "the topology") -> TopologyText:
     started = False
     # splitlines() would be wrong: names of processors may contain characters that end a line for Python only.
     for number, line in enumerate(text.split("\n"), 1):
-        header = (_HEADER if started else _FIRST).fullmatch(line)
+        line = line.strip()
+        header = _HEADER.fullmatch(line) if started else _FIRST.search(line)
         if header is not None:
             started, topology = True, header["named"]
             if topology is not None and not legal_topic(topology):
@@ -287,7 +291,9 @@ def _read_line(where: str, number: int, line: str, topology: str | None, parts: 
             raise _wrong(where, number, f"{head['id']} is not the number of a sub-topology")
         parts.append(_SubtopologyDraft(int(head["id"]), topology, head["global"] is not None, number))
         return
-    source, processor = _SOURCE.fullmatch(line), _PROCESSOR.fullmatch(line)
+    # The end is compared first: without it, each begin of a list in the line would be tried with each of its brackets.
+    source = _SOURCE.fullmatch(line) if line.endswith(")") else None
+    processor = _PROCESSOR.fullmatch(line)
     if source is None and processor is None:
         if _OTHER.fullmatch(line) is None:
             raise _wrong(where, number, f"kstate cannot parse {line[:100]!r}")

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from kstate_cli.formats.topic_partition import TopicPartition
 
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
+_MOST_DIGITS = 19
 
 
 CommittedOffsets = Annotated[
@@ -266,7 +267,8 @@ def bytes_of(text: str, option: str = "--memory") -> int:
     unit = number[-1:] if number[-1:] in _UNITS and not number[-1:].isdigit() else ""
     digits = number.removesuffix(unit) if unit else number
     # isdigit alone accepts digits of every script, which int would convert silently.
-    if not digits.isascii() or not digits.isdigit():
+    # So does a number of more digits than any memory has: int refuses thousands of them with an error of its own.
+    if not digits.isascii() or not digits.isdigit() or len(digits) > _MOST_DIGITS:
         raise UsageError(f"{option} {text!r} is not a number of bytes", hint="pass a number such as 2G or 1500M")
     return int(digits) * _UNITS[unit]
 

@@ -22,8 +22,6 @@ A1 = TopicPartition("a", 1)
         (b"0\n1\na\x0b0\x0c39\n", {A0: 39}),
         (b"0\n1\na 0 9223372036854775807\n", {A0: 2**63 - 1}),
         (b"0\n1\na -1 5\n", {TopicPartition("a", -1): 5}),
-        # A leading blank makes an empty first field, so two more make three.
-        (b"0\n1\n 1 5\n", {TopicPartition("", 1): 5}),
         ("0\n1\nä\u2003b\x85 0 5\n".encode(), {TopicPartition("ä\u2003b\x85", 0): 5}),
     ],
 )
@@ -69,3 +67,10 @@ def test_refused(data: bytes, java: str) -> None:
     with pytest.raises(MalformedBytesError) as caught:
         parse(data)
     assert caught.value.streams_exception == java
+
+
+def test_a_topic_without_a_name_is_refused() -> None:
+    # Streams reads it: a leading blank makes an empty first field. No changelog has the name, and nothing could write it.
+    with pytest.raises(MalformedBytesError, match="has no topic") as caught:
+        parse(b"0\n1\n 1 5\n")
+    assert caught.value.streams_exception is None

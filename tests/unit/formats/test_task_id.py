@@ -23,7 +23,7 @@ def test_its_parts(name: str, parts: tuple[str | None, int | None, int | None]) 
 
 
 @pytest.mark.parametrize(
-    "name", ["", "0", "0_", "_1", "0_1_2", "0_1/", "/0_1", "t/0_1", "__t__/", "__t__/global", "0_x"]
+    "name", ["", "0", "0_", "_1", "0_1_2", "0_1/", "/0_1", "t/0_1", "__t__/", "__t__/global", "0_x", "٠_١", "0_1\n"]
 )
 def test_refuses_names_that_are_no_task(name: str) -> None:
     with pytest.raises(ValueError, match="is not the name of a task"):

@@ -104,7 +104,7 @@ GLOBAL = "   Sub-topology: 1 for global store (will not generate tasks)\n    Sou
         (f"{HEAD}    Processor: a (stores: [../b])\n", "not a legal store name"),
         (f"{HEAD}    Processor: a (stores: [..])\n", "not a legal store name"),
         (f"{HEAD}    Processor: a\n", "cannot parse"),
-        (f"{HEAD}    rm -rf /\n", "line 3: kstate cannot parse '    rm -rf /'"),
+        (f"{HEAD}    rm -rf /\n", "line 3: kstate cannot parse 'rm -rf /'"),
         (f"{HEAD}   Sub-topology: 0\n", "line 3: sub-topology 0 is already on line 2"),
         (f"{HEAD}   Sub-topology: 99999999999\n", "cannot parse"),
         (f"{HEAD}   Sub-topology: 9999999999\n", "not the number of a sub-topology"),
