@@ -104,7 +104,7 @@ class WithRecords:
         from kstate_cli.specification.combine import resolve_spec
 
         app = request.terms.app
-        options = replace(self.request.options, continued=frozenset(dump.partitions))
+        options = replace(self.request.options_now(self.generations), continued=frozenset(dump.partitions))
         base = plan_restore(
             app, application, self.generations, options, now_ms=clock.now_ms(), damaged=tuple(self.damaged)
         )
@@ -138,7 +138,8 @@ class WithRecords:
         """Return the files to copy; None if the snapshot gives no store."""
         if self.placed is None or not self.placed.stores:
             return None
-        return SnapshotFiles(self.request.repository, self.placed, self.request.terms.run.workers, self.progress)
+        request = self.request
+        return SnapshotFiles(request.repository, self.placed, request.terms.run.workers, self.progress, request.ask)
 
     @property
     def stores(self) -> tuple[ChosenStore, ...]:

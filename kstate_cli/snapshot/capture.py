@@ -213,7 +213,7 @@ def capture(
                 if task.name not in copies.refused and not _unchanged(task, request.app):
                     copies.refused[task.name] = _CHANGED
             skipped = {**skipped, **copies.refused}
-            require_unchanged(logs, read_logs(request.ask, logs))
+            require_unchanged(logs, read_logs(request.ask, logs), "taken", "no generation was written")
             whole = [task for task in planned if task.name not in skipped]
             if not whole:
                 raise _nothing(request.app, skipped)

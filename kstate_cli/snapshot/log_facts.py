@@ -15,6 +15,8 @@ from kstate_cli.errors import RunFailed
 from kstate_cli.formats.binary import MAX_I64
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.logs import RETENTION_MS
+from kstate_cli.snapshot.model import StoredStore
 from kstate_cli.snapshot.rules import UnflushedSegments
 from kstate_cli.texts import first_lines
 
@@ -46,14 +48,19 @@ def read_logs(ask: Ask | None, keys: Iterable[TopicPartition]) -> dict[TopicPart
     return {key: recorded(facts) for key, facts in answers.items() if key in requested}
 
 
-def require_unchanged(before: Mapping[TopicPartition, LogFacts], after: Mapping[TopicPartition, LogFacts]) -> None:
-    """Raise RunFailed if a log is another one than before the copy, or keeps deletes for another time."""
+def require_unchanged(
+    before: Mapping[TopicPartition, LogFacts], after: Mapping[TopicPartition, LogFacts], work: str, outcome: str
+) -> None:
+    """Raise RunFailed if a log is another one than before the copy, or keeps deletes for another time.
+
+    ``work`` is "taken" or "restored", and ``outcome`` what the failure leaves.
+    """
     changed = [str(key) for key, facts in sorted(before.items()) if _identity(facts) != _identity(after.get(key))]
     if changed:
         raise RunFailed(
-            "topics were changed while the snapshot was taken",
+            f"topics were changed while the snapshot was {work}",
             details=first_lines(changed),
-            hint="no generation was written: run the command again",
+            hint=f"{outcome}: run the command again",
         )
 
 
@@ -78,6 +85,49 @@ def why_another_log(
                 "records; without --bootstrap-server kstate captures it"
             )
     return None
+
+
+# --- at the restoration -----------------------------------------------------------------------------------------------
+
+
+def why_not_continued(store: StoredStore, logs: Mapping[TopicPartition, LogFacts], *, is_global: bool) -> str | None:
+    """Return why the log that the broker has now cannot continue a store of a snapshot; None if nothing shows that."""
+    for key, offset in store.offsets.items():
+        facts = logs.get(key)
+        if facts is None:
+            return f"the broker has no {key}, so the next start would wipe the store"
+        if is_of_another_topic(store, key, facts):
+            return f"{key.topic} was deleted and created again after the snapshot"
+        if offset != OFFSET_UNKNOWN and following(offset, is_global=is_global) > facts.end:
+            return f"its offset {offset} is past the end {facts.end} of {key}, which lost records or was recreated"
+    return None
+
+
+def is_of_another_topic(store: StoredStore, key: TopicPartition, facts: LogFacts) -> bool:
+    """Return whether the snapshot states another topic id than the broker."""
+    ids = {store.topic_ids.get(key.topic)}
+    if key in store.logs:
+        ids.add(store.logs[key].topic_id)
+    return facts.topic_id is not None and bool(ids - {None, facts.topic_id})
+
+
+def most_cautious(store: StoredStore, logs: Mapping[TopicPartition, LogFacts]) -> StoredStore:
+    """Return a store with the stored facts of its log and those of now: of each fact the one that permits less."""
+    return replace(store, logs={key: _most_cautious(store.logs.get(key), logs[key]) for key in store.offsets})
+
+
+def _most_cautious(stored: LogFacts | None, now: LogFacts) -> LogFacts:
+    # Without stored facts the default may have held until a moment ago.
+    before = RETENTION_MS
+    start = now.start
+    if stored is not None:
+        start = max(stored.start, now.start)
+        if stored.delete_retention_ms is not None:
+            before = stored.delete_retention_ms
+    after = now.delete_retention_ms
+    if after is None:
+        after = RETENTION_MS
+    return replace(now, start=start, delete_retention_ms=min(before, after))
 
 
 def following(offset: int, *, is_global: bool) -> int:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from kstate_cli.broker.facts import LogFacts
 from kstate_cli.change.plan import BuildStore, Change, Plan, RemarkKind, steps_of, texts_of, warning
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
@@ -29,7 +30,7 @@ from kstate_cli.offsets.keeping import Keeping, keeps_offsets_inside
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
 from kstate_cli.offsets.resolve import resolve_to_plan
 from kstate_cli.releases import RELEASES, OffsetsHome, Release, representative
-from kstate_cli.snapshot.log_facts import following
+from kstate_cli.snapshot.log_facts import following, is_of_another_topic, most_cautious, why_not_continued
 from kstate_cli.snapshot.model import NamedGeneration, StoredDatabase, StoredStore, StoredTask
 from kstate_cli.statedir.model import Application
 from kstate_cli.statedir.problems import store_place
@@ -58,6 +59,8 @@ class SnapshotOptions:
     """Rows whose deletes the log may have forgotten may come back."""
     continued: frozenset[TopicPartition] = frozenset()
     """The changelog partitions of a dump that continues the stores in the same run: its rules judge their age."""
+    logs: Mapping[TopicPartition, LogFacts] | None = None
+    """The logs as a broker states them now; None without a broker."""
 
     @property
     def command(self) -> str:
@@ -100,6 +103,8 @@ class SnapshotPlan:
     stores: tuple[ChosenStore, ...]
     unchanged: Mapping[str, str]
     """``TASK/STORE`` -> why it stays."""
+    logs: Mapping[TopicPartition, LogFacts] | None = None
+    """The logs that the plan is based on; None without a broker."""
 
     @property
     def bytes(self) -> int:
@@ -189,7 +194,7 @@ def plan_restore(
         texts_of(outcomes.changes, RemarkKind.NOTE),
         outcomes.task_times,
     )
-    return SnapshotPlan(change, tuple(outcomes.stores), outcomes.unchanged)
+    return SnapshotPlan(change, tuple(outcomes.stores), outcomes.unchanged, options.logs)
 
 
 def newest_home(generations: Sequence[NamedGeneration]) -> OffsetsHome:
@@ -361,17 +366,28 @@ def _plan_task(
         if why is not None:
             outcomes.unchanged[f"{task.name}/{store.name}"] = why
             continue
-        candidate = _best(named, store, generations, outcomes)
+        candidate = _best(named, store, generations, options, outcomes)
         if _stands_in_the_way(present.get(store.name), options):
             outcomes.refusals.append(
                 f"{task.name}/{store.name} exists, and the next start may not take its rows for granted: "
                 "--rebuild replaces it by that of the snapshot"
             )
             continue
-        if _is_judged_here(candidate.store, options) and _may_lack_deletes(candidate.store, now_ms, task.name):
+        judged = candidate.store
+        if options.logs is not None and not _is_continued(judged, options):
+            why = why_not_continued(judged, options.logs, is_global=task.name == GLOBAL)
+            if why is not None:
+                # The store counts as chosen all the same: that the task lacks it is no second reason.
+                outcomes.refusals.append(
+                    f"{task.name}/{store.name}: {why}: restore from a dump, or start without a directory"
+                )
+                chosen.append(ChosenStore(task.name, candidate.store, candidate.generation, store.name in present))
+                continue
+            judged = most_cautious(judged, options.logs)
+        if _is_judged_here(judged, options) and _may_lack_deletes(judged, now_ms, task.name):
             first = not outcomes.too_old
-            outcomes.too_old[f"{task.name}/{store.name}"] = candidate.store.as_of_ms
-            retention_ms = candidate.store.delete_retention_ms
+            outcomes.too_old[f"{task.name}/{store.name}"] = judged.as_of_ms
+            retention_ms = judged.delete_retention_ms
             outcomes.retention_ms = retention_ms if first else min(retention_ms, outcomes.retention_ms)
         chosen.append(ChosenStore(task.name, candidate.store, candidate.generation, store.name in present))
     if not chosen:
@@ -424,8 +440,12 @@ def _stands_in_the_way(present: StoreOffsets | None, options: SnapshotOptions) -
 
 def _is_judged_here(store: StoredStore, options: SnapshotOptions) -> bool:
     """Return whether the age of a store counts: a dump has the deletes, and the user may accept that some lack."""
-    is_continued = bool(store.offsets) and options.continued.issuperset(store.offsets)
-    return not options.accept_resurrected and not is_continued
+    return not options.accept_resurrected and not _is_continued(store, options)
+
+
+def _is_continued(store: StoredStore, options: SnapshotOptions) -> bool:
+    """Return whether a dump adds the later records of a store in the same run."""
+    return bool(store.offsets) and options.continued.issuperset(store.offsets)
 
 
 def _may_lack_deletes(store: StoredStore, now_ms: int, task: str) -> bool:
@@ -465,7 +485,13 @@ def _row_files(database: StoredDatabase) -> Iterator[tuple[str, ...]]:
     return (files for family, files in database.families.items() if family != OFFSETS_CF)
 
 
-def _best(named: _Named, store: StoredStore, generations: Sequence[NamedGeneration], outcomes: _Outcomes) -> _Candidate:
+def _best(
+    named: _Named,
+    store: StoredStore,
+    generations: Sequence[NamedGeneration],
+    options: SnapshotOptions,
+    outcomes: _Outcomes,
+) -> _Candidate:
     """Return the generation of the highest offset of the same log; the newest one if nothing shows that it is the same.
 
     A store without a changelog comes from the newest generation: its rows are nowhere else.
@@ -477,6 +503,8 @@ def _best(named: _Named, store: StoredStore, generations: Sequence[NamedGenerati
         for other in task.stores
         if _same_store(task, other, named.task, store)
     ]
+    # The broker decides between two logs of one name. If no snapshot has its log, the newest one is refused.
+    candidates = [each for each in candidates if _is_of_logs(each.store, options.logs)] or candidates
     best = candidates[0]
     if not store.offsets:
         return _Candidate(named.generation, named.task, store)
@@ -497,6 +525,11 @@ def _best(named: _Named, store: StoredStore, generations: Sequence[NamedGenerati
             )
             break
     return best
+
+
+def _is_of_logs(store: StoredStore, logs: Mapping[TopicPartition, LogFacts] | None) -> bool:
+    """Return whether nothing shows that a store is of another log than the broker has."""
+    return not any(key in (logs or {}) and is_of_another_topic(store, key, (logs or {})[key]) for key in store.offsets)
 
 
 def _same_store(task: StoredTask, store: StoredStore, target: StoredTask, target_store: StoredStore) -> bool:

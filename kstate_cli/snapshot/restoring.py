@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -26,13 +26,15 @@ from kstate_cli.change.folder import read_runs
 from kstate_cli.change.journal import SORTED_FILES, Run, RunState
 from kstate_cli.change.plan import PlaceDatabase, Step
 from kstate_cli.change.removal import remove_sorted_files
-from kstate_cli.errors import Refused, naming
+from kstate_cli.errors import Refused, RunFailed, naming
 from kstate_cli.formats.offsets import OffsetsRecord, encode_rows
 from kstate_cli.formats.store_kinds import OFFSETS_CF
+from kstate_cli.formats.topic_partition import GLOBAL
 from kstate_cli.offsets.ages import Age, LogMark, add_ages
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.rocks.writable import WritableStore
 from kstate_cli.signals import submitted
+from kstate_cli.snapshot.log_facts import Ask, following, read_logs, require_unchanged, why_not_continued
 from kstate_cli.snapshot.model import (
     MOST_AHEAD_MS,
     NamedGeneration,
@@ -72,6 +74,15 @@ class SnapshotRequest:
     after_error: bool = False
     further: Callable[[SnapshotPlan, Application | None], SnapshotPlan] | None = None
     """Adds further changes to the plan, such as a migration: they are one run with the restoration."""
+    ask: Ask | None = None
+    """Asks a broker about the logs; None without one."""
+
+    def options_now(self, generations: Sequence[NamedGeneration]) -> SnapshotOptions:
+        """Return the options with the logs as the broker states them now. Raise RunFailed if it does not answer."""
+        if self.ask is None:
+            return self.options
+        keys = {key for generation in generations for _, store in generation.content.stores for key in store.offsets}
+        return replace(self.options, logs=read_logs(self.ask, keys))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +107,12 @@ def restore_snapshot(
     def carry_out(plan: SnapshotPlan) -> RunResult:
         refuse_after_error(app, after_error=request.after_error)
         remove_earlier_files(app)
-        files = SnapshotFiles(request.repository, plan, request.terms.run.workers, progress)
+        files = SnapshotFiles(request.repository, plan, request.terms.run.workers, progress, request.ask)
         return execute(plan.change, request.terms.run, progress, prepare=files.prepare)
 
     def planned_for(existing: Application | None) -> SnapshotPlan:
-        planned = plan_restore(app, existing, generations, request.options, now_ms=clock.now_ms(), damaged=damaged)
+        options = request.options_now(generations)
+        planned = plan_restore(app, existing, generations, options, now_ms=clock.now_ms(), damaged=damaged)
         if request.further is None:
             return planned
         return request.further(planned, existing)
@@ -173,8 +185,11 @@ def remove_earlier_files(app: Path) -> None:
 class SnapshotFiles:
     """The files of a plan, as they are copied into the folder of a run. A dump may add records to these copies."""
 
-    def __init__(self, repository: Repository, plan: SnapshotPlan, workers: int, progress: Progress) -> None:
+    def __init__(
+        self, repository: Repository, plan: SnapshotPlan, workers: int, progress: Progress, ask: Ask | None
+    ) -> None:
         self._repository, self._plan, self._workers, self._progress = repository, plan, workers, progress
+        self._ask = ask
         self._stopped = threading.Event()
         self._folders: dict[str, Path] = {}
 
@@ -186,7 +201,7 @@ class SnapshotFiles:
     def prepare(self, run: Run) -> tuple[Step, ...]:
         """Copy every file, and return the steps of the plan with those that place the databases.
 
-        Raise Refused for a damaged repository; the copies are removed then.
+        Raise Refused for a damaged repository, and RunFailed if a log was changed; the copies are removed then.
         """
         run.write("snapshot", generations=sorted({chosen.generation for chosen in self._plan.stores}))
         folder = run.path / SORTED_FILES
@@ -195,6 +210,7 @@ class SnapshotFiles:
         try:
             databases = list(self._databases(folder))
             self._copy_all(databases)
+            self._require_same_logs()
             # Each byte fits its digest by now. A cut is as a kill would leave it: Streams must not see it so.
             placed = [_step(place) for place in databases]
         except BaseException:
@@ -203,6 +219,30 @@ class SnapshotFiles:
         # Before the switch: without it old data would look as young as its new files, if their SSTs have no time.
         add_ages(self._plan.change.app, [age_of_chosen(chosen, run.name) for chosen in self._plan.stores])
         return (*self._plan.change.steps, *placed)
+
+    def _require_same_logs(self) -> None:
+        """Ask the broker again: a copy of many GiB takes long enough for a topic to change, or for a log to be cut off.
+
+        Raise RunFailed.
+        """
+        before = self._plan.logs
+        if before is None:
+            return
+        after = read_logs(self._ask, before)
+        outcome = "nothing was changed"
+        require_unchanged(before, after, "restored", outcome)
+        for chosen in self._plan.stores:
+            is_global = chosen.task == GLOBAL
+            why = why_not_continued(chosen.store, after, is_global=is_global)
+            if why is not None and why_not_continued(chosen.store, before, is_global=is_global) is None:
+                raise RunFailed(f"{chosen.title}: {why}", hint=f"{outcome}: run the command again")
+            for key, offset in chosen.store.offsets.items():
+                # The start moves all the time in a log with a retention. Only an offset that it passes matters.
+                if key in after and before[key].start <= following(offset, is_global=is_global) < after[key].start:
+                    raise RunFailed(
+                        f"{chosen.title}: its log lost the records behind offset {offset}",
+                        hint=f"{outcome}: run the command again",
+                    )
 
     def _databases(self, folder: Path) -> Iterator[_PlacedDatabase]:
         number = 0

@@ -15,11 +15,15 @@ import pytest
 
 from kstate_cli import clock
 from kstate_cli.broker.facts import Facts, LogFacts
+from kstate_cli.change.course import Terms
+from kstate_cli.change.engine import RunOptions
 from kstate_cli.errors import Refused, RunFailed
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.snapshot.capture import CaptureReport, CaptureRequest, capture
 from kstate_cli.snapshot.folder import FolderRepository
 from kstate_cli.snapshot.model import name_of, parse, render, utc_name
+from kstate_cli.snapshot.planner import SnapshotOptions
+from kstate_cli.snapshot.restoring import SnapshotOutcome, SnapshotRequest, restore_snapshot
 from kstate_cli.statedir.scan import read_application
 from tests import golden
 from tests.faults.small import small
@@ -355,3 +359,103 @@ def test_a_higher_offset_of_a_topic_that_was_recreated_is_of_no_use(app: Path, t
     restored = kstate("restore", lost, "--from-snapshot", repository, OLD, "-o", "json", status=1)
     assert any("was recreated since" in row["message"] for row in restored.rows if row["type"] == "warning")
     assert "count-changelog 0 10\n" in (lost / "0_0" / ".checkpoint").read_text()
+
+
+# --- a restoration that asks the broker again --------------------------------------------------------------------------
+
+
+def _restored(app: Path, repository: Path, *answers: Facts, **options: Any) -> SnapshotOutcome:
+    """Restore with the answers of a broker; the last one holds from then on."""
+    rest = list(answers)
+
+    def ask(topics: Iterable[str]) -> Facts:
+        requested = set(topics)
+        facts = rest.pop(0) if len(rest) > 1 else rest[0]
+        return {key: row for key, row in facts.items() if key.topic in requested}
+
+    app.parent.mkdir(exist_ok=True)
+    request = SnapshotRequest(
+        Terms(app, RunOptions(workers=1), may_be_lost=True), FolderRepository(repository), SnapshotOptions(**options), ask=ask
+    )
+    return restore_snapshot(request, on_plan=lambda _: None, progress=lambda *_: None, tell=lambda _: None)
+
+
+LATER = {
+    "was deleted and created again": {"topic_id": "B" * 22},
+    "is past the end": {"end": 3},
+}
+
+
+def _count(app: Path) -> TopicPartition:
+    return TopicPartition(f"{app.name}-count-changelog", 0)
+
+
+@pytest.fixture
+def captured(app: Path, tmp_path: Path) -> Facts:
+    """The logs of an application of which a snapshot was taken, with a broker that keeps deletes for long."""
+    facts = _facts(app, delete_retention_ms=1000 * DAY_MS)
+    _captured(app, tmp_path / "repository", facts)
+    return facts
+
+
+@pytest.mark.parametrize("why", LATER)
+def test_a_log_that_cannot_continue_a_snapshot_refuses_it(why: str, captured: Facts, app: Path, tmp_path: Path) -> None:
+    lost = tmp_path / "lost" / app.name
+    count = _count(app)
+    now = {**captured, count: replace(captured[count], **LATER[why])}
+    with pytest.raises(Refused) as refusal:
+        _restored(lost, tmp_path / "repository", now)
+    assert [why in line and "0_0/count" in line for line in refusal.value.details] == [True]
+    without = {key: row for key, row in captured.items() if key != count}
+    with pytest.raises(Refused) as refusal:
+        _restored(lost, tmp_path / "repository", without)
+    assert "the broker has no" in str(refusal.value.details) and not lost.exists()
+    # The unchanged log continues it.
+    assert _restored(lost, tmp_path / "repository", captured).result is not None
+
+
+def test_the_most_cautious_facts_count(captured: Facts, app: Path, tmp_path: Path) -> None:
+    lost, count = tmp_path / "lost" / app.name, _count(app)
+    cases: dict[str, dict[str, Any]] = {
+        "a log that was cut off": {"start": captured[count].end},
+        "a lower delete.retention.ms": {"delete_retention_ms": 1000},
+        "an unknown delete.retention.ms": {"delete_retention_ms": None},
+    }
+    for title, change in cases.items():
+        now = {**captured, count: replace(captured[count], **change)}
+        if title.startswith("a log"):
+            # The next record of the log is not the next one of the store.
+            now[count] = replace(now[count], start=captured[count].end + 1, end=captured[count].end + 9)
+        with pytest.raises(Refused, match="deleted keys would come back in 1 store"):
+            _restored(lost, tmp_path / "repository", now)
+        assert not lost.exists(), title
+    # A longer time now proves nothing about the time before.
+    short = tmp_path / "short"
+    _captured(app, short, {key: replace(row, delete_retention_ms=1000) for key, row in captured.items()})
+    with pytest.raises(Refused, match="deleted keys would come back"):
+        _restored(lost, short, captured)
+    assert _restored(lost, tmp_path / "repository", now, accept_resurrected=True).result is not None
+
+
+@pytest.mark.parametrize("change", [{"topic_id": "B" * 22}, {"start": 1000, "end": 1000}, {"end": 3}])
+def test_a_log_that_changes_during_the_copy_ends_the_restoration(
+    change: dict[str, Any], captured: Facts, app: Path, tmp_path: Path
+) -> None:
+    lost = tmp_path / "lost" / app.name
+    now = {**captured, _count(app): replace(captured[_count(app)], **change)}
+    # Asked for the plan, for the plan under the lock, and after the copy.
+    with pytest.raises(RunFailed):
+        _restored(lost, tmp_path / "repository", captured, captured, now)
+    assert not list(lost.rglob("CURRENT"))
+
+
+def test_the_broker_decides_between_two_logs_of_one_name(captured: Facts, app: Path, tmp_path: Path) -> None:
+    """An older snapshot of a recreated topic has a higher offset: without a broker the user must choose."""
+    repository, count = tmp_path / "both", _count(app)
+    old = {key: replace(row, topic_id="B" * 22) for key, row in captured.items()}
+    _captured(app, repository, old)
+    _captured(with_count(app, 10), repository, {**captured, count: replace(captured[count], topic_id=None)})
+    lost = tmp_path / "lost" / app.name
+    outcome = _restored(lost, repository, captured)
+    assert "count-changelog 0 10\n" in (lost / "0_0" / ".checkpoint").read_text()
+    assert outcome.result is not None

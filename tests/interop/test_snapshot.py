@@ -48,7 +48,7 @@ def test_a_lost_directory_serves_the_same(harness: Harness, tmp_path: Path, rele
     before = good(harness.run(release, app, tmp_path / "untouched", Run(dump=tmp_path / "before.jsonl")))
 
     shutil.rmtree(directory)
-    restored = kstate("restore", directory, "--from-snapshot", repository, "--warnings-ok", "-o", "json")
+    restored = kstate("restore", directory, "--from-snapshot", repository, *broker, "--warnings-ok", "-o", "json")
     assert restored.status == 0, restored.report
     assert restored.summary["snapshots"] == [second.summary["snapshot"]]
 

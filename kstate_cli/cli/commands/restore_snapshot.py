@@ -119,7 +119,7 @@ class SnapshotSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotLogs:
-    """Log bounds, which count with a dump."""
+    """The logs as a broker states them now, or as a file does for a dump."""
 
     HELP_PANEL: ClassVar[str] = LOGS
 
@@ -202,6 +202,7 @@ def restore_snapshot(
     """
     from kstate_cli.cli.commands.restore import barrier_of, wait_at_barrier
     from kstate_cli.cli.metrics import Metrics
+    from kstate_cli.cli.options.logs import facts_source
     from kstate_cli.cli.views.plan import PlanView, exit_code
     from kstate_cli.snapshot.places import refuse_inside
     from kstate_cli.statedir.find import find_application_to_create
@@ -212,6 +213,7 @@ def restore_snapshot(
     # Checked now, since the user would learn of a wrong place only after the restoration.
     barrier = barrier_of(source.fleet, is_started=True)
     request = _request(path, source, cases, work, report)
+    request = replace(request, ask=facts_source(None, logs.bootstrap_server, logs.kafka_settings, group=None))
     refuse_inside(request.repository, path)
     migration = _migration(source, logs, cases, is_silent=results.is_silent)
     view = PlanView(
@@ -246,7 +248,7 @@ def _refuse_without_dump(source: SnapshotSource, logs: SnapshotLogs) -> None:
     """Raise UsageError for options that only a dump gives a meaning: they would silently do nothing."""
     if source.from_changelog is not None:
         return
-    values = (("--offsets", logs.offsets), ("--bootstrap-server", logs.bootstrap_server), ("--spec", source.spec))
+    values = (("--offsets", logs.offsets), ("--spec", source.spec))
     for option, value in values:
         if value is not None:
             raise UsageError(
