@@ -243,6 +243,8 @@ def _snapshot_options(step: Step) -> tuple[str, ...]:
         words = (*words, "--keep", str(step.keep))
     if step.keep_for is not None:
         words = (*words, "--keep-for", step.keep_for)
+    if step.guarantee is not None:
+        words = (*words, "--guarantee", step.guarantee)
     return words
 
 

@@ -124,7 +124,7 @@ _SPAN: Final = 'such as "30m", "12h", "7d"'
 
 def _of_broker_commands(option: str) -> tuple[str, ...]:
     """Return the option of each command that asks a broker if it has one."""
-    return tuple(f"{name} --{option}" for name in ("dump", "restore", "check", "inspect-position", "lag"))
+    return tuple(f"{name} --{option}" for name in ("dump", "restore", "snapshot", "check", "inspect-position", "lag"))
 
 
 DEFAULTS: Final[Mapping[str, Default]] = {
@@ -233,6 +233,11 @@ STEPS: Final[Mapping[str, tuple[str, Mapping[str, KeyRule]]]] = {
                 whole(1, _MOST), "a whole number from 1", "DELETES older snapshots: the newest so many stay: `--keep`."
             ),
             "keep_for": KeyRule(_span, _SPAN, "DELETES older snapshots: younger ones stay: `--keep-for`."),
+            "guarantee": KeyRule(
+                lambda value: value in ("at_least_once", "exactly_once_v2"),
+                '"at_least_once" or "exactly_once_v2"',
+                "`--guarantee`: `at_least_once` captures a running directory. The default is that of `[defaults]`.",
+            ),
         },
     ),
     "lag": ("`inspect-position`: measures the progress of directory and standby, for the metrics.", {}),

@@ -168,6 +168,11 @@ def test_snapshots_of_the_standby(host: Host) -> None:
     # By hand, with the metrics of the command: the same gauges.
     kstate("snapshot", host.standby, "--out", repository, "--metrics-file", host.folder / "snapshot.prom")
     assert "kstate_snapshot_new_bytes" in (host.folder / "snapshot.prom").read_text()
+    host.steps = '[maintain.snapshot]\nout = "repository"\nguarantee = "at_least_once"\n'
+    (row,) = [row for row in host.call().rows if row["type"] == "maintained"]
+    assert row["words"][row["words"].index("--guarantee") + 1] == "at_least_once"
+    host.steps = '[maintain.snapshot]\nout = "repository"\nguarantee = "at_most_once"\n'
+    assert "guarantee must be" in host.call(status=2).err
     host.steps = "[maintain.snapshot]\n"
     assert "needs out" in host.call(status=2).err
     host.steps = '[maintain.snapshot]\nout = "standby"\n'

@@ -71,6 +71,10 @@ def test_a_store_whose_database_is_missing_is_not_captured(app: Path, tmp_path: 
     count.mkdir()
     result = kstate("snapshot", app, "--out", repository, *CLEANING, "-o", "json", status=1)
     assert {row["task"] for row in result.rows if row["type"] == "skipped"} == {"0_0"}
+    assert [result.summary[name] for name in ("tasks", "captured", "skipped")] == [2, 1, 1]
+    # The last line of a mail or a log must not look like that of a whole snapshot.
+    partial = kstate("snapshot", app, "--out", repository, status=1)
+    assert re.search(r"snapshot 2\S+ in \S+: 1 of 2 tasks, ", partial.err)
     assert good in listed_snapshots(repository)
 
 
@@ -375,12 +379,15 @@ def _restored(app: Path, repository: Path, *answers: Facts, **options: Any) -> S
 
     app.parent.mkdir(exist_ok=True)
     request = SnapshotRequest(
-        Terms(app, RunOptions(workers=1), may_be_lost=True), FolderRepository(repository), SnapshotOptions(**options), ask=ask
+        Terms(app, RunOptions(workers=1), may_be_lost=True),
+        FolderRepository(repository),
+        SnapshotOptions(**options),
+        ask=ask,
     )
     return restore_snapshot(request, on_plan=lambda _: None, progress=lambda *_: None, tell=lambda _: None)
 
 
-LATER = {
+LATER: dict[str, dict[str, Any]] = {
     "was deleted and created again": {"topic_id": "B" * 22},
     "is past the end": {"end": 3},
 }

@@ -34,6 +34,7 @@ DeleteRetentionMs = Annotated[
     ),
 ]
 Condemned = Annotated[int, Meaning("Snapshots that have expired, and are deleted after the grace period.", minimum=0)]
+Captured = Annotated[int, Meaning("Tasks that are captured: of tasks, those that are not skipped.", minimum=0)]
 Skipped = Annotated[int, Meaning("Tasks that are not captured.", minimum=0)]
 
 
@@ -66,6 +67,7 @@ class SnapshotSummaryLine(TypedDict):
     host: shared.Host
     snapshot: Snapshot | None
     tasks: outlook.Tasks
+    captured: Captured
     stores: shared.Stores
     files: shared.Files
     bytes: shared.Bytes

@@ -26,7 +26,11 @@ def show_capture(report: CaptureReport, results: Output[SnapshotLine], out: str,
     results.show(_lines(report, out, host, expiry), lambda: _print_table(report))
     size = sum(store.bytes for store in report.stores)
     new = sum(store.new_bytes for store in report.stores)
-    amount = f"{plural(report.tasks, 'task')}, {plural(len(report.stores), 'store')}, {size_text(size)}"
+    tasks = plural(report.tasks, "task")
+    if report.skipped:
+        # The last line of a log or a mail must not look like that of a whole snapshot.
+        tasks = f"{report.tasks} of {plural(report.tasks + len(report.skipped), 'task')}"
+    amount = f"{tasks}, {plural(len(report.stores), 'store')}, {size_text(size)}"
     if report.generation is None:
         results.remark(f"dry run: {amount}, of which at most {size_text(new)} are new; nothing was written")
         return
@@ -64,7 +68,8 @@ def _lines(report: CaptureReport, out: str, host: str, expiry: Expiry) -> Iterat
         "out": out,
         "host": host,
         "snapshot": report.generation,
-        "tasks": report.tasks,
+        "tasks": report.tasks + len(report.skipped),
+        "captured": report.tasks,
         "stores": len(report.stores),
         "files": sum(store.files for store in report.stores),
         "bytes": sum(store.bytes for store in report.stores),
