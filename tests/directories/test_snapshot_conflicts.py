@@ -456,7 +456,7 @@ def test_a_log_that_changes_during_the_copy_ends_the_restoration(
     assert not list(lost.rglob("CURRENT"))
 
 
-def test_the_broker_decides_between_two_logs_of_one_name(captured: Facts, app: Path, tmp_path: Path) -> None:
+def test_the_broker_decides_between_two_logs_of_the_same_name(captured: Facts, app: Path, tmp_path: Path) -> None:
     """An older snapshot of a recreated topic has a higher offset: without a broker the user must choose."""
     repository, count = tmp_path / "both", _count(app)
     old = {key: replace(row, topic_id="B" * 22) for key, row in captured.items()}
