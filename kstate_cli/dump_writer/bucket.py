@@ -55,9 +55,12 @@ class BucketStore:
         self._proven = False
 
     def read_newest(self) -> Grown | None:
-        """Return the newest manifest; None for an empty prefix. Raises Refused for a place with foreign objects."""
+        """Return the newest manifest; None for an empty prefix.
+
+        Raises Refused if foreign objects are below the prefix.
+        """
         objects, folders = self._objects.root()
-        # One request lists the root only: the data files of a large dump would take thousands of requests.
+        # Only the root is listed, in one request: listing the data files of a large dump would take thousands.
         names = [entry.path for entry in objects]
         if manifest.NAME in names:
             raise Refused(
@@ -72,7 +75,7 @@ class BucketStore:
             for name in names
             if growing.generation_of(name) is None and run_of(name) is None and name != manifest.VERIFIED
         ]
-        # The sweep removes objects, so nothing may be below the prefix that another program could miss.
+        # :meth:`sweep` removes objects below the prefix, so none of another program may be there.
         foreign += [f"{name}/" for name in folders if not name.startswith(TOPIC)]
         if foreign:
             raise Refused(
@@ -100,18 +103,19 @@ class BucketStore:
         """Create nothing, but prove once that the store evaluates ``If-None-Match``. Raises Refused and RunFailed."""
         if self._proven:
             return
-        # The name of an unfinished manifest: readers skip it, and the sweep removes it if this process dies here.
+        # The probe has the name of an unfinished manifest, which readers skip. If this process dies here, a later sweep
+        # removes it.
         probe = new_manifest(0, run)
         try:
             self._objects.create(probe, b"", run)
-            # A second object of that name by another run: the store must answer 412.
-            # Not the same run: create takes an object of its own run for an attempt whose answer was lost.
+            # A second object of that name must get the answer 412. It is created for another run, because ``create``
+            # takes an object of its own run for an earlier attempt whose answer was lost.
             if self._objects.create(probe, b"", f"not {run}"):
                 raise self._objects.without_conditions("it replaced an object")
         except NotAnsweredError as error:
             raise RunFailed(str(error), hint="run the command again. kstate has not read or written anything") from None
         finally:
-            # The probe does no harm if it stays: a later call sweeps it.
+            # A probe that cannot be removed does no harm: a later call sweeps it.
             with suppress(KstateError):
                 self._objects.remove(probe)
         self._proven = True
@@ -135,8 +139,12 @@ class BucketStore:
         return paths & {entry.path for entry in self._objects.below()}
 
     def commit(self, grown: Grown, run: str, keys: Iterable[TopicPartition]) -> None:
-        """Write the manifest: from now on it is the dump."""
-        # Hours may have passed since the start: a manifest must never name a file that was lost meanwhile.
+        """Write the manifest, which makes the files of the round a part of the dump.
+
+        Raises InUse if another dump committed first, Refused if an object is missing, RunHalfway if no answer came.
+        """
+        # The files that the manifest names are looked up again: hours may have passed since the start, and some may be
+        # lost.
         self.check_named(grown)
         name = growing.name_of(grown.generation)
         self.unanswered = True  # also where a signal comes in the middle
@@ -153,34 +161,39 @@ class BucketStore:
             self.unanswered = False
             raise
         self.unanswered = False
-        # 412: another process has this generation. Its manifest does not name the files of this run.
+        # The store answered 412: another process has committed this generation, and its manifest names none of the
+        # files here.
         if not created:
             raise lost_race(self._where, grown.generation)
         generations = (growing.generation_of(generation.path) for generation in self._objects.root()[0])
         later = [generation for generation in generations if generation is not None and generation > grown.generation]
         if later:
-            # This process was slower than old manifests stay: another one had this number, and was removed.
-            # The sweep of the later generation may have removed files that only this manifest names.
+            # This process took longer than old manifests stay. Another one had this generation, and its manifest was
+            # swept since. The later generation counts, and a sweep may have removed files that only the manifest here
+            # names.
             self._objects.remove(name)
             raise lost_race(self._where, max(later))
 
     def remove_files_of(self, run: str, keys: Iterable[TopicPartition], manifest_files: Iterable[str]) -> None:
         """Remove the objects of a run that no manifest names. Raises nothing."""
         keep = set(manifest_files)
-        # Only the folders of this run's partitions are listed: the whole dump may have a hundred thousand objects.
+        # Only the folders of this run's partitions are listed, since the whole dump may have a hundred thousand
+        # objects.
         for key in set(keys):
             with suppress(KstateError):
                 for entry in self._objects.below(f"{folder_of(key)}/"):
                     if entry.path not in keep and _run(entry.path) == run:
                         self._remove(entry.path)
         with suppress(KstateError):
-            # A store keeps the parts of unfinished uploads, and charges for them, until they are aborted.
+            # Unfinished uploads are aborted: a store keeps their parts, and charges for them, until then.
             for upload in self._objects.uploads():
                 if _run(upload.path) == run:
                     self._abort(upload)
 
     def sweep(self, grown: Grown) -> int:
-        """Remove objects of dead runs and old manifests; return their number. Raises nothing.
+        """Remove objects of runs that have ended without a manifest, and old manifests; return how many.
+
+        Raises nothing.
 
         Only objects are removed that have a name of a dump, are old by the clock of the store, and are not named by any
         manifest.
@@ -189,7 +202,7 @@ class BucketStore:
         with suppress(KstateError):
             there = self._objects.below()
             manifests = sorted((entry for entry in there if growing.generation_of(entry.path) is not None), key=_path)
-            # The newest manifests stay whatever their age: a reader has opened one of them.
+            # The newest manifests stay whatever their age: a reader may have one of them open.
             old = [entry for entry in manifests[:-MANIFESTS_KEPT] if entry.age > MANIFEST_SECONDS]
             files = files_in_use(grown)
             old += [
@@ -201,7 +214,7 @@ class BucketStore:
         with suppress(KstateError):
             for upload in self._objects.uploads():
                 if upload.age > GRACE_SECONDS and _is_of_a_run(upload.path):
-                    # The age alone is not enough: an upload of a large file may have begun a day ago, and still get
+                    # The age of an upload is not enough: that of a large file may have begun a day ago and still get
                     # parts.
                     removed += self._objects.idle_seconds(upload) > GRACE_SECONDS and self._abort(upload)
         return removed

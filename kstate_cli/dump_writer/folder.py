@@ -90,7 +90,7 @@ class FolderStore:
                 ),
                 hint="pass a new folder",
             )
-        # kstate removes files here later: a folder with files of others is not ours to sweep.
+        # kstate removes files here later, so it refuses a folder that also has files of others.
         foreign = [printable(name) for name in names if not _is_of_dump(name)]
         if foreign:
             raise Refused(
@@ -104,12 +104,13 @@ class FolderStore:
     def make(self, run: str) -> None:
         """Create the folder if it is missing, and try the operations of a commit. Raises Refused and OSError."""
         folder = self.path
-        # The mode holds for a new folder only: the user's own mode of an existing one stays.
+        # The mode is for a new folder only: an existing one keeps the mode that its user chose.
         os.makedirs(folder, OWN_FOLDER, exist_ok=True)
         probe = os.path.join(folder, new_manifest(0, run))
         linked = os.path.join(folder, new_manifest(1, run))
         try:
-            # What the commit will do in hours is tried now: a file system without links must not lose the reading.
+            # The commit, maybe hours later, needs a link. If the file system has none, it must show now, not after the
+            # reading.
             with open(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb"):
                 pass
             os.link(probe, linked)
@@ -131,16 +132,19 @@ class FolderStore:
                     os.unlink(path)
 
     def commit(self, grown: Grown, run: str, keys: Iterable[TopicPartition]) -> None:
-        """Write the manifest. ``keys`` are the partitions that have new files.
+        """Write the manifest, which makes the files of the round a part of the dump.
+
+        ``keys`` are the partitions with new files.
 
         Raises InUse if another dump committed first, Refused if a file is missing, OSError if the disk fails.
         """
         folder = self.path
         self.check_named(grown)
-        # The data files are durable. Their names are too before a manifest has them: fsync from the leaves to the root.
+        # The data files are durable, but maybe not yet their names. These must be before the manifest has them, so the
+        # folders are synced, from the leaves to the root.
         places = dict.fromkeys(place for key in keys for place in (folder_of(key), f"{TOPIC}{key.topic}"))
         for path in map(self._local, places):
-            # A partition without records has no file, and so no folder.
+            # A partition without records has no file, and so no folder to sync.
             if os.path.isdir(path):
                 sync_directory(Path(path))
         if places:
@@ -151,7 +155,7 @@ class FolderStore:
             with open(os.open(waiting, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as new:
                 new.write(growing.render(grown))
                 new.flush()
-                # Before the link: the name of a manifest must never lead to an empty file after a crash.
+                # Synced before the link: after a crash, the name of a manifest must never lead to an empty file.
                 os.fsync(new.fileno())
             try:
                 os.link(waiting, final)  # unlike rename, it never replaces the manifest of another process
@@ -163,12 +167,13 @@ class FolderStore:
         generations = (growing.generation_of(name) or 0 for name in os.listdir(folder))
         later = [generation for generation in generations if generation > grown.generation]
         if later:
-            # This process was slower than old manifests stay: another one had this number, and was removed.
-            # Nothing reads it: the higher generation counts. Left here it would name files that a sweep removes.
+            # This process took longer than old manifests stay. Another one had this generation, and its manifest was
+            # swept since. The manifest here is removed: the later generation counts, and a sweep may remove files that
+            # only this one names.
             os.unlink(final)
             raise lost_race(folder, max(later))
-        # Only now the commit is durable: before it, a crash may lose the name of the manifest, and the dump is the old
-        # one.
+        # After this sync the commit is durable. Before it, a crash may lose the name of the manifest, and the dump is
+        # the old one.
         sync_directory(Path(folder))
 
     def check_named(self, grown: Grown) -> None:
@@ -215,13 +220,13 @@ class FolderStore:
                         os.unlink(os.path.join(self._local(relative), name))
 
     def sweep(self, grown: Grown) -> int:
-        """Remove files of dead runs and old manifests; return their number. Raises nothing.
+        """Remove files of runs that have ended without a manifest, and old manifests; return how many. Raises nothing.
 
         Only regular files are removed that have a name of a dump, are old, and are not named by any manifest.
         """
         folder = self.path
         names = _names(folder)
-        # By name, which is by generation: it has ten digits.
+        # Sorted by name is sorted by generation: its number has ten digits.
         manifests = sorted(name for name in names if growing.generation_of(name) is not None)
         removed = sum(
             _removed_if_old(os.path.join(folder, name), MANIFEST_SECONDS) for name in manifests[:-MANIFESTS_KEPT]
@@ -237,7 +242,7 @@ class FolderStore:
 
 
 def _refuse_links(folder: str, names: Iterable[str]) -> None:
-    """Raise Refused if the folder of a topic or partition is no folder, such as a link: restore follows no link."""
+    """Raise Refused if what should be the folder of a topic or partition is anything else: restore follows no link."""
     for topic in (name for name in names if name.startswith(TOPIC)):
         partitions = [name for name in _names(os.path.join(folder, topic)) if name.startswith(PARTITION)]
         for relative in (topic, *(os.path.join(topic, name) for name in partitions)):

@@ -97,19 +97,21 @@ def tail_record(message: Any) -> TailRecord:
 
 
 def sample_of_dump(full: Full, plan: PartitionPlan) -> LogSample:
-    """Return the last records that the dump has of the log that a plan continues."""
+    """Return the last records that the dump has of a log, to compare them with the log that a plan continues."""
     tail = full.tail
     if not tail and full.last is not None:
-        # An older manifest without a tail: the key of the record is unknown, so nothing explains its absence.
+        # An older manifest has only the last record, without its key: if it is missing, no later record can explain
+        # that.
         tail = (TailRecord(full.last.offset, full.last.sha256[:DIGITS], ""),)
-    # Within one epoch a log has one leader and is only appended to: its end in it proves nothing.
+    # Only the end of an earlier leader epoch can prove another log: within one epoch a log has one leader, and only
+    # grows.
     changed = full.leader_epoch is not None and full.leader_epoch != plan.facts.leader_epoch
     return LogSample(
         tail,
         len(tail) == full.rows,
         full.start,
         full.end,
-        # If it was compacted at either time, records may be missing for that reason.
+        # If the topic was compacted then or is now, compaction may have removed records.
         full.compacted or plan.facts.compacted is not False,
         full.leader_epoch if changed else None,
     )
@@ -131,9 +133,10 @@ def compare_logs(
     settings: Mapping[str, str],
     logs: Mapping[TopicPartition, tuple[LogSample, int]],
 ) -> dict[TopicPartition, Comparison]:
-    """Read the last records of each log again and compare them. ``logs``: the sample, and the log start.
+    """Compare the last records of each log with a sample that was read before.
 
-    Raises RunFailed if the broker does not answer.
+    ``logs`` has, for each partition, the sample and the offset at which the log begins now. Raises RunFailed if the
+    broker does not answer.
     """
     ends = [
         LogSpan(key, sample.end, sample.end, sample.epoch)
@@ -145,7 +148,7 @@ def compare_logs(
         first = max(_first(sample), log_start)
         if first < sample.end:
             spans.append(LogSpan(key, first, sample.end))
-    # First the ends of epochs, then the records: a log that is replaced in between shows in the records.
+    # The ends of leader epochs are read before the records: if a log is replaced in between, the records show it.
     after_epoch = read_spans(bootstrap, settings, ends)
     read = read_spans(bootstrap, settings, spans)
     return {
@@ -177,27 +180,29 @@ def _first(sample: LogSample) -> int:
 
 
 def compare(sample: LogSample, present: Sequence[TailRecord], log_start: int) -> Comparison:
-    """Compare the last records that were read with all records that the log has now at these offsets.
+    """Compare the last records that were read before with all records that the log now has at these offsets.
 
-    Compaction only removes records, and only those whose key has a later one. So a record that the dump does not have
-    means another log. The last record that both have proves everything below it. The key of each later record must
-    occur again above the end. An expired tombstone may be missing without that, in this log and in another one.
+    A record in the log that was not read before, or another one at the same offset, means another log. A missing record
+    does not: compaction removes records whose key has a later one. The last record that both have proves everything
+    below it. For each missing record after that, its key must occur again above the end of the sample, and the result
+    names these keys (``awaited``). Tombstones that have expired may be missing without a later record, in this log and
+    in another one.
     """
     expected = sample.from_offset(log_start)
     differences = (_difference(expected.get(record.offset), record) for record in present)
-    # First what the log has now: a single foreign record decides, whatever else is missing.
+    # Records in the log are judged first: a single foreign one decides, whatever else is missing.
     difference = next(filter(None, differences), None)
     if difference is not None:
         return Comparison(Identity.ANOTHER, difference)
     offsets = {record.offset for record in present}
     missing = [record for record in expected.values() if record.offset not in offsets]
-    # Only compaction removes single records. Retention and DeleteRecords only raise the log start.
+    # Only compaction removes single records: retention and DeleteRecords merely raise the log start.
     if missing and not sample.compacted:
         return Comparison(
             Identity.ANOTHER,
             f"the record at offset {missing[0].offset} no longer exists, although the topic is not compacted",
         )
-    # A record that both have proves all offsets below it: two logs that differ never agree again later.
+    # A record that both have proves all offsets below it: logs that differ at some offset never agree above it.
     proven = max(offsets, default=None)
     if proven is None and not sample.is_whole_log(log_start):
         return Comparison(

@@ -50,9 +50,9 @@ class FullReading:
     """After its last record was read, in the time of the dump."""
 
     def too_slow(self, plan: PartitionPlan) -> int | None:
-        """Return the duration, in ms, of the first reading of a full dump if deletes may be forgotten meanwhile.
+        """Return how long, in ms, the first reading of a full dump took, if deletes may be missing for that reason.
 
-        None if it was quick enough, or if it continues a full dump: :func:`too_late` judges that.
+        None if it was quick enough, or if it continues a full dump: :func:`too_late` judges that case.
         """
         retention = plan.facts.delete_retention_ms
         if plan.continues is not None or plan.facts.compacted is False or retention is None:
@@ -66,12 +66,14 @@ class FullReading:
 def next_full(
     plan: PartitionPlan, reading: FullReading, generation: int, previous: Full | None, *, unknown_time: bool
 ) -> Full:
-    """Return the full dump that a reading begins or continues.
+    """Return the full dump that a reading begins or continues, as the next manifest has it.
 
-    ``previous``: the newest full dump of the partition. ``unknown_time``: how much time passed since then is unknown.
+    ``previous`` is the newest full dump of the partition before. ``unknown_time`` says that the time since then is
+    unknown.
     """
     before, facts = plan.continues, plan.facts
-    # An increment has to hear every delete since the reading before it, a first reading those since its own request.
+    # Since when the reading must have seen every delete: an increment since the reading before it, a first reading
+    # since its own request.
     since_ms = plan.request_ms
     if before is not None:
         since_ms = before.as_of_ms
@@ -101,7 +103,7 @@ def next_full(
     retention = _least_retention(before, facts)
     ranges = before.ranges
     if plan.records:
-        # Without offsets there is no range: the new time of the request says that the dump is up to date.
+        # A reading without offsets adds no range. That the dump is up to date shows in the new time of its request.
         ranges = (*ranges, new)
     return replace(
         common,
@@ -148,25 +150,26 @@ def old_files(grown: Grown, now_ms: int) -> set[str]:
 def merge_ranges(
     ranges: Sequence[Round], retention_ms: int | None, most_ranges: int = _MOST_RANGES
 ) -> tuple[Round, ...]:
-    """Return fewer ranges for the same offsets. A merged range never claims an earlier or shorter reading.
+    """Return fewer ranges for the same offsets. The times of a merged range cover those of all its readings.
 
     The first range stays unchanged, because it states how long a full dump took. If more than ``most_ranges`` remain,
-    the oldest become one.
+    the oldest ones become one.
     """
-    # Without a known setting the default of Kafka holds: a longer one would only merge fewer ranges than possible.
+    # If the setting is unknown, Kafka's default is used: were the real one longer, more ranges could be merged, which
+    # is no harm.
     most = (RETENTION_MS if retention_ms is None else retention_ms) // _SPANS
     merged = [*ranges[:1]]
     for reading in ranges[1:]:
         before = merged[-1]
-        # A clock may have been set back between the two: the merged times hold for each of them.
+        # A clock may have been set back between the two readings, so the earliest begin and the latest end are taken.
         since, until = min(before.continues_ms, reading.continues_ms), max(before.ended_ms, reading.ended_ms)
-        # Never into the first range: it states how long the reading of the whole log took.
+        # Nothing is merged into the first range, which states how long the reading of the whole log took.
         if len(merged) > 1 and until - since <= most:
             merged[-1] = Round(before.start, reading.end, since, until)
         else:
             merged.append(reading)
     if len(merged) > most_ranges:
-        # The newest ranges stay exact: stores that a restore continues are usually young.
+        # The newest ranges stay exact, because the stores that a restore continues are usually young.
         first, *others = merged
         oldest = others[: len(merged) - most_ranges + 1]
         merged = [first, _single_range(oldest), *others[len(oldest) :]]
@@ -185,7 +188,7 @@ def _single_range(ranges: Sequence[Round]) -> Round:
 
 
 def pack(store: DumpStore, full: Full, generation: int, run: str) -> tuple[Full, tuple[str, ...]]:
-    """Join the last small files of a full dump; return the full dump, and the paths of the joined files.
+    """Join the last small files of a full dump; return the full dump, and the paths of the files that were joined.
 
     Raises DumpError if a file differs from the manifest, OSError if one cannot be read or written.
     """
@@ -193,7 +196,7 @@ def pack(store: DumpStore, full: Full, generation: int, run: str) -> tuple[Full,
     if first is None:
         return full, ()
     parts = full.files[first:]
-    # The old files stay: the manifest lists them as forgotten until no reader can have them open.
+    # The joined files are not removed here: the manifest lists them as forgotten until no reader can have them open.
     new = _join_files(store, full.key, parts, generation, run)
     return replace(full, files=(*full.files[:first], new)), tuple(file.path for file in parts)
 
@@ -211,7 +214,7 @@ def join_small_files(
         try:
             smaller, paths = pack(store, full, generation, run)
         except DumpError as error:
-            # Joining would copy the damage into a new file, with a digest that calls it sound.
+            # Joined, the damaged rows would get a new file whose digest calls them sound. So the file stays as it is.
             warn(f"{full.key}: {error}. kstate does not join its small files. To replace them, dump with --full")
             smaller, paths = full, ()
         packed.append(smaller)
@@ -233,6 +236,7 @@ def _first_to_join(files: Sequence[GrownFile]) -> int | None:
 def _join_files(
     store: DumpStore, key: TopicPartition, parts: Sequence[GrownFile], generation: int, run: str
 ) -> GrownFile:
+    """Write one file with the rows of ``parts``, in their order. Raises DumpError for damage, OSError."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -242,18 +246,20 @@ def _join_files(
     with RangeFile(relative, columns_schema, new_file=store.new_file) as file:
         for part in parts:
             try:
-                # From memory: the digest is that of the very bytes that are decoded, and a small file fits.
+                # The file is read into memory, which a small file fits, so that the digest is that of the very bytes
+                # that are decoded.
                 with pq.ParquetFile(io.BytesIO(_content(store, part))) as parquet:
                     for batch in parquet.iter_batches(_BATCH_ROWS, use_threads=False):
-                        # The schema of the new file: writers before may have had another metadata, but the same
-                        # columns.
+                        # Batches get the schema of the new file: earlier versions wrote the same columns, but maybe
+                        # other metadata.
                         file.add(pa.RecordBatch.from_arrays(batch.columns, schema=columns_schema))
             except pa.ArrowException as error:
                 raise DumpError(
                     f"kstate cannot read the file as Parquet: {error}", where=printable(part.path)
                 ) from None
         new = file.finish(relative)
-    # A row more or less would only show at a restore, when the old files are gone.
+    # The number of rows is compared now: a difference would otherwise show only at a restore, when the old files are
+    # gone.
     if new is None or new.rows != sum(part.rows for part in parts):
         raise DumpError("its files do not have the rows that the manifest records", where=str(key))
     return new
@@ -267,9 +273,9 @@ def _content(store: DumpStore, part: GrownFile) -> bytes:
 
 
 def drop_old_fulls(grown: Grown, fulls: int) -> tuple[Grown, tuple[Full, ...]]:
-    """Keep the newest ``fulls`` full dumps of each partition, with their increments; return those that are dropped too.
+    """Keep the newest ``fulls`` full dumps of each partition, with their increments; return the dropped ones too.
 
-    If all of these are empty, the last full dump with a record stays, too: nothing else may have its rows.
+    If all full dumps that stay have no record, the last one with a record stays too: nothing else may have its rows.
     """
     by_partition: dict[TopicPartition, list[Full]] = {}
     for full in sorted(grown.fulls, key=lambda full: -full.began):
@@ -279,7 +285,7 @@ def drop_old_fulls(grown: Grown, fulls: int) -> tuple[Grown, tuple[Full, ...]]:
     }
     for key, fulls_of_partition in by_partition.items():
         filled = grown.last_with_rows(key)
-        # A recreated topic begins empty: its older full dumps are all that is left of the records before.
+        # A recreated topic begins empty, and then its older full dumps are all that is left of the records before.
         if filled is not None and not any(full.rows for full in fulls_of_partition[:fulls]):
             staying.add((key, filled.began))
     dropped = tuple(full for full in grown.fulls if (full.key, full.began) not in staying)

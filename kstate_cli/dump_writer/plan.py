@@ -99,6 +99,7 @@ def plan_round(
 def _plan(
     key: TopicPartition, before: Full | None, facts: LogFacts, request_ms: int, unknown_time: str | None, *, full: bool
 ) -> PartitionPlan:
+    """Return the plan of one partition: it continues the full dump ``before``, or reads the whole log and says why."""
     if before is None:
         return new_full(key, facts, None, request_ms)
     why: str | None = "you requested a new full dump"
@@ -137,7 +138,7 @@ def readable_end(facts: LogFacts) -> int:
 
 
 def not_continued(before: Full, facts: LogFacts, now_ms: int) -> str | None:
-    """Return why a full dump is not continued; None if it is."""
+    """Return why the records in a log cannot be added to a full dump of it; None if they can."""
     if None not in (before.topic_id, facts.topic_id) and before.topic_id != facts.topic_id:
         return f"the topic was recreated (id {before.topic_id}, now {facts.topic_id})"
     if before.leader_epoch is not None and facts.leader_epoch is not None and facts.leader_epoch < before.leader_epoch:
@@ -145,18 +146,18 @@ def not_continued(before: Full, facts: LogFacts, now_ms: int) -> str | None:
             f"it is another log: its leader epoch is {facts.leader_epoch}, but was {before.leader_epoch} when "
             "kstate read it"
         )
-    # A log never gets shorter by itself: an unclean leader election, or a disk that was restored.
+    # A log never gets shorter by itself. An unclean leader election did this, or a disk that was restored from a copy.
     if facts.end < before.end:
         return f"the log was truncated: it ends at {facts.end}, but kstate had read it up to {before.end}"
-    # The records between were deleted unread: what they deleted or changed is unknown.
+    # Records were deleted before kstate read them: what they changed or deleted is unknown.
     if facts.start > before.end:
         return f"a gap: the log begins at {facts.start}, but kstate had read it only up to {before.end}"
     retention = retention_of(before, facts)
     if not _forgets(before, facts):
         return None
-    # The first range: its reading began at the log start, when any tombstone of the log may have been about to expire.
+    # The first range counts: its reading began at the log start, where any tombstone may have been about to expire.
     first = before.ranges[0]
-    # Only of a compacted log: another one keeps every record until its retention, which shows as a gap.
+    # Reached for a compacted log only: another one keeps every record until its retention, which shows as a gap above.
     if set_back(first.continues_ms, first.ended_ms, retention):
         return "the clock of the host was set back during the reading, so kstate does not know how long it took"
     if delete_coverage(first.continues_ms, first.ended_ms, retention) is DeleteCoverage.NO:
@@ -202,11 +203,12 @@ def _least_retention(*retentions: int | None) -> int:
 
 
 def unknown_before(previous: Full | None, facts: LogFacts, began_ms: int, *, unknown_time: bool) -> int | None:
-    """Return the time before which a store must not be continued by a full dump; None if every store may be.
+    """Return the time (ms) at which a store must have been up to date to be continued by a full dump; None if any may.
 
-    The full dump began at ``began_ms``; ``previous`` is the newest one before it. Tombstones may have been removed
-    sooner than the new full dump knows: their retention was shorter before it, or the time that passed is unknown
-    (``unknown_time``).
+    To continue a store, the dump must have all deletes since the store was last up to date. The full dump in question
+    began at ``began_ms``, and ``previous`` is the newest one before it. Tombstones may have been removed sooner than
+    the full dump knows: their retention was shorter before, or the time that passed is unknown (``unknown_time``). Then
+    only stores that were up to date at ``began_ms`` may be continued.
     """
     if previous is None:
         return None
@@ -230,19 +232,23 @@ def continued_until(full: Full) -> int | None:
 
 
 def ranges(plans: Iterable[PartitionPlan], slots: int) -> list[tuple[PartitionPlan, int, int]]:
-    """Divide plans into ranges so that all slots have work: the plan, ``start``, and ``end``, which is exclusive."""
+    """Divide plans into ranges of offsets, so that all ``slots``, the readers at a time, have work until the end.
+
+    Return the plan, ``start``, and ``end``, which is exclusive, of each range, in the order in which to read them.
+    """
     plans_to_read: Sequence[PartitionPlan] = [plan for plan in plans if plan.must_read]
     total = sum(plan.records for plan in plans_to_read)
     each = min(max(total // (max(1, slots) * _RANGES_PER_SLOT), _LEAST_RANGE), _MOST_RANGE)
     cut: list[tuple[int, tuple[PartitionPlan, int, int]]] = []
     for plan in plans_to_read:
-        # Rounded up, so that no range is longer than ``each``.
+        # The number of parts is rounded up, so that no range is longer than ``each``.
         parts = max(1, -(-plan.records // each))
         step = -(-plan.records // parts)
         bounds = [plan.start + step * part for part in range(parts)] + [plan.end]
         cut += [(number, (plan, start, end)) for number, (start, end) in enumerate(pairwise(bounds)) if start < end]
-    # The first ranges of all partitions come first: if a call is interrupted, a range with a gap before it is lost.
-    # Among them the long ranges come first, so that none of them runs alone at the end.
+    # The first ranges of all partitions come first: if a call is interrupted, only ranges without a gap before them
+    # count. Among the first ranges, as among the second ones and so on, the long ones lead, so that none runs alone at
+    # the end.
     return [part for _, part in sorted(cut, key=lambda entry: (entry[0], entry[1][1] - entry[1][2]))]
 
 
@@ -317,8 +323,8 @@ class RoundClock:
     """
 
     def __init__(self, grown: Grown | None) -> None:
-        """Continue the time of the newest manifest; None for a dump that does not exist yet."""
-        # All three clocks at one moment: later times are this one plus what CLOCK_BOOTTIME has counted since.
+        """Continue the time of the newest manifest, which ``grown`` has; None for a dump that does not exist yet."""
+        # The clocks are read at one moment: a later time is this one plus what CLOCK_BOOTTIME has counted since.
         self._anchor = clock.boot_time()
         self._wall_ms = clock.now_ms()
         self._max_error_ms = clock.max_error_ms()
@@ -331,9 +337,10 @@ class RoundClock:
             self.why_unknown = self._why_unknown(before)
         if before is not None:
             self._scale = before.scale
-        # Manifests of old versions have no scale, and neither has a new dump.
+        # A scale tells which times can be compared. Manifests of old versions have none, and neither has a new dump.
         self._scale = self._scale or secrets.token_hex(8)
-        # The largest bound: too much time only begins a full dump early, too little would miss forgotten deletes.
+        # The largest of the bounds is taken: if it is too late, a full dump only begins early; if it were too early,
+        # deletes would be missed.
         self._base_ms = max(self._wall_ms, *self._bounds(grown, before))
 
     def now_ms(self) -> int:
@@ -367,7 +374,7 @@ class RoundClock:
         return None
 
     def _bounds(self, grown: Grown | None, before: ClockMark | None) -> list[int]:
-        """Return lower bounds of the time of the dump."""
+        """Return lower bounds (ms) of the time of the dump now, by what the newest manifest recorded."""
         if grown is None:
             return [0]
         latest = max((full.latest_ms for full in grown.fulls), default=0) + _STEP_MS
@@ -375,7 +382,7 @@ class RoundClock:
             return [latest]
         if before.boot == self._anchor.boot:
             return [latest, before.time_ms + self._anchor.ms - before.boot_ms]
-        # Added: the first clock may have been fast, and this one slow.
+        # Both errors are added: the first clock may have been fast, and this one slow.
         errors = (before.max_error_ms or 0) + (self._max_error_ms or 0)
         return [latest, before.time_ms + max(0, self._wall_ms - before.wall_ms) + errors]
 

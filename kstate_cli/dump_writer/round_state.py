@@ -60,7 +60,8 @@ class DumpRound:
 
     def __init__(self, request: DumpRequest, watcher: DumpWatcher, store: DumpStore, grown: Grown | None) -> None:
         self._request, self._watcher, self._store, self._grown = request, watcher, store, grown
-        # In the name of every file of this round, so that a failed round removes its own files and no others.
+        # The run is in the name of every file of this round, so that a failed round removes its own files and no
+        # others.
         self.run = secrets.token_hex(6)
         self.generation = 1
         if grown is not None:
@@ -87,15 +88,18 @@ class DumpRound:
         return () if self._grown is None else self._grown.fulls
 
     def keep_finished(self, error: Interrupted) -> None:
-        """Commit the ranges that were finished before a signal; the next call continues behind them.
+        """Commit the ranges that were finished before a signal; the next call continues after them.
 
-        An error in this leaves the dump unchanged: as always, the facts of the logs are read again first.
+        The facts of the logs are read again first, as before any commit. An error in all this leaves the dump
+        unchanged.
         """
         plans = [part for plan in self.plans if (part := self._finished_part(plan)) is not None]
-        # A commit that was interrupted may have written its manifest: a second one would lose the race against it.
+        # If the signal interrupted a commit, its manifest may exist already, and a second one would lose the race
+        # against it.
         if not plans or self._committing:
             return
-        # Partitions without a finished range have files too, which are removed after the commit.
+        # All partitions are noted, not only those that are committed: the files of the others are removed after the
+        # commit.
         self._keys = [plan.key for plan in self.plans]
         self.plans = plans
         try:
@@ -105,7 +109,7 @@ class DumpRound:
                 if not self.plans:
                     return
                 outcome = self.commit()
-        # Also TimeoutError of the limit. Whatever it is, the command ends because of the signal.
+        # This includes the TimeoutError of the limit. Whatever the error is, the command ends because of the signal.
         except Exception as reason:
             note(error, f"kstate could not commit the records that it read: {first_line(reason)}")
             return
@@ -118,10 +122,10 @@ class DumpRound:
         )
 
     def _finished_part(self, plan: PartitionPlan) -> PartitionPlan | None:
-        """Return the plan up to where its ranges are finished without a gap; None without a finished range."""
+        """Return the plan for the ranges that are finished without a gap from its start; None if there is none."""
         end, finished = plan.start, []
         for job, result in self._results.get(plan.key, []):
-            # A gap ends the finished part: a later reading could not tell which offsets between are missing.
+            # Only what comes before the first gap counts: a later reading could not tell which offsets are missing.
             if job.start != end or result.another is not None or result.begins_later:
                 break
             finished.append((job, result))
@@ -132,7 +136,7 @@ class DumpRound:
         return plan if end == plan.end and finished else None
 
     def prediction(self) -> RoundOutcome:
-        """Predict the outcome: a file for each range, and the bytes per record that the dump has of the partition."""
+        """Predict the outcome of a dry run: one file for each range, and the bytes per record of the dump so far."""
         newest = newest_fulls(self._grown)
         sizes: dict[TopicPartition, tuple[int, int]] = {}
         for plan in self.plans:
@@ -152,14 +156,14 @@ class DumpRound:
         )
 
     def plan(self) -> None:
-        """Ask the broker, and plan."""
+        """Ask the broker for the facts of the logs, and plan what to read of each partition."""
         request = self._request
-        # Names and groups of one moment: a group that appears later may own one of the selected topics.
+        # Topics and groups are listed together: a group that appears later may own one of the selected topics.
         with admin_client(request.bootstrap, request.settings) as admin:
             names, groups = names_on(admin)
         topics = select_topics(request.app, request.topics, names, groups)
         self._warn_of_foreign(topics)
-        # Before the broker is asked: a record that comes after this moment may be above the end.
+        # The time is taken before the broker is asked: a record that comes after it may be missing in the reading.
         request_ms = self._clock.now_ms()
         facts = self._ask(topics.names)
         self.plans = plan_round(self._grown, facts, request_ms, full=request.full, unknown_time=self._clock.why_unknown)
@@ -176,7 +180,10 @@ class DumpRound:
         self._watcher.planned(self.plans, self._grown)
 
     def _compare_before(self) -> None:
-        """Compare the logs to continue with the records of the dump; begin a full dump of another log."""
+        """Compare the logs that are to be continued with the records of the dump.
+
+        Plan a full dump if one is another log.
+        """
         logs = {
             plan.key: (sample_of_dump(plan.continues, plan), plan.facts.start)
             for plan in self.plans
@@ -190,7 +197,7 @@ class DumpRound:
             why = comparison.text
             self._warn(f"{plan.key}: {why}. kstate starts a new full dump")
             self.plans[number] = new_full(plan.key, plan.facts, why, plan.request_ms)
-            # The new full dump continues nothing, so no key of the old one has to be read again.
+            # No key of the old full dump is awaited any more, since the new one continues nothing.
             del self._comparisons[plan.key]
 
     def _ask(self, topics: Sequence[str]) -> dict[TopicPartition, LogFacts]:
@@ -235,7 +242,7 @@ class DumpRound:
         self._watcher.warning(text)
 
     def read(self, runner: Callable[[], RangeRunner]) -> None:
-        """Read the planned ranges, and again those of logs that changed. ``runner`` is called if there are any.
+        """Read the planned ranges, and again those of logs that changed. ``runner`` is called only if there are ranges.
 
         Raises RunFailed if a log changes again and again, or is deleted.
         """
@@ -255,17 +262,21 @@ class DumpRound:
         )
 
     def _read(self, plans: Sequence[PartitionPlan], runner: RangeRunner) -> None:
+        """Read the ranges of these plans, and keep each result by its partition."""
         self._watcher.began(sum(plan.records for plan in plans))
         parts = ranges(plans, runner.slots)
         jobs = [self._job(*part, min(runner.slots, len(parts))) for part in parts]
         for plan in plans:
-            # The results of an attempt before are of a log that changed: their files are removed after the commit.
+            # Results of an earlier attempt are of a log that has changed since. Their files are removed after the
+            # commit.
             self._results[plan.key] = []
 
         def on_result(job: RangeJob, result: RangeResult) -> None:
-            # The clock of another host cannot be compared with this one: its reading ended now at the latest.
+            # If the range was read on another host, whose clock cannot be compared with this one, it ended now at the
+            # latest.
             ended = replace(result, ended_ms=self._clock.at(result.ended) or self._clock.now_ms())
-            # Results come in any order: a commit and a signal need them by offset.
+            # Results come in any order, and are kept by offset, which the commit needs and what a signal interrupts
+            # too.
             insort(self._results[job.key], (job, ended), key=lambda entry: entry[0].start)
 
         runner.run(jobs, self._watcher.at, on_result)
@@ -277,7 +288,7 @@ class DumpRound:
             awaited = comparison.awaited
         limit = None
         if request.bytes_per_second is not None:
-            # The limit is for all readers together: each gets its part, and at least one byte.
+            # The limit is for all readers together, so each gets its part of it, but at least one byte.
             limit = max(1, request.bytes_per_second // max(1, at_once))
         return RangeJob(
             plan.key,
@@ -297,9 +308,9 @@ class DumpRound:
         return [result for _, result in self._results.get(key, [])]
 
     def _read_facts_again(self) -> list[PartitionPlan]:
-        """Read every fact again that the round relies on; return the new plans of partitions that changed.
+        """Read every fact of the logs again that the round relies on; return new plans for the partitions that changed.
 
-        Topic ids come first, then the records: a log that is recreated in between has another record, or none.
+        Topic ids are read first, then the records: if a log is recreated in between, it has another record, or none.
         """
         request_ms = self._clock.now_ms()
         facts = self._ask(self._topics)
@@ -322,11 +333,11 @@ class DumpRound:
                     reasons[plan.key] = why
             plans.append(plan)
         self.plans = plans
-        # Only logs whose facts are the same: of the others no record has to be read to know that they changed.
+        # Records are compared only of logs whose facts are the same: the others are known to have changed.
         reasons |= self._compare_after({plan.key: facts[plan.key] for plan in plans if plan.key not in reasons})
         replaced = {}
         for key, why in reasons.items():
-            # The records are of another log: neither a commit nor a signal may add them.
+            # Results of a changed log are dropped: neither this round nor one that a signal ends may commit them.
             self._results.pop(key, None)
             self._comparisons.pop(key, None)
             self._warn(f"{key}: {why}. kstate starts a new full dump")
@@ -354,9 +365,9 @@ class DumpRound:
         return too_late(plan.continues, plan.facts, max((result.ended_ms for result in results), default=request_ms))
 
     def _compare_after(self, again: Mapping[TopicPartition, LogFacts]) -> dict[TopicPartition, str]:
-        """Return the partitions whose log is now another one than the one that was read, and why.
+        """Return, for each partition whose log is now another one than the one that was read, the reason.
 
-        A log that cannot be compared gets a warning: the next round compares it with the records that follow.
+        A log that cannot be compared only gets a warning: the next round compares it, with the records that follow.
         """
         logs = {
             plan.key: (sample, again[plan.key].start)
@@ -390,10 +401,10 @@ class DumpRound:
 
     def commit(self) -> RoundOutcome:
         """Write the manifest. A manifest without a new record states that the dump is up to date."""
-        # From here on a signal must not commit a second time, because the manifest may exist already.
+        # A signal from here on must not commit a second time, because the manifest may exist already.
         self._committing = True
-        # By the generation in which a full began: an increment replaces its own full, a new full comes beside the old
-        # ones.
+        # A full dump is identified by partition and the generation in which it began. So an increment replaces the full
+        # dump that it continues, and a new full dump is added to the old ones.
         fulls = {(full.key, full.began): full for full in self._fulls}
         for plan in self.plans:
             full = self._full(plan)
@@ -402,10 +413,11 @@ class DumpRound:
         grown = Grown(self.generation, ISOLATION, tuple(fulls.values()), before | self._committed())
         grown = replace(grown, clock=self._clock.mark())
         grown, joined, dropped = self._smaller(grown)
-        # The only step that changes the dump. All before it only added files that nothing names.
+        # This is the only step that changes the dump. Before it, files were added that no manifest names.
         self._store.commit(grown, self.run, self.keys)
         manifest_files = [file.path for full in grown.fulls for file in full.files]
-        # Attempts that the engine did not accept, and files that were joined at once.
+        # Now the files of this run that the manifest does not name are removed: those of attempts whose result was not
+        # used, and those that were joined at once.
         self._store.remove_files_of(self.run, self.keys, manifest_files)
         by_partition = {key: _amounts(self._results_of(key)) for key in self._results}
         return RoundOutcome(
@@ -430,22 +442,24 @@ class DumpRound:
         }
 
     def _smaller(self, grown: Grown) -> tuple[Grown, int, int]:
-        """Join small files and drop old full dumps; return the number of each.
+        """Join small files and drop old full dumps; return the new state of the dump and the number of each.
 
-        A file that a manifest named is not removed now, because a reader may have opened that manifest: the new
-        manifest lists it as forgotten. A new file that is already joined was never named: it is removed with the run.
+        A file that a manifest named is not removed now, because a reader may have that manifest open: the new one lists
+        it as forgotten. A new file that was joined at once has never been named, and is removed with the others of this
+        run.
         """
         dropped: tuple[Full, ...] = ()
         if self._request.keep is not None:
             grown, dropped = drop_old_fulls(grown, self._request.keep)
-        # The time of day, by which readers and the sweep judge how long a file has been forgotten.
+        # Readers and the sweep judge by the time of day how long a file has been forgotten, so this is not the time of
+        # the dump.
         now = now_ms()
         old = old_files(grown if self._grown is None else self._grown, self._clock.now_ms())
         dropped_files = [file.path for full in dropped for file in full.files]
         fulls, joined_files = join_small_files(self._store, grown.fulls, self.generation, self.run, self._warn)
         manifest_paths = {file.path for full in self._fulls for file in full.files}
         earlier = () if self._grown is None else self._grown.forgotten
-        # What a sweep has removed is no longer listed, so that the manifest does not grow for ever.
+        # Forgotten files that a sweep has removed are listed no longer, so that the manifest does not grow for ever.
         existing = self._store.present(file.path for file in earlier)
         waiting = (file for file in earlier if file.path in existing)
         forgotten = (
@@ -455,6 +469,7 @@ class DumpRound:
         return replace(grown, fulls=fulls, forgotten=forgotten), len(joined_files), len(dropped)
 
     def _full(self, plan: PartitionPlan) -> Full:
+        """Return the full dump that the ranges of a plan begin or continue, and warn if they were read too slowly."""
         results = self._results_of(plan.key)
         ended_ms = max((result.ended_ms for result in results), default=self._clock.now_ms())
         previous = max((full for full in self._fulls if full.key == plan.key), key=_began, default=None)

@@ -44,19 +44,19 @@ def dump_round(
     Raises UsageError, Refused, InUse, RunFailed and RunHalfway; OSError if the folder cannot be written to.
     """
     began = time.monotonic()
-    # Before the broker is asked: a missing Java would otherwise show only after the plan was printed.
+    # Java is checked before the broker is asked: otherwise its absence would show only after the plan was printed.
     if request.engine.is_spark and runner is None:
         check_java()
     store = store or store_of(request.out)
     grown = store.read_newest()
     if grown is not None and not request.full:
-        # The commit checks again. A missing file must not come to light only after hours of reading.
+        # The commit makes this check again. It is made here too, so that a missing file shows before hours of reading.
         store.check_named(grown)
     dump = DumpRound(request, watcher, store, grown)
     dump.plan()
     if request.dry_run:
         return dump.prediction()
-    # From here on files are written: the deadline must not say that nothing was.
+    # Files are written from here on, so a message about an expired deadline must not say that nothing was.
     leave(_REMAINS)
     store.make(dump.run)
     try:
@@ -66,7 +66,7 @@ def dump_round(
             )
         outcome = dump.commit()
     except BaseException as error:
-        # Before the files of the run are removed: the finished ranges are what is committed.
+        # The finished ranges are committed first: the files of this run that are then in no manifest are removed.
         if isinstance(error, Interrupted):
             dump.keep_finished(error)
         _remove_uncommitted(dump, store)
@@ -86,11 +86,11 @@ def dump_round(
 
 
 def _remove_uncommitted(dump: DumpRound, store: DumpStore) -> None:
-    """Remove the files of a round that failed. All its tasks have ended.
+    """Remove the files of a round that failed, after all its tasks have ended.
 
-    The error may have come after the manifest was written: so files that the newest manifest names stay.
+    If the error came after the manifest was written, the files that it names stay.
     """
-    # The manifest may count, now or later: removing its files would destroy the dump.
+    # The store did not answer whether the manifest was written. If it was, removing its files would destroy the dump.
     if store.unanswered:
         return
     with suppress(Exception):
@@ -117,7 +117,8 @@ def follow(
             began = time.monotonic()
             on_round(dump_round(request, watcher, runner, store))
             request = replace(request, full=False)  # --full is for the first round only
-            # Measured from the begin of the round: rounds keep their distance, however long one takes.
+            # The pause is measured from the begin of the round, so that rounds begin at equal distances, however long
+            # they take.
             time.sleep(max(0.0, seconds - (time.monotonic() - began)))
 
 
@@ -140,15 +141,15 @@ class RangesOnSpark:
     """All tasks run on this host."""
 
     def run(self, jobs: Sequence[RangeJob], on_progress: OnProgress, on_result: OnResult) -> None:
-        """Read all ranges. A refusal is raised at once; Spark repeats tasks that fail otherwise."""
+        """Read all ranges. A refusal is raised at once; after any other failure Spark repeats the task."""
         with contextlib.ExitStack() as stack:
             counted_jobs = jobs
             if self.here:
-                # Counters are files of this host, which executors on other hosts do not see.
+                # The counters are files of this host. They are used only if all executors run here, and can see them.
                 counted_jobs = stack.enter_context(_counting(jobs, on_progress))
             queue = RangeQueue(counted_jobs)
             while wave := _wave(queue, self.slots * _WAVE):
-                # Strict: a result without its job would be added to the wrong range.
+                # ``strict`` refuses a missing result: the following ones would be added to the wrong ranges.
                 for job, result in zip(wave, run_tasks(self.context, read_range, wave, lambda: None), strict=True):
                     on_result(queue.ended(job, result), result)
 
@@ -173,7 +174,7 @@ class RangesInProcesses:
                     read_range, queue.take, lambda job, result: on_result(queue.ended(job, result), result)
                 )
             except BaseException:
-                # The files of the run are removed next: no worker may still write then.
+                # The caller removes the files of the run next, and no process may still be writing one then.
                 self.pool.stop()
                 raise
 
@@ -199,12 +200,12 @@ def _wave(queue: RangeQueue, most: int) -> list[RangeJob]:
 
 @contextlib.contextmanager
 def _counting(jobs: Sequence[RangeJob], on_progress: OnProgress) -> Iterator[list[RangeJob]]:
-    """Yield the jobs with counters of records and bytes, which are read twice a second."""
+    """Yield the jobs, each with files in which it counts records and bytes; their sums are reported twice a second."""
     with temporary.private_folder("dump") as scratch:
         counters = [Counters(Path(scratch) / name, len(jobs)) for name in ("records", "bytes")]
 
         def look() -> None:
-            # A missing counter file only stops the progress, and not the reading.
+            # If a counter file cannot be read, the reading goes on and only the progress stops.
             with contextlib.suppress(OSError):
                 on_progress(counters[0].total(), counters[1].total())
 

@@ -68,7 +68,8 @@ def read_range(job: RangeJob) -> RangeResult:
             RangeFile(relative, reading.schema, new_file=store_of(job.out).new_file) as file,
         ):
             for messages in reading.messages(consumer):
-                # Arrow copies keys and values, so that the messages of librdkafka are freed with the next portion.
+                # Arrow copies keys and values, so that the messages of librdkafka can be freed before the next ones
+                # come.
                 batch = batch_of(job.key, messages, reading.schema)
                 file.add(batch)
                 reading.count(messages, batch.nbytes)
@@ -103,16 +104,17 @@ def _no_collector() -> Iterator[None]:
 
 
 def _some(consumer: Any, most: int) -> list[Any]:
-    """Return up to ``most`` messages within the memory limit; an empty list if none came for a while."""
+    """Return up to ``most`` messages within the memory limit; an empty list if none came during the poll."""
     messages: list[Any] = []
     size = 0
     while len(messages) < most and size < _AT_ONCE_BYTES:
         count = min(_PORTION, most - len(messages))
         batch = consumer.consume(count, _POLL_SECONDS)
-        # Each portion is counted before the next one is requested: librdkafka has no limit of bytes for one call.
+        # Messages are requested in small portions, and their bytes added up, since one call of librdkafka has no limit
+        # of bytes.
         messages += batch
         size += sum(map(len, batch))
-        # The broker has no more at the moment: what is there is written now, not after another wait.
+        # The broker has no more at the moment: the messages so far are written now, not after another wait.
         if len(batch) < count:
             break
     return messages
@@ -148,15 +150,17 @@ class _RangeMessages:
             elif time.monotonic() - last_answer > SILENT_SECONDS:
                 raise self._silent(log_end)
             if records:
-                # Not by the number of records: compaction and transactions leave holes between offsets.
+                # The position follows from the offset, not from the number of records: compaction and transactions
+                # leave out offsets.
                 at = records[-1].offset() + 1
             if ended_at is not None:
-                # Markers of transactions have offsets, but are no records: only the end of the log passes them.
+                # The markers of transactions have offsets but are no records. Only the reported end of the log shows
+                # that they are passed.
                 at, log_end = max(at, ended_at), ended_at
             records = self._within(records)
             if records:
                 yield records
-            # Only at a record, and never before the first: the rest becomes a job of its own.
+            # The time limit ends the range only once it has advanced. The rest of it becomes a job of its own.
             if job.seconds is not None and job.start < at < job.end and self._took() >= job.seconds:
                 self.end = at
                 return
@@ -189,7 +193,7 @@ class _RangeMessages:
         most = self._job.bytes_per_second
         if most is not None:
             ahead = self.size / most - self._took()
-            # The bytes of a portion were read already: the wait brings the average back to the limit.
+            # More bytes were read than the limit allows until now: waiting brings the average back to it.
             if ahead > 0:
                 time.sleep(ahead)
 
@@ -210,7 +214,7 @@ class _RangeMessages:
         return min(_AT_ONCE, max(1, most * _WAIT_SECONDS // max(1, average)))
 
     def _without_errors(self, messages: list[Any]) -> tuple[list[Any], int | None]:
-        """Return the records, and the offset at which the log ended. Raises RunFailed and the errors of this module."""
+        """Return the records, and the offset of the end of the log if a message reports it. Raises for other errors."""
         if all(error is None for error in map(_ERROR, messages)):  # an error can be compared with errors only
             return messages, None
         from confluent_kafka import KafkaError
@@ -227,11 +231,11 @@ class _RangeMessages:
         return [message for message in messages if message.error() is None], ended
 
     def _raise_unless_passing(self, error: Any) -> None:
-        """Raise the exception for an error that waiting does not end."""
+        """Raise the exception for an error of the consumer, unless it passes by itself."""
         from confluent_kafka import KafkaError
 
         code = error.code()
-        # librdkafka detects it by the leader epoch of the last record that it read (KIP-320).
+        # librdkafka detects a truncated log by the leader epoch of the last record that it read (KIP-320).
         if code == KafkaError._LOG_TRUNCATION:
             raise _AnotherLogError("the log was truncated below the records that kstate had read")
         if code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
@@ -241,7 +245,7 @@ class _RangeMessages:
                 "its topic no longer exists, because it was deleted while kstate was reading it",
                 "run the command again, which reads the topics that exist then. The dump is unchanged",
             )
-        # The group is never used, so a missing right to it does not matter.
+        # The group is never used, so it does not matter if the user lacks the permission for it.
         if code == KafkaError.GROUP_AUTHORIZATION_FAILED or error.retriable():
             return
         if denied(error):

@@ -67,13 +67,16 @@ class Verified:
 
 
 def read_verified(uri: str) -> Verified | None:
-    """Return the record of a dump; None where there is none, of this place, that can be understood. Raises OSError."""
+    """Return the record of what was verified in a dump; None if it is missing, of another place, or not legible.
+
+    Raises OSError.
+    """
     from pyarrow import fs
 
     filesystem, root = open_location(uri)
     path = f"{root.rstrip('/')}/{VERIFIED}"
     status = filesystem.get_file_info(path)
-    # Without the record every part counts as never read, which is the cautious answer.
+    # Without a record every part counts as never verified, which is the cautious answer.
     if status.type != fs.FileType.File or status.size > _MOST_BYTES:
         return None
     with filesystem.open_input_stream(path) as stream:
@@ -85,6 +88,7 @@ def read_verified(uri: str) -> Verified | None:
 
 
 def _parsed(content: Any, place: str) -> Verified | None:
+    """Return the content of the file, checked; None if it is of another place or format. Raises as the lookups do."""
     if content["format"] != _FORMAT or content["place"] != place:
         return None
     parts = _number(content["parts"])
@@ -137,6 +141,7 @@ def _before(uri: str, parts: int) -> Verified:
 
 
 def _write(uri: str, verified: Verified) -> Verified:
+    """Write the file of a dump, and return what it states."""
     content = {
         "format": _FORMAT,
         "place": _place(uri),
@@ -147,10 +152,10 @@ def _write(uri: str, verified: Verified) -> Verified:
     filesystem, root = open_location(uri)
     path, text = f"{root.rstrip('/')}/{VERIFIED}", json.dumps(content) + "\n"
     if is_here(filesystem):
-        # Only the owner: the file shows which topics the dump has.
+        # Only the owner may read the file, since it shows which topics the dump has.
         replace_text(Path(path), text, mode=_MODE)
     else:
-        # An object is replaced as a whole by every store. Of two processes the last one counts.
+        # Every store replaces an object as a whole. If two processes write it, the last one counts.
         with filesystem.open_output_stream(path) as stream:
             stream.write(text.encode())
     return verified

@@ -94,13 +94,17 @@ class _DigestSink:
         self._unwanted = False
 
     def write(self, data: Any) -> int:
-        """Append all bytes; ignore them after :meth:`discard`. Raises as the sink, and ValueError once closed."""
+        """Append all bytes; ignore them after :meth:`discard`.
+
+        Raises what the sink raises, and ValueError once closed.
+        """
         view = memoryview(data).cast("B")
         if self._unwanted:
             return len(view)
         if self.closed:
             raise ValueError("the file is closed")
-        # Of the bytes on their way to the sink: what the disk or the network changes later shows in a comparison.
+        # The digest is of the bytes on their way to the sink: if the disk or the network changes them, a comparison
+        # shows it.
         self._digest.update(view)
         self._sink.append(view)
         self.size += len(view)
@@ -194,7 +198,7 @@ class RangeFile:
             self._write_group()
         if self._writer is None or self._sink is None:
             return None
-        # The footer goes through the sink, so it has to be written before the digest is complete.
+        # Closing the writer writes the footer through the sink, whose digest is complete only after that.
         self._writer.close()
         digest = self._sink.finish()
         self._finished = True
@@ -218,6 +222,7 @@ class RangeFile:
         self._waiting, self._size = [], 0
 
     def _open(self) -> pq.ParquetWriter:
+        """Return the Parquet writer of the file, which the first call creates."""
         import pyarrow.parquet as pq
 
         if self._writer is None:
@@ -225,13 +230,17 @@ class RangeFile:
             self._writer = pq.ParquetWriter(
                 self._sink,
                 self._schema,
-                # Smaller than snappy at a similar speed; Spark and pyarrow read it without further libraries.
+                # zstd makes smaller files than snappy at a similar speed; Spark and pyarrow read it without further
+                # libraries.
                 compression="zstd",
-                # Keys and values hardly repeat: the writer would begin a dictionary, and drop it at its size limit.
+                # Only the topic repeats. For keys and values the writer would begin a dictionary, and drop it at its
+                # size limit.
                 use_dictionary=["topic"],
-                # Offsets prove the range of a group. Statistics of values would copy records into the footer.
+                # The statistics of offsets prove the range of a row group. Those of values would copy records into the
+                # footer.
                 write_statistics=["topic", "partition", "offset"],
-                # CRC-32 of each page, which readers verify: damage within a value is no error of Parquet otherwise.
+                # Each page gets a CRC-32, which readers verify: Parquet would not notice damage within a value
+                # otherwise.
                 write_page_checksum=True,
                 metadata_collector=self._written,
             )
@@ -255,7 +264,7 @@ _KEY, _VALUE, _OFFSET = methodcaller("key"), methodcaller("value"), methodcaller
 
 
 def schema() -> pa.Schema:
-    """Return the columns in the order of Spark's Kafka source. Milliseconds hold every timestamp of Kafka."""
+    """Return the columns in the order of Spark's Kafka source. Timestamps are milliseconds, as Kafka's are."""
     import pyarrow as pa
 
     headers = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -274,7 +283,10 @@ def schema() -> pa.Schema:
 
 
 def batch_of(key: TopicPartition, messages: Sequence[Any], columns_schema: pa.Schema) -> pa.RecordBatch:
-    """Return messages of one partition as Arrow; at least one message, and none of them an error."""
+    """Return messages of one partition as rows of Arrow.
+
+    There is at least one message, and none of them is an error.
+    """
     import pyarrow as pa
     import pyarrow.compute
 
@@ -282,7 +294,7 @@ def batch_of(key: TopicPartition, messages: Sequence[Any], columns_schema: pa.Sc
     kinds, times = [_NOT_AVAILABLE] * rows, [_NONE] * rows
     for index, message in enumerate(messages):
         kinds[index], times[index] = message.timestamp()
-    # Columns at once: a Python object for each field of each record would take longer than the broker.
+    # The columns are built as a whole: a Python object for each field of each record would take longer than the broker.
     kind = pa.array(kinds, pa.int32())
     has_time = pa.compute.not_equal(kind, _NOT_AVAILABLE)
     time = pa.compute.if_else(has_time, pa.array(times, pa.int64()), _NONE)
