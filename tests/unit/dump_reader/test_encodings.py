@@ -48,7 +48,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> dict[TopicPartition, list
     return read(written(tmp_path_factory.mktemp("plain"), [Writer()], 1000, 0))
 
 
-@settings(max_examples=60 if sampling.ALL else 20, deadline=None)
+@settings(max_examples=60 if sampling.ALL else 12, deadline=None)
 @given(
     writers=st.lists(WRITERS, min_size=2, max_size=5),
     per_file=st.sampled_from([17, 25, 70]),

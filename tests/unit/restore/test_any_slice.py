@@ -205,13 +205,13 @@ def test_nothing_of_an_attempt_is_held_by_the_next(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.parametrize("kind", ["key-value", "session"])
 def test_each_row_is_written_once_however_small_the_memory_is(tmp_path: Path, kind: str) -> None:
-    most = {"key-value": 100_000, "session": 64 * MIB}  # keys of one database are told part by part, and take less
+    most = {"key-value": 50_000, "session": 64 * MIB}  # keys of one database are told part by part, and take less
     rng = random.Random(7)
-    names = [b"key-%05d" % rng.randrange(2_000) for _ in range(5_000)]
+    names = [b"key-%05d" % rng.randrange(1_000) for _ in range(2_500)]
     keys = [SessionKey(name, NOW, NOW + int(name[-1:])).to_bytes() if kind == "session" else name for name in names]
     records = [(key, b"value-%d" % at) for at, key in enumerate(keys)]
-    dump = write_dump(tmp_path / "dump", records, row_group_size=500)
-    for memory in (64 * MIB, 100_000, 20_000):
+    dump = write_dump(tmp_path / "dump", records, row_group_size=250)
+    for memory in (64 * MIB, 50_000, 20_000):
         staging = tmp_path / f"staging-{memory}"
         staging.mkdir()
         result = build_sorted_files(replace(job_of(dump, kind, staging), memory=memory))
