@@ -21,6 +21,7 @@ from kstate_cli.formats.keys import (
     VersionedKey,
     WindowKey,
 )
+from kstate_cli.formats.partitions import KeyPart
 from kstate_cli.formats.values import strip_headers_to_plain, strip_headers_to_timestamped, strip_session_headers
 
 RowKey = bytes | WindowKey | SessionKey | VersionedKey | JoinSideKey | CombinedKey
@@ -84,6 +85,11 @@ class KeySchema(Enum):
         if self.sessions:
             return _SESSION_TAIL
         return 0
+
+    @property
+    def logged_key(self) -> KeyPart:
+        """Where the record's key, which decides about the partition, is in the key of a changelog record."""
+        return _LOGGED_KEY.get(self, KeyPart(tail=self.tail))
 
     @property
     def base_rows(self) -> tuple[bytes | None, bytes | None]:
@@ -159,6 +165,18 @@ _READ: Final[Mapping[KeySchema, Callable[[bytes], RowKey]]] = MappingProxyType(
         KeySchema.COMBINED: CombinedKey.from_bytes,
         KeySchema.BUFFER: WindowKey.from_time_first,
         KeySchema.AMBIGUOUS: _itself,
+    }
+)
+# Of windows and sessions the tail is enough: time-ordered stores too log them with the key first. A versioned store
+# logs the record's own key.
+_LOGGED_KEY: Final[Mapping[KeySchema, KeyPart]] = MappingProxyType(
+    {
+        # ts:i64 and side:u8 come before the key.
+        KeySchema.JOIN_SIDE: KeyPart(head=9),
+        # A subscription is stored with the right table, which is partitioned by the foreign key.
+        KeySchema.COMBINED: KeyPart(counted=True),
+        # 00 and time:i64 before the key, seq:i32 after it: a grace buffer logs its row's key.
+        KeySchema.BUFFER: KeyPart(head=9, tail=4),
     }
 )
 _WINDOW_TAIL: Final = 12

@@ -68,7 +68,7 @@ def import_serde(name: str, module: str, path: str) -> Serde:
     Importing and calling run the user's code. So each of its errors, also ``sys.exit``, becomes a ValueError. ``name``
     is the name of the serde in messages.
     """
-    candidate = _attribute(name, module, path)
+    candidate = import_attribute(name, module, path)
     # A class has the methods too, but they need an object. So a class, or a function that returns a serde, is called
     # first.
     if isinstance(candidate, type) or (callable(candidate) and not _serializes(candidate)):
@@ -87,21 +87,21 @@ def import_serde(name: str, module: str, path: str) -> Serde:
     show = None
     if callable(text):
         show = _text_of(text)
-    serialize, rendered = _guarded(candidate.serialize), _guarded(render)
+    serialize, rendered = guarded(candidate.serialize), guarded(render)
     return Serde(
         name,
         # A user's serialize may return anything. Without ``same`` RocksDB would raise a TypeError that does not name
         # the serde.
         lambda value: same(serialize(value)),
-        _guarded(candidate.deserialize),
-        _guarded(parse),
+        guarded(candidate.deserialize),
+        guarded(parse),
         # jsonable rejects a value that json.dumps would reject, or would write as something else than JSON.
         lambda value: jsonable(rendered(value)),
         show,
     )
 
 
-def _attribute(name: str, module: str, path: str) -> Any:
+def import_attribute(name: str, module: str, path: str) -> Any:
     """Import a module, and return its attribute ``path``, with dots for nested ones. Raise ValueError."""
     try:
         candidate: Any = importlib.import_module(module)
@@ -125,25 +125,25 @@ def _serializes(candidate: Any) -> bool:
     return callable(getattr(candidate, "serialize", None)) and callable(getattr(candidate, "deserialize", None))
 
 
-def _guarded(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the user's function with each of its errors as a ValueError. A ``sys.exit`` in it would end kstate."""
 
-    def guarded(value: Any) -> Any:
+    def call(*values: Any) -> Any:
         try:
-            return function(value)
+            return function(*values)
         except ValueError:
             raise
         except (Exception, SystemExit) as error:
             raise ValueError(_error_text(error)) from error
 
-    return guarded
+    return call
 
 
 def _text_of(function: Callable[[Any], Any]) -> Callable[[Any], str]:
-    guarded = _guarded(function)
+    text_of = guarded(function)
 
     def show(value: Any) -> str:
-        text = guarded(value)
+        text = text_of(value)
         # A text is required: a table would print any object, but JSON would reject it, or write something else.
         if not isinstance(text, str):
             raise ValueError(f"its text is a {type(text).__name__}, not a str")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -130,8 +131,18 @@ def committed_offsets(
     return read_committed(connection.bootstrap, connection.settings, group, partitions)
 
 
-def internal_topics(application: str, cluster: SeedCluster, suffixes: tuple[str, ...]) -> list[str]:
-    """Return the topics that Kafka Streams has created for an application, by their names.
+_QUEUE: Final = re.compile(r".+(-repartition|-subscription-(registration|response)(-\d+)?-topic)", re.IGNORECASE)
+"""Topics through which an application sends records to itself (``InternalTopicConfig``, ``KTableImpl``). Those of a
+foreign-key join without a name are ``KTABLE-FK-JOIN-SUBSCRIPTION-REGISTRATION-<number>-topic``."""
+
+
+def is_queue(topic: str) -> bool:
+    """Return whether a topic of an application is one through which it sends records to itself, by its name."""
+    return _QUEUE.fullmatch(topic) is not None
+
+
+def internal_topics(application: str, cluster: SeedCluster) -> list[str]:
+    """Return the topics through which an application sends records to itself, by their names.
 
     ``orders-eu-x-repartition`` is a topic of ``orders-eu`` if the cluster has a group of that name.
     """
@@ -139,5 +150,5 @@ def internal_topics(application: str, cluster: SeedCluster, suffixes: tuple[str,
     return sorted(
         topic
         for topic in cluster.topics
-        if topic.startswith(f"{application}-") and topic.endswith(suffixes) and not topic.startswith(longer)
+        if topic.startswith(f"{application}-") and is_queue(topic) and not topic.startswith(longer)
     )

@@ -28,6 +28,7 @@ from kstate_cli.seed.cluster import (
 from kstate_cli.seed.erasure import write_receipt
 from kstate_cli.seed.journal import SeedJournal, undo_command
 from kstate_cli.seed.model import PlannedTopic, SeedPlan, SeedRequest
+from kstate_cli.seed.partition_plan import refuse_misplaced
 from kstate_cli.seed.writing import EMPTY_LOG, WrittenLog, read_log, seed_producer, write_partition
 from kstate_cli.texts import some
 
@@ -281,13 +282,15 @@ def _check_source(request: SeedRequest, plan: SeedPlan, journal: SeedJournal) ->
         )
     if plan.directories is not None:
         plan.directories.check()
-    if expected := {**plan.offsets, **plan.kept_offsets}:
+    if expected := {**plan.committed, **plan.kept_offsets}:
         committed = read_committed(request.source.bootstrap, request.source.settings, plan.source_app, expected)
         if committed != expected:
             raise Refused(
                 f"the committed offsets of {plan.source_app} have changed since the plan was made",
                 hint=f"write the dump again. Before another run, undo this one: {undo}",
             )
+        # A producer that does not know the new number of partitions yet may have written meanwhile.
+        refuse_misplaced(request.source, plan.moved, plan.offsets)
 
 
 def _copy_offsets(request: SeedRequest, plan: SeedPlan, journal: SeedJournal) -> None:

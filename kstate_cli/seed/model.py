@@ -15,6 +15,8 @@ from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.seed.cluster import Connection, SeedCluster, TopicFacts
 from kstate_cli.seed.directories import SeedDirectories
 from kstate_cli.seed.erasure import KeysToErase
+from kstate_cli.seed.partition_plan import MovedInput
+from kstate_cli.seed.partitioning import PartitionRequest, ProvenPartitioning
 from kstate_cli.seed.records import TargetRecords
 from kstate_cli.specification.draft import Spec, SpecDraft
 
@@ -38,6 +40,8 @@ class SeedRequest:
     """Old name of a store -> its new name."""
     copies_offsets: bool = True
     """Whether the offsets of the input topics are copied to the group of the new application."""
+    partitions: PartitionRequest | None = None
+    """The number of partitions of the new changelogs; None: those of the source."""
     directories: tuple[Path, ...] = ()
     """Application directories whose rows are written; empty for a dump."""
     draft: SpecDraft | None = None
@@ -100,6 +104,8 @@ class PlannedTopic:
     """-1: the default of the target."""
     settings: Mapping[str, str]
     """The final settings."""
+    proven: ProvenPartitioning | None = None
+    """The rule by which the records get other partitions; None: each partition is that of the source."""
 
     @property
     def records(self) -> int:
@@ -118,6 +124,10 @@ class SeedPlan:
     """The offsets of the new group; empty if none are copied."""
     logs: Mapping[TopicPartition, LogFacts]
     """The logs of the source, to be compared again before the offsets are committed."""
+    committed: Mapping[TopicPartition, CommittedOffset]
+    """The offsets of the source application that these come from, to be compared again too."""
+    moved: tuple[MovedInput, ...] = ()
+    """Input topics with another number of partitions, whose unread records are checked again too."""
     notes: tuple[str, ...] = ()
     keeps_id: bool = False
     """Whether the lost changelogs of an application are written again, under its own id. Its offsets stay."""

@@ -30,6 +30,7 @@ from kstate_cli.seed.cluster import (
     SeedCluster,
     committed_offsets,
     internal_topics,
+    is_queue,
     read_cluster,
     read_topics,
 )
@@ -44,14 +45,14 @@ from kstate_cli.seed.directories import (
 )
 from kstate_cli.seed.erasure import erase_keys, erasure_notes
 from kstate_cli.seed.model import PlannedTopic, SeedFacts, SeedPlan, SeedRequest
-from kstate_cli.seed.records import select_records
+from kstate_cli.seed.partition_plan import partition_notes, plan_inputs, plan_partitions
+from kstate_cli.seed.partitioning import Partitioning, repartitioned
+from kstate_cli.seed.records import TargetRecords, partition_in, select_records
 from kstate_cli.seed.rows import RowRecords
 from kstate_cli.texts import plural, quoted, some
 
 _MOST: Final = 5
 """Names in one sentence."""
-_QUEUES: Final = ("-repartition", "-subscription-registration-topic", "-subscription-response-topic")
-"""Suffixes of topics through which an application sends records to itself (``InternalTopicConfig``)."""
 _READ_COMMITTED: Final = "read_committed"
 
 
@@ -75,7 +76,7 @@ def read_facts(request: SeedRequest, seeded: Collection[str] = ()) -> SeedFacts:
             f"the source cluster has no changelog of {source_app}",
             hint="pass --source-app with the application.id, or --source-bootstrap-server with its cluster",
         )
-    queues = internal_topics(source_app, source, _QUEUES)
+    queues = internal_topics(source_app, source)
     logs = ask_broker(
         request.source.bootstrap, request.source.settings, group=source_app, topics=[*topics, *queues], stable=True
     )
@@ -163,36 +164,42 @@ def _undrained(connection: Connection, logs: Mapping[TopicPartition, LogFacts]) 
 
 
 def plan_seed(request: SeedRequest, facts: SeedFacts, *, resumes: bool) -> SeedPlan:
-    """Judge the facts, read keys and timestamps of the dump, and return the plan. Raises UsageError and Refused.
+    """Judge the facts, read keys and timestamps of the dump, and return the plan.
+
+    With another number of partitions it reads unread input too. Raises UsageError, Refused, RunFailed and DumpError.
 
     ``resumes``: the journal has a run, which may have created the topics of the target.
     """
     for refusal in refusals(request, facts, resumes=resumes):
         raise refusal
-    topics = [_planned(request, facts, topic) for topic in sorted(facts.source_topics)]
-    notes = list(_notes(request, facts, topics))
+    partitionings = plan_partitions(request, facts)
+    topics = [_planned(request, facts, topic, partitionings.get(topic)) for topic in sorted(facts.source_topics)]
+    notes = [*_notes(request, facts, topics), *partition_notes(facts, topics)]
     if request.erased is not None:
         # After everything else: what other rules say about a store is about all of its records.
         topics = erase_keys(topics, request.erased, _kinds(request, facts, topics), request.accepted)
         notes += erasure_notes(topics, request.erased)
     for topic in topics:
         _refuse_timestamps(topic)
-    offsets: dict[TopicPartition, CommittedOffset] = {}
+    committed: dict[TopicPartition, CommittedOffset] = {}
     keeps_id = _keeps_id(request, facts)
     if request.copies_offsets and not keeps_id:
-        offsets = {
+        committed = {
             key: committed
             for key, committed in facts.committed.items()
             # Kafka Streams creates the internal topics of the new application, and they are empty.
             if not _is_internal(facts.source_app, key.topic)
         }
+    inputs = plan_inputs(request, committed, partitionings)
     return SeedPlan(
         request.app,
         facts.source_app,
         tuple(topics),
-        offsets,
+        inputs.offsets,
         facts.logs,
-        tuple(notes),
+        committed,
+        inputs.moved,
+        (*notes, *inputs.notes),
         keeps_id=keeps_id,
         # With --no-offsets too: that the directories are complete was judged by these offsets.
         kept_offsets=facts.committed if facts.directories is not None else {},
@@ -329,22 +336,25 @@ def _refuse_target(request: SeedRequest, facts: SeedFacts, *, resumes: bool) -> 
         )
 
 
-def _planned(request: SeedRequest, facts: SeedFacts, topic: str) -> PlannedTopic:
+def _planned(request: SeedRequest, facts: SeedFacts, topic: str, partitioning: Partitioning | None) -> PlannedTopic:
     on_broker = facts.source_topics[topic]
     store = store_of_changelog(topic, facts.source_app) or topic
     target = _target_topic(request, facts.source_app, topic)
     if facts.dump is None:
         return _planned_of_rows(facts, topic, target)
     newest_only = _keeps_newest_only(request, topic)
-    partitions = []
+    sources = []
     for number in range(on_broker.partitions):
-        key = TopicPartition(topic, number)
-        source = facts.dump.partitions.get(key) or _empty(key)
-        partitions.append(select_records(facts.dump, source, newest_only=newest_only))
+        source = partition_in(facts.dump, TopicPartition(topic, number))
+        sources.append(select_records(facts.dump, source, newest_only=newest_only))
+    partitions: tuple[TargetRecords, ...] = tuple(sources)
+    proven = None
+    if partitioning is not None:
+        proven, partitions = repartitioned(partitioning, sources)
     replicas = -1
     if request.same_cluster:
         replicas = on_broker.replicas
-    return PlannedTopic(topic, target, store, newest_only, tuple(partitions), replicas, on_broker.settings)
+    return PlannedTopic(topic, target, store, newest_only, partitions, replicas, on_broker.settings, proven)
 
 
 def _planned_of_rows(facts: SeedFacts, topic: str, target: str) -> PlannedTopic:
@@ -385,12 +395,8 @@ def _keeps_newest_only(request: SeedRequest, topic: str) -> bool:
     return name in kind_names() and store_kind(name).is_exact and store_kind(name).logged is not Logged.HISTORY
 
 
-def _empty(key: TopicPartition) -> PartitionDump:
-    return PartitionDump(key.topic, key.partition, (), None, None, 0, None, None)
-
-
 def _is_internal(application: str, topic: str) -> bool:
-    return topic.startswith(f"{application}-") and (is_changelog(topic) or topic.endswith(_QUEUES))
+    return topic.startswith(f"{application}-") and (is_changelog(topic) or is_queue(topic))
 
 
 def _refuse_timestamps(topic: PlannedTopic) -> None:

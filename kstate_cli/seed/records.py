@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from kstate_cli.dump_reader.footers import Passage
 from kstate_cli.dump_reader.location import open_location
+from kstate_cli.dump_reader.model import PartitionDump
 from kstate_cli.dump_reader.reader import iter_slice
 from kstate_cli.dump_reader.slices import slices
 from kstate_cli.errors import Refused
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from kstate_cli.dump_reader.model import Dump, PartitionDump
+    from kstate_cli.dump_reader.model import Dump
+    from kstate_cli.formats.topic_partition import TopicPartition
 
 _SLICE_BYTES: Final = 64 << 20
 _BATCH_ROWS: Final = 16_384
@@ -94,26 +96,47 @@ class DumpedRecords:
 
     def batches(self) -> Iterator[list[Record]]:
         """Yield the records in batches, by offset. Raises DumpError if a file cannot be read."""
+        for rows in self.tables():
+            yield records_in(rows)
+
+    def tables(self, batch_bytes: int = _BATCH_BYTES) -> Iterator[pa.Table]:
+        """Yield the rows of the records, by offset, without empty tables. Raises DumpError."""
         columns = ["key", "value", "timestamp", "offset"]
         if self.dump.headers_of(self.source.topic):
             columns.append("headers")
-        for table in _tables(self.dump, self.source, columns):
+        for table in _tables(self.dump, self.source, columns, batch_bytes):
             rows = _selected(table, self.newest)
-            if not rows.num_rows:
-                continue
-            headers: list[list[dict[str, bytes | str | None]] | None] = [None] * rows.num_rows
-            if "headers" in columns:
-                headers = rows.column("headers").to_pylist()
-            yield [
-                Record(key, value, timestamp, [(str(header["key"]), _bytes(header["value"])) for header in own or ()])
-                for key, value, timestamp, own in zip(
-                    rows.column("key").to_pylist(),
-                    rows.column("value").to_pylist(),
-                    rows.column("timestamp").to_pylist(),
-                    headers,
-                    strict=True,
-                )
-            ]
+            if rows.num_rows:
+                yield rows
+
+    def key_tables(self) -> Iterator[pa.Table]:
+        """Yield key, offset and timestamp of every row of the partition, those that are not written too.
+
+        Raises DumpError.
+        """
+        yield from _tables(self.dump, self.source, ["key", "offset", "timestamp"])
+
+
+def partition_in(dump: Dump, key: TopicPartition) -> PartitionDump:
+    """Return a partition of a dump; one without records if the dump does not have it."""
+    return dump.partitions.get(key) or PartitionDump(key.topic, key.partition, (), None, None, 0, None, None)
+
+
+def records_in(rows: pa.Table) -> list[Record]:
+    """Return the rows of :meth:`DumpedRecords.tables` as records."""
+    headers: list[list[dict[str, bytes | str | None]] | None] = [None] * rows.num_rows
+    if "headers" in rows.column_names:
+        headers = rows.column("headers").to_pylist()
+    return [
+        Record(key, value, timestamp, [(str(header["key"]), _bytes(header["value"])) for header in own or ()])
+        for key, value, timestamp, own in zip(
+            rows.column("key").to_pylist(),
+            rows.column("value").to_pylist(),
+            rows.column("timestamp").to_pylist(),
+            headers,
+            strict=True,
+        )
+    ]
 
 
 def select_records(dump: Dump, partition: PartitionDump, *, newest_only: bool) -> DumpedRecords:
@@ -144,22 +167,31 @@ def _bytes(value: bytes | str | None) -> bytes | None:
 
 def _selected(table: pa.Table, newest: npt.NDArray[np.int64] | None) -> pa.Table:
     """Return the rows to write: with a key, and of the newest records those with a value."""
-    import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
 
     mask = pc.is_valid(table.column("key"))
     if newest is not None:
-        offsets = table.column("offset").to_numpy()
-        places = np.searchsorted(newest, offsets)
-        places[places == len(newest)] = 0
-        is_newest = (newest[places] == offsets) if len(newest) else np.zeros(len(offsets), dtype=bool)
         # The new topic is empty: a delete of a key that it never had would change nothing.
-        mask = pc.and_(pc.and_(mask, pa.array(is_newest)), pc.is_valid(table.column("value")))
+        mask = pc.and_(pc.and_(mask, pa.array(is_newest(table, newest))), pc.is_valid(table.column("value")))
     return table.filter(mask)
 
 
-def _tables(dump: Dump, partition: PartitionDump, columns: list[str]) -> Iterator[pa.Table]:
+def is_newest(table: pa.Table, newest: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Return for each row whether its offset is one of ``newest``, which ascend."""
+    import numpy as np
+
+    offsets = table.column("offset").to_numpy()
+    places = np.searchsorted(newest, offsets)
+    if not len(newest):
+        return np.zeros(len(offsets), dtype=bool)
+    places[places == len(newest)] = 0
+    return np.asarray(newest[places] == offsets)
+
+
+def _tables(
+    dump: Dump, partition: PartitionDump, columns: list[str], batch_bytes: int = _BATCH_BYTES
+) -> Iterator[pa.Table]:
     parts, unordered = slices(partition, after=None, until=None, max_bytes=_SLICE_BYTES)
     if unordered:
         raise Refused(
@@ -170,7 +202,7 @@ def _tables(dump: Dump, partition: PartitionDump, columns: list[str]) -> Iterato
     for part in parts:
         # A slice that kstate dump wrote is in order. Another one is read in sorted windows.
         passage = Passage(ordered=part.ordered)
-        yield from iter_slice(part, columns, filesystem, _BATCH_ROWS, _BATCH_BYTES, passage)
+        yield from iter_slice(part, columns, filesystem, _BATCH_ROWS, batch_bytes, passage)
 
 
 class _NewestOffsets:

@@ -79,29 +79,38 @@ EMPTY_LOG: Final = WrittenLog(0, LogDigest().value)
 
 def read_log(connection: Connection, key: TopicPartition, progress: Progress) -> WrittenLog:
     """Return count and digest of all committed records of a log. Raises RunFailed."""
+    digest = LogDigest()
+    for messages in log_messages(connection, ReadFrom(key, 0), committed=True):
+        for message in messages:
+            digest.add(_record_of(message))
+        progress(len(messages))
+    return WrittenLog(digest.records, digest.value)
+
+
+def log_messages(connection: Connection, place: ReadFrom, *, committed: bool) -> Iterator[list[Any]]:
+    """Yield the messages of a log from a place to its end, in batches. Raises RunFailed.
+
+    ``committed``: without those of open and aborted transactions.
+    """
     from confluent_kafka import KafkaError
 
-    digest = LogDigest()
-    place = ReadFrom(key, 0)
-    with assigned_consumer(connection.bootstrap, connection.settings, _GROUP, [place], committed=True) as consumer:
+    with assigned_consumer(connection.bootstrap, connection.settings, _GROUP, [place], committed=committed) as consumer:
         last_answer = time.monotonic()
         while True:
-            messages = consumer.consume(_AT_ONCE, _POLL_SECONDS)
-            for message in messages:
-                error = message.error()
-                if error is None:
-                    digest.add(_record_of(message))
-                    continue
-                if error.code() == KafkaError._PARTITION_EOF:
-                    return WrittenLog(digest.records, digest.value)
-                if not error.retriable() and error.code() != KafkaError._TRANSPORT:
-                    raise RunFailed(f"kstate cannot read {key} again: {error.str()}", hint=_AGAIN)
+            answers = consumer.consume(_AT_ONCE, _POLL_SECONDS)
+            messages = [message for message in answers if message.error() is None]
             if messages:
+                yield messages
+            for error in (message.error() for message in answers if message.error() is not None):
+                if error.code() == KafkaError._PARTITION_EOF:
+                    return
+                if not error.retriable() and error.code() != KafkaError._TRANSPORT:
+                    raise RunFailed(f"kstate cannot read {place.key}: {error.str()}", hint=_AGAIN)
+            if answers:
                 last_answer = time.monotonic()
-                progress(len(messages))
             elif time.monotonic() - last_answer > _SILENT_SECONDS:
                 raise RunFailed(
-                    f"kstate cannot read {key} again: the broker sent no data for {_SILENT_SECONDS:.0f} seconds",
+                    f"kstate cannot read {place.key}: the broker sent no data for {_SILENT_SECONDS:.0f} seconds",
                     hint=_AGAIN,
                 )
 

@@ -150,6 +150,12 @@ def _unread_queue(source: Source) -> None:
     source.produce(f"{source.app}-x-repartition", records_of(1, keys=1))
 
 
+def _unread_subscription(source: Source) -> None:
+    """Of a foreign-key join without a name."""
+    source.topic(f"{source.app}-KTABLE-FK-JOIN-SUBSCRIPTION-REGISTRATION-0000000006-topic", 1)
+    source.produce(f"{source.app}-KTABLE-FK-JOIN-SUBSCRIPTION-REGISTRATION-0000000006-topic", records_of(1, keys=1))
+
+
 def _foreign_topic(source: Source) -> None:
     source.topic(f"{source.new}-count-changelog", 2)
 
@@ -176,8 +182,10 @@ class Refusal:
 
 
 def _drained(source: Source) -> None:
+    names = ("x-repartition", "KTABLE-FK-JOIN-SUBSCRIPTION-REGISTRATION-0000000006-topic")
+    topics = read_topics(Connection(source.harness.bootstrap, {}), [f"{source.app}-{name}" for name in names])
     commit_offsets(
-        source.harness.bootstrap, {}, source.app, {TopicPartition(f"{source.app}-x-repartition", 0): CommittedOffset(1)}
+        source.harness.bootstrap, {}, source.app, {TopicPartition(topic, 0): CommittedOffset(1) for topic in topics}
     )
 
 
@@ -188,6 +196,7 @@ def _dumped(source: Source) -> None:
 REFUSALS = {
     "grown-log": Refusal(_grown_log, 4, "the dump ends at offset", follow=_dumped),
     "unread-queue": Refusal(_unread_queue, 4, "has not read all records", follow=_drained),
+    "unread-subscription": Refusal(_unread_subscription, 4, "has not read all records", follow=_drained),
     "foreign-topic": Refusal(_foreign_topic, 4, "that this run did not create", remedy=("--app", "other-topic")),
     "foreign-offsets": Refusal(_foreign_offsets, 4, "has committed offsets already", remedy=("--app", "other-offsets")),
     "source-itself": Refusal(_no_change, 2, "is the source application itself", ("--app", "SOURCE")),

@@ -134,6 +134,26 @@ CARRIED_OUT = {
         ],
         "interop/test_seed_topics.py::test_keys_are_erased_with_a_receipt",
     ),
+    **dict.fromkeys(
+        [
+            ("cli/commands/seed.py", "pass --key-of STORE=KIND"),
+            ("cli/commands/seed.py", "pass --partitions too"),
+            ("cli/commands/seed.py", "pass --spec FILE with the output of"),
+            ("seed/partition_plan.py", "omit --partitions"),
+            ("seed/partition_plan.py", "too, or add its sub-topology to --spec"),
+            ("seed/partition_plan.py", "pass --partitions SUBTOPOLOGY=NUMBER"),
+            ("seed/partition_plan.py", "pass one number for all stores"),
+            ("seed/partition_plan.py", "pass --no-offsets, and set the offsets of the new group"),
+            ("seed/partitioning.py", "all its keys fit another form"),
+            ("seed/partitioning.py", "with the rule of the left table"),
+            ("seed/partition_plan.py", "all its keys fit {name}"),
+            ("seed/partition_plan.py", "pass --no-offsets, and set its"),
+        ],
+        "interop/test_seed_partitions.py::test_refusals_write_nothing_and_their_hints_lead_on",
+    ),
+    ("seed/partition_plan.py", "pass --partitioner murmur2"): (
+        "interop/test_seed_partitions.py::test_a_single_partition_proves_no_rule"
+    ),
     ("seed/planner.py", "pass the new application.id with --app"): (
         "interop/test_seed_topics.py::test_refusals_write_nothing_and_their_hints_lead_on"
     ),

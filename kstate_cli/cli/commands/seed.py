@@ -6,10 +6,16 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kstate_cli.cli.options.seed import SeedReportOptions, SeedSourceOptions, SeedTargetOptions
+from kstate_cli.cli.options.seed import (
+    SeedPartitionOptions,
+    SeedReportOptions,
+    SeedSourceOptions,
+    SeedTargetOptions,
+)
 from kstate_cli.cli.options.shared import declared
 from kstate_cli.cli.output import output_of, waiting
 from kstate_cli.errors import EXIT_OK, UsageError
+from kstate_cli.texts import command
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,10 +24,17 @@ if TYPE_CHECKING:
     from kstate_cli.cli.output import Output
     from kstate_cli.seed.cluster import Connection
     from kstate_cli.seed.model import SeedPlan, SeedRequest
+    from kstate_cli.seed.partitioning import PartitionRequest
+
+
+_MOST_PARTITIONS = 100_000
+_SCOPE_HINT = "pass a value alone, or SCOPE=VALUE once for each store or sub-topology"
 
 
 @declared
-def seed(source: SeedSourceOptions, target: SeedTargetOptions, report: SeedReportOptions) -> int:
+def seed(
+    source: SeedSourceOptions, target: SeedTargetOptions, partitions: SeedPartitionOptions, report: SeedReportOptions
+) -> int:
     """Create the changelogs of a new application.id from a dump, and copy the input offsets of the old one.
 
     Stop the source application, and write a dump of its changelogs. If the changelogs are lost, pass the state
@@ -42,7 +55,7 @@ def seed(source: SeedSourceOptions, target: SeedTargetOptions, report: SeedRepor
     target_cluster = Connection(target.bootstrap_server, client_settings(target.kafka_settings))
     if report.undo or report.delete_topics is not None:
         return _undo(target_cluster, source, target, report, results)
-    request = _request(source, target, report, target_cluster)
+    request = _request(source, target, partitions, report, target_cluster)
     with Metrics(report.metrics_file, "seed", None, application=request.app) as metrics, hold(request.directories):
         if report.dry_run:
             plan = _plan(request, read_journal(request.journal), report)
@@ -96,7 +109,11 @@ def _undo(
 
 
 def _request(
-    source: SeedSourceOptions, target: SeedTargetOptions, report: SeedReportOptions, cluster: Connection
+    source: SeedSourceOptions,
+    target: SeedTargetOptions,
+    partitions: SeedPartitionOptions,
+    report: SeedReportOptions,
+    cluster: Connection,
 ) -> SeedRequest:
     from kstate_cli.broker.settings import client_settings
     from kstate_cli.seed.cluster import Connection
@@ -146,6 +163,7 @@ def _request(
         spec_name=str(source.spec or "kstate.toml"),
         accepted=frozenset(source.accept or ()),
         skipped_tasks=frozenset(Path(os.path.realpath(path)) for path in source.skip_task or ()),
+        partitions=_partitions(partitions, from_dump=not directories, has_spec=spec is not None),
     )
 
 
@@ -178,6 +196,58 @@ def _refuse_mixed(source: SeedSourceOptions, dump: str | None, *, erases: bool) 
         raise UsageError(
             "--source-app is for dumps: a directory has the name of its application", hint="omit --source-app"
         )
+
+
+def _partitions(options: SeedPartitionOptions, *, from_dump: bool, has_spec: bool) -> PartitionRequest | None:
+    """Return what the user states about partitions. Raise UsageError."""
+    from kstate_cli.seed.partitioning import PartitionRequest, key_form_of, partitioner_of
+
+    if not options.partitions:
+        if options.partitioner or options.key_of:
+            raise UsageError("--partitioner and --key-of need --partitions", hint="pass --partitions too")
+        return None
+    if not from_dump:
+        raise UsageError(
+            "--partitions takes a dump: rows of directories are not proven",
+            hint="write the changelogs with the old number first, then dump them",
+        )
+    if not has_spec:
+        raise UsageError(
+            "--partitions needs the kinds of the stores: they decide which bytes of a key count",
+            hint=f"pass --spec FILE with the output of {command('ls', 'APP', '--spec')}",
+        )
+    counts = _by_scope("--partitions", options.partitions)
+    keys = _by_scope("--key-of", options.key_of or ())
+    if None in keys:
+        raise UsageError(f"--key-of {keys[None]!r} names no store", hint="pass --key-of STORE=KIND")
+    return PartitionRequest(
+        {scope: _count(text) for scope, text in counts.items()},
+        {scope: partitioner_of(text) for scope, text in _by_scope("--partitioner", options.partitioner or ()).items()},
+        {str(store): key_form_of(text) for store, text in keys.items()},
+    )
+
+
+def _by_scope(option: str, values: Sequence[str]) -> Mapping[str | None, str]:
+    """Return scope -> text of ``SCOPE=TEXT``; the scope of a text alone is None. Raise UsageError."""
+    by_scope: dict[str | None, str] = {}
+    for value in values:
+        name, equals, text = value.rpartition("=")
+        scope = None
+        if equals:
+            scope = name
+        if not text or scope == "" or scope in by_scope:
+            raise UsageError(f"{option} {value!r} has no scope or value, or its scope is given twice", hint=_SCOPE_HINT)
+        by_scope[scope] = text
+    return by_scope
+
+
+def _count(text: str) -> int:
+    # int() also takes signs, spaces and underscores.
+    if not text.isascii() or not text.isdigit() or not 0 < int(text) <= _MOST_PARTITIONS:
+        raise UsageError(
+            f"--partitions {text!r} is not a number from 1 to {_MOST_PARTITIONS:,}", hint="pass N, or SCOPE=N"
+        )
+    return int(text)
 
 
 def _renamed(pairs: Sequence[str]) -> Mapping[str, str]:

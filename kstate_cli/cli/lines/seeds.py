@@ -12,6 +12,19 @@ from kstate_cli.cli.lines.shared import Meaning
 SourceTopic = Annotated[str, Meaning("Changelog of the source application.")]
 TargetTopic = Annotated[str, Meaning("Changelog of the new application.")]
 NewestOnly = Annotated[bool, Meaning("Whether only the newest record of each key is written.")]
+SourcePartitions = Annotated[int, Meaning("Partitions of the changelog of the source application.", minimum=1)]
+Partitioner = Annotated[str, Meaning("Rule of the partition of a key: murmur2, or MODULE:NAME.")]
+KeyForm = Annotated[str, Meaning("What the keys of the changelog have beside the record's key, or MODULE:NAME.")]
+Proven = Annotated[
+    int, Meaning("Records of the source for which the rule gives the partition in which they are: all.", minimum=0)
+]
+PartitionRecords = Annotated[
+    list[int], Meaning("Records of each partition of the new changelog, at most, from partition 0.")
+]
+PrimaryPartitions = Annotated[
+    int | None,
+    Meaning("Partitions of the left table of a foreign-key join, if kstate writes them into the values; else null."),
+]
 SourceApplication = Annotated[str, Meaning("application.id of the source application.")]
 Topics = Annotated[int, Meaning("Changelogs.", minimum=0)]
 Created = Annotated[int, Meaning("Topics that this run has created; others existed from an earlier run.", minimum=0)]
@@ -30,6 +43,20 @@ class SeedTopicLine(TypedDict):
     partitions: dumps.Partitions
     records: shared.Records
     newest_only: NewestOnly
+
+
+class SeedPartitioningLine(TypedDict):
+    """With --partitions: the changelog before it gets another number of partitions, by this rule."""
+
+    type: Literal["partitioning"]
+    store: shared.Store
+    source_partitions: SourcePartitions
+    partitions: dumps.Partitions
+    partitioner: Partitioner
+    key_form: KeyForm
+    proven: Proven
+    partition_records: PartitionRecords
+    primary_partitions: PrimaryPartitions
 
 
 class SeedSummaryLine(TypedDict):
@@ -54,4 +81,6 @@ class SeedDeletedLine(TypedDict):
     target_topic: TargetTopic
 
 
-SeedLine = SeedTopicLine | dumps.DumpNoteLine | SeedSummaryLine | SeedDeletedLine | shared.ErrorLine
+SeedLine = (
+    SeedTopicLine | SeedPartitioningLine | dumps.DumpNoteLine | SeedSummaryLine | SeedDeletedLine | shared.ErrorLine
+)

@@ -120,6 +120,38 @@ class SeedTargetOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SeedPartitionOptions:
+    """Another number of partitions. A scope is a store, the number of a sub-topology, or an input topic."""
+
+    HELP_PANEL: ClassVar[str] = "Another number of partitions"
+
+    partitions: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--partitions",
+            metavar="N",
+            help="Partitions of the new changelogs: N, or SUBTOPOLOGY=N, or STORE=N; repeatable; needs --spec.",
+        ),
+    ] = None
+    partitioner: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--partitioner",
+            metavar="MODULE:NAME",
+            help="Function of key and count; default: murmur2. For a part: SCOPE=MODULE:NAME; repeatable.",
+        ),
+    ] = None
+    key_of: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--key-of",
+            metavar="STORE=KIND",
+            help="What the keys of a store have: window, session, …, or MODULE:NAME of a function; repeatable.",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SeedReportOptions:
     """The journal, and what is printed."""
 

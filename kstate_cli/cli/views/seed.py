@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kstate_cli.cli.output import print_line, table
 from kstate_cli.cli.views.plan import Meter, count_unit
@@ -14,11 +14,16 @@ from kstate_cli.texts import plural, some
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kstate_cli.cli.lines.seeds import SeedLine, SeedSummaryLine
+    from kstate_cli.cli.lines.seeds import SeedLine, SeedPartitioningLine, SeedSummaryLine
     from kstate_cli.cli.output import Output
     from kstate_cli.seed.execution import SeedOutcome
-    from kstate_cli.seed.model import SeedPlan, SeedRequest
+    from kstate_cli.seed.model import PlannedTopic, SeedPlan, SeedRequest
+    from kstate_cli.seed.partitioning import ProvenPartitioning
     from kstate_cli.seed.undo import UndoneSeed
+
+
+_MOST_PARTITIONS: Final = 12
+"""Numbers in one cell; JSON has all of them."""
 
 
 class SeedProgress(Watcher):
@@ -125,6 +130,41 @@ def _print_topics(plan: SeedPlan, counts: Mapping[str, int]) -> None:
         for topic in plan.topics
     ]
     table(None, ("store", "changelog", "partitions", "records"), rows, right=frozenset({"partitions", "records"}))
+    proofs = [(topic, topic.proven) for topic in plan.topics if topic.proven is not None]
+    if proofs:
+        table(
+            None,
+            ("store", "from", "partitioner", "key", "proven", "records of each new partition"),
+            [
+                (
+                    topic.store,
+                    proof.partitioning.source_count,
+                    proof.partitioning.rule.partitioner.name,
+                    proof.partitioning.rule.key.name,
+                    f"{proof.proven:,}",
+                    some([f"{partition.records:,}" for partition in topic.partitions], _MOST_PARTITIONS),
+                )
+                for topic, proof in proofs
+            ],
+            right=frozenset({"from", "proven"}),
+        )
+
+
+def _partitioning_line(topic: PlannedTopic, proof: ProvenPartitioning) -> SeedPartitioningLine:
+    partitioning, primary_partitions = proof.partitioning, None
+    if partitioning.primary is not None:
+        primary_partitions = partitioning.primary.target_count
+    return {
+        "type": "partitioning",
+        "store": topic.store,
+        "source_partitions": partitioning.source_count,
+        "partitions": partitioning.target_count,
+        "partitioner": partitioning.rule.partitioner.name,
+        "key_form": partitioning.rule.key.name,
+        "proven": proof.proven,
+        "partition_records": [partition.records for partition in topic.partitions],
+        "primary_partitions": primary_partitions,
+    }
 
 
 def _lines(request: SeedRequest, plan: SeedPlan, outcome: SeedOutcome | None) -> Iterator[SeedLine]:
@@ -141,6 +181,8 @@ def _lines(request: SeedRequest, plan: SeedPlan, outcome: SeedOutcome | None) ->
             "records": counts.get(topic.target, topic.records),
             "newest_only": topic.newest_only,
         }
+        if topic.proven is not None:
+            yield _partitioning_line(topic, topic.proven)
     for note in plan.notes:
         yield {"type": "note", "message": note}
     created = written = 0

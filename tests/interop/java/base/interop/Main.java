@@ -62,6 +62,8 @@ public final class Main {
                 return Smoke.drive(args);
             case "smoke-client":
                 return Smoke.client(args);
+            case "partitions":
+                return Partitions.run(args);
             case "scan":
                 return Scan.run(args);
             case "ping":

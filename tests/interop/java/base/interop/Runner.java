@@ -455,10 +455,28 @@ final class Runner {
             for (final String name : List.of("versioned", "events")) {
                 if (present.contains(naming.topic(name))) {
                     index.put(name, Topics.index(bootstrap, naming.topic(name)));
+                    if (args.has("every-partition")) {
+                        index.compute(name, (topic, times) -> everywhere(times, naming));
+                    }
                 }
             }
         }
         return index;
+    }
+
+    /** The same keys and times in each partition: those of a topic whose number of partitions has changed moved. */
+    private List<Topics.KeyTime> everywhere(final List<Topics.KeyTime> times, final Naming naming) {
+        final List<Topics.KeyTime> all = new ArrayList<>();
+        try {
+            for (int partition = 0; partition < partitions(naming); partition++) {
+                for (final Topics.KeyTime time : times) {
+                    all.add(new Topics.KeyTime(time.key, time.timestamp, partition));
+                }
+            }
+        } catch (final Exception e) {
+            throw new IllegalStateException(e);
+        }
+        return all;
     }
 
     private int partitions(final Naming naming) throws Exception {

@@ -1,0 +1,465 @@
+"""Plan another number of partitions: the count and the rule of each store, and the offsets of the input topics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from kstate_cli.broker.client import ask_broker
+from kstate_cli.broker.group_offsets import CommittedOffset
+from kstate_cli.broker.tails import ReadFrom
+from kstate_cli.errors import Refused, UsageError
+from kstate_cli.formats.binary import MalformedBytesError
+from kstate_cli.formats.layouts import KeySchema
+from kstate_cli.formats.partitions import PartitionMetadata
+from kstate_cli.formats.store_kinds import kind_names, store_kind
+from kstate_cli.formats.topic_partition import TopicPartition, store_of_changelog
+from kstate_cli.seed.cluster import Connection, read_topics
+from kstate_cli.seed.partitioning import (
+    FEW,
+    KEY_PARTS,
+    KeyForm,
+    Partitioner,
+    Partitioning,
+    PartitionRequest,
+    PartitionRule,
+    PrimaryPartitions,
+    fitting_key,
+    key_text,
+)
+from kstate_cli.seed.records import DumpedRecords, partition_in, select_records
+from kstate_cli.seed.writing import log_messages
+from kstate_cli.texts import plural, quoted, some
+
+if TYPE_CHECKING:
+    from kstate_cli.seed.model import PlannedTopic, SeedFacts, SeedRequest
+    from kstate_cli.specification.draft import StoreSpec
+
+_MOST: Final = 5
+_MOST_NAMES: Final = 20
+_RESPONSE: Final = "subscription-response"
+_SUBSCRIPTIONS: Final = "-subscription-store"
+"""Suffix of the store of a foreign-key join with a name; the name of its topics comes from the same one."""
+_UNKNOWN: Final = "the sub-topology of the left table of its foreign-key join is unknown"
+_Value = TypeVar("_Value")
+
+
+@dataclass(frozen=True, slots=True)
+class _Changelog:
+    """A changelog of the source, and what the specification states about its store."""
+
+    topic: str
+    store: str
+    count: int
+    spec: StoreSpec | None
+
+    @property
+    def scopes(self) -> tuple[str | None, ...]:
+        """The scopes of a statement of the user about it, most specific first."""
+        if self.spec is None or self.spec.subtopology is None:
+            return self.store, None
+        return self.store, str(self.spec.subtopology), None
+
+
+def plan_partitions(request: SeedRequest, facts: SeedFacts) -> dict[str, Partitioning]:
+    """Return the partitioning of each changelog whose records move. Raises UsageError and Refused.
+
+    The rules are not proven yet.
+    """
+    statements = request.partitions
+    if statements is None:
+        return {}
+    changelogs = [_changelog(request, facts, topic) for topic in sorted(facts.source_topics)]
+    _refuse_scopes(statements, changelogs, {key.topic for key in facts.committed})
+    counts = {changelog.topic: _target_count(statements, changelog, changelogs) for changelog in changelogs}
+    _refuse_source_tables(request, changelogs, counts)
+    if all(counts[changelog.topic] == changelog.count for changelog in changelogs):
+        raise UsageError("every store has this number of partitions already", hint="omit --partitions")
+    partitionings: dict[str, Partitioning] = {}
+    for changelog in changelogs:
+        source, target = changelog.count, counts[changelog.topic]
+        primary = None
+        key = statements.keys.get(changelog.store) or _key_of_kind(changelog.spec)
+        if key is not None and key.name == KeySchema.COMBINED.value:
+            primary = _primary(request, facts, changelog, changelogs, counts)
+        if source == target and primary is None:
+            continue
+        partitioner = _stated(statements.partitioners, changelog.scopes)
+        if key is None:
+            key = _key_of_data(facts, changelog, partitioner or Partitioner())
+        if partitioner is None and source == 1 and _sources(facts, changelog):
+            raise Refused(
+                f"the store {changelog.store} has one partition, so its records cannot prove how their keys are "
+                "partitioned",
+                hint="pass --partitioner murmur2 if its producers use Kafka's own partitioner, else --partitioner "
+                "MODULE:NAME",
+            )
+        rule = PartitionRule(partitioner or Partitioner(), key)
+        partitionings[changelog.topic] = Partitioning(changelog.store, source, target, rule, primary)
+    return partitionings
+
+
+def _changelog(request: SeedRequest, facts: SeedFacts, topic: str) -> _Changelog:
+    spec = None
+    if request.spec is not None:
+        spec = next((store for store in request.spec.stores if store.changelog == topic), None)
+    store = store_of_changelog(topic, facts.source_app) or topic
+    return _Changelog(topic, store, facts.source_topics[topic].partitions, spec)
+
+
+def _refuse_scopes(statements: PartitionRequest, changelogs: Sequence[_Changelog], inputs: set[str]) -> None:
+    """Refuse a name that is none: the statement would silently be about nothing."""
+    scopes = {scope for changelog in changelogs for scope in changelog.scopes if scope is not None}
+    stores = {changelog.store for changelog in changelogs}
+    for option, names, existing in (
+        ("--partitions", statements.counts.keys(), scopes),
+        ("--partitioner", statements.partitioners.keys(), scopes | inputs),
+        ("--key-of", statements.keys.keys(), stores),
+    ):
+        unknown = sorted(name for name in names if name is not None and name not in existing)
+        if unknown:
+            raise UsageError(
+                f"{option} {quoted(unknown[0])}: nothing has this name",
+                hint=f"these names exist: {some(sorted(existing), _MOST_NAMES)}",
+            )
+
+
+def _stated(values: Mapping[str | None, _Value], scopes: Sequence[str | None]) -> _Value | None:
+    return next((values[scope] for scope in scopes if scope in values), None)
+
+
+def _target_count(statements: PartitionRequest, changelog: _Changelog, changelogs: Sequence[_Changelog]) -> int:
+    """Return the partitions of the new changelog. Raise UsageError for contradictory statements."""
+    # A task has one number: what is stated about a store holds for all stores of its sub-topology.
+    siblings = {changelog.store: changelog}
+    if len(changelog.scopes) > len((changelog.store, None)):
+        siblings |= {other.store: other for other in changelogs if other.scopes[1:] == changelog.scopes[1:]}
+    stated = {statements.counts[name] for name in siblings if name in statements.counts}
+    stated |= {statements.counts[scope] for scope in changelog.scopes[1:-1] if scope in statements.counts}
+    if len(stated) > 1:
+        raise UsageError(
+            f"--partitions gives the stores of one sub-topology several numbers: {some(sorted(siblings), _MOST)}",
+            hint="pass one number for each sub-topology",
+        )
+    if stated:
+        return stated.pop()
+    if None in statements.counts:
+        return statements.counts[None]
+    if len(changelog.scopes) == len((changelog.store, None)):
+        raise UsageError(
+            f"kstate does not know whether {changelog.store} belongs to one of these sub-topologies",
+            hint=f"pass --partitions {quoted(f'{changelog.store}=NUMBER')} too, or add its sub-topology to --spec",
+        )
+    return changelog.count
+
+
+def _refuse_source_tables(request: SeedRequest, changelogs: Sequence[_Changelog], counts: Mapping[str, int]) -> None:
+    """Refuse tables that Kafka Streams restores from their input topic, whose records stay where they are."""
+    statements, spec = request.partitions, request.spec
+    if statements is None or spec is None:
+        return
+    moved = {
+        changelog.scopes[1]
+        for changelog in changelogs
+        if len(changelog.scopes) > len((changelog.store, None)) and counts[changelog.topic] != changelog.count
+    }
+    for store in spec.stores:
+        if store.source_topic is None or store.is_global:
+            continue
+        scopes = (store.name, str(store.subtopology), None)
+        count = _stated(statements.counts, scopes)
+        if store.subtopology is None or str(store.subtopology) in moved or count not in (None, store.partitions):
+            raise Refused(
+                f"Kafka Streams restores {store.name} from its input topic {store.source_topic}, where the records of "
+                "a key stay in their old partition",
+                hint=f"pass --partitions SUBTOPOLOGY=NUMBER for sub-topologies without {store.name}, or let the new "
+                "application build its state from its input",
+            )
+
+
+def _key_of_kind(spec: StoreSpec | None) -> KeyForm | None:
+    """Return what the changelog keys of a kind have; None for an unknown kind."""
+    if spec is None or spec.kind not in kind_names() or not store_kind(spec.kind).is_exact:
+        return None
+    schema = store_kind(spec.kind).key
+    return KeyForm(schema.value, schema.logged_key)
+
+
+def _sources(facts: SeedFacts, changelog: _Changelog) -> list[DumpedRecords]:
+    """Return the records of a changelog; an empty list if it has none."""
+    # The command takes another number of partitions with a dump only.
+    assert facts.dump is not None
+    sources = []
+    for number in range(changelog.count):
+        key = TopicPartition(changelog.topic, number)
+        sources.append(select_records(facts.dump, partition_in(facts.dump, key), newest_only=False))
+    if not any(source.records for source in sources):
+        return []
+    return sources
+
+
+def _key_of_data(facts: SeedFacts, changelog: _Changelog, partitioner: Partitioner) -> KeyForm:
+    """Return any key rule for an empty changelog. Raise Refused for a store of unknown kind with records.
+
+    The hint names the form that the records prove, but the user decides: an in-memory store may be of any kind.
+    """
+    sources = _sources(facts, changelog)
+    if not sources:
+        return KeyForm(KeySchema.KEY.value)
+    forms = ", ".join(sorted(KEY_PARTS))
+    hint = f"pass --key-of {quoted(f'{changelog.store}=KIND')} with one of these kinds, or MODULE:NAME: {forms}"
+    if (name := fitting_key(partitioner, sources)) is not None:
+        hint = f"all its keys fit {name}: pass --key-of {quoted(f'{changelog.store}={name}')}"
+    raise Refused(f"kstate does not know what the keys of the store {changelog.store} have", hint=hint)
+
+
+def _primary(
+    request: SeedRequest,
+    facts: SeedFacts,
+    changelog: _Changelog,
+    changelogs: Sequence[_Changelog],
+    counts: Mapping[str, int],
+) -> PrimaryPartitions | None:
+    """Return how the partitions of the left table change; None if they do not. Raise Refused if that is unknown."""
+    statements = request.partitions
+    assert statements is not None
+    # The response goes back to the task of the left table, so its topic has the partitions of that table.
+    responses: dict[str, int] = {}
+    for key in facts.logs:
+        if _RESPONSE in key.topic.lower() and key.topic.startswith(f"{facts.source_app}-"):
+            responses[key.topic] = max(responses.get(key.topic, 0), key.partition + 1)
+    join = changelog.store.removesuffix(_SUBSCRIPTIONS)
+    own = {count for topic, count in responses.items() if topic == f"{facts.source_app}-{join}-{_RESPONSE}-topic"}
+    sizes = own or set(responses.values())
+    changes = {
+        (other.count, counts[other.topic], _stated(statements.partitioners, other.scopes) or Partitioner())
+        for other in changelogs
+        if (other.count in sizes or not sizes) and other.store != changelog.store
+    }
+    # A left table that is restored from its input topic has no changelog, and keeps its number.
+    if request.spec is not None:
+        changes |= {
+            (store.partitions, store.partitions, Partitioner())
+            for store in request.spec.stores
+            if store.source_topic is not None
+            and not store.is_global
+            and store.partitions is not None
+            and store.partitions in sizes
+        }
+    # Any table with these partitions may be the left one, so all of them must get the same number by the same rule.
+    if len(changes) != 1:
+        raise _unknown_left(changelog)
+    size, target, partitioner = changes.pop()
+    if target == size:
+        return None
+    return PrimaryPartitions(size, target, partitioner)
+
+
+def _unknown_left(changelog: _Changelog) -> Refused:
+    return Refused(
+        f"the store {changelog.store} keeps partition numbers of another table, and {_UNKNOWN}",
+        hint="pass one number for all stores: --partitions NUMBER",
+    )
+
+
+def partition_notes(facts: SeedFacts, topics: Sequence[PlannedTopic]) -> Iterator[str]:
+    """Yield what the user should know about the new number of partitions."""
+    proofs = [topic.proven for topic in topics if topic.proven is not None]
+    if not proofs:
+        return
+    weak = [proof.partitioning.store for proof in proofs if 0 < proof.proven < FEW]
+    stated = [proof.partitioning.store for proof in proofs if proof.partitioning.source_count == 1]
+    if stated:
+        yield f"{some(stated, _MOST)}: one partition proves nothing, so kstate takes the rule that you pass"
+    if weak:
+        yield f"fewer than {FEW} records prove the rule of {some(weak, _MOST)}: check it in the code of the application"
+    queues = sorted({key.topic for key in facts.logs} - facts.source_topics.keys())
+    if queues:
+        yield (
+            f"Kafka Streams creates the topics between sub-topologies for the new application itself: "
+            f"{some([topic.removeprefix(f'{facts.source_app}-') for topic in queues], _MOST)}. A repartition topic has "
+            "the partitions of its upstream, unless the code states a number"
+        )
+
+
+# --- input topics -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class MovedInput:
+    """An input topic that has the new number of partitions."""
+
+    topic: str
+    count: int
+    partitioner: Partitioner
+
+
+@dataclass(frozen=True, slots=True)
+class InputPlan:
+    """The offsets of the new group, the topics that they move in, and what the user should know."""
+
+    offsets: Mapping[TopicPartition, CommittedOffset]
+    moved: tuple[MovedInput, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def plan_inputs(
+    request: SeedRequest,
+    committed: Mapping[TopicPartition, CommittedOffset],
+    partitionings: Mapping[str, Partitioning],
+) -> InputPlan:
+    """Return the offsets of the input topics for the new number of partitions. Raises Refused and RunFailed.
+
+    ``committed``: the offsets of the source application in its input topics. What it has not read yet must already be
+    in the partition of the new rule: the task of another partition would not have the state of the key.
+    """
+    changed = [
+        partitioning
+        for partitioning in partitionings.values()
+        if partitioning.source_count != partitioning.target_count
+    ]
+    statements = request.partitions
+    if statements is None or not changed or not committed:
+        return InputPlan(committed)
+    if not request.same_cluster:
+        raise Refused(
+            "the input topics of another cluster have other offsets, and kstate cannot give them another number of "
+            "partitions",
+            hint="pass --no-offsets, and set the offsets of the new group yourself",
+        )
+    topics = read_topics(request.source, {key.topic for key in committed})
+    kept = _kept_topics(request)
+    old = {partitioning.source_count for partitioning in changed}
+    new = {partitioning.target_count for partitioning in changed}
+    moved, unrelated = [], []
+    for topic, facts in sorted(topics.items()):
+        if topic in kept:
+            continue
+        if facts.partitions in old:
+            raise _not_enlarged(topic, facts.partitions, new)
+        if facts.partitions in new:
+            partitioner = _stated(statements.partitioners, (topic, None)) or Partitioner()
+            moved.append(MovedInput(topic, facts.partitions, partitioner))
+        else:
+            unrelated.append(topic)
+    offsets = _moved_offsets(request.source, committed, moved)
+    refuse_misplaced(request.source, moved, offsets)
+    notes = []
+    if unrelated:
+        notes.append(
+            f"the offsets of {some(unrelated, _MOST)} are copied unchanged: the number of partitions is another"
+        )
+    return InputPlan(offsets, tuple(moved), tuple(notes))
+
+
+def _kept_topics(request: SeedRequest) -> set[str]:
+    """Return the input topics of tables that keep their number of partitions."""
+    if request.spec is None:
+        return set()
+    return {store.source_topic for store in request.spec.stores if store.source_topic is not None}
+
+
+def _not_enlarged(topic: str, count: int, new: set[int]) -> Refused:
+    number = min(new)
+    hint = (
+        f"let the old application read all of it, stop it, then let Kafka add partitions to {topic}, so that it has "
+        f"{number}"
+    )
+    if count > number:
+        hint = (
+            "Kafka cannot remove partitions, so the new application reads another topic: pass --no-offsets, and set "
+            "its offsets yourself"
+        )
+    return Refused(
+        f"the input topic {topic} has {plural(count, 'partition')}, and the new application needs {number}", hint=hint
+    )
+
+
+def _moved_offsets(
+    connection: Connection, committed: Mapping[TopicPartition, CommittedOffset], moved: Sequence[MovedInput]
+) -> dict[TopicPartition, CommittedOffset]:
+    """Return the committed offsets, and those of partitions from which the application has read nothing."""
+    names = {topic.topic for topic in moved}
+    metadata = {key: _decoded(key, own.metadata) for key, own in committed.items() if key.topic in names}
+    logs = ask_broker(connection.bootstrap, connection.settings, group=None, topics=sorted(names))
+    ends = _emitted_ends(metadata)
+    offsets = dict(committed)
+    for topic in moved:
+        own = [metadata[key] for key in metadata if key.topic == topic.topic]
+        # Keys of every old partition may be in the new one, so its time is the highest of them.
+        time_ms = max(partition.time for partition in own)
+        processors = {name: ends[name] for partition in own for name in partition.processors if name in ends}
+        for number in range(topic.count):
+            key = TopicPartition(topic.topic, number)
+            if key not in committed:
+                offsets[key] = CommittedOffset(logs[key].start, PartitionMetadata(time_ms, processors).encode())
+                continue
+            before = metadata[key]
+            lowered = {name: ends[name] for name in before.processors if name in ends}
+            # Equal facts keep the very bytes that Kafka Streams wrote.
+            if lowered != before.processors:
+                rewritten = PartitionMetadata(before.time, lowered).encode()
+                offsets[key] = CommittedOffset(committed[key].offset, rewritten, committed[key].leader_epoch)
+    return offsets
+
+
+def _decoded(key: TopicPartition, metadata: bytes) -> PartitionMetadata:
+    try:
+        return PartitionMetadata.decode(metadata)
+    except MalformedBytesError as error:
+        raise Refused(
+            f"the metadata of the committed offset of {key} is not that of Kafka Streams: {error}",
+            hint="pass --no-offsets, and set the offsets of the new group yourself",
+        ) from None
+
+
+def _emitted_ends(metadata: Mapping[TopicPartition, PartitionMetadata]) -> dict[str, int]:
+    """Return for each store that emits on window close the end that every old task has reached; none if one has none.
+
+    Windows of several old tasks are in one new store. Above the lowest end a window may not have been emitted yet, so
+    a higher one would lose its result; with the lowest one Kafka Streams may emit a result again.
+    """
+    names = {name for partition in metadata.values() for name in partition.processors}
+    ends: dict[str, int] = {}
+    for name in names:
+        topics = {key.topic for key, partition in metadata.items() if name in partition.processors}
+        tasks: dict[int, list[int]] = {}
+        for key, partition in metadata.items():
+            if key.topic in topics:
+                own = tasks.setdefault(key.partition, [])
+                if name in partition.processors:
+                    own.append(partition.processors[name])
+        if all(tasks.values()):
+            # A task takes the highest value of all its partitions (``ProcessorMetadata.update``).
+            ends[name] = min(max(values) for values in tasks.values())
+    return ends
+
+
+def refuse_misplaced(
+    connection: Connection, moved: Sequence[MovedInput], offsets: Mapping[TopicPartition, CommittedOffset]
+) -> None:
+    """Raise Refused if an unread record is not in the partition of its key. Raises RunFailed."""
+    if not moved:
+        return
+    logs = ask_broker(connection.bootstrap, connection.settings, group=None, topics=[topic.topic for topic in moved])
+    for topic in moved:
+        for number in range(topic.count):
+            key = TopicPartition(topic.topic, number)
+            begin = max(offsets[key].offset, logs[key].start)
+            if begin >= logs[key].end:
+                continue
+            # Which isolation the application has is unknown: without transactions it reads all of these.
+            batches = log_messages(connection, ReadFrom(key, begin), committed=False)
+            for record_key in (message.key() for messages in batches for message in messages):
+                # A record without a key may be in any partition.
+                if record_key is None:
+                    continue
+                expected = topic.partitioner.partition(record_key, topic.count)
+                if expected != number:
+                    raise Refused(
+                        f"{key} has a record that the application has not read yet, and with {topic.count} partitions "
+                        f"its key {key_text(record_key)} belongs to partition {expected}",
+                        hint="let the old application read all records before the topic gets more partitions, and stop "
+                        "the producers meanwhile",
+                    )

@@ -1,0 +1,455 @@
+"""Another number of partitions: which rule partitions a store, its proof on the existing records, and their new places.
+
+A changelog partition is the partition of the task, which comes from the input and not from the store. So kstate proves
+the rule first: it must give every existing record the partition in which the record is. Only then it gives the same
+record a partition of the new changelog.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
+from kstate_cli.errors import Refused, UsageError
+from kstate_cli.formats.binary import MalformedBytesError
+from kstate_cli.formats.layouts import KeySchema
+from kstate_cli.formats.partitions import NO_PARTITION, WHOLE_KEY, KeyPart, partition_of, partitions_of
+from kstate_cli.formats.values import SubscriptionWrapper
+from kstate_cli.rows.serde_type import guarded, import_attribute
+from kstate_cli.rows.values import bytes_text
+from kstate_cli.seed.records import DumpedRecords, Record, is_newest, records_in
+from kstate_cli.texts import plural, quoted
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
+MURMUR2: Final = "murmur2"
+"""The name of the rule of Kafka's producers and of Kafka Streams."""
+FEW: Final = 16
+"""With fewer records a wrong rule may fit by chance: each fits one of the old partitions anyway."""
+_MERGED_BYTES: Final = 64 << 20
+"""Limit for the batches of all source partitions that are merged at a time."""
+_LEAST_BATCH_BYTES: Final = 1 << 20
+_BATCH_RECORDS: Final = 4_096
+_EXAMPLE: Final = 60
+"""Characters of a key in a message."""
+
+KEY_PARTS: Final[Mapping[str, KeyPart]] = {
+    **{
+        schema.value: schema.logged_key
+        for schema in KeySchema
+        # Time-ordered stores log their keys as windows and sessions do; the ambiguous kind has no known key.
+        if not schema.time_ordered and schema is not KeySchema.AMBIGUOUS
+    },
+    # A windowed key in a store that is no window store, and in a suppression buffer: key and start:i64
+    # (``TimeWindowedSerializer``). ``WindowedStreamPartitioner`` partitions it by the key alone.
+    "time-windowed": KeyPart(tail=8),
+}
+"""Names of what a changelog key has beside the record's key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Partitioner:
+    """Returns the partition of a record's key. ``function`` is a user's; None: murmur2."""
+
+    name: str = MURMUR2
+    function: Callable[[bytes, int], int] | None = field(default=None, compare=False)
+
+    def partition(self, key: bytes, count: int) -> int:
+        """Return the partition of a key. Raise UsageError if a user's function fails."""
+        if self.function is None:
+            return partition_of(key, count)
+        try:
+            partition = self.function(key, count)
+        except ValueError as error:
+            raise self._failed(key, str(error)) from None
+        # True is an int in Python.
+        if not isinstance(partition, int) or isinstance(partition, bool) or not 0 <= partition < count:
+            raise self._failed(key, f"it returns {partition!r}, and not a number from 0 to {count - 1}")
+        return partition
+
+    def _failed(self, key: bytes, problem: str) -> UsageError:
+        return UsageError(
+            f"--partitioner {quoted(self.name)} fails for the key {key_text(key)}: {problem}",
+            hint="correct the function",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class KeyForm:
+    """Returns the record's key in a changelog key: a part of it, or what a user's function returns."""
+
+    name: str
+    part: KeyPart = WHOLE_KEY
+    function: Callable[[bytes], bytes] | None = field(default=None, compare=False)
+
+    def base_key(self, key: bytes) -> bytes:
+        """Return what a user's function returns. Raise UsageError if it fails."""
+        assert self.function is not None
+        try:
+            base = self.function(key)
+        except ValueError as error:
+            raise self._failed(key, str(error)) from None
+        if not isinstance(base, bytes):
+            raise self._failed(key, f"it returns a {type(base).__name__}, and not bytes")
+        return base
+
+    def _failed(self, key: bytes, problem: str) -> UsageError:
+        return UsageError(
+            f"--key-of {quoted(self.name)} fails for the key {key_text(key)}: {problem}", hint="correct the function"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRule:
+    """The rule by which the records of a store are partitioned."""
+
+    partitioner: Partitioner
+    key: KeyForm
+
+    def partitions(self, keys: pa.BinaryArray, count: int) -> npt.NDArray[np.int64]:
+        """Return the partition of each changelog key; NO_PARTITION for a key of another form."""
+        import numpy as np
+        import pyarrow as pa
+
+        part = self.key.part
+        if self.key.function is not None:
+            # An empty array of Python objects has no type of its own.
+            keys = pa.array([self.key.base_key(key) for key in keys.to_pylist()], pa.binary())
+            part = WHOLE_KEY
+        if self.partitioner.function is None:
+            return partitions_of(keys, part, count)
+        # Count 1 gives 0 for each key that has the part.
+        fits = partitions_of(keys, part, 1)
+        bases = (_part_of(key, part) for key in keys.to_pylist())
+        return np.array(
+            [
+                NO_PARTITION if place == NO_PARTITION else self.partitioner.partition(base, count)
+                for place, base in zip(fits.tolist(), bases, strict=True)
+            ],
+            np.int64,
+        )
+
+
+def _part_of(key: bytes, part: KeyPart) -> bytes:
+    if part.counted:
+        return key[4 : 4 + int.from_bytes(key[:4], "big")]
+    return key[part.head : len(key) - part.tail]
+
+
+def key_text(key: bytes) -> str:
+    """Return a key for a message."""
+    text = bytes_text(key)
+    if len(text) > _EXAMPLE:
+        return f"{text[:_EXAMPLE]}…"
+    return text
+
+
+def partitioner_of(text: str) -> Partitioner:
+    """Return the partitioner of a name. Raise UsageError if the module cannot be imported."""
+    if text == MURMUR2:
+        return Partitioner()
+    return Partitioner(text, guarded(_imported("--partitioner", text)))
+
+
+def key_form_of(text: str) -> KeyForm:
+    """Return the key rule of a name. Raise UsageError if the module cannot be imported."""
+    part = KEY_PARTS.get(text)
+    if part is not None:
+        return KeyForm(text, part)
+    return KeyForm(text, function=guarded(_imported("--key-of", text)))
+
+
+def _imported(option: str, text: str) -> Callable[..., object]:
+    module, colon, name = text.partition(":")
+    if not colon:
+        names = sorted(KEY_PARTS)
+        if option == "--partitioner":
+            names = [MURMUR2]
+        raise UsageError(f"{option}: {text!r} is unknown", hint=f"pass {', '.join(names)} or MODULE:NAME")
+    try:
+        function: Callable[..., object] = import_attribute(text, module, name)
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}", hint="pass MODULE:NAME of a function that Python can import") from None
+    if not callable(function):
+        raise UsageError(f"{option}: {text!r} is no function", hint="pass MODULE:NAME of a function")
+    return function
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRequest:
+    """What the user states about partitions. A scope is a store, the number of a sub-topology, or an input topic."""
+
+    counts: Mapping[str | None, int]
+    """Scope -> partitions; None: all stores without a scope of their own."""
+    partitioners: Mapping[str | None, Partitioner] = field(default_factory=dict)
+    """Scope -> partitioner; None: of everything else."""
+    keys: Mapping[str, KeyForm] = field(default_factory=dict)
+    """Store -> what its changelog keys have."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrimaryPartitions:
+    """The partitions of the left table of a foreign-key join, which a subscription store keeps in its values.
+
+    The response to a subscription goes to that partition (``SubscriptionWrapper.primaryPartition``).
+    """
+
+    source_count: int
+    target_count: int
+    partitioner: Partitioner
+
+    def rewritten(self, value: bytes) -> bytes:
+        """Return a subscription with the new partition; unchanged in version 0, which has none."""
+        wrapper = SubscriptionWrapper.from_bytes(value)
+        if wrapper.partition is None:
+            return value
+        partition = self.partitioner.partition(wrapper.primary_key, self.target_count)
+        return SubscriptionWrapper(
+            wrapper.version, wrapper.instruction, wrapper.hash, wrapper.primary_key, partition
+        ).to_bytes()
+
+
+@dataclass(frozen=True, slots=True)
+class Partitioning:
+    """The old and the new partitions of a changelog, and the rule of both."""
+
+    store: str
+    source_count: int
+    target_count: int
+    rule: PartitionRule
+    primary: PrimaryPartitions | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProvenPartitioning:
+    """A partitioning whose rule fits every record of the dump."""
+
+    partitioning: Partitioning
+    proven: int
+    """Records that the rule was compared with."""
+
+
+@dataclass(frozen=True, slots=True)
+class RepartitionedRecords:
+    """The records of all partitions of a dumped changelog that belong to one partition of the new changelog.
+
+    They are merged by the running stream time of each source partition, and keep the order that they have there: a
+    versioned store skips a record that is older than its history, so this order decides what a restoration keeps.
+    """
+
+    partition: int
+    sources: tuple[DumpedRecords, ...]
+    partitioning: Partitioning
+    records: int
+    without_timestamp: int
+    without_key: int
+
+    @property
+    def identity(self) -> list[object]:
+        """The identities of the sources, and everything that decides where a record goes."""
+        partitioning = self.partitioning
+        rule: list[object] = [partitioning.target_count, partitioning.rule.partitioner.name, partitioning.rule.key.name]
+        if partitioning.primary is not None:
+            rule += [partitioning.primary.target_count, partitioning.primary.partitioner.name]
+        return [self.partition, rule, [source.identity for source in self.sources]]
+
+    def batches(self) -> Iterator[list[Record]]:
+        """Yield the records in their order. Raises DumpError if a file cannot be read."""
+        # All sources are open at a time, so each may hold only its share.
+        share = max(_LEAST_BATCH_BYTES, _MERGED_BYTES // max(1, len(self.sources)))
+        streams = [self._stream(number, source, share) for number, source in enumerate(self.sources)]
+        batch: list[Record] = []
+        for _, _, record in heapq.merge(*streams, key=_stream_time):
+            batch.append(record)
+            if len(batch) == _BATCH_RECORDS:
+                yield batch
+                batch = []
+        if batch:
+            yield batch
+
+    def _stream(self, number: int, source: DumpedRecords, batch_bytes: int) -> Iterator[tuple[int, int, Record]]:
+        """Yield running stream time, number of the source, and record, of the records that belong here."""
+        import numpy as np
+        import pyarrow as pa
+
+        partitioning = self.partitioning
+        reached = -1
+        for table in source.tables(batch_bytes):
+            times = np.maximum.accumulate(np.maximum(table.column("timestamp").to_numpy(), reached))
+            # Records of other targets count: the old task has seen their times too.
+            reached = int(times[-1])
+            belongs = _partitions(partitioning.rule, table, partitioning.target_count) == self.partition
+            for time, record in zip(times[belongs].tolist(), records_in(table.filter(pa.array(belongs))), strict=True):
+                yield time, number, self._rewritten(record)
+
+    def _rewritten(self, record: Record) -> Record:
+        primary = self.partitioning.primary
+        if primary is None or record.value is None:
+            return record
+        return record._replace(value=primary.rewritten(record.value))
+
+
+def _stream_time(entry: tuple[int, int, Record]) -> tuple[int, int]:
+    # Equal times keep the order of the sources, so that every reading has one order.
+    return entry[0], entry[1]
+
+
+def _partitions(rule: PartitionRule, table: pa.Table, count: int) -> npt.NDArray[np.int64]:
+    """Return the partition of each row, of a table whose keys are not null."""
+    import numpy as np
+
+    chunks = [rule.partitions(chunk, count) for chunk in table.column("key").chunks]
+    if not chunks:
+        return np.empty(0, np.int64)
+    return np.concatenate(chunks)
+
+
+def repartitioned(
+    partitioning: Partitioning, sources: Sequence[DumpedRecords]
+) -> tuple[ProvenPartitioning, tuple[RepartitionedRecords, ...]]:
+    """Prove the rule on all records, and return the records of each new partition.
+
+    Raises Refused, naming the store, if the rule does not fit. Raises DumpError if a file cannot be read.
+    """
+    import numpy as np
+
+    count = partitioning.target_count
+    totals, zeros = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    proven = 0
+    for number, source in enumerate(sources):
+        for table in _with_keys(source):
+            places = _partitions(partitioning.rule, table, partitioning.source_count)
+            if not bool((places == number).all()):
+                raise _refusal(partitioning, sources)
+            # One partition has every key, whatever the rule: its records prove nothing.
+            if partitioning.source_count > 1:
+                proven += table.num_rows
+            targets = _partitions(partitioning.rule, table, count)
+            zeros += np.bincount(targets[table.column("timestamp").to_numpy() == 0], minlength=count)
+            if source.newest is not None:
+                targets = targets[is_newest(table, source.newest)]
+            totals += np.bincount(targets, minlength=count)
+    if partitioning.primary is not None:
+        _prove_primary(partitioning, partitioning.primary, sources)
+    # Records without a key belong to no partition: they are counted with the first.
+    keyless = [sum(source.without_key for source in sources), *[0] * (count - 1)]
+    records = tuple(
+        RepartitionedRecords(target, tuple(sources), partitioning, int(total), int(zero), without_key)
+        for target, (total, zero, without_key) in enumerate(zip(totals, zeros, keyless, strict=True))
+    )
+    return ProvenPartitioning(partitioning, proven), records
+
+
+def _with_keys(source: DumpedRecords) -> Iterator[pa.Table]:
+    """Yield the rows with a key: Kafka Streams skips the others when it restores."""
+    import pyarrow.compute as pc
+
+    for table in source.key_tables():
+        rows = table.filter(pc.is_valid(table.column("key")))
+        if rows.num_rows:
+            yield rows
+
+
+@dataclass(frozen=True, slots=True)
+class _RuleComparison:
+    """How a rule fits the records of a store."""
+
+    records: int = 0
+    wrong: int = 0
+    example: bytes = b""
+    partition: int = 0
+    expected: int = 0
+
+
+def _compared(rule: PartitionRule, count: int, sources: Sequence[DumpedRecords]) -> _RuleComparison:
+    import numpy as np
+
+    result = _RuleComparison()
+    for number, source in enumerate(sources):
+        for table in _with_keys(source):
+            places = _partitions(rule, table, count)
+            misses = np.flatnonzero(places != number)
+            example, partition, expected = result.example, result.partition, result.expected
+            if len(misses) and not result.wrong:
+                first = int(misses[0])
+                example, partition, expected = table.column("key")[first].as_py(), number, int(places[first])
+            result = _RuleComparison(
+                result.records + table.num_rows, result.wrong + len(misses), example, partition, expected
+            )
+    return result
+
+
+def _refusal(partitioning: Partitioning, sources: Sequence[DumpedRecords]) -> Refused:
+    """Return the refusal of a store whose records are not where the rule puts them."""
+    store, rule = partitioning.store, partitioning.rule
+    comparison = _compared(rule, partitioning.source_count, sources)
+    place = f"and not in {comparison.expected}"
+    if comparison.expected == NO_PARTITION:
+        place = f"and is too short for the kind {rule.key.name}"
+    hint = (
+        f"pass --partitioner {quoted(f'{store}=MODULE:NAME')} or --key-of {quoted(f'{store}=MODULE:NAME')} with the "
+        "rule of this store, or let the new application build it from its input"
+    )
+    other = _fitting(partitioning, sources)
+    if other is not None:
+        hint = f"all its keys fit another form: pass --key-of {quoted(f'{store}={other}')}"
+    return Refused(
+        f"the store {store} cannot get {plural(partitioning.target_count, 'partition')}: {comparison.wrong:,} of its "
+        f"{plural(comparison.records, 'record')} are not in the partition that {rule.partitioner.name} gives for their "
+        f"key ({rule.key.name}). The record {key_text(comparison.example)} is in partition {comparison.partition}, "
+        f"{place}",
+        hint=hint,
+    )
+
+
+def _fitting(partitioning: Partitioning, sources: Sequence[DumpedRecords]) -> str | None:
+    """Return the name of the key part with which the partitioner fits all records; None if none or several do."""
+    count = partitioning.source_count
+    names = []
+    for name, part in KEY_PARTS.items():
+        comparison = _compared(PartitionRule(partitioning.rule.partitioner, KeyForm(name, part)), count, sources)
+        if not comparison.wrong and comparison.records >= FEW:
+            names.append(name)
+    # Two names may mean the same bytes (a versioned store logs the record's own key): either is right then.
+    if len({KEY_PARTS[name] for name in names}) == 1:
+        return names[0]
+    return None
+
+
+def fitting_key(partitioner: Partitioner, sources: Sequence[DumpedRecords]) -> str | None:
+    """Return the name of the key form that the records of a store of unknown kind prove; None if none or several do."""
+    rule = PartitionRule(partitioner, KeyForm(KeySchema.KEY.value))
+    return _fitting(Partitioning("", len(sources), len(sources), rule), sources)
+
+
+def _prove_primary(partitioning: Partitioning, primary: PrimaryPartitions, sources: Sequence[DumpedRecords]) -> None:
+    """Raise Refused if a subscription names another partition than the rule gives for its primary key."""
+    for value in chain.from_iterable(_values(source) for source in sources):
+        try:
+            wrapper = SubscriptionWrapper.from_bytes(value)
+        except MalformedBytesError as error:
+            raise Refused(
+                f"the store {partitioning.store} has a value that is no subscription of a foreign-key join: {error}",
+                hint="the specification of the store has another kind than the store: correct it",
+            ) from None
+        if wrapper.partition is None:
+            continue
+        expected = primary.partitioner.partition(wrapper.primary_key, primary.source_count)
+        if wrapper.partition != expected:
+            raise Refused(
+                f"the store {partitioning.store} has a subscription of the key {key_text(wrapper.primary_key)} from "
+                f"partition {wrapper.partition} of the left table, and {primary.partitioner.name} gives {expected}",
+                hint="pass --partitioner MODULE:NAME with the rule of the left table, or let the new application build "
+                "the join from its input",
+            )
+
+
+def _values(source: DumpedRecords) -> Iterator[bytes]:
+    for table in source.tables():
+        yield from (value for value in table.column("value").to_pylist() if value is not None)

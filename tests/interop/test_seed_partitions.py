@@ -1,0 +1,642 @@
+"""``kstate seed --partitions``: an application continues with another number of partitions, as if it always had it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import random
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+
+from kstate_cli.broker.client import ask_broker
+from kstate_cli.broker.group_offsets import CommittedOffset, commit_offsets, read_committed
+from kstate_cli.errors import Refused
+from kstate_cli.formats.keys import CombinedKey
+from kstate_cli.formats.partitions import PartitionMetadata, partition_of
+from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.formats.values import SubscriptionWrapper
+from kstate_cli.seed.cluster import Connection
+from kstate_cli.seed.execution import Watcher, carry_out
+from kstate_cli.seed.journal import open_journal
+from kstate_cli.seed.model import SeedRequest
+from kstate_cli.seed.partitioning import PartitionRequest
+from kstate_cli.seed.planner import plan_seed, read_facts
+from kstate_cli.specification.toml_file import read_spec
+from tests.done import Done
+
+from .dumping import dump
+from .harness import App, Harness, Run
+from .restoring import write_spec
+from .seeding import content, events
+from .support import ALL, BATCH, application, good, kstate, restored, wiped
+
+pytestmark = pytest.mark.interop
+
+INPUTS = ("events", "table", "versioned", "left", "right", "fk-left", "fk-right")
+"""The topics of "kinds" that its tasks read."""
+# Tables keep changelogs of their own: what is restored from an input topic cannot move.
+CONF = {"topology.optimization": "none"}
+NOT_COMPARED = {
+    "kv-nolog": "it has no changelog",
+    "grace-join-Buffer": "Kafka Streams garbles it when it restores it",
+}
+UNEXPIRED_MS = 1_704_067_200_000 + 2 * 26 * 60_000 - 10 * 60_000
+"""From here on no window and no version is older than a retention, whatever time a partition has reached."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A release, its guarantee, and the numbers of partitions before and after."""
+
+    release: str
+    guarantee: str
+    old: int
+    new: int
+
+    @property
+    def id(self) -> str:
+        """Its name."""
+        return f"{self.release}-{self.guarantee}-{self.old}-{self.new}"
+
+
+CASES = [
+    Case("4.3.1", "eos", 2, 3),
+    Case("4.2.1", "alos", 2, 5),
+    Case("4.4.0", "eos", 6, 2),
+    Case("4.3.1", "alos", 6, 2),
+    Case("4.2.1", "eos", 2, 3),
+    Case("4.4.0", "alos", 2, 5),
+]
+
+
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_an_application_continues_with_another_number_of_partitions(
+    harness: Harness, tmp_path: Path, case: Case
+) -> None:
+    """All kinds in one topology: what it has after further input is what one has that always had the new number."""
+    batch = replace(BATCH, partitions=case.old)
+    old = application("kinds", case.guarantee)
+    new, oracle = replace(old, name=f"{old.name}-new", prefix=old.input), application("kinds", case.guarantee)
+    harness.produce(case.release, old, batch)
+    good(harness.run(case.release, old, tmp_path / "old", Run(read=False, conf=CONF)))
+    spec = write_spec(tmp_path / "old" / old.name, tmp_path / "kstate.toml", memory=True)
+    dump(harness, tmp_path / "dump", "--app", old.name)
+    if case.new > case.old:
+        enlarge(harness, old, case.new)
+    else:
+        new = replace(new, prefix=f"{old.name}-fewer")
+    words = seed_words(harness, tmp_path, new, spec, case.new)
+    if case.new < case.old:
+        words.append("--no-offsets")
+
+    planned = kstate(*words, "--dry-run")
+    assert planned.status == 0, planned.report
+    partitionings = {row["store"]: row for row in planned.rows if row["type"] == "partitioning"}
+    assert partitionings["count"]["key_form"] == "key-value"
+    assert partitionings["fk-subscription-store"]["primary_partitions"] == case.new
+    assert all(
+        (row["source_partitions"], row["partitions"], len(row["partition_records"])) == (case.old, case.new, case.new)
+        for row in partitionings.values()
+    )
+    seeded = kstate(*words)
+    assert seeded.status == 0, seeded.report
+    assert kstate(*words).summary["executed"] is False
+
+    harness.produce(case.release, new, replace(batch.then(), partitions=case.new))
+    for records in (batch, batch.then()):
+        harness.produce(case.release, oracle, replace(records, partitions=case.new))
+    rows = {}
+    for app, folder, runs in ((new, "new", 2), (oracle, "oracle", 1)):
+        for number in range(runs):
+            # Deleted directories are restored from the seeded changelogs, and those have what the run added.
+            state, file = tmp_path / f"{folder}-{number}", tmp_path / f"{folder}-{number}.jsonl"
+            reply = good(harness.run(case.release, app, state, reading(file)))
+            assert not wiped(reply)
+            assert restored(reply) or folder == "oracle"
+            rows[folder, number] = meaning(file)
+    assert set(rows["oracle", 0]) > {"count", "window-count", "session-final", "versioned", "fk-result", "kv-memory"}
+    expected = rows["oracle", 0]
+    differences = {
+        (number, store): (own - expected[store], expected[store] - own)
+        for number in range(2)
+        for store in expected
+        if (own := rows["new", number].get(store, Counter())) != expected[store]
+    }
+    assert not differences
+
+
+def reading(file: Path) -> Run:
+    """A run that consumes everything and writes what its stores have."""
+    return Run(dump=file, conf=CONF, options={"every-partition": True})
+
+
+def enlarge(harness: Harness, app: App, count: int) -> None:
+    """Add partitions to the input topics."""
+    admin = AdminClient({"bootstrap.servers": harness.bootstrap})
+    for future in admin.create_partitions([NewPartitions(f"{app.input}-{name}", count) for name in INPUTS]).values():
+        future.result()
+
+
+def seed_words(harness: Harness, folder: Path, new: App, spec: Path, count: int) -> list[object]:
+    """The command line of the seed."""
+    words: list[object] = [
+        "seed",
+        "--from",
+        folder / "dump",
+        "--app",
+        new.name,
+        "--bootstrap-server",
+        harness.bootstrap,
+    ]
+    words += ["--journal", folder / "journal.jsonl", "--spec", spec, "--partitions", count]
+    return [*words, "--key-of", "kv-memory=key-value", "-o", "json"]
+
+
+def meaning(file: Path) -> dict[str, Counter[str]]:
+    """The rows of each store, without the partition in which they are, and without what may have expired."""
+    stores: dict[str, Counter[str]] = {}
+    for line in file.read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        store = row["store"]
+        own = stores.setdefault(store, Counter())
+        if store in NOT_COMPARED or not unexpired(row):
+            continue
+        del row["partition"]
+        own[json.dumps(row, sort_keys=True)] += 1
+    return stores
+
+
+def unexpired(row: dict[str, Any]) -> bool:
+    """Whether a row is the same whatever its partition has seen of other keys."""
+    if "asOf" in row:
+        # Each key is asked for in every partition: those without it have none.
+        return row["value"] is not None and (row["asOf"] == "latest" or int(row["asOf"]) >= UNEXPIRED_MS)
+    return int(row.get("start", UNEXPIRED_MS)) >= UNEXPIRED_MS
+
+
+# --- without an application -------------------------------------------------------------------------------------------
+
+PAGE = Path(__file__).resolve().parents[2] / "docs/how-to/more-partitions.md"
+
+
+@dataclass
+class Counting:
+    """An application "orders" that has stopped: stores and input topic with two partitions, and its group."""
+
+    harness: Harness
+    folder: Path
+    app: str
+    stores: tuple[str, ...] = ("count",)
+    partitions: int = 2
+
+    @property
+    def input(self) -> str:
+        """Its input topic."""
+        return f"{self.app}-in"
+
+    def create(self, keys: int = 60) -> Counting:
+        """Create topics with a record of each key, read to the end, a dump and a specification."""
+        self.create_topic(self.input)
+        self.produce(self.input, range(keys))
+        for store in self.stores:
+            self.create_topic(f"{self.app}-{store}-changelog")
+            self.produce(f"{self.app}-{store}-changelog", range(keys))
+        self.commit()
+        self.dump()
+        self.specify()
+        return self
+
+    def create_topic(self, name: str) -> None:
+        """Create a topic with two partitions."""
+        admin = AdminClient({"bootstrap.servers": self.harness.bootstrap})
+        (future,) = admin.create_topics([NewTopic(name, self.partitions, 1)]).values()
+        future.result()
+
+    def produce(self, topic: str, keys: Iterable[int], *, count: int | None = None) -> None:
+        """Send a record of each key to the partition that producers choose with ``count`` partitions."""
+        producer = Producer({"bootstrap.servers": self.harness.bootstrap})
+        for number in keys:
+            key = b"key-%d" % number
+            partition = partition_of(key, count or self.partitions)
+            producer.produce(topic, b"v%d" % number, key, partition, timestamp=1_000 + number)
+        producer.flush()
+
+    def specify(self, kind: str = "timestamped-key-value", more: str = "", *, subtopologies: bool = True) -> None:
+        """Write the specification."""
+        text = f'format = 1\napplication = "{self.app}"\n'
+        for number, store in enumerate(self.stores):
+            text += f'[stores.{store}]\nkind = "{kind}"\nchangelog = "{self.app}-{store}-changelog"\n'
+            text += f"partitions = {self.partitions}\n" + f"subtopology = {number}\n" * subtopologies
+        self.spec.write_text(text + more)
+
+    def commit(self) -> None:
+        """Commit the ends of the input topic, with a partition time each, and two ends of emitted windows."""
+        logs = ask_broker(self.harness.bootstrap, {}, group=None, topics=[self.input])
+        committed = {
+            key: CommittedOffset(
+                log.end, PartitionMetadata(5_000 + key.partition, {"final": 700 - key.partition, "other": 9}).encode()
+            )
+            for key, log in logs.items()
+        }
+        commit_offsets(self.harness.bootstrap, {}, self.app, committed)
+
+    def dump(self) -> None:
+        """Write a dump, or extend it."""
+        dump(self.harness, self.folder / "dump", "--app", self.app)
+
+    @property
+    def spec(self) -> Path:
+        """Its specification."""
+        return self.folder / "kstate.toml"
+
+    @property
+    def journal(self) -> Path:
+        """The journal of the run."""
+        return self.folder / "journal.jsonl"
+
+    def enlarge(self, count: int) -> None:
+        """Add partitions to the input topic."""
+        admin = AdminClient({"bootstrap.servers": self.harness.bootstrap})
+        (future,) = admin.create_partitions([NewPartitions(self.input, count)]).values()
+        future.result()
+
+    def words(self, *options: object) -> list[object]:
+        """The command line of the seed."""
+        words: list[object] = ["seed", "--from", self.folder / "dump", "--app", f"{self.app}-new", "-o", "json"]
+        words += ["--bootstrap-server", self.harness.bootstrap, "--journal", self.journal]
+        if "--spec" not in options:
+            words += ["--spec", self.spec]
+        return [*words, *(option for option in options if option not in ("--spec", ""))]
+
+    def seed(self, *options: object, status: int = 0) -> Done:
+        """Run the command."""
+        result = kstate(*self.words(*options))
+        assert result.status == status, result.report
+        return result
+
+
+_names = itertools.count(1)
+
+
+@pytest.fixture
+def counting(harness: Harness, tmp_path: Path) -> Counting:
+    return Counting(harness, tmp_path, f"parts-{next(_names)}").create()
+
+
+def test_offsets_and_metadata_of_more_partitions(counting: Counting) -> None:
+    counting.enlarge(4)
+    outcome = counting.seed("--partitions", 4)
+    assert outcome.summary["copied_offsets"] == 4
+    keys = [TopicPartition(counting.input, number) for number in range(4)]
+    before = read_committed(counting.harness.bootstrap, {}, counting.app, keys)
+    after = read_committed(counting.harness.bootstrap, {}, f"{counting.app}-new", keys)
+    assert {key: committed.offset for key, committed in after.items()} == {
+        key: before[key].offset if key in before else 0 for key in keys
+    }
+    metadata = [PartitionMetadata.decode(after[key].metadata) for key in keys]
+    # New partitions have the highest time; an emitted end is the lowest of all, so that no window is lost.
+    assert [own.time for own in metadata] == [5_000, 5_001, 5_001, 5_001]
+    assert [own.processors for own in metadata] == [{"final": 699, "other": 9}] * 4
+    written = content(counting.harness, f"{counting.app}-new-count-changelog")
+    assert {partition_of(key, 4): number for number, rows in written.items() for key, *_ in rows if key} == {
+        number: number for number in range(4)
+    }
+    assert sum(map(len, written.values())) == 60
+
+
+def _unread(counting: Counting) -> None:
+    counting.produce(counting.input, range(60, 90))
+    counting.enlarge(3)
+
+
+def _unread_in_place(counting: Counting) -> None:
+    counting.enlarge(3)
+    counting.produce(counting.input, range(60, 90), count=3)
+
+
+def _enlarged(counting: Counting) -> None:
+    counting.enlarge(3)
+
+
+def _nothing(_counting: Counting) -> None:
+    """The topic keeps its partitions."""
+
+
+def _stray(counting: Counting) -> None:
+    counting.enlarge(3)
+    producer = Producer({"bootstrap.servers": counting.harness.bootstrap})
+    producer.produce(f"{counting.app}-count-changelog", None, b"stray", 1 - partition_of(b"stray", 2), timestamp=5_000)
+    producer.flush()
+    counting.dump()
+
+
+def _unknown_kind(counting: Counting) -> None:
+    counting.enlarge(3)
+    counting.spec.write_text(f'format = 1\napplication = "{counting.app}"\n')
+
+
+def _other_kind(counting: Counting) -> None:
+    counting.enlarge(3)
+    counting.specify("list-value")
+
+
+def _source_table(counting: Counting) -> None:
+    counting.enlarge(3)
+    counting.specify(
+        more='[stores.table]\nkind = "timestamped-key-value"\nchangelog = "another"\nsource = "topic"\n'
+        "subtopology = 7\npartitions = 2\n"
+    )
+
+
+def _unknown_sub_topology(counting: Counting) -> None:
+    counting.enlarge(3)
+    counting.create_topic(f"{counting.app}-total-changelog")
+    counting.dump()
+    counting.stores = ("count", "total")
+    counting.specify(subtopologies=False)
+
+
+def _other_metadata(counting: Counting) -> None:
+    counting.enlarge(3)
+    commit_offsets(
+        counting.harness.bootstrap, {}, counting.app, {TopicPartition(counting.input, 0): CommittedOffset(1, b"text")}
+    )
+
+
+def _subscriptions(counting: Counting, *values: bytes) -> None:
+    """A store "fk-subscription-store" with one record for each value."""
+    counting.enlarge(3)
+    topic = f"{counting.app}-fk-subscription-store-changelog"
+    counting.create_topic(topic)
+    producer = Producer({"bootstrap.servers": counting.harness.bootstrap})
+    for number, value in enumerate(values):
+        key = CombinedKey(b"f%d" % number, b"p").to_bytes()
+        producer.produce(topic, value, key, partition_of(b"f%d" % number, 2), timestamp=1_000)
+    producer.flush()
+    counting.dump()
+    counting.specify(
+        more=f'[stores.fk-subscription-store]\nkind = "foreign-key-subscription"\nchangelog = "{topic}"\n'
+        "subtopology = 3\npartitions = 2\n"
+    )
+
+
+def _wrapper(partition: int) -> bytes:
+    return SubscriptionWrapper(1, 2, bytes(16), b"p", partition).to_bytes()
+
+
+def _ambiguous_left_table(counting: Counting) -> None:
+    counting.create_topic(f"{counting.app}-total-changelog")
+    counting.stores = ("count", "total")
+    _subscriptions(counting, *[_wrapper(partition_of(b"p", 2))] * 3)
+
+
+def _other_left_table(counting: Counting) -> None:
+    _subscriptions(counting, _wrapper(1 - partition_of(b"p", 2)))
+
+
+def _no_subscription(counting: Counting) -> None:
+    _subscriptions(counting, b"text")
+
+
+def left_by_hand(key: bytes, count: int) -> int:
+    """A partitioner of a user, that is murmur2 but for a key of the left table."""
+    partition = partition_of(key, count)
+    if key == b"p":
+        return (partition + 1) % count
+    return partition
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A situation, what is printed about it, and options with which the hint leads on."""
+
+    prepare: Callable[[Counting], None]
+    message: str
+    options: tuple[str, ...] = ("--partitions", "3")
+    status: int = 4
+    remedy: tuple[str, ...] | None = None
+
+
+REFUSALS = {
+    "unread": Refusal(_unread, "that the application has not read yet"),
+    "not-enlarged": Refusal(
+        _nothing, "has 2 partitions, and the new application needs 3", remedy=("--partitions", "3", "--no-offsets")
+    ),
+    "fewer": Refusal(
+        _nothing,
+        "has 2 partitions, and the new application needs 1",
+        ("--partitions", "1"),
+        remedy=("--partitions", "1", "--no-offsets"),
+    ),
+    "stray": Refusal(_stray, "The record stray is in partition"),
+    "custom": Refusal(
+        _enlarged,
+        "are not in the partition that tests.unit.seed.test_partitioning:by_last_byte gives",
+        ("--partitions", "3", "--partitioner", "tests.unit.seed.test_partitioning:by_last_byte"),
+        remedy=("--partitions", "3", "--partitioner", "murmur2"),
+    ),
+    "unknown-kind": Refusal(
+        _unknown_kind,
+        "kstate does not know what the keys of the store count have",
+        remedy=("--partitions", "3", "--key-of", "count=key-value"),
+    ),
+    "other-kind": Refusal(
+        _other_kind,
+        "and is too short for the kind list-value",
+        remedy=("--partitions", "3", "--key-of", "count=key-value"),
+    ),
+    "source-table": Refusal(
+        _source_table, "Kafka Streams restores table from its input topic", remedy=("--partitions", "0=3")
+    ),
+    "unknown-sub-topology": Refusal(
+        _unknown_sub_topology,
+        "kstate does not know whether total belongs to",
+        ("--partitions", "count=3"),
+        2,
+        ("--partitions", "count=3", "--partitions", "total=2"),
+    ),
+    "other-metadata": Refusal(
+        _other_metadata,
+        "is not that of Kafka Streams",
+        remedy=("--partitions", "3", "--no-offsets"),
+    ),
+    "ambiguous-left-table": Refusal(
+        _ambiguous_left_table,
+        "keeps partition numbers of another table",
+        ("--partitions", "0=3", "--partitions", "3=3"),
+        remedy=("--partitions", "3"),
+    ),
+    "other-left-table": Refusal(
+        _other_left_table,
+        "of the left table, and murmur2 gives",
+        remedy=("--partitions", "3", "--partitioner", "tests.interop.test_seed_partitions:left_by_hand"),
+    ),
+    "no-subscription": Refusal(_no_subscription, "has a value that is no subscription"),
+    "no-specification": Refusal(
+        _enlarged, "needs the kinds of the stores", ("--partitions", "3", "--spec", ""), 2, ("--partitions", "3")
+    ),
+    "same": Refusal(_nothing, "has this number of partitions already", ("--partitions", "2"), 2, ()),
+    "unknown-store": Refusal(
+        _enlarged, "nothing has this name", ("--partitions", "x=3"), 2, ("--partitions", "count=3")
+    ),
+    "contradiction": Refusal(
+        _enlarged,
+        "several numbers",
+        ("--partitions", "0=3", "--partitions", "count=4"),
+        2,
+        ("--partitions", "0=3"),
+    ),
+    "unknown-topic": Refusal(
+        _enlarged,
+        "nothing has this name",
+        ("--partitions", "3", "--partitioner", "another=murmur2"),
+        2,
+        ("--partitions", "3", "--partitioner", "count=murmur2"),
+    ),
+    "no-number": Refusal(_enlarged, "is not a number", ("--partitions", "many"), 2, ("--partitions", "count=3")),
+    "no-scope": Refusal(_enlarged, "has no scope or value", ("--partitions", "=3"), 2, ("--partitions", "3")),
+    "no-store": Refusal(
+        _enlarged,
+        "names no store",
+        ("--partitions", "3", "--key-of", "window"),
+        2,
+        ("--partitions", "3", "--key-of", "count=key-value"),
+    ),
+    "alone": Refusal(_enlarged, "need --partitions", ("--partitioner", "murmur2"), 2, ("--partitions", "3")),
+}
+
+
+@pytest.mark.sample(8)
+@pytest.mark.parametrize("case", REFUSALS)
+def test_refusals_write_nothing_and_their_hints_lead_on(counting: Counting, case: str) -> None:
+    refusal = REFUSALS[case]
+    refusal.prepare(counting)
+    result = kstate(*counting.words(*refusal.options))
+    assert result.status == refusal.status, result.report
+    assert refusal.message in result.error["message"], result.report
+    assert result.error["hint"]
+    assert not counting.journal.exists() or not events(counting.journal)
+    if refusal.remedy is not None:
+        again = kstate(*counting.words(*refusal.remedy, "--dry-run"))
+        assert again.status == 0, again.report
+
+
+def test_a_single_partition_proves_no_rule(harness: Harness, tmp_path: Path) -> None:
+    counting = Counting(harness, tmp_path, f"parts-{next(_names)}", partitions=1).create()
+    counting.enlarge(3)
+    refused = kstate(*counting.words("--partitions", 3))
+    assert "--partitioner murmur2" in refused.error["hint"], refused.report
+    assert kstate(*counting.words("--partitions", 3, "--partitioner", "murmur2")).status == 0
+
+
+def test_unread_records_that_are_in_place(counting: Counting) -> None:
+    _unread_in_place(counting)
+    assert counting.seed("--partitions", 3).summary["copied_offsets"] == 3
+
+
+def test_a_producer_that_knows_the_old_number_only_stops_the_offsets(counting: Counting) -> None:
+    """The plan was made before: everything is written, and the new group gets no offsets."""
+    counting.enlarge(3)
+    cluster = Connection(counting.harness.bootstrap, {})
+    request = SeedRequest(
+        str(counting.folder / "dump"),
+        f"{counting.app}-new",
+        None,
+        cluster,
+        cluster,
+        counting.journal,
+        spec=read_spec(counting.spec),
+        partitions=PartitionRequest({None: 3}),
+    )
+    plan = plan_seed(request, read_facts(request), resumes=False)
+    counting.produce(counting.input, range(60, 90))
+    with open_journal(counting.journal) as journal, pytest.raises(Refused, match="has not read yet"):
+        carry_out(request, plan, journal, Watcher())
+    keys = [TopicPartition(counting.input, number) for number in range(3)]
+    assert not read_committed(counting.harness.bootstrap, {}, f"{counting.app}-new", keys)
+
+
+def test_only_a_sub_topology_gets_another_number(harness: Harness, tmp_path: Path) -> None:
+    counting = Counting(harness, tmp_path, f"parts-{next(_names)}", ("count", "total")).create()
+    counting.enlarge(3)
+    outcome = counting.seed("--partitions", "1=3", "--no-offsets")
+    assert {row["store"]: row["partitions"] for row in outcome.rows if row["type"] == "topic"} == {
+        "count": 2,
+        "total": 3,
+    }
+    # The other changelog is copied, partition by partition.
+    assert content(harness, f"{counting.app}-new-count-changelog") == content(
+        harness, f"{counting.app}-count-changelog"
+    )
+
+
+def test_a_killed_run_continues(harness: Harness, tmp_path: Path) -> None:
+    counting = Counting(harness, tmp_path, f"parts-{next(_names)}").create(20_000)
+    counting.enlarge(3)
+    command = [sys.executable, "-m", "kstate_cli", *map(str, counting.words("--partitions", 3))]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    chance = random.Random(20261128)
+    for _ in range(30 if ALL else 4):
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        time.sleep(chance.uniform(0.5, 4.0))
+        process.send_signal(signal.SIGKILL)
+        _, errors = process.communicate()
+        assert b"Traceback" not in errors, errors
+    counting.seed("--partitions", 3)
+    written = content(harness, f"{counting.app}-new-count-changelog")
+    assert sorted(key for rows in written.values() for key, *_ in rows if key) == sorted(
+        b"key-%d" % number for number in range(20_000)
+    )
+    assert all(partition_of(key, 3) == number for number, rows in written.items() for key, *_ in rows if key)
+
+
+def test_the_page_about_more_partitions(harness: Harness, tmp_path: Path) -> None:
+    """Every command of the page, with the names of this application."""
+    counting = Counting(harness, tmp_path, f"parts-{next(_names)}").create()
+    (tmp_path / "dump").rename(tmp_path / "first-dump")
+    names = {
+        "/dump/orders": str(tmp_path / "dump"),
+        "broker:9092": harness.bootstrap,
+        "orders-in": counting.input,
+        "orders-v2": f"{counting.app}-v2",
+        "orders": counting.app,
+        "kstate.toml": str(counting.spec),
+    }
+    lines = re.findall(r"^ {6,}((?:kstate|kafka-topics.sh) .*)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert [line.split()[:2] for line in lines] == [
+        ["kstate", "ls"],
+        ["kstate", "dump"],
+        ["kstate", "seed"],
+        ["kafka-topics.sh", "--bootstrap-server"],
+        ["kstate", "seed"],
+    ]
+    for line in lines[1:]:
+        words = [names.get(word, word) for word in shlex.split(line)]
+        if words[0] == "kafka-topics.sh":
+            assert words[3:] == ["--alter", "--topic", counting.input, "--partitions", "3"]
+            counting.enlarge(3)
+            continue
+        if words[1] == "seed":
+            words += ["--journal", str(counting.journal)]
+        result = kstate(*words[1:])
+        assert result.status == 0, result.report
+    written = content(harness, f"{counting.app}-v2-count-changelog")
+    assert len(written) == 3
+    assert sum(map(len, written.values())) == 60
+    keys = [TopicPartition(counting.input, number) for number in range(3)]
+    assert len(read_committed(harness.bootstrap, {}, f"{counting.app}-v2", keys)) == 3
