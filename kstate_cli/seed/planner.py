@@ -107,7 +107,7 @@ def _facts_of_directories(request: SeedRequest) -> SeedFacts:
     directories = with_partitions(directories, read_topics(request.source, inputs))
     committed = committed_offsets(request.source, source, app)
     topics = directories.topics()
-    queues = internal_topics(app, source, _QUEUES)
+    queues = internal_topics(app, source)
     logs = ask_broker(request.source.bootstrap, request.source.settings, group=app, topics=queues, stable=True)
     return SeedFacts(
         dump=None,
