@@ -103,7 +103,7 @@ class Staging:
         return path
 
     def publish(self, path: str) -> str:
-        """Make a finished file visible to the driver; return its place."""
+        """Make a finished file visible to the driver, which may be on another host; return its path or URI."""
         if is_local(self.target):
             return path
         filesystem, folder = self._remote()
@@ -113,30 +113,30 @@ class Staging:
         ):
             for chunk in _chunks(source):
                 sink.write(chunk)
-        # The upload is complete: the disk space of one file at a time is enough.
+        # The file is uploaded and removed here, so that a task needs disk space for one file at a time.
         os.unlink(path)
         return below(self.target, os.path.basename(path))
 
     def fetch(self, file: SortedFile, folder: Path, ended: Callable[[], bool] = lambda: False) -> Path:
-        """Return a sorted file as a local one in ``folder``, or the very file if it is local already. For the driver.
+        """Return a sorted file as a local one: copied into ``folder``, or the file itself if it is local already.
 
-        Every byte is read and compared with the digest that the task took of it: RocksDB ingests a file by its name,
-        its first and its last row. Raises RunFailed for another file than the task wrote, and once it is ``ended``;
-        OSError.
+        Called by the driver. Every byte is read and compared with the digest that the task computed, because RocksDB
+        looks only at the name, the first and the last row of a file that it ingests. Raises RunFailed for another file
+        than the task wrote, and once ``ended`` returns True; OSError.
         """
         if is_local(self.target):
             digest_here, path = digest_of(file.path, ended), Path(file.path)
         else:
             filesystem, remote = self._remote()
             path = folder / os.path.basename(file.path.partition("?")[0])
-            # While it is copied: a second reading would take as long again.
+            # The digest is computed while the file is copied: a second reading would take as long again.
             digest = hashlib.sha256()
             with filesystem.open_input_stream(f"{remote}/{path.name}") as source, open(path, "wb") as sink:
                 for chunk in _chunks(source, ended):
                     digest.update(chunk)
                     sink.write(chunk)
             digest_here = digest.hexdigest()
-        # Once more before RocksDB takes it in, which looks at its first and last row alone.
+        # RocksDB takes the file in next, and looks at its first and last row alone.
         if digest_here != file.digest:
             raise RunFailed(
                 f"{path} has changed since the task wrote it, because its SHA-256 differs",
@@ -169,7 +169,7 @@ class Staging:
         note["identity"] = job.identity
         note["files"] = [file.as_row() for file in result.files]
         note["positions"] = [[segment, position.as_map()] for segment, position in result.positions]
-        # As it will be read: JSON's names are text.
+        # The seal is that of the note as it will be read: in JSON all names are text.
         note["seal"] = seal(parse_json(json.dumps(note).encode()))
         self._note(f"{job.label}-{result.attempt}{FINISHED}", note)
         if self._private:
@@ -206,7 +206,8 @@ class Staging:
             return None
         if not isinstance(note, dict):
             return None
-        # A folder that several hosts see may have files of anyone: only notes of the right shape are read.
+        # Several hosts may see the folder, and anybody may have put files there: only notes with the right members
+        # count.
         if not _NOTED[suffix].items() <= {k: type(v) for k, v in note.items()}.items():
             return None
         return {**note, "name": name}
@@ -233,14 +234,17 @@ class Staging:
             return False
 
     def keep_finished(self) -> None:
-        """Remove all but finished slices and their notes; the folder too, if none is finished. For the driver."""
+        """Remove all but finished slices and their notes, and the folder if no slice is finished.
+
+        Called by the driver.
+        """
         folder = local(self.target)
         if not is_local(self.target) or not os.path.isdir(folder):
             return
         names_to_keep = set()
         for note in self.notes(FINISHED):
             with contextlib.suppress(ValueError):
-                # A finished slice is its files and its note: neither can be used without the other.
+                # A finished slice consists of its files and its note: neither can be used without the other.
                 names_to_keep |= {note["name"], *(os.path.basename(file.path) for file in files_of(note))}
         for name in os.listdir(folder):
             path = os.path.join(folder, name)
@@ -294,7 +298,10 @@ def slices_of_stores(jobs: Sequence[SliceJob]) -> dict[str, int]:
 
 
 def store_progress(run: Run) -> list[StoreProgress]:
-    """Return the progress of a run in RESTORING; empty if this host cannot see its staging folder."""
+    """Return the progress of a run whose records are being sorted.
+
+    Empty if this host cannot see its folder of files.
+    """
     event = run.last(SLICES_EVENT)
     finished: dict[str, dict[int, int]] = {}
     if not event:

@@ -83,7 +83,7 @@ def below(uri: str, name: str) -> str:
 def check_area(uri: str) -> None:
     """Raise Refused for an area that cannot be written, or whose URI leads nowhere without its secrets.
 
-    Leaves nothing there. Raises Refused and UsageError.
+    Nothing is left there. Raises UsageError too.
     """
     if not leads_there(uri):
         raise Refused(
@@ -99,14 +99,14 @@ def check_area(uri: str) -> None:
     filesystem, path = open_location(uri)
     try:
         if settled(uri) == path:
-            # A folder that is missing is made by the run, in the first parent that exists.
+            # The run makes a folder that is missing, so the first parent that exists must be writable.
             while not os.path.lexists(path):
                 path = os.path.dirname(path)
-            # A file without a name: a kill in between leaves nothing.
+            # The file has no name, so that nothing is left if the process is killed.
             with tempfile.TemporaryFile(dir=path) as probe:
                 probe.write(b"kstate")
             return
-        # Object stores know no such files: a name that nothing else has, deleted at once.
+        # Object stores have only files with names: one that nothing else has is written and deleted at once.
         name = f"{path.rstrip('/')}/.kstate-{uuid.uuid4().hex}"
         with filesystem.open_output_stream(name) as sink:
             sink.write(b"kstate")
@@ -119,32 +119,32 @@ def check_area(uri: str) -> None:
 
 
 def make_area(uri: str, app: str, run: Run) -> str:
-    """Make the folder of ``run`` below ``uri``, recorded before; return its path or URI. Raises OSError."""
-    # Random: two hosts may have the same application and the same number of run.
+    """Make the folder of ``run`` below ``uri``, after the journal names it; return its path or URI. Raises OSError."""
+    # The name is random: two hosts may have the same application and the same number of run.
     token = uuid.uuid4().hex
     host = socket.gethostname()
     name = fitting(_UNSAFE.sub("_", f"{app}-{run.name}-{host}")) + f"-{token}"
     target = below(uri, name)
     local = {}
     if "://" not in target:
-        # Without its mount the folder would look removed, and its journal could be deleted.
+        # The mount is recorded: while it is missing the folder would seem removed, and its journal could be deleted.
         local = {"mount": _mount_of(target)}
-    # Recorded before it exists: a kill between the two leaves no folder that nothing names.
+    # The journal names the folder before it exists: a kill between the two leaves no folder that nothing names.
     run.write(STAGING_EVENT, uri=kept_uri(target), token=token, host=host, **local)
     mark = json.dumps({"format": _FORMAT, "app": app, "run": run.name, "host": host, "token": token}).encode()
     filesystem, path = open_location(target)
     if path == target:
         parent = os.path.dirname(path)
         os.makedirs(parent, exist_ok=True)
-        # Without exist_ok: a folder of this name would be of another run.
+        # exist_ok is not set: a folder with this name would be that of another run.
         os.mkdir(path)
-        # Executors may run as another user: users who may write to the area may write to its folders.
+        # Executors may run as another user: whoever may write to the area may write to its folders.
         model = os.stat(parent)
         own_like(Path(path), model)
         os.chmod(path, stat.S_IMODE(model.st_mode))
     else:
         filesystem.create_dir(path, recursive=True)
-    # Last: a folder without a mark is never removed unless it is empty.
+    # The mark is written last: a folder without a mark is removed only if it is empty.
     with filesystem.open_output_stream(f"{path}/{MARK}") as sink:
         sink.write(mark)
     return target
@@ -153,8 +153,8 @@ def make_area(uri: str, app: str, run: Run) -> str:
 def left_in_area(run: Run) -> Leftover | None:
     """Return what a run has in its staging area now; None if it has none, or nothing exists any more.
 
-    The file system of that place is asked once for each run that did not record that it removed its folder, and for
-    ``_LOOK_SECONDS`` at most: it may be on another host, whatever its path looks like.
+    The file system of the area is asked unless the run has recorded that it removed its folder. It may be on another
+    host, whatever its path looks like, so the answer is awaited for ``_LOOK_SECONDS`` at most.
     """
     event = run.last(STAGING_EVENT)
     if not event or run.last(REMOVED_EVENT):
@@ -163,7 +163,7 @@ def left_in_area(run: Run) -> Leftover | None:
     if not isinstance(uri, str) or not isinstance(token, str) or not _TOKEN.fullmatch(token):
         return Leftover(run.name, "?", 0, 0, "its journal does not record its place")
     if not _is_ours(uri, token):
-        # Anybody may have written a journal: only a path that can be a folder of ours is examined.
+        # Anybody may have written a journal: only a path that has the form of such a folder is examined.
         return Leftover(run.name, uri_text(uri) or "?", 0, 0, "its name is not the name of a staging folder")
     try:
         if "://" not in uri or uri.startswith("file:"):
@@ -198,7 +198,7 @@ def _contents(uri: str, token: str) -> tuple[int, int, str | None] | None:
 
 
 def _contents_here(uri: str, token: str, mount: object) -> tuple[int, int, str | None] | None:
-    """Return :func:`_contents` from a thread that is abandoned if a mount does not answer: it ends with kstate."""
+    """Return :func:`_contents` of a path of this host, from a thread that is abandoned if a mount does not answer."""
     answers: list[tuple[int, int, str | None] | Exception | None] = []
 
     def look() -> None:
@@ -221,8 +221,8 @@ def _contents_here(uri: str, token: str, mount: object) -> tuple[int, int, str |
 
 
 def _contents_elsewhere(uri: str, token: str) -> tuple[int, int, str | None] | None:
-    """Return :func:`_contents` from a process that can be ended: nothing else ends a call of pyarrow that hangs."""
-    # A client of an object store retries for minutes, in C++: only a process can be killed.
+    """Return :func:`_contents` of another URI, from a process, because nothing else ends a hanging call of pyarrow."""
+    # The client of an object store retries for minutes, in C++: a thread could not be ended.
     process = subprocess.run(
         another_python(_LOOK),
         input=json.dumps([uri, token]).encode(),
@@ -273,13 +273,13 @@ def _must_be_mounted(path: str, mount: object) -> None:
 def remove_from_area(run: Run) -> Leftover | None:
     """Remove what a run that has ended left in its staging area, and record that; return what it was.
 
-    The caller holds a lock that keeps other commands of kstate out. Raises RunFailed if it exists and stays: the
-    journal, which alone knows of it, must stay as well.
+    The caller holds a lock that keeps other commands of kstate out. Raises RunFailed if anything is there that cannot
+    be removed: the journal, which alone knows of it, must then stay as well.
     """
     leftover = left_in_area(run)
     if leftover is None:
         return None
-    # Token and mark agree: it is certainly this run's.
+    # Token and mark agree, so the folder certainly belongs to this run.
     if leftover.why is None:
         filesystem, path = _open_place(run.last(STAGING_EVENT)["uri"])
         try:
@@ -287,7 +287,8 @@ def remove_from_area(run: Run) -> Leftover | None:
         except OSError as error:
             leftover = Leftover(leftover.run, leftover.place, leftover.files, leftover.size, _words(error))
         else:
-            # It was removed, whether or not the disk has space to record that: a later command finds nothing.
+            # The folder is gone. If the disk has no space to record that, a later command finds nothing there, which is
+            # as good.
             with contextlib.suppress(OSError):
                 run.write(REMOVED_EVENT)
             return leftover
@@ -328,7 +329,7 @@ def _look(filesystem: FileSystem, path: str) -> tuple[int, int, bool] | None:
             return None
         if not stat.S_ISDIR(mode):
             raise OSError(f"{path} is not a directory")
-    # An object store has no folders: there is something if any object has the prefix.
+    # An object store has no folders: something is there if any object has the prefix.
     elif filesystem.get_file_info(path).type == FileType.NotFound:
         return None
     entries = filesystem.get_file_info(FileSelector(path, recursive=True))
@@ -348,7 +349,7 @@ def _mark(filesystem: FileSystem, path: str) -> dict[str, Any]:
 
 
 def _delete(filesystem: FileSystem, path: str) -> None:
-    """Remove a folder, its mark last: half removed, it is still recognised as ours. Links are never followed."""
+    """Remove a folder, its mark last: if that is interrupted, the rest still has the mark. Links are never followed."""
     from pyarrow.fs import FileSelector, FileType
 
     if is_here(filesystem):

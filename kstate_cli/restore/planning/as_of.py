@@ -29,10 +29,12 @@ _NS = 1_000_000
 
 
 def as_of_after(parts: Sequence[RestoredPartition], *, rebuild: bool, before: Age | None) -> int | None:
-    """Return as of when a store is once its parts are restored, in ms; None if a part does not state it.
+    """Return as of when (ms since 1970) the data of a store is once its parts are restored.
 
-    A dump has every record that was in the log when its reading began. Partitions of a global store that stay unchanged
-    stay as old as they are.
+    None if a part does not state it.
+
+    A dump has every record that was in the log when its reading began, so the data is as of that moment. Partitions of
+    a global store that stay unchanged keep the age that the store had ``before``.
     """
     times: list[int] = []
     for part in parts:
@@ -43,7 +45,8 @@ def as_of_after(parts: Sequence[RestoredPartition], *, rebuild: bool, before: Ag
         elif part.dump.reading is not None:
             time = part.dump.reading.started_ms
         if time is None:
-            # Unknown once is unknown as a whole: another part may be younger, and its age must not stand for this one.
+            # If one part is unknown, the store is: that part may be the oldest, and the times of others must not stand
+            # for it.
             return None
         times.append(time)
     # The oldest part decides which deletes may be missing.
@@ -53,9 +56,10 @@ def as_of_after(parts: Sequence[RestoredPartition], *, rebuild: bool, before: Ag
 def another_log(
     record_digest: RecordDigest, partition: PartitionDump, facts: LogFacts | None, before: Age
 ) -> str | None:
-    """Return why dump or broker has another log than the one that a store was built from; None if nothing shows it.
+    """Return why the dump or the broker has another log than the one a store was built from; None if nothing shows it.
 
-    Compared are the topic id, the leader epoch, which never falls, and the last record of the store. Raises DumpError.
+    Topic id, leader epoch, which never falls, and the last record of the store are compared with those that a run
+    recorded when it built the store (``before``). Raises DumpError.
     """
     mark = before.logs.get(partition.key)
     if mark is None:
@@ -63,17 +67,18 @@ def another_log(
     sources = [("the dump", partition.topic_id, leader_epoch_of(partition.reading))]
     if facts is not None:
         sources.append(("the broker", facts.topic_id, facts.leader_epoch))
-    # Identity first: it needs no record of the dump to be read.
+    # Id and epoch are compared first, since that needs no record of the dump to be read.
     for source, topic_id, leader_epoch in sources:
         difference = _difference(mark, source, topic_id, leader_epoch)
         if difference is not None:
             return difference
-    # The store was built from a dump without records, or its kstate recorded no digest: no record is to be compared.
+    # There is no record to compare: the store was built from a dump without records, or by a kstate that kept no
+    # digest.
     if mark.last is None or mark.digest is None:
         return None
     digest = record_digest(partition, mark.last)
-    # Without a digest, compaction has removed that record, or the dump does not have it, or has it in too many places
-    # to search: no proof of another log.
+    # No digest proves nothing: compaction has removed that record, or the dump lacks it, or has it in too many places
+    # to search.
     if digest is not None and digest != mark.digest:
         return f"the record of the dump at offset {mark.last} differs from the one that the store was restored from"
     return None
@@ -100,32 +105,32 @@ def _difference(mark: LogMark, source: str, topic_id: str | None, epoch: int | N
 
 
 def log_since(log: Log, dump: Dump, before: Age) -> Log:
-    """Return a log with what holds since a store was built from it, and not only since its dump began.
+    """Return a log with what must hold since a store was built from it, not only since its dump began.
 
-    Tombstones live for the shorter retention of then and of now. The times of a store and of a dump are comparable only
-    if one clock gave them.
+    How long tombstones are certain to live is the shorter of the retentions then and now. The times of a store and of a
+    dump can be compared only if one clock gave them.
     """
     mark = before.logs.get(log.key)
     if mark is not None and mark.delete_retention_ms is not None:
         log = replace(log, retention_ms=min(mark.delete_retention_ms, log.retention_ms), forgets=True)
     if comparable(before.clock, dump.clock):
         return log
-    # No time of the store is late enough then, so every delete before the dump may be forgotten.
+    # With two clocks no time of the store counts as late enough, so any delete before the dump may be missing.
     return replace(log, unknown_before_ms=MAX_I64)
 
 
 def comparable(store: ClockMark | None, dump: ClockMark | None) -> bool:
-    """Return True if a time of a store and the times of a dump are of one clock.
+    """Return whether a time of a store and the times of a dump are of one clock.
 
-    A dump that was restored from a backup continues from there, and its time may differ from before. Within one boot
-    of a host this shows: the time of a dump never runs slower than the clock of that host.
+    If a dump was restored from a backup, its times continue from there, and may be behind those that a store has.
+    Within one boot of a host this shows: the time of a dump never runs slower than the clock of that host.
     """
-    # Clocks were not recorded by older versions of kstate: their times count as comparable.
+    # Older versions of kstate recorded no clock: their times count as comparable.
     if store is None or dump is None:
         return True
     if not store.scale or store.scale != dump.scale:
         return False
-    # Within one boot the monotonic clock of the host cannot be set back, so it judges the wall clock.
+    # Nothing sets the monotonic clock of a host back within one boot, so it can judge the times of the dump.
     passed_ms = dump.boot_ms - store.boot_ms
     return store.boot != dump.boot or passed_ms < 0 or dump.time_ms - store.time_ms >= passed_ms
 
@@ -140,21 +145,23 @@ def marks(work: StoreWork, dump: Dump, facts: Facts) -> dict[TopicPartition, Log
 
 
 def _log_mark(part: RestoredPartition, log: LogFacts | None, record_digest: RecordDigest) -> LogMark:
+    """Return what a run records of a log, by which :func:`another_log` recognizes it later."""
     partition, last = part.dump, part.log.last
-    # An empty id of a manifest is unknown, as a missing one.
+    # A manifest with an empty topic id does not know it.
     topic_id, epochs = partition.topic_id or None, [leader_epoch_of(partition.reading)]
     if log is not None:
         topic_id = topic_id or log.topic_id
         epochs.append(log.leader_epoch)
     if part.log.until is not None:
-        # The epoch is that of the log's end: it does not describe a store that ends before.
+        # The store ends before the log does (``until``), and the epochs are those of the log's end, so none is
+        # recorded.
         epochs = []
     digest = retention_ms = None
     if last is not None:
         digest = record_digest(partition, last)
     if part.log.forgets:
         retention_ms = part.log.retention_ms
-    # The dump may be older than what the broker states now: the lower of the two surely belongs to its log.
+    # Dump and broker state the epoch at different times: the lower of the two certainly belongs to the log of the dump.
     epoch = min((epoch for epoch in epochs if epoch is not None), default=None)
     return LogMark(topic_id, epoch, last, digest, retention_ms)
 
@@ -178,10 +185,10 @@ def ages_of_files(app: Path, before: Iterable[Age], *, workers: int) -> list[Age
 
 
 def task_times(work: Iterable[StoreWork], tasks: Mapping[str, TaskOffsets], ages: Iterable[Age]) -> dict[str, int]:
-    """Return the mtime, in ns, for each task directory with a restored store; a task of unknown age is missing.
+    """Return the mtime, in ns, for each task directory with a restored store; a task of unknown age is left out.
 
-    4.3 deletes task directories by their mtime at a start (``state.cleanup.dir.max.age.ms``). So it must state how old
-    the oldest data of the task is, not when kstate created the directory.
+    Release 4.3 deletes task directories by their mtime at a start (``state.cleanup.dir.max.age.ms``). So the mtime must
+    state how old the oldest data of the task is, not when kstate created the directory.
     """
     recorded, stores = tuple(ages), list(work)
     times_of_tasks: dict[str, int] = {}
@@ -198,12 +205,15 @@ def task_times(work: Iterable[StoreWork], tasks: Mapping[str, TaskOffsets], ages
 def _as_of_others(
     task: str, resolved: TaskOffsets | None, restored: Collection[str], ages: tuple[Age, ...]
 ) -> dict[str, int | None]:
-    """Return as of when the stores of a task are that are not restored, in ms; None if that is unknown."""
+    """Return as of when (ms) the other stores of a task are, which are not restored.
+
+    A value is None if it is unknown.
+    """
     if resolved is None:
         return {}
     return {
         state.store.name: age_of(ages, task, state).as_of_ms
         for state in resolved.stores
-        # A store without a changelog, or without rows, has no data that could be too old.
+        # Stores without an offset, or without rows, are left out: they have no data that could be too old.
         if state.store.name not in restored and state.offsets and not state.store.empty
     }

@@ -65,20 +65,20 @@ def judge(
 ) -> Verdict:
     """Return what becomes of a store, by the rules of docs/internals/restoring.md#judging.
 
-    ``offset`` is that of the store: the last applied record of a task store, the next one of a global store, or None.
-    Only the *broker's* log start and end make an offset invalid; -4 and None are unknown. ``as_of_ms`` is as of when
-    the data of the store is, in ms since 1970; None if that is unknown.
+    ``offset`` is that of the store: the last applied record of a task store, the next one of a global store; -4 and
+    None mean that it is unknown. Only start and end of the *broker's* log make an offset invalid, never those of the
+    dump. ``as_of_ms`` is as of when the data of the store is, in ms since 1970; None if that is unknown.
     """
     following = _next_offset(offset, is_global=is_global)
     beyond = following is not None and log.where(following) is Where.ABOVE
-    # Before all other rules, a fault of the store included: whatever else is wrong, this store may have records that
-    # nothing else has.
+    # The store is ahead of the broker's log. Tested before all other rules, also those about damage, because the store
+    # may have records that nothing else has.
     if beyond and log.live and not permissions.by_user:
         return Verdict(Action.REFUSE, _lost(log, following), only_copy=True)
     verdict = _judge(log, offset, following, has_rows=has_rows, permissions=permissions, as_of_ms=as_of_ms)
     if beyond and verdict.action is Action.REBUILD:
-        # By the user's request, or, if no broker was asked, by a fault of the store: the replaced store stays until it
-        # is deleted by name.
+        # The user asked for the rebuild, or no broker was asked and the store is damaged. The store that is replaced
+        # may be the only copy of its records, so its backup stays until the user names it to ``clean``.
         return replace(verdict, only_copy=True)
     return verdict
 
@@ -109,21 +109,22 @@ def _judge(
     permissions: Permissions,
     as_of_ms: int | None,
 ) -> Verdict:
-    """Judge a store by ``following``, the offset that it needs next."""
-    # With -4 Streams states a store that is consistent and has no offset: it is whole, not lost.
+    """Judge a store by the rules that follow after that of the only copy. ``following`` is the offset it needs next."""
+    # By -4, Streams states that a store is consistent and has no offset. It is empty like its log, so nothing is
+    # missing.
     if offset == OFFSET_UNKNOWN and not has_rows and log.last is None and not permissions.rebuild:
         return Verdict(Action.LEAVE, "empty, like its changelog")
     if permissions.rebuild or following is None:
         return _rebuild(log, permissions.rebuild or "it has no offset", has_rows=has_rows, permissions=permissions)
-    # By the next offset: a store whose last record was just below the log start needs no record that is gone.
+    # The next offset counts, not the last one: a store whose last record was just below the log start lacks nothing.
     where = log.where(following)
-    # Only for the broker's log start the consumer would report OffsetOutOfRange (KIP-406).
+    # Only an offset below the broker's log start lets the consumer report OffsetOutOfRange (KIP-406).
     if where is Where.BELOW:
         why = f"its next offset {following} is below the log start {log.start}"
         return _invalid(log, why, has_rows=has_rows, permissions=permissions)
     if where is Where.ABOVE:
         return _beyond_dump(log, following)
-    # Between the last record and the end there may be transaction markers, or records that compaction removed.
+    # The store has all records of the dump. Offsets up to the end may be transaction markers or compacted records.
     if log.last is None or following > log.last:
         return _past_dump(log, following, has_rows=has_rows, permissions=permissions, as_of_ms=as_of_ms)
     if not _covers(log, following, permissions):
@@ -138,9 +139,10 @@ def _judge(
 
 
 def _beyond_dump(log: Log, following: int) -> Verdict:
-    """Leave a store beyond the recorded end of the log: a healthy store is never wiped on a guess.
+    """Leave a store that is beyond the end of the log that the dump recorded, with a doubt.
 
-    Either the application ran on after the dump was taken, or the topic was created again.
+    Either the application ran on after the dump was taken, or the topic was created again. That cannot be told here,
+    and a healthy store is never wiped on a guess.
     """
     return Verdict(
         Action.LEAVE,
@@ -156,7 +158,8 @@ def _beyond_dump(log: Log, following: int) -> Verdict:
 def _past_dump(log: Log, following: int, *, has_rows: bool, permissions: Permissions, as_of_ms: int | None) -> Verdict:
     """Leave a store that has all records of the dump, unless deletes may be hidden behind its last record."""
     past = Verdict(Action.LEAVE, f"already past the dump (next offset {following})")
-    # Only the last offset of a log is certainly no removed delete: the active segment is not cleaned.
+    # Compaction may have removed tombstones after the last record of the dump, unless that is the last offset of the
+    # log: the active segment is not cleaned.
     if not log.hides_deletes(following):
         return past
     verdict = _catch_up(log, following, has_rows=has_rows, permissions=permissions, as_of_ms=as_of_ms)
@@ -168,12 +171,17 @@ def _past_dump(log: Log, following: int, *, has_rows: bool, permissions: Permiss
 
 
 def _catch_up(log: Log, following: int, *, has_rows: bool, permissions: Permissions, as_of_ms: int | None) -> Verdict:
-    """Catch up within the time in which the log kept every tombstone. A store without rows has nothing to delete."""
+    """Catch up a store if the log still has every delete since its data.
+
+    Else it is rebuilt or refused, or it is unsure.
+
+    A store without rows is always caught up, since it has nothing to delete.
+    """
     why = f"from offset {following}"
     caught_up = Verdict(Action.CATCH_UP, why, after=following - 1)
     if not has_rows:
         return caught_up
-    # Before this time nothing is known, so no retention helps.
+    # What was deleted before ``unknown_before_ms`` is unknown, so no retention proves that the log has all deletes.
     if None not in (as_of_ms, log.unknown_before_ms) and (as_of_ms or 0) < (log.unknown_before_ms or 0):
         return _too_old(
             log,
@@ -185,12 +193,12 @@ def _catch_up(log: Log, following: int, *, has_rows: bool, permissions: Permissi
             ),
             permissions=permissions,
         )
-    # Without compaction, tombstones go with the log start alone, which is judged already.
+    # If the topic is not compacted, tombstones go only with the log start, which was compared with the offset already.
     if not log.forgets:
         return caught_up
     ended = log.read_by(following)
     deletes_heard = delete_coverage(as_of_ms, ended, log.retention_ms)
-    # A dump that grows has missed deletes if one of its own rounds came too late.
+    # A dump that is read in rounds has missed deletes itself if one of its rounds came too late.
     deaf = log.late_round(following)
     if deaf is not None and not permissions.accept_resurrected:
         duration = span_text(deaf.ended_ms - deaf.continues_ms)
@@ -204,7 +212,8 @@ def _catch_up(log: Log, following: int, *, has_rows: bool, permissions: Permissi
         )
     if deletes_heard is DeleteCoverage.YES:
         return caught_up
-    # Not refused: stores that Streams wrote have no recorded age, and nearly all are young enough.
+    # An unknown age is no refusal: the age of stores that Streams wrote is recorded nowhere, and nearly all are young
+    # enough.
     if deletes_heard is DeleteCoverage.UNKNOWN:
         return replace(caught_up, unsure=True)
     assert as_of_ms is not None
@@ -244,8 +253,9 @@ def _invalid(log: Log, why: str, *, has_rows: bool, permissions: Permissions) ->
 
 
 def _rebuild(log: Log, why: str, *, has_rows: bool, permissions: Permissions, invalid: bool = False) -> Verdict:
-    # A topic that was created again, or a wrong dump, looks like this: an empty store would be restored without an
-    # error.
+    """Return the verdict to rebuild a store, or the refusal if the dump is no base for that; ``why`` is the reason."""
+    # The log is empty but the store is not, as after a topic was created again, or with a wrong dump. The rebuild would
+    # succeed and leave an empty store, so the user must permit it.
     if log.first is None and has_rows and not permissions.allow_empty:
         return Verdict(
             Action.REFUSE,
@@ -263,8 +273,8 @@ def _rebuild(log: Log, why: str, *, has_rows: bool, permissions: Permissions, in
             f"{why}, but the dump begins at offset {log.covered_from}, above the log start{start_text}: an incremental "
             f"dump cannot be the base of a rebuild{_way_out(log)}",
         )
-    # A rebuild needs every delete too: a tombstone that the cleaner removed while the dump was read leaves its row in
-    # the dump.
+    # A rebuild needs every delete too: if the cleaner removed a tombstone while the dump was read, the deleted row is
+    # still in the dump.
     slow = _too_slow(log)
     if slow is not None and log.first is not None and not permissions.accept_resurrected:
         return Verdict(
@@ -278,7 +288,7 @@ def _rebuild(log: Log, why: str, *, has_rows: bool, permissions: Permissions, in
 
 
 def _too_slow(log: Log) -> str | None:
-    """Return why a reading may have missed deletes of its own records; None if it did not, or that is unknown."""
+    """Return why deletes may be missing since a dump was read too slowly; None if it was fast enough, or unknown."""
     reading = log.reading
     deaf = log.late_round()
     if deaf is not None and log.forgets:

@@ -27,14 +27,14 @@ _LATEST_START: Final = 9_999_999_999_999
 
 
 def judge_problems(problems: Iterable[Problem], work: Iterable[StoreWork], *, by_user: bool) -> Iterator[Outcome]:
-    """Refuse damage that Streams or kstate cannot take, unless it is in a store that is replaced.
+    """Yield a refusal or a remark for each problem of the directory outside of the stores that are replaced.
 
-    Unreadable files stay in the way unless the user asked for the rebuild (``by_user``): a disk that does not answer is
-    no reason to replace a store.
+    Files that cannot be read stay in the way in replaced stores too, unless the user asked for the rebuild
+    (``by_user``): a disk that does not answer is no reason to replace a store.
     """
     replaced: list[Place] = [store.place for store in work if store.rebuild]
     for problem in problems:
-        # What is replaced as a whole may be damaged: the restoration is how it is repaired.
+        # A store that is replaced as a whole may be damaged: the restoration is its repair.
         if not (problem.unknown and not by_user) and any(map(problem.place.within, replaced)):
             continue
         if problem.fatal:
@@ -50,8 +50,8 @@ def stores_without_offset(
 ) -> Iterator[Outcome]:
     """Warn of logged stores without an offset in ``tasks``: under exactly-once Streams wipes such a task at its start.
 
-    ``restored``: task and store of those that get one. With transactional stores Streams wipes nothing
-    (``ProcessorStateManager.initializeStoreOffsets``).
+    ``restored`` has task and name of the stores to which the restoration gives an offset. With transactional stores
+    Streams wipes nothing (``ProcessorStateManager.initializeStoreOffsets``), so there is no warning.
     """
     options = snapshot.options
     if options.transactional and options.release.transactional:
@@ -84,9 +84,9 @@ def _logged_stores(spec: Spec, task: TaskId) -> Iterator[StoreSpec]:
 
 
 def refuse_uncommitted(snapshot: RestoreSnapshot) -> None:
-    """Raise Refused if the dump may have records of aborted transactions: in the dump they look like any other."""
+    """Raise Refused if the dump may have records of aborted transactions, unless the user says that there are none."""
     isolation = snapshot.dump.isolation
-    # Only a reader with read_committed leaves out the records of aborted transactions; nothing marks them afterwards.
+    # A reader with read_committed left them out. In a dump by any other reader nothing marks such records.
     if isolation == "read_committed" or snapshot.options.at_least_once:
         return
     reason = "the dump has no manifest that shows the isolation"
@@ -102,17 +102,17 @@ def refuse_uncommitted(snapshot: RestoreSnapshot) -> None:
 
 
 def unknown_topics(snapshot: RestoreSnapshot) -> list[Outcome]:
-    """Raise Refused for changelogs of stores that the specification lacks: skipping them would lose the stores.
+    """Raise Refused if the dump has changelogs of stores that the specification lacks: skipping would lose them.
 
-    Returns notes about topics that are no changelogs of this application.
+    Return notes about topics that are no changelogs of this application.
     """
     stores = snapshot.spec.stores
     topologies = {store.topology for store in stores}
     owners = {
         topic: store_in_topologies(topic, snapshot.app.name, topologies)
         for topic in sorted(_topics(snapshot) - {store.changelog for store in stores})
-        # A pattern of the user counts first: the topic may have the name of a changelog and belong to another
-        # application.
+        # Topics that the user ignores are left out first: such a topic may have the name of a changelog of this
+        # application and belong to another one.
         if not any(fnmatchcase(topic, pattern) for pattern in snapshot.options.ignored)
     }
     _refuse_unspecified(snapshot, [owner for owner in owners.values() if owner is not None])
@@ -126,7 +126,7 @@ def unknown_topics(snapshot: RestoreSnapshot) -> list[Outcome]:
 def _refuse_unspecified(snapshot: RestoreSnapshot, owners: Sequence[tuple[str, str | None]]) -> None:
     """Raise Refused for stores, each with its named topology, that the specification lacks."""
     names = snapshot.options.stores
-    # If the user names stores, the others stay as they are: nothing of them is lost.
+    # If the user names stores, all others stay as they are, so nothing of them is lost.
     unspecified = [(name, topology) for name, topology in owners if not names or name in names]
     if not unspecified:
         return
@@ -164,9 +164,9 @@ def _table_lines(store: str, topology: str | None) -> Iterator[str]:
 
 
 def judge_topics(snapshot: RestoreSnapshot, selected: frozenset[TopicPartition] | None) -> Iterator[Outcome]:
-    """Compare the topics of the broker with those of the dump; warn if a global topic may forget keys.
+    """Compare the topics of the broker with those of the dump; warn if a global topic may lose keys.
 
-    ``selected``: the changelog partitions to compare; None for all.
+    ``selected`` has the changelog partitions to compare; None means all.
     """
     facts = snapshot.options.facts
     partitions: Sequence[ManifestPartition] = ()
@@ -175,7 +175,7 @@ def judge_topics(snapshot: RestoreSnapshot, selected: frozenset[TopicPartition] 
     for partition in partitions:
         key = TopicPartition(partition.topic, partition.partition)
         log = facts.get(key)
-        # A broker that lacks the topic is judged with the store: only there the kind of the topic is known.
+        # A topic that the broker lacks is judged later with its store, where it is known what kind of topic it is.
         if log is not None and (selected is None or key in selected):
             yield from _recreated_topic(partition, log)
             yield from _shorter_log(snapshot, partition, log)
@@ -203,10 +203,10 @@ def _uncompacted_topic(options: RestoreOptions, store: StoreSpec) -> Iterator[Ou
 
 
 def _shorter_log(snapshot: RestoreSnapshot, partition: ManifestPartition, log: LogFacts) -> Iterator[Outcome]:
-    """Refuse a log that is shorter, or whose leader epoch is lower, than the dump recorded.
+    """Refuse a broker's log that is shorter, or whose leader epoch is lower, than the dump recorded.
 
-    A log only grows, and so does its leader epoch (KIP-320): otherwise it was cut, or is another log. An application
-    that was restored from the dump would look for its offset beyond the end of that log.
+    A log only grows, and so does its leader epoch (KIP-320): otherwise it was truncated, or is another log. Streams
+    would look for the offset of a store that was restored from the dump beyond the end of that log.
     """
     key = TopicPartition(partition.topic, partition.partition)
     epoch = leader_epoch_of(partition.reading)
@@ -217,7 +217,7 @@ def _shorter_log(snapshot: RestoreSnapshot, partition: ManifestPartition, log: L
         line = f"{key}: the broker has leader epoch {log.leader_epoch}, but had {epoch} when the dump was read"
     else:
         return
-    # The user wants to replace the store and knows of it; the warning stays in the plan.
+    # The user has asked to replace the store all the same, so this is only a warning.
     if snapshot.options.permissions.by_user:
         yield warning(f"{line}: the log was truncated or recreated, and the restored state does not match it")
     else:
@@ -269,7 +269,7 @@ def forgetful(store: Store) -> str | None:
 
 
 def unfit_name(snapshot: RestoreSnapshot, store: StoreSpec) -> str | None:
-    """Return why the file system does not take a store's name; None if it does. A segment's name has 13 more digits."""
+    """Return why the file system cannot have a file or folder with the name of a store; None if it can."""
     longest = store.name
     if is_segmented(store.kind):
         # The folder of a segment: the store's name and the start of the segment in ms.

@@ -237,9 +237,11 @@ def read_snapshot(
     options: RestoreOptions,
     ages: Sequence[Age] = (),
 ) -> RestoreSnapshot:
-    """Return what a restoration goes by. ``existing``: None for a directory that does not exist. Raises Refused.
+    """Return what the rules of a restoration go by.
 
-    ``ages``: what is known of the age of data beside the records of kstate.
+    ``existing`` is None if the directory does not exist. Raises Refused.
+
+    ``ages`` is further knowledge of how old data is, beside the records of kstate in the directory.
     """
     resolved = resolve_to_plan(existing, transactional=options.transactional) if existing else []
     folder = app

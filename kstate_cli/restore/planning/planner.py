@@ -68,7 +68,8 @@ def plan_restore(
 
 def plan_of(snapshot: RestoreSnapshot, stores_by_task: Mapping[str, Sequence[str]] | None = None) -> RestorePlan:
     """Return the plan by what a snapshot states. Raises Refused."""
-    # First: records of aborted transactions concern every store, so nothing else about this dump matters.
+    # Tested first: if the dump may have records of aborted transactions, every store is concerned, and nothing else
+    # matters.
     refuse_uncommitted(snapshot)
     outcomes: list[Outcome] = [*map(note, snapshot.notes), *map(warning, snapshot.dump.warnings)]
     selected = _selected_partitions(snapshot)
@@ -78,16 +79,16 @@ def plan_of(snapshot: RestoreSnapshot, stores_by_task: Mapping[str, Sequence[str
     for task, stores in selection.stores.items():
         outcomes += _task_outcomes(snapshot, task, stores)
     outcomes += _remarks_on_work(snapshot, outcomes)
-    # Everything that stands in the way is printed at once: a user who fixes one thing at a time would read the dump
-    # each time.
+    # All refusals are reported at once: a user who sees one at a time would have the dump read again for each.
     if refusals := _refusals(outcomes):
         raise _not_restored(snapshot, refusals)
-    # Last: it matters only if something is written for that release.
+    # Whether the release is proven matters only if something is written for it, so this is tested last.
     outcomes += _unproven(snapshot, _steps(outcomes))
     return _plan(snapshot, outcomes)
 
 
 def _plan(snapshot: RestoreSnapshot, outcomes: Sequence[Outcome]) -> RestorePlan:
+    """Return the plan that outcomes without a refusal make."""
     release, work = snapshot.options.release, _work(outcomes)
     remarks = [outcome for outcome in outcomes if isinstance(outcome, Remark)]
     change = Plan(
@@ -125,7 +126,7 @@ def _not_restored(snapshot: RestoreSnapshot, refusals: Sequence[Refusal]) -> Ref
     """Return the error for everything that stands in the way, with the most urgent advice."""
     names = list(dict.fromkeys(name for refusal in refusals for name in refusal.only_copies))
     hint, commands = None, []
-    # The most urgent advice only: a rebuild before the export would delete the only copy.
+    # Only the most urgent advice is given: a rebuild before the export would delete the only copy of a store.
     if names:
         hint = _EXPORT_FIRST
         commands = [command("export", snapshot.app, name, "--out", "DIR") for name in names]
@@ -145,7 +146,7 @@ def _remarks_on_work(snapshot: RestoreSnapshot, outcomes: Sequence[Outcome]) -> 
     """Yield what the work on all stores means for the directory as a whole."""
     work = _work(outcomes)
     rebuilt = [store.spec for store in work if store.rebuild and not store.spec.is_global]
-    # Positions are in record headers, and in nothing else.
+    # A Position can be restored from the headers of records only.
     if not all(snapshot.dump.headers_of(spec.changelog) for spec in rebuilt):
         yield note(
             "the dump has no record headers, so Positions of rebuilt stores are empty, as after a restoration "
@@ -192,7 +193,7 @@ def _selection(
 ) -> _Selection:
     """Return the stores to judge. Raises UsageError for names that do not exist, unless something ``is_refused``."""
     specs = snapshot.spec.stores
-    # Another command, such as rehome, has selected the stores already.
+    # Another command, such as rehome, has already selected the stores.
     if stores_by_task is not None:
         return _Selection(
             {task: [spec for spec in specs if spec.name in names] for task, names in stores_by_task.items()}
@@ -207,7 +208,7 @@ def _selection(
         outcomes += tasks.outcomes
         for task in tasks.names:
             by_task.setdefault(task, []).append(spec)
-    # With a refusal the selection is incomplete: a task that it lacks may exist.
+    # If something is refused, the list of tasks may be incomplete, so a task that is not in it may exist.
     if not is_refused and not _refusals(outcomes):
         _refuse_unknown_tasks(snapshot.options, by_task)
     outcomes += _lost_tasks(snapshot.options, by_task)
@@ -262,6 +263,7 @@ def _folder(spec: StoreSpec) -> str:
 
 
 def _refuse_unknown_tasks(options: RestoreOptions, tasks: Collection[str]) -> None:
+    """Raise UsageError if the options name a task or a partition that no store has."""
     unknown = sorted(options.tasks - set(tasks))
     if unknown:
         raise UsageError(
@@ -287,14 +289,14 @@ def _lost_tasks(options: RestoreOptions, tasks: Collection[str]) -> Iterator[Out
 
 
 def _tasks_here(options: RestoreOptions, tasks: Iterable[str]) -> list[str]:
-    """Return the tasks to restore on this host, in order; every host has all global stores."""
+    """Return the tasks to restore on this host, in the order of their names; every host has the global stores."""
     names = sorted(tasks, key=lambda name: TaskId.parse(name).order)
     own = [name for name in names if name != GLOBAL and name not in options.elsewhere]
     if options.only is not None:
         own = [name for name in own if name in options.only]
     if options.share:
         i, n = options.share
-        # Of all tasks in order, before partitions are selected: every host must divide the same list.
+        # The share is taken from all tasks, before partitions are selected: all hosts must divide the same list.
         own = own[i - 1 :: n]
     here = {*own, GLOBAL}
     if options.partitions:
@@ -320,7 +322,8 @@ def _tasks_of(snapshot: RestoreSnapshot, spec: StoreSpec) -> _StoreTasks:
         return _global_obstacle(snapshot.options, spec) or _StoreTasks([GLOBAL])
     partitions = sorted(key.partition for key in snapshot.dump.partitions if key.topic == spec.changelog)
     outcomes: list[Outcome] = []
-    # An inferred number is that of the partitions with rows: more may exist. Only a stated one is complete.
+    # An inferred number comes from the partitions with rows, and more may exist. Only a number that was stated is
+    # complete.
     if spec.partitions is not None and "partitions" not in spec.inferred:
         outcomes += _surplus_partition(spec, partitions)
         partitions = list(range(spec.partitions))
@@ -344,14 +347,15 @@ def _surplus_partition(spec: StoreSpec, partitions: Sequence[int]) -> Iterator[O
 
 
 def _global_obstacle(options: RestoreOptions, spec: StoreSpec) -> _StoreTasks | None:
-    """Return why a global store is not restored; None for a table, whose records are its rows.
+    """Return the outcome that replaces the restoration of a global store; None if it can be restored.
 
-    A processor may transform records, which only the application can do.
+    It can be if its source is a table. A processor may transform records, which only the application can do.
     """
-    # A global table restores its records unchanged (``GlobalStateManagerImpl``), so the dump has its rows.
+    # Streams puts the records of a global table into the store unchanged (``GlobalStateManagerImpl``), so they are its
+    # rows.
     if spec.source == "table":
         return None
-    # Not selected: neither an obstacle nor worth a remark.
+    # The user selected other tasks, so this store is neither an obstacle nor worth a remark.
     if options.tasks and GLOBAL not in options.tasks:
         return _StoreTasks()
     if spec.source == PROCESSOR and spec.name not in options.stores:
@@ -440,7 +444,7 @@ def task_steps(
     for other in others:
         if not other.store.databases:
             continue
-        # From now on the directory is one of that release, so it must be able to open the stores that stay, too.
+        # The directory will be one of the new release, so that release must be able to open the stores that stay, too.
         obstacle = incompatible(snapshot, other.store)
         if obstacle is not None:
             yield Refusal(f"{task}/{other.store.name}: {obstacle}")
@@ -461,8 +465,8 @@ def _files_of_family(
     keeping = Keeping(task)
     # At its start, a release that keeps offsets in stores migrates the lines of a .checkpoint (KIP-1035).
     if resolved is not None and resolved.task.checkpoint is not None:
-        # At its next start the release would put the lines of that file over the offsets in the stores.
-        # A store that was wiped has a line there and no directory.
+        # It would put the offsets of that file over those in the stores. The lines of rebuilt stores can go, but those
+        # of others, even of a store without a directory, are still needed.
         rebuilt, release = {store.spec.name for store in work}, snapshot.options.release.name
         if any(other.offsets for other in others) or resolved.absent.keys() - rebuilt:
             yield Refusal(
@@ -479,16 +483,20 @@ def _files_of_family(
 def _checkpoint(
     task: str, work: Sequence[StoreWork], resolved: TaskOffsets | None, others: Sequence[StoreOffsets]
 ) -> Iterator[Outcome]:
-    """Yield ``.checkpoint`` with every logged persistent store of the task, or Streams wipes it under exactly-once."""
+    """Yield the step that writes ``.checkpoint``, with a line for each logged persistent store of the task.
+
+    If one is missing, Streams wipes the task under exactly-once.
+    """
     lines: dict[TopicPartition, int] = {}
     for other in others:
         lines |= other.offsets
-    # The file of the global stores names topics, not stores: the lines of a rebuilt store are its own.
+    # All lines with the topic of a rebuilt store are its own, also in the file of the global stores, which names no
+    # store.
     rebuilt = {store.spec.changelog for store in work if store.rebuild}
-    # Of a rebuilt store a partition may have no offset any more, and its old line must not remain.
+    # They are dropped: after the rebuild a partition may have no offset, and its old line must not remain.
     lines = {tp: offset for tp, offset in lines.items() if tp.topic not in rebuilt}
     if resolved is not None:
-        # Stores that a file names and the directory lacks: their lines stay, as Streams itself keeps them.
+        # Lines of stores that the file names and the directory lacks stay, as Streams itself keeps them.
         for offsets in resolved.absent.values():
             lines |= offsets
     for store in work:

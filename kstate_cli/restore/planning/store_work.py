@@ -90,7 +90,7 @@ def _outcomes(snapshot: RestoreSnapshot, case: _StoreCase) -> Iterator[Outcome]:
     damage = damage_of(snapshot.problems, case.task, case.spec)
     if damage:
         yield warning(f"{case.title}: {damage}")
-    # A store that is damaged, or of an unclean task, is rebuilt whatever its offset: the offset says nothing about such
+    # A damaged store, or one of a task that was not closed, is rebuilt whatever its offset, which says nothing of its
     # rows.
     permissions = _permissions(snapshot.options.permissions, case, damage)
     _refuse_absent_partitions(case, dumps)
@@ -104,7 +104,7 @@ def _outcomes(snapshot: RestoreSnapshot, case: _StoreCase) -> Iterator[Outcome]:
     for part in parts:
         if part.verdict.invalid or part.verdict.doubtful:
             yield warning(f"{case.title}: {part.verdict.why}")
-    # Of a global store with several partitions, one that must be caught up makes work of all.
+    # A global store has work if any of its partitions must be caught up.
     if {part.verdict.action for part in parts} == {Action.LEAVE}:
         yield _unchanged(snapshot, case, parts[0].verdict)
         return
@@ -145,7 +145,7 @@ def _refuse_unrestorable(snapshot: RestoreSnapshot, case: _StoreCase) -> None:
 
 
 def _partitions(snapshot: RestoreSnapshot, case: _StoreCase) -> list[PartitionDump]:
-    """Return what the dump has of a store: all partitions of the topic of a global store, else one."""
+    """Return the partitions that the dump has for a store: all of the topic for a global store, else at most one."""
     topic = case.spec.changelog or ""
     # The task N_3 has partition 3 of its changelogs; ``global`` has every partition of the topic.
     number = TaskId.parse(case.task).partition or 0
@@ -161,13 +161,16 @@ def _partitions(snapshot: RestoreSnapshot, case: _StoreCase) -> list[PartitionDu
 
 
 def _unchanged_without_dump(snapshot: RestoreSnapshot, case: _StoreCase) -> UnchangedStore:
-    """Leave a store that the dump does not have, if it is whole and the user does not name it."""
+    """Leave a store that the dump does not have, if it is whole and the user did not name it.
+
+    Else raise _NotInDumpError.
+    """
     lacks = f"the dump does not contain {case.spec.changelog}"
     if case.task != GLOBAL:
         lacks += f", partition {TaskId.parse(case.task).partition}"
-    # Silence about a store that the user names would look like a restoration.
+    # If the user names the store, leaving it silently would look like a restoration.
     requested = case.spec.name in snapshot.options.stores or snapshot.options.permissions.rebuild
-    # Streams would restore such a store from its changelog at the start, or wipe it: leaving it is no restoration.
+    # Streams would restore a store without offset at its start, or wipe that of an unclean task: it needs the dump.
     if case.existing is None or not case.existing.has_offset or case.unclean or requested:
         raise _NotInDumpError(f"{lacks}{_similar_topic(snapshot, case.spec)}")
     _LOG.debug("%s: unchanged", case.title)
@@ -193,14 +196,14 @@ def _refuse_without_headers(snapshot: RestoreSnapshot, case: _StoreCase) -> None
 
 
 def _permissions(permissions: Permissions, case: _StoreCase, damage: str | None) -> Permissions:
-    """Return what the user permits, and why the store is rebuilt although the user did not ask for it."""
+    """Return what the user permits. If the store itself must be rebuilt, ``rebuild`` gets that reason."""
     existing = case.existing
     if damage:
         return replace(permissions, rebuild=f"kstate cannot use the existing data ({damage})")
     if case.unclean:
         return replace(permissions, rebuild="its task was not closed cleanly")
     if case.task_offsets is not None and existing is not None and may_be_ahead(existing.store, case.task_offsets):
-        # Replaying records that its rows contain already gives other versions than the changelog does.
+        # A versioned store that already has records beyond its offset gets other versions if they are replayed.
         return replace(
             permissions,
             rebuild="it was killed, and kstate cannot replay records that a versioned store already has",
@@ -209,7 +212,7 @@ def _permissions(permissions: Permissions, case: _StoreCase, damage: str | None)
 
 
 def _refuse_absent_partitions(case: _StoreCase, dumps: Iterable[PartitionDump]) -> None:
-    """Refuse a global store of whose topic the dump lacks a partition: its rows would be lost."""
+    """Refuse a global store if the dump lacks a partition of its topic: the rows of that partition would be lost."""
     spec, existing = case.spec, case.existing
     if not spec.is_global:
         return
@@ -226,13 +229,16 @@ def _refuse_absent_partitions(case: _StoreCase, dumps: Iterable[PartitionDump]) 
 def _judge_partition(
     snapshot: RestoreSnapshot, case: _StoreCase, dump: PartitionDump, permissions: Permissions, before: Age | None
 ) -> RestoredPartition:
-    """Return what becomes of the store by one partition. ``before``: what kstate knows of the age of its data."""
+    """Return what becomes of the store by one partition.
+
+    ``before`` is what kstate knows of the age of the store's data.
+    """
     committed = _committed(snapshot, case, dump.key)
     facts = _facts(snapshot, dump.key)
     other = as_of_ms = offset = None
     if before is not None:
         as_of_ms = before.as_of_ms
-        # Before any offset: in another log they mean nothing, and "already past the dump" would be no news.
+        # Judged before any offset: in another log offsets mean nothing, and "already past the dump" would hide that.
         other = another_log(snapshot.record_digest, dump, facts, before)
     if other is not None and not permissions.by_user:
         raise _OnlyCopyError(
@@ -257,10 +263,11 @@ def _judge_partition(
 
 
 def _committed(snapshot: RestoreSnapshot, case: _StoreCase, key: TopicPartition) -> int | None:
-    """Return the group's committed offset of a source topic, None for a changelog."""
+    """Return the offset that the group has committed of a source topic; None for a changelog."""
     if not case.spec.source_topic:
         return None
-    # The manifest states it as of the dump, the broker as of now, and the user knows best.
+    # The offset in the manifest is of the time of the dump. That of the broker is newer, and that of the user goes
+    # first.
     committed = snapshot.dump.committed.get(key)
     facts = snapshot.options.facts.get(key)
     if facts is not None and facts.committed is not None:
@@ -301,10 +308,10 @@ def _refuse_emptied(dump: PartitionDump, verdict: Verdict, permissions: Permissi
 
 
 def _rebuild_together(parts: tuple[RestoredPartition, ...], permissions: Permissions) -> tuple[RestoredPartition, ...]:
-    """Return the partitions with one action: if one of a global store must be rebuilt, all are.
+    """Return the partitions of a store with one action: if one partition of a global store must be rebuilt, all are.
 
-    It is one database, and each partition needs a base for it. A partition whose log is empty gives no rows then, as
-    it would to Streams.
+    The partitions share one database, which is built new. A partition whose log is empty then gives no rows, as in
+    Streams.
     """
     actions = {part.verdict.action for part in parts}
     if len(actions) == 1 or Action.REBUILD not in actions:
@@ -313,7 +320,7 @@ def _rebuild_together(parts: tuple[RestoredPartition, ...], permissions: Permiss
     together = []
     for part in parts:
         if part.verdict.action in (Action.LEAVE, Action.CATCH_UP):
-            # Refusals stay: a partition that stands in the way does so for the whole store.
+            # A refusal stays: a partition that stands in the way does so for the whole store.
             verdict = judge(part.log, None, is_global=True, has_rows=False, permissions=others)
             part = replace(part, verdict=verdict)
         together.append(part)
@@ -334,7 +341,7 @@ def _work(
 ) -> StoreWork:
     """Return the work on a store that is caught up or rebuilt."""
     rebuild = any(part.verdict.action is Action.REBUILD for part in parts)
-    # A rebuild replaces rows and files of any release or layout.
+    # A rebuild replaces all files, so release and layout of the existing store matter only for catching up.
     if not rebuild and case.existing is not None:
         _refuse_catching_up(snapshot, case.spec, case.existing)
     verb = "rebuild" if rebuild else "catch up"
@@ -345,7 +352,7 @@ def _work(
 
 
 def _offsets_after(case: _StoreCase, parts: Sequence[RestoredPartition], *, rebuild: bool) -> dict[TopicPartition, int]:
-    """Return the offsets of a store that is complete: of the last record, of a global store the next one."""
+    """Return the offsets of a store after its restoration: the last record's, or, of a global store, the next one's."""
     offsets = {}
     for part in parts:
         last, old = part.log.last, None
@@ -356,20 +363,20 @@ def _offsets_after(case: _StoreCase, parts: Sequence[RestoredPartition], *, rebu
         elif last is not None:
             offsets[part.log.key] = last
             if case.spec.is_global:
-                # A global store states the next offset to read (GlobalStateManagerImpl), a task store its last record.
+                # A global store states the next offset to read (GlobalStateManagerImpl).
                 offsets[part.log.key] += 1
         elif not case.spec.is_global:
             offsets[part.log.key] = OFFSET_UNKNOWN
         elif part.log.start is not None:
-            # Streams seeks to what a global store states, -4 included, and does not start then.
+            # Streams seeks to any number that a global store states, and fails at -4. So this is the start of the log.
             offsets[part.log.key] = part.log.start
     return offsets
 
 
 def _refuse_catching_up(snapshot: RestoreSnapshot, spec: StoreSpec, existing: StoreOffsets) -> None:
     """Refuse to add records to a store of another release or layout, or one that drops files by itself."""
-    # Records are added to the database as it is: an offset in the other place would stay there, and one of the two
-    # would be wrong.
+    # Catching up adds records and leaves the database otherwise as it is. An offset in the place of the other release
+    # would stay there, and one of the two would be wrong.
     if snapshot.into_family != existing.store.has_offsets_family:
         to = snapshot.options.release
         home = "checkpoint"
@@ -381,7 +388,8 @@ def _refuse_catching_up(snapshot: RestoreSnapshot, spec: StoreSpec, existing: St
         )
     older = older_layout(existing.store, spec.kind)
     if older is not None:
-        # Streams deletes a record's row in the older column family too; sorted files go to one.
+        # For each record Streams also deletes the row in the older column family; the sorted files go to one family
+        # only.
         raise _StoreRefusedError(
             f"it still has rows of an older layout in {older}: pass --rebuild --store {quoted(spec.name)}"
         )

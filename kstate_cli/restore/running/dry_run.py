@@ -58,10 +58,14 @@ class _DryRun:
             self._digests = manifest_digests(dump, plan.dump_paths)
 
     def run(self) -> tuple[str, ...]:
+        """Read and compare everything, and return notes about what was read.
+
+        Raises what the restoration would raise.
+        """
         request, dump = self._request, self._dump
         slots = self._slots()
         with Digests(dump) as digests:
-            # As in the restoration, threads compare the files meanwhile.
+            # Threads compare the files with their digests while slices are read, as in the restoration.
             digests.compare(self._digests)
             jobs = make_jobs(
                 self._plan.work,
@@ -77,7 +81,8 @@ class _DryRun:
             results = self._read(self._readable(jobs), slots.tasks)
             self._decode_unsorted()
             digests.wait()
-        # What is made of the slices is made of their notes alone: a Position may not fit the file that it goes to.
+        # The steps follow from the results alone, without the sorted files. Making them finds, for example, a Position
+        # that does not fit its file.
         to_steps(
             self._plan.work,
             results,
@@ -89,7 +94,7 @@ class _DryRun:
         return self._notes()
 
     def _slots(self) -> Slots:
-        """Return how many slices are read at once, and the memory of each: those of the restoration, on this host."""
+        """Return how many slices are read at once, and the memory of each: as the restoration would have them here."""
         request = self._request
         size = self._plan.bytes
         if not request.engine.is_spark:
@@ -97,9 +102,10 @@ class _DryRun:
             return Slots(tasks, slot_memory(request.memory, tasks, jvm=False))
         tasks = request.spark.slots or cores_here()
         if size <= SMALL_BYTES:
-            # Of a small dump the start of other processes takes longer than its rows.
+            # For a small dump, starting processes would take longer than reading its rows.
             tasks = 1
-        # With the memory of the JVM, which does not run here: the restoration would refuse too small a budget.
+        # The memory of the JVM is deducted, although none runs here: the restoration would refuse a budget that is too
+        # small.
         return Slots(tasks, slot_memory(request.memory, tasks, jvm=True))
 
     def _in_order(self, partition: PartitionDump) -> tuple[PartitionDump, str]:
@@ -124,18 +130,19 @@ class _DryRun:
         return readable
 
     def _read(self, jobs: Sequence[SliceJob], tasks: int) -> list[SliceResult]:
+        """Read the slices with up to ``tasks`` processes of this host, and report the progress."""
         finished: list[SliceJob] = []
         rows = sum(job.slice.rows for job in jobs)
 
         def on_poll() -> None:
-            # A runner reports that one more slice is done, not which: progress is counted in the order of the jobs.
+            # A runner reports that one more slice is done, not which one: progress assumes the order of the jobs.
             finished.append(jobs[len(finished)])
             records = sum(job.slice.rows for job in finished)
             self._watcher.slices(len(finished), len(jobs), records, rows, sum(job.slice.bytes for job in finished))
 
         if not jobs:
             return []
-        # On this host also for Spark: reading is the same code, and a dry run must not wait for a cluster.
+        # This host reads even if Spark will restore: the code is the same, and a dry run must not wait for a cluster.
         with started(EngineChoice(Engine.local, PHASE), self._request.spark, tasks, writes=False) as runner:
             return runner.run(jobs, on_poll)
 

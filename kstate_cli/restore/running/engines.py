@@ -103,7 +103,7 @@ class OnThisHost:
         return _read
 
     def in_order(self, dump: Dump, partition: PartitionDump, target: str) -> Dump:
-        """Sort by a shuffle, which only Spark has: a job of its own, whose Spark ends with it."""
+        """Sort by a shuffle, which only Spark has: a Spark is started for this alone, and ends with it."""
         if self.sorter is None:
             raise Refused(
                 (
@@ -112,7 +112,7 @@ class OnThisHost:
                 ),
                 hint="omit --engine local, or give it more --memory",
             )
-        # Before Spark is started: its own error for a missing Java names no remedy.
+        # Java is checked before Spark is started, whose own error for a missing Java names no remedy.
         check_java()
         with spark_context(self.sorter, modules=OF_SLICES) as context:
             return OnSpark(context, slots_of(context)).in_order(dump, partition, target)
@@ -131,9 +131,9 @@ class InProcesses(OnThisHost):
             for result in self.pool.map(self._make, jobs):
                 results.append(result)
                 on_poll()
-        # BaseException: a signal ends the processes as well.
+        # BaseException, since a signal must end the processes as well.
         except BaseException:
-            # After this, no process writes any more.
+            # Then no process writes any more, and the caller may remove the files.
             self.pool.stop()
             raise
         return results
@@ -152,13 +152,14 @@ def _read(job: SliceJob) -> SliceResult:
 
 
 def _result_of(function: Callable[[SliceJob], SliceResult], job: SliceJob) -> SliceResult:
+    """Return the result of a job. Any error becomes one with a message and an exit code that names the store."""
     try:
         return function(job)
     except (KstateError, OSError, RocksError):
-        # These have a message and an exit code of their own.
+        # These errors have a message and an exit code of their own.
         raise
     except Exception as error:
-        # Anything else, such as an error of Arrow, would end in a traceback that names no store.
+        # Any other error, such as one of Arrow, would end in a traceback that names no store.
         raise RunFailed(
             f"kstate cannot create {job.title}: {type(error).__name__}: {first_line(error)}",
             hint=unchanged("fix the cause, then run the command again"),
@@ -167,13 +168,13 @@ def _result_of(function: Callable[[SliceJob], SliceResult], job: SliceJob) -> Sl
 
 @contextlib.contextmanager
 def started(choice: EngineChoice, spark: SparkSettings, slots: int, *, writes: bool = True) -> Iterator[Runner]:
-    """Yield a runner; it and all that it started have ended afterwards. Raises RunFailed.
+    """Yield a runner; the runner and all that it started have ended afterwards. Raises RunFailed.
 
-    ``slots``: the slices at once, for engines that do not decide that themselves. Without ``writes``, which takes this
-    host, slices are only read.
+    ``slots`` is the number of slices at once, for engines that do not decide that themselves. Without ``writes`` this
+    host runs the slices, and only reads them.
     """
     if choice.is_spark:
-        # Left only when all slices are done: closing stops the JVM and all workers, and gives their memory back.
+        # The context is left when all slices are done. That stops the JVM and all workers, whose memory is free then.
         with spark_context(spark, modules=OF_SLICES) as context:
             yield OnSpark(context, slots_of(context))
         return

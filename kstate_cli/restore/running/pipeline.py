@@ -82,8 +82,8 @@ def restore(
 ) -> RestoreOutcome:
     """Restore, or only plan. Raises InUse, Refused, RunFailed and RunHalfway; Interrupted after a signal.
 
-    ``state`` belongs to several rounds, and its owner listens to it: it stays RUNNING, or unchanged if there is nothing
-    to do. ``larger``: the change that the restoration is a part of.
+    ``state`` is the state machine of several rounds, which its owner listens to: it stays RUNNING after this round, or
+    unchanged if there is nothing to do. ``larger`` is the change that the restoration is a part of, such as a rehome.
     """
     with first_signal_only():
         try:
@@ -101,7 +101,7 @@ def _restore(
     larger: Larger | None,
 ) -> RestoreOutcome:
     app = request.terms.app
-    # Before the dump is read: that may take minutes.
+    # Refused before the dump is read, which may take minutes.
     refuse_special(app)
     watch = Stopwatch()
     dump = read_dump(
@@ -113,17 +113,17 @@ def _restore(
     )
     if request.verify_dump:
         refuse_damaged(dump)
-    # Once, before the plan: what the broker states is part of the snapshot, so that the plan printed is the plan that
-    # runs.
+    # The broker is asked once, before the plan: its answer is part of the snapshot, so the plan that is printed is the
+    # one that runs.
     if request.ask is not None:
         facts = request.ask({key.topic for key in dump.partitions})
         request = replace(request, options=replace(request.options, facts=facts))
 
     def carry_out(plan: RestorePlan) -> RestoreOutcome:
-        # Under the lock: another restoration may have ended in ERROR since this command began.
+        # Tested again under the lock: another restoration may have ended in ERROR since this command began.
         refuse_after_error(app, after_error=request.after_error)
         outcome = RestoreOutcome(plan, engine_for(request, plan))
-        # The larger change has a last word under the lock, too, before anything is staged.
+        # The larger change may still refuse here, under the lock, before any file is staged.
         foundation = None
         if larger is not None:
             larger.last_word()
@@ -136,7 +136,7 @@ def _restore(
             return outcome
         by_size = replace(request, engine=outcome.engine, foundation=foundation)
         of_rounds, own = state, StateMachine()
-        # Rounds have one machine, whose owner listens; a single restoration has one of its own.
+        # All rounds share one state machine, to which its owner listens. A single restoration has one of its own.
         own.listen(watcher.state)
         Restoration(by_size, dump, outcome, watcher, of_rounds or own, watch).run(close=of_rounds is None)
         return outcome
@@ -145,7 +145,8 @@ def _restore(
 
     def show(plan: RestorePlan) -> None:
         nonlocal is_shown
-        # Before the plan is printed: a dry run refuses for what it reads, and notes what it did not read.
+        # The dump is read before the plan is printed: a dry run may refuse what it reads, and notes what it did not
+        # read.
         plan = _with_what_was_read(request, plan, dump, watcher)
         is_shown = True
         on_plan(plan)
@@ -176,6 +177,10 @@ def _skipped_files_first(dump: Dump, is_shown: Callable[[], bool]) -> Iterator[N
 
 
 def _plan(request: RestoreRequest, dump: Dump, application: Application | None, larger: Larger | None) -> RestorePlan:
+    """Return the plan of the restoration, or of the larger change that it is a part of.
+
+    Raises Refused and UsageError.
+    """
     if larger is not None:
         plan = larger.plan(request, dump, application)
         if plan.work:
@@ -185,7 +190,7 @@ def _plan(request: RestoreRequest, dump: Dump, application: Application | None, 
         refuse_no_standby(request.terms.app)
     only = _specified_stores(request, application)
     spec = resolve_spec(application, request.spec, request.topology, only=only, file_name=request.spec_name)
-    # Without a task nothing in the directory shows which application it is of: its name must fit the specification.
+    # A directory without a task does not show which application it is of, so its name must fit the specification.
     if application is None or not application.tasks:
         _check_name(request.terms.app, spec)
     plan = plan_restore(request.terms.app, application, spec, dump, request.options)
@@ -199,7 +204,7 @@ def _with_what_was_read(request: RestoreRequest, plan: RestorePlan, dump: Dump, 
     """Return the plan of a dry run once its rows were read, or with a note that they were not."""
     if not request.terms.dry_run or plan.change.empty:
         return plan
-    # A dry run has no lock and no run: it refuses what the run would refuse.
+    # A dry run neither locks nor runs, so it makes here the refusals that the run would make.
     refuse_after_error(request.terms.app, after_error=request.after_error)
     if not plan.work:
         return plan
@@ -212,7 +217,7 @@ def _with_what_was_read(request: RestoreRequest, plan: RestorePlan, dump: Dump, 
 def _specified_stores(request: RestoreRequest, application: Application | None) -> frozenset[str] | None:
     """Return the stores that the specification must describe; None for all.
 
-    If the user names tasks, these are the stores of their sub-topologies.
+    They are the stores that the user names, or, if the user names tasks, those of the tasks' sub-topologies.
     """
     options = request.options
     if options.stores or not options.tasks or application is None:
@@ -229,7 +234,8 @@ def _specified_stores(request: RestoreRequest, application: Application | None) 
             here |= names
         else:
             elsewhere |= names
-    # Stores that no task has here may belong to the named tasks too: only those that others have are certainly not.
+    # A store of the specification without a directory here may belong to the named tasks too. Only stores that are in
+    # other tasks alone are certainly not needed.
     described: set[str] = set()
     if request.spec is not None:
         described |= {store.name for store in request.spec.stores}
@@ -271,7 +277,7 @@ def engine_for(request: RestoreRequest, plan: RestorePlan) -> EngineChoice:
 
 
 def _check_name(app: Path, spec: Spec) -> None:
-    """Raise Refused unless the name of a directory that is created again fits the specification."""
+    """Raise Refused unless the name of a directory without tasks fits the specification."""
     if spec.application is not None and spec.application != app.name:
         raise Refused(
             f"{app} would be the directory of application {app.name}, but the specification describes "
@@ -286,8 +292,8 @@ def _check_name(app: Path, spec: Spec) -> None:
                 f"on another host: {command('ls', 'APP', '--spec')}"
             ),
         )
-    # Changelogs are ``<application.id>-<store>-changelog``; a wrong name would make a directory that no application
-    # ever opens.
+    # Changelogs are ``<application.id>-<store>-changelog``. If none begins with the name of the directory, no
+    # application may ever open that directory.
     changelogs = [store.changelog for store in spec.stores if store.changelog and not store.source_topic]
     if spec.application is None and not any(topic.startswith(f"{app.name}-") for topic in changelogs):
         raise Refused(
@@ -301,10 +307,10 @@ def _check_name(app: Path, spec: Spec) -> None:
 
 @contextlib.contextmanager
 def first_signal_only() -> Iterator[None]:
-    """Let the first signal raise Interrupted, and ignore those that come while everything is being closed.
+    """Let the first signal raise Interrupted, and ignore those that come while kstate is closing.
 
-    Such signals do come: from a supervisor that signals a group and then the process, or a key that is pressed again.
-    Raised while kstate closes, a second one would leave a run without its last state, or Spark running.
+    A supervisor may signal a process group and then the process, and a user may press a key again. If the second signal
+    were raised while kstate closes, a run would be left without its last state, or Spark running.
     """
     if threading.current_thread() is not threading.main_thread():
         yield  # handlers run in the main thread
@@ -312,7 +318,7 @@ def first_signal_only() -> Iterator[None]:
     came: list[int] = []
 
     def once(number: int, _frame: FrameType | None) -> None:
-        # The handler is called between any two instructions, also while the first exception passes.
+        # The handler may be called between any two instructions, also while the first exception is on its way.
         if not came:
             came.append(number)
             raise Interrupted(number)
@@ -335,23 +341,25 @@ def follow_dump(
     watcher: RestoreWatcher,
     on_round: Callable[[RestoreOutcome], None],
 ) -> NoReturn:
-    """Look for a new manifest every so many seconds, and restore what it adds; end with what a round raises.
+    """Look for a new manifest every ``seconds``, and restore what it adds, until a round raises.
 
-    The lock is free between rounds, and each round checks whether the directory was used since the one before. A round
-    that fails keeps what the last one made. Raises as ``restore``; Interrupted after a signal.
+    The lock is free between rounds, and each round checks whether the directory was used since the one before. If a
+    round fails, the directory stays as the last round made it. Raises as :func:`restore`; Interrupted after a signal.
     """
-    # One machine for all rounds: to a listener, following is one long RUNNING.
+    # All rounds have one state machine: a listener sees one long RUNNING.
     state, restored = StateMachine(), None
     state.listen(watcher.state)
     try:
         while True:
             began = time.monotonic()
-            # A manifest that is committed while this round reads causes one more round, which may have nothing to do.
+            # The manifest is looked up before the round. One that is committed while the round reads causes one more,
+            # which may have nothing to do.
             manifest = newest_manifest_of(request.dump)
             if manifest != restored:
                 on_round(restore(request, on_plan=on_plan, watcher=watcher, state=state))
                 restored = manifest
-            # From the beginning of one round to that of the next, so that long rounds do not add up.
+            # The pause is measured from the beginning of the round, so that the duration of long rounds does not add
+            # up.
             time.sleep(max(0.0, seconds - (time.monotonic() - began)))
     finally:
         state.close()
@@ -360,8 +368,8 @@ def follow_dump(
 def newest_manifest_of(uri: str) -> tuple[int, str]:
     """Return generation and SHA-256 of the newest manifest of a dump that grows.
 
-    Another dump in the same place may have come to the same generation. Raises Refused for a dump that does not grow,
-    DumpError and UsageError.
+    The digest tells this dump from another one in the same place that has come to the same generation. Raises Refused
+    for a dump that does not grow, DumpError and UsageError.
     """
     filesystem, root = open_location(uri)
     grown = newest_manifest(filesystem, root, uri_text(uri))

@@ -163,12 +163,13 @@ class Restoration:
         self._ages: list[Age] = []
 
     def run(self, *, close: bool = True) -> None:
-        """Carry the plan out. A failure ends in ERROR, a signal in NOT_RUNNING; both are in the journal.
+        """Carry the plan out. A failure ends in ERROR, a signal in NOT_RUNNING; both states are in the journal.
 
-        Without ``close`` it stays RUNNING: another round follows. Call it within ``first_signal_only``: closing is not
-        interrupted.
+        Without ``close`` the state stays RUNNING, since another round follows. Call it within ``first_signal_only``, so
+        that closing is not interrupted.
         """
-        # The machine may belong to several rounds, the journal to this one: so it is heard only while this run lasts.
+        # The state machine may belong to several rounds, but the journal only to this one. So states are recorded only
+        # while this run lasts.
         self._machine.listen(self._record)
         try:
             self._run(close=close)
@@ -176,27 +177,29 @@ class Restoration:
             self._machine.forget(self._record)
 
     def _run(self, *, close: bool) -> None:
+        """Carry the plan out, and bring the state machine to its last state, whatever happens."""
         try:
             self._outcome.result = execute(
                 self._plan.change, self._request.terms.run, self._phase, prepare=self._prepare
             )
-            # After the switch: nothing that fails from here on may turn a good run into a failed one.
+            # The new files are in place. Nothing that fails from here on may turn the good run into a failed one.
             self._tell_spent()
             self._record_ages_of_files()
             self._machine.to(RestoreState.RUNNING)
-            # Each of their backups was caught up by the round after it, so none is the only copy.
+            # A standby drops the backups of its earlier rounds: the round after each has caught its stores up, so none
+            # is the only copy.
             if self._request.terms.run.standby:
                 self._drop_earlier_rounds()
             if close:
                 self._machine.close()
         except (Interrupted, KeyboardInterrupt) as error:
             if not self._machine.close():
-                # KIP-696: in PENDING_ERROR and ERROR there is nothing to close any more.
+                # In the states PENDING_ERROR and ERROR there is nothing left to close (KIP-696).
                 self._watcher.warning(
                     f"the run is already in state {self._machine.state.value}, so closing it has no effect"
                 )
                 self._fail()
-            # The hint of the signal is replaced by what the journal proves.
+            # The journal proves more about the directory than the hint of the signal says.
             if isinstance(error, Interrupted):
                 error.hint = self._ways_on()
             raise
@@ -229,9 +232,9 @@ class Restoration:
             self._watcher.warning(text)
 
     def _ways_on(self) -> str | None:
-        """Return the hint after a signal: what the journal proves of the directory, and what the next run can use."""
+        """Return the hint after a signal: the state of the directory by the journal, and what the next run can use."""
         run = self._journal
-        # From SWITCHING on the directories may have been exchanged: "nothing was changed" would be a guess.
+        # From the state SWITCHING on, directories may have been exchanged, so "nothing was changed" would be a guess.
         if run is not None and run.state not in (None, RunState.STAGING, RunState.FAILED):
             if run.state is RunState.KEPT:
                 return "the restoration is done"
@@ -268,55 +271,61 @@ class Restoration:
                 self._journal.write(STATE_EVENT, before=before.value, state=after.value)
 
     def _prepare(self, run: Run) -> tuple[Step, ...]:
+        """Build the new stores in the folder of ``run``, and return the steps of the plan that put them in place."""
         self._journal = run
         self._machine.to(RestoreState.REBALANCING)
         request, plan = self._request, self._plan
-        # First of all: what protects the old store from ``clean`` must be in the journal before anything is built.
+        # This comes first: events that protect the old store from ``clean`` must be in the journal before anything is
+        # built.
         self._write_down(run)
-        # In the folder of the run, on the file system of the directory: RocksDB then takes the files in by a rename,
-        # without a copy.
+        # Sorted files are in the folder of the run, on the file system of the directory, so that RocksDB can rename
+        # them into a database instead of copying them.
         folder = run.path / SORTED_FILES
         folder.mkdir()
         self._end_earlier_areas(run)
         earlier_steps = plan.change.steps
         if request.foundation is not None:
-            # Before the records: those of a versioned store are put between the rows of its copy.
+            # The rows of stores that are copied come first: the records of a versioned store are put between them.
             earlier_steps = request.foundation.prepare(run)
         staging = Staging(str(folder))
-        # Elsewhere only if the user says so: executors of other hosts see no folder of this one.
+        # If the user names another place, files are sorted there: executors on other hosts do not see a folder of this
+        # one.
         if request.staging:
             staging = self._staging = Staging(make_area(settled(request.staging), request.terms.app.name, run))
         try:
             if request.engine.is_spark:
                 self._watcher.phase("spark", request.spark.effective_master or "spark-submit", 0)
             self._watch.to(START)
-            # Spark is stopped before the digests are awaited: its JVM and workers give their memory back.
+            # The digests are awaited only after Spark has stopped, whose JVM and workers give their memory back.
             with Digests(self._dump) as digests:
-                # Files are compared while Spark starts and slices are read. Results count only once they are.
+                # Files are compared with their digests while Spark starts and slices are read. Results count only if
+                # all are equal.
                 digests.compare(self._dump_digests)
                 with started(request.engine, request.spark, self._slots_here()) as runner:
                     self._watch.to(SLICES)
                     try:
                         jobs, results = self._restore_slices(runner, run, staging)
                     except BaseException as error:
-                        # Leaving it closes Spark: that belongs to the state that comes now.
+                        # The state changes before the runner closes, so that the time of closing Spark belongs to the
+                        # new state.
                         self._ending(error)
                         raise
                     self._watch.to(STOP)
                 self._watch.to(DIGESTS)
                 self._tell(staging, jobs)
                 digests.wait()
-            # Every sorted file is read once more before any is ingested: RocksDB checks a file only where it reads it.
+            # Every sorted file is read once more before any is ingested: RocksDB checks a file only where it reads it
+            # later.
             self._watch.to(CHECK)
             steps, self._outcome.reports = to_steps(
                 plan.work, results, request.options.release, staging, folder, request.terms.app
             )
-            # Before the switch: without it a crash right after the switch would make old data look new.
+            # The ages are recorded before the switch: if a crash came in between, old data would look new.
             add_ages(request.terms.app, self._ages)
         except BaseException as error:
             self._ending(error)
-            # The folder in an area of many has an owner of its own, who removes its mark last.
-            # After a signal the next run uses the finished slices; after a failure their cause is in doubt.
+            # A folder in an area elsewhere is removed by :func:`end_area`. Of one in this run, the next run can use the
+            # slices that were finished before a signal. After a failure these may be its cause, so they are removed.
             if isinstance(error, (Interrupted, KeyboardInterrupt)) and self._staging is None:
                 staging.keep_finished()
             elif self._staging is None:
@@ -325,9 +334,9 @@ class Restoration:
         return (*_without_expired(earlier_steps, steps), *steps)
 
     def _write_down(self, run: Run) -> None:
-        """Record, before anything is built, the logs, the ages, and what must not be cleaned away by its age."""
+        """Record, before anything is built, the logs, the ages, and what ``clean`` must not delete by its age."""
         request, plan = self._request, self._plan
-        # The round after this one deletes the backup of this run only by this event (``change.clean``).
+        # By this event alone the next round of a standby may delete the backup of this run (``change.clean``).
         if request.terms.run.standby:
             run.write(STANDBY_EVENT)
         why = [line for store in plan.work for line in store.only_copy]
@@ -344,6 +353,7 @@ class Restoration:
         return slots_here(request.memory, request.terms.run.workers, size=plan.bytes)
 
     def _restore_slices(self, runner: Runner, run: Run, staging: Staging) -> tuple[list[SliceJob], list[SliceResult]]:
+        """Run the slices that are not finished yet, and return all jobs and all results."""
         request, plan = self._request, self._plan
         slots, jvm = runner.slots, request.engine.is_spark
         jobs = make_jobs(
@@ -361,12 +371,13 @@ class Restoration:
         jobs = identified(jobs)
         members: dict[str, Any] = {"stores": slices_of_stores(jobs)}
         if is_local(staging.target):
-            # Progress in an area elsewhere is not shown, so the journal needs no URI for it.
+            # Other commands show the progress of a folder on this host only, so an area elsewhere need not be in the
+            # journal.
             members["staging"] = staging.target
         run.write(SLICES_EVENT, **members)
         resumed = Resumption(None)
-        # Files of an area are removed with their folder when a run ends, so only those of the run's own folder can be
-        # there.
+        # Only finished slices in the folder of an earlier run can be taken over: the files of an area are removed when
+        # a run ends.
         if self._staging is None:
             resumed = take_over(request.terms.app, run, run.path / SORTED_FILES, jobs)
         if resumed.predecessor is not None:

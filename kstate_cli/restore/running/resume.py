@@ -41,16 +41,20 @@ class Resumption:
 
 
 def identified(jobs: Sequence[SliceJob]) -> list[SliceJob]:
-    """Return the jobs with their identity; none for jobs that use rows on this host, which may change."""
+    """Return the jobs with their identity, by which a later run recognizes their results (see above).
+
+    Jobs that use rows on this host get none, since these rows may change.
+    """
     stamps: dict[tuple[str, str], str] = {}
     with_identity = []
     for job in jobs:
-        # A versioned store is caught up from its rows on this host. The next run may find other rows there.
+        # A versioned store is caught up from its rows on this host, and the next run may find other rows there.
         if job.base:
             with_identity.append(job)
             continue
         digest = hashlib.sha256(f"{__version__} {_rows_of(job)!r}".encode())
-        # Size and mtime of each file, once for all jobs: hashing the dump itself would take as long as reading it.
+        # A file counts by size and mtime, which are looked up once for all jobs: a digest would take as long as reading
+        # the dump.
         for path in sorted({piece.path for piece in job.slice.pieces}):
             if (job.dump_uri, path) not in stamps:
                 stamps[job.dump_uri, path] = _stamp(job.dump_uri, path)
@@ -74,24 +78,24 @@ def _stamp(uri: str, path: str) -> str:
 def take_over(app: Path, run: Run, folder: Path, jobs: Sequence[SliceJob]) -> Resumption:
     """Move the finished slices of earlier runs that fit ``jobs`` into ``folder``, and remove their other files.
 
-    Only a run that was interrupted has a successor: slices of other runs are removed.
+    They are used only if the last run was interrupted; otherwise they are removed too.
     """
     earlier = [other for other in read_runs(app) if other.name != run.name and state_of(other) is not None]
-    # A first run: there is nothing to use, and the journal needs no event.
+    # There is no earlier run, so nothing can be used, and the journal needs no event.
     if not earlier:
         return Resumption(None)
     last = earlier[-1]
     was_interrupted = last.state is RunState.FAILED and state_of(last) in _INTERRUPTED
     jobs_by_identity = {job.identity: job for job in jobs if job.identity}
     results: dict[str, SliceResult] = {}
-    # The newest first: of two results for one job it counts, and the older one is removed with its folder.
+    # The newest run comes first: of two results for one job its result counts, and the older one is removed.
     for other in reversed(earlier):
         leftovers = other.path / SORTED_FILES
-        # A link is not kstate's: nothing is moved or removed through it.
+        # A link was not made by kstate: nothing is moved or removed through it.
         if leftovers.is_dir() and not leftovers.is_symlink():
             results |= _finished_slices(leftovers, folder, jobs_by_identity, results.keys())
             shutil.rmtree(leftovers, ignore_errors=True)
-    # After an error the cause is in doubt: every slice is sorted again.
+    # The last run ended with an error, whose cause may be a slice: all are sorted again.
     if not was_interrupted:
         return Resumption(None)
     run.write(RESUMES_EVENT, predecessor=last.name, slices=len(results), of=len(jobs))
@@ -105,7 +109,7 @@ def _finished_slices(
     results: dict[str, SliceResult] = {}
     for note in Staging(str(leftovers)).notes(FINISHED):
         job = jobs_by_identity.get(str(note.get("identity")))
-        # A note is believed only with its seal, and one result is enough for a job.
+        # A note counts only with a valid seal, and a job needs only one result.
         if job is None or job.identity in have or job.identity in results or note["seal"] != seal(note):
             continue
         result = _move_result(note, job, leftovers, folder)
@@ -115,9 +119,9 @@ def _finished_slices(
 
 
 def kept_slices(app: Path) -> tuple[int, int]:
-    """Return (n, m): n of the m slices of the newest restoration are finished and wait for the run that resumes it.
+    """Return (n, m): how many slices of all runs are finished, and how many the newest one has in all.
 
-    It is (n, 0) if that run ended before it knew its slices; n counts the finished slices of all runs.
+    The finished ones wait for the run that resumes it. m is 0 if the newest run ended before it knew its slices.
     """
     runs = [run for run in read_runs(app) if state_of(run) is not None]
     finished = sum(
@@ -129,7 +133,7 @@ def kept_slices(app: Path) -> tuple[int, int]:
 
 
 def _move_result(note: dict[str, Any], job: SliceJob, leftovers: Path, folder: Path) -> SliceResult | None:
-    """Return the result that a note describes, its files moved; None if anything about it is wrong.
+    """Move the files of a finished slice and return its result; None, and nothing is moved, if anything is wrong.
 
     Every byte of the files is read: after a crash of the host they may have any size, and any content.
     """
@@ -142,10 +146,10 @@ def _move_result(note: dict[str, Any], job: SliceJob, leftovers: Path, folder: P
             )
             for segment, position in note["positions"]
         )
-        # The name only: a note may be from anywhere, and must not move files from elsewhere.
+        # Only the name of the path in the note is used: a note from elsewhere must not move files from anywhere.
         names = [os.path.basename(file.path) for file in files]
         whole = all(
-            # A link would be renamed as a link, and the file behind it may change at any time.
+            # A link is refused: the rename would move only the link, and the file behind it may change at any time.
             not (leftovers / name).is_symlink()
             and (leftovers / name).is_file()
             and (leftovers / name).stat().st_size == file.size
@@ -158,7 +162,7 @@ def _move_result(note: dict[str, Any], job: SliceJob, leftovers: Path, folder: P
             number=job.number,
             task=job.task,
             store=job.store,
-            # The name of the attempt becomes part of paths: only hex digits are let through.
+            # The name of the attempt becomes part of paths, so only hex digits are accepted.
             attempt=_ATTEMPT.fullmatch(note["attempt"])[0],  # type: ignore[index]
             files=tuple(replace(f, path=str(folder / name)) for f, name in zip(files, names, strict=True)),
             records=_number(note["records"]),
@@ -169,12 +173,12 @@ def _move_result(note: dict[str, Any], job: SliceJob, leftovers: Path, folder: P
             positions=positions,
             seconds=_seconds(note["seconds"]),
         )
-        # Renamed only now that every file is proven: half a slice in the new folder would have no owner.
+        # Files are renamed only now that each is proven: part of a slice in the new folder would belong to nothing.
         for name in names:
             os.rename(leftovers / name, folder / name)
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, OSError):
         return None
-    # Without the note this run has its result all the same; only a run after it would sort the slice again.
+    # If the note cannot be written, this run still has the result; only a later run would sort the slice again.
     with contextlib.suppress(OSError):
         Staging(str(folder)).mark_finished(job, result)
     return result

@@ -98,7 +98,7 @@ class _StoreResults:
 
     @property
     def report(self) -> RestoredStore:
-        """What the user gets to see."""
+        """The report on the restored store that the user sees."""
         files = [file for _, file in self.live_files]
         expired_files = [file for result in self.results for file in result.files if not self.is_live(file.segment)]
         return RestoredStore(
@@ -131,7 +131,7 @@ def to_steps(
     for result in results:
         by_store.setdefault((result.task, result.store), []).append(result)
     stores = [_store_results(store, by_store.get((store.key, store.spec.name), [])) for store in work]
-    # Only the files that become part of a database: expired ones need neither a copy nor a look.
+    # Only files that become part of a database are fetched and checked; those of expired segments are not needed.
     paths = _fetched([file for store in stores for _, file in store.live_files], staging, folder)
     steps = [step for store in stores for step in _steps_of(store, release, paths, app)]
     return tuple(steps), [store.report for store in stores]
@@ -144,15 +144,18 @@ def _store_results(work: StoreWork, results: Iterable[SliceResult]) -> _StoreRes
 
 
 def _oldest_live(work: StoreWork, results: Sequence[SliceResult]) -> int | None:
-    """Return the start (ms) of the oldest live segment, by all times (``AbstractSegments.cleanupExpiredSegments``)."""
+    """Return the start (ms) of the oldest segment that has not expired, by all times of the store; None without expiry.
+
+    The rule is that of ``AbstractSegments.cleanupExpiredSegments``.
+    """
     spec = work.spec
-    # A grace buffer has segments too, and they do not expire by time.
+    # Nothing expires by time in other stores, nor in a grace buffer, although that has segments too.
     if not expires(spec.kind) or not spec.segment_interval_ms or spec.retention_ms is None:
         return None
     times = [result.max_time for result in results if result.max_time is not None]
     if not times:
         return None
-    # The newest segment on disk has rows that are at least as young as its start.
+    # Segments on disk count too: the rows of one are at least as young as its start.
     times += [start for start in databases_before(work) if start is not None]
     return (max(times) - spec.retention_ms) // spec.segment_interval_ms * spec.segment_interval_ms
 
@@ -185,7 +188,7 @@ def _steps_of(store: _StoreResults, release: Release, paths: Mapping[str, Path],
     """Yield the steps of one store: expired segments go, databases are built, and the Position is written."""
     before = databases_before(store.work)
     for start, database in before.items():
-        # Streams would delete it at the next write to the store; a copy of it would only cost disk space.
+        # Streams would delete this segment at the next write to the store. A copy of it would only take disk space.
         if not store.is_live(start):
             why = "older than the retention, by the restored records"
             yield OmitTree(str(database.path.relative_to(app)), why)
@@ -194,7 +197,7 @@ def _steps_of(store: _StoreResults, release: Release, paths: Mapping[str, Path],
     if release.offsets_home is OffsetsHome.COLUMN_FAMILY:
         record = closed(store.work.offsets, position)
     yield from _build_steps(store, release, record, paths)
-    # Streams keeps no Position file of a global store.
+    # Streams has no Position file for a global store.
     if release.offsets_home is OffsetsHome.FILES and not position.is_empty and not store.work.spec.is_global:
         yield _position_step(store.work, position)
 
@@ -209,11 +212,11 @@ def _build_steps(
     targets = set(by_segment) | {start for start in before if store.is_live(start)}
     if not targets and _needs_empty_database(work, kind, record):
         targets.add(FIRST_SEGMENT if kind.key.segmented else None)
-    # A store has either segments or one database: None never meets a start.
+    # A store has either segments or one database, so None is never compared with a start.
     for segment in sorted(targets, key=lambda start: start or 0):
         ingredients = by_segment.get(segment, _Ingredients())
         if not ingredients.layers and record is None and segment in before:
-            # Nothing of this database changes, and for a release with files its offset is not in it either.
+            # The database gets no rows, and the release keeps offsets in files, so it stays as it is.
             continue
         path = work.path
         if segment is not None:
@@ -273,9 +276,10 @@ _UNBOUNDED: Final = 1 << 62
 def refuse_distant_bases(work: Sequence[StoreWork], spark: SparkSettings) -> None:
     """Raise Refused if tasks on other hosts would catch up versioned stores.
 
-    A versioned store is caught up from its rows, which are on this host. The same path elsewhere is another store.
+    Catching up a versioned store reads its rows, which are on this host. On another host the same path is another
+    store.
     """
-    # Executors on this host see the directory.
+    # With a local Spark the executors run on this host and see the directory.
     if spark.local:
         return
     distant = [store.title for store in work if has_key(store.spec.kind, KeySchema.VERSIONED) and not store.rebuild]
@@ -320,13 +324,13 @@ def _pieces_per_partition(partitions: int, tasks: int) -> int:
 
 
 def _jobs_of_store(work: StoreWork, slicing: Slicing, pieces: int) -> list[SliceJob]:
-    """Return the jobs of one store, numbered in the order in which their files win."""
+    """Return the jobs of one store, numbered so that of two files with the same key the one of the later job counts."""
     jobs: list[SliceJob] = []
     for part in work.parts:
-        # Of a global store some partitions may stay; if one is rebuilt, all are, because they share one database.
+        # Some partitions of a global store may stay, unless it is rebuilt: all partitions share one database.
         if part.verdict.action is Action.LEAVE and not work.rebuild:
             continue
-        # Numbers go on over partitions and slices: they decide which file of the store wins.
+        # The numbers go on over all partitions and slices of the store, since they decide which of its files counts.
         for piece, uri in _slices(work, part, slicing, pieces):
             first = len(jobs)
             new_jobs = _jobs_of_slice(work, piece, uri, slicing, first)
@@ -335,7 +339,7 @@ def _jobs_of_store(work: StoreWork, slicing: Slicing, pieces: int) -> list[Slice
 
 
 def _slices(work: StoreWork, part: RestoredPartition, slicing: Slicing, pieces: int) -> list[tuple[Slice, str]]:
-    """Return the slices of one partition, each with the URI of its dump: ``pieces`` or more, unless it is small.
+    """Return the slices of one partition, each with the URI of its dump: ``pieces`` of them or more, or fewer if small.
 
     Raises Refused for rows that cannot be sorted.
     """
@@ -344,23 +348,24 @@ def _slices(work: StoreWork, part: RestoredPartition, slicing: Slicing, pieces: 
         return []
     after, until = work.bounds(part)
     total = sum(piece.share for piece in rows.pieces)
-    # Footers have bytes of columns, not of rows: the average has to do.
+    # The footers of Parquet files state the bytes of columns, not of rows, so an average per record is used.
     record_bytes = max(total // rows.rows, 1)
     most = min(-(-total // pieces), MOST_SLICE_RECORDS * record_bytes)
     if has_key(work.spec.kind, KeySchema.VERSIONED):
-        # The history of a key must not be cut: a version ends where the next record of its key begins.
+        # All records of a key must be in one slice: a version ends where the next record of its key begins.
         most = _UNBOUNDED
-    # Rows out of order are sorted as a whole, so a slice of them must fit.
+    # If rows are out of order, a task sorts its slice as a whole, so the slice must fit the memory.
     fitting = min(memory // _bytes_per_record(rows) * record_bytes, ARRAY_BYTES)
-    # First as few slices as possible; only if one of them is out of order, slices that a task can sort as a whole.
+    # The first limit gives as few slices as possible. If one of them is out of order, the second gives slices that fit.
     for limit in (most, min(most, fitting)):
         cut, shuffled = slices(rows, after=after, until=until, max_bytes=limit)
         if not shuffled and all(piece.ordered or piece.bytes <= min(fitting, memory) // 2 for piece in cut):
             return [(piece, slicing.dump.uri) for piece in cut]
-    # Pieces overlap so much that no slice is small enough: one shuffle by offset, whose rows then rise.
+    # The files overlap so much that no slice is small enough. Spark sorts the whole partition by offset (a shuffle),
+    # and the result is divided.
     rows, uri = slicing.repartitioned(rows)
     cut, shuffled = slices(rows, after=after, until=until, max_bytes=most)
-    # Spark sorts by offset, so this is a dump whose offsets contradict themselves.
+    # Spark has sorted by offset, so rows are still out of order only if the offsets of this dump contradict themselves.
     if shuffled:
         raise Refused(f"kstate cannot sort the rows of {rows.key}", hint="write the dump again, sorted by offset")
     return [(piece, uri) for piece in cut]
@@ -373,7 +378,7 @@ def _bytes_per_record(dump: PartitionDump) -> int:
 
 
 def _jobs_of_slice(work: StoreWork, piece: Slice, uri: str, slicing: Slicing, number: int) -> Iterator[SliceJob]:
-    """Yield the job of one slice; of a versioned store one for each bucket of keys that fits the memory."""
+    """Yield the job of one slice; for a versioned store several, as memory requires, each for some of the keys."""
     spec, memory = work.spec, slicing.slots.memory
     kind = store_kind(spec.kind)
     interval_ms = 0
@@ -397,13 +402,13 @@ def _jobs_of_slice(work: StoreWork, piece: Slice, uri: str, slicing: Slicing, nu
         file_bytes=TARGET_FILE_BYTES,
         existing=tuple(databases_before(work)),
     )
-    # Rows of all other kinds follow from the last record of a key, so a slice needs no other records.
+    # In other kinds of store a row follows from the last record of its key alone, so one job is enough.
     if kind.key is not KeySchema.VERSIONED:
         yield job
         return
     needed_bytes = piece.rows * HISTORY_RECORD_BYTES + piece.bytes * HISTORY_COPIES
-    # Each job reads all records of the partition and keeps those of its keys: slower, and the only way to bound the
-    # memory.
+    # Each job reads all records of the partition and keeps those of its keys (a bucket). That is slower, but nothing
+    # else bounds the memory.
     buckets = max(1, -(-needed_bytes // memory))
     base = ""
     if not work.rebuild:

@@ -48,27 +48,28 @@ def buffers(array: pa.BinaryArray) -> tuple[Ints, npt.NDArray[np.uint8]]:
 def segment_times(keys: pa.BinaryArray, rule: KeySchema, place: str) -> Ints:
     """Return the time (ms) in each key that decides its segment.
 
-    Raises Refused for keys that no store of the kind has: for a lost store only the specification states its kind.
+    Raises Refused for keys that no store of the kind has: of a lost store only the specification says what kind it is.
     """
     offsets, data = buffers(keys)
     tail = rule.tail
     if len(keys) == 0:
         return np.empty(0, dtype=np.int64)
-    # Before any byte is read by its distance from the end of a key: in a shorter key it would belong to the key before.
+    # Checked before bytes are read at a distance from the end of a key: in a shorter key they would be bytes of another
+    # one.
     if int((offsets[1:] - offsets[:-1]).min()) < tail:
         raise Refused(
             f"{place}: a key of its changelog is shorter than {tail} bytes, so it is not a {rule.value} store",
             hint="correct its kind in the specification",
         )
     starts = offsets[1:] - tail
-    # Window keys end in time (i64) and sequence (i32), session keys in end and start (i64 each): WindowKeySchema,
-    # SessionKeySchema. The first of both decides the segment.
+    # Window keys end in time (i64) and sequence (i32), session keys in end and start (i64 each). The first of these two
+    # numbers decides the segment (WindowKeySchema, SessionKeySchema).
     times = _numbers(data, starts, ">i8")
     windows = rule.windows
-    # A window's number among duplicates (i32) is never negative, and a session begins (i64) before it ends.
+    # The second number must make sense too: a sequence is never negative, and a session begins before it ends.
     rest = _numbers(data, starts + _TIME_BYTES, ">i4" if windows else ">i8")
-    # Refused, not restored: with a wrong kind in the specification, other bytes of the key would be read as a time, and
-    # rows would be filed in segments of that time.
+    # Such keys are refused, since the kind in the specification is wrong: other bytes would count as a time, and rows
+    # would be put into segments of that time.
     fits = (times >= 0) & (times < _LATEST_MS) & (rest >= 0) & (windows | (rest <= times))
     if not bool(fits.all()):
         key = keys[int(np.argmin(fits))].as_py()
@@ -83,12 +84,12 @@ def _numbers(data: npt.NDArray[np.uint8], starts: Ints, kind: str) -> Ints:
     """Return the big-endian numbers that begin at ``starts``."""
     width = np.dtype(kind).itemsize
     numbers = np.empty(len(starts), dtype=np.int64)
-    # Block by block: the indexes take as much again as the bytes, eight times over.
+    # Block by block, since the indexes of all keys at once would take eight times as much memory as their bytes.
     for first in range(0, len(starts), BLOCK_ROWS):
         block = slice(first, first + BLOCK_ROWS)
         picked = data[starts[block, None] + np.arange(width)]
-        # A key may begin at any byte, and numpy reads numbers only from contiguous rows: so the bytes of each are
-        # picked first.
+        # Keys begin at any byte, but numpy reads numbers only from contiguous rows, so the bytes of each are copied
+        # first.
         numbers[block] = np.ascontiguousarray(picked).view(kind).ravel()
     return numbers
 
@@ -101,8 +102,8 @@ def segment_ids(times: Ints, interval_ms: int) -> Ints:
 def base_keys(rule: KeySchema, keys: pa.BinaryArray) -> pa.BinaryArray:
     """Return the row keys of a time-ordered store from its changelog keys (``TimeFirst…KeySchema``)."""
     tail = rule.tail
-    # A changelog key is key ‖ time ‖ …; the row key of a time-ordered store has the time first. A window keeps its
-    # sequence at the end, and a session has both times in front.
+    # In the changelog a key has its time at the end; in the store the time comes first. A window keeps its sequence at
+    # the end, and a session has both times in front.
     parts = [pc.binary_slice(keys, 0, -tail)]
     if rule is KeySchema.TIME_ORDERED_WINDOW:
         parts = [pc.binary_slice(keys, -tail, -_SEQUENCE_BYTES), *parts, pc.binary_slice(keys, -_SEQUENCE_BYTES, None)]
@@ -128,19 +129,17 @@ def apart(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def gather(array: pa.BinaryArray, indices: npt.NDArray[np.integer[Any]]) -> pa.BinaryArray:
-    """Return ``array.take``, several times faster if all values have one length."""
+    """Return ``array.take(indices)``, several times faster if all values have one length."""
     table = fixed_table(array)
     if table is None:
         return array.take(pa.array(indices))
-    # As one field of ``width`` bytes for each value: numpy then copies whole values, without a loop over bytes or a
-    # look at offsets.
+    # Each value is seen as one field of ``width`` bytes, so that numpy copies whole values and needs no offsets.
     width = table.shape[1]
     data = pa.allocate_buffer(len(indices) * width)
     rows = np.frombuffer(data, dtype=f"V{width}")
-    # The mode in which nothing is copied twice: the indices are ours.
+    # "clip" is the mode that copies only once. It would hide wrong indices, but kstate has computed these.
     np.take(table.view(rows.dtype).ravel(), indices, out=rows, mode="clip")
-    # Offsets of equal values are multiples of the width; 32 bits reach, because the bytes come from arrays of at most 2
-    # GiB.
+    # The offsets of values of one length are multiples of it. 32 bits suffice, since arrays have at most 2 GiB.
     ends = apart(np.arange(len(rows) + 1, dtype=np.int32) * np.int32(width))
     return pa.BinaryArray.from_buffers(pa.binary(), len(rows), [None, pa.py_buffer(ends), data])
 
@@ -171,13 +170,13 @@ WORD_BITS: Final = 64
 
 
 def differing_bits(table: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """Return for each byte of keys of one length the bits in which they differ: the others decide nothing."""
-    # A bit that is set in all keys, or in none, is the same in each. Only the others decide an order.
+    """Return, for each byte of keys of one length, the bits in which keys differ; only these decide their order."""
+    # Bits that are set in some keys and not in all differ.
     count, width = table.shape
     in_some, in_all = np.zeros(width, dtype=np.uint8), np.full(width, 0xFF, dtype=np.uint8)
     for first in range(0, count, BLOCK_ROWS):
         block = table[first : first + BLOCK_ROWS]
-        # The rows that fill whole groups, then the few that are left.
+        # Several rows are combined at a time, as one wide row; then come the rows that are left.
         rows = len(block) - len(block) % COMPARED_KEYS
         wide = block[:rows].reshape(-1, COMPARED_KEYS * width)
         for part in (wide, block[rows:]):
@@ -195,10 +194,10 @@ def count_of(bits: npt.NDArray[np.uint8]) -> int:
 def words(table: npt.NDArray[np.uint8], bits: npt.NDArray[np.uint8]) -> list[npt.NDArray[np.uint64]]:
     """Return keys as numbers that sort, and differ, as the keys do: one of 64 bits, or several, highest first.
 
-    ``bits``: the bits to use of each byte (:func:`differing_bits`).
+    ``bits`` are the bits to use of each byte (:func:`differing_bits`).
     """
-    # Bits are taken from the first byte of a key on, as the comparator weighs them, and a byte is never parted: so each
-    # word can be made by whole columns.
+    # Bits are taken from the first byte on, which weighs most when RocksDB compares keys. The bits of a byte stay in
+    # one number, so that whole columns of bytes are added at a time.
     columns: list[list[int]] = [[]]
     room = WORD_BITS
     for column in np.flatnonzero(bits).tolist():
@@ -215,9 +214,9 @@ def words(table: npt.NDArray[np.uint8], bits: npt.NDArray[np.uint8]) -> list[npt
             part = word[first : first + BLOCK_ROWS]
             for column in some:
                 mask = int(bits[column])
-                # In place, column by column: the word is the only array as long as the block.
+                # The number is built in place, column by column, so that no other array as long as the block is needed.
                 part <<= np.uint64(mask.bit_count())
-                # Low bits are together already.
+                # If the bits are the lowest ones of the byte, they need not be moved together.
                 part |= block[:, column] & np.uint8(mask) if _is_low(mask) else _together(mask)[block[:, column]]
     return parts
 
@@ -225,14 +224,14 @@ def words(table: npt.NDArray[np.uint8], bits: npt.NDArray[np.uint8]) -> list[npt
 def keys_of(
     word: npt.NDArray[np.uint64], bits: npt.NDArray[np.uint8], like: npt.NDArray[np.uint8]
 ) -> npt.NDArray[np.uint8]:
-    """Return the keys that one number each was made of; ``like``: any key, whose other bits all keys share."""
+    """Return the keys that were made into one number each; ``like`` is any key, with the bits that all keys share."""
     table = np.empty((len(word), len(like)), dtype=np.uint8)
     for first in range(0, len(table), BLOCK_ROWS):
         part, block = word[first : first + BLOCK_ROWS].copy(), table[first : first + BLOCK_ROWS]
-        # From the last byte, whose bits are the lowest of the number, so that each step takes them from the low end.
+        # The last byte comes first: its bits are the lowest of the number, and each step takes bits from the low end.
         for column in range(len(like) - 1, -1, -1):
             mask = int(bits[column])
-            # The bits that all keys share were left out of the number: any key has them.
+            # Bits that all keys share are not in the number, and are taken from any key.
             block[:, column] = int(like[column]) & ~mask
             if not mask:
                 continue
@@ -243,8 +242,9 @@ def keys_of(
 
 
 def order_of(parts: list[npt.NDArray[np.uint64]]) -> Ints:
-    """Return the order of keys that are several numbers each; equal keys come in any order."""
-    # The first number decides for nearly all keys; unstable, because equal keys may come in any order.
+    """Return the order of keys that consist of several numbers; equal keys come in any order."""
+    # The first number decides for nearly all keys. The sort need not be stable, because equal keys may come in any
+    # order.
     order: Ints = np.argsort(parts[0]).astype(np.int64, copy=False)
     if len(parts) == 1:
         return order
@@ -255,7 +255,7 @@ def order_of(parts: list[npt.NDArray[np.uint64]]) -> Ints:
     # Only rows that share their first number need the others.
     begins = np.append(np.True_, ~equal)
     shared = np.flatnonzero(np.append(equal, np.False_) | ~begins)
-    # Sorted by group first, so that rows of different first numbers stay where they are.
+    # Sorted by their first number (the group) first, so that other rows stay where they are.
     group = np.cumsum(begins)[shared]
     rows = order[shared]
     order[shared] = rows[np.lexsort((*(word[rows] for word in reversed(parts[1:])), group))]

@@ -65,10 +65,10 @@ class _Histories:
 
 
 def build_history(job: SliceJob, batches: Batches, layers: RowSink, counts: CountSink) -> int | None:
-    """Write the rows of a slice, which is all that is restored of a partition; return its stream time (ms).
+    """Write the rows of a slice with all records of a partition; return its stream time (ms), or None without records.
 
-    Only keys of the job's bucket are kept in memory. Which records the grace period drops depends on all of them, so
-    times are read first.
+    Only keys of the job's bucket are kept in memory. Which records the grace period drops depends on the times of all
+    records, so these are read first.
     """
     accepted, stream_time = _accepted(job, batches, counts)
     histories = _read(job, batches, counts, accepted)
@@ -82,8 +82,8 @@ def build_history(job: SliceJob, batches: Batches, layers: RowSink, counts: Coun
 
 
 def _accepted(job: SliceJob, batches: Batches, counts: CountSink) -> tuple[NDArray[np.bool_], int]:
-    """Return for every record with a key whether a restore applies it, and the stream time after them."""
-    # The empty part is for a slice without records: numpy concatenates no empty list.
+    """Return for every record with a key whether a restore applies it, and the stream time (ms) after all of them."""
+    # The empty array is for a slice without records: numpy concatenates no empty list.
     parts = [np.empty(0, dtype=np.int64)]
     with closing(batches(("key", "timestamp"))) as tables:
         for table in tables:
@@ -92,7 +92,7 @@ def _accepted(job: SliceJob, batches: Batches, counts: CountSink) -> tuple[NDArr
                 counts.records += len(table)
                 counts.null_keys += len(table) - int(valid.sum())
             counts.data_bytes += table.nbytes
-            # Records without a key neither make a row nor move the stream time.
+            # Records without a key make no row and do not change the stream time.
             parts.append(table.column("timestamp").to_numpy().astype(np.int64)[valid])
     times = np.concatenate(parts)
     before = NO_TIMESTAMP
@@ -100,7 +100,7 @@ def _accepted(job: SliceJob, batches: Batches, counts: CountSink) -> tuple[NDArr
         if job.base:
             before = _newest(job.base)
     except MalformedBytesError as error:
-        # A store that Streams has reopened may file a late record in front of older ones.
+        # Streams itself makes such rows: a store that it has reopened may put a late record in front of older ones.
         raise Refused(
             f"{job.title}: the store has a row with versions in the wrong order: {error}",
             hint=f"rebuild it from the whole changelog: --rebuild --store {quoted(job.store)}",
@@ -109,15 +109,16 @@ def _accepted(job: SliceJob, batches: Batches, counts: CountSink) -> tuple[NDArr
 
 
 def _rows(job: SliceJob, histories: _Histories, stream_time: int) -> HistoryRows:
-    """Return the rows of a store that is built from nothing."""
-    # Few keys in most changelogs. A record that is late, or equal in time, changes versions that are already there.
+    """Return the rows of a store that is built new."""
+    # ``odd`` are the few keys with a record that is late, or equal in time, and so changes earlier versions.
     odd = out_of_order(histories.keys, histories.times, ~histories.values.is_valid().to_numpy(zero_copy_only=False))
     plain = ~np.isin(histories.keys, odd)
     values = histories.values.filter(pa.array(plain))
-    # Expiry is the last step, by the stream time of all records: no row of these keys depends on it.
+    # Expired segments are left out at the end, by the stream time of all records: no row of the other keys depends on
+    # them.
     first_live = segment_id(stream_time - job.retention_ms, job.interval_ms)
     parts = [rows_in_order(histories.keys[plain], histories.times[plain], values, job.interval_ms, first_live)]
-    # The columns are done with: replaying needs their memory for Python objects.
+    # The columns are not needed any more, and replaying needs their memory for Python objects.
     del values
     parts += [_replayed(job, histories, some, stream_time) for some in _by_memory(odd, histories.keys, job.memory)]
     return HistoryRows(
@@ -133,8 +134,8 @@ def _in_base(job: SliceJob, histories: _Histories, stream_time: int) -> HistoryR
 
 
 def _replayed(job: SliceJob, histories: _Histories, some: Ints, stream_time: int) -> HistoryRows:
-    """Return the rows of some keys, replayed record by record."""
-    # A replay needs the store's own rows: a late record changes versions of the base.
+    """Return the rows of ``some`` keys, which are replayed record by record."""
+    # The rows that the store has already come first: a late record may change their versions.
     replay = VersionedReplay(job.retention_ms, job.interval_ms, stream_time)
     if job.base:
         _load(job, replay, {*histories.names.take(pa.array(some)).to_pylist()})
@@ -148,38 +149,38 @@ def _replayed(job: SliceJob, histories: _Histories, some: Ints, stream_time: int
 
 
 def _read(job: SliceJob, batches: Batches, counts: CountSink, accepted: NDArray[np.bool_]) -> _Histories:
-    """Return the accepted records of the job's bucket. ``accepted``: for every record that has a key."""
+    """Return the records of the job's bucket that are ``accepted``, a mask over all records that have a key."""
     keys, values, times, at = [], [], [np.empty(0, dtype=np.int64)], 0
-    # Offsets are read again: a file that was replaced since the first reading shows by them.
+    # Offsets are read again: if a file was replaced since the first reading, they differ.
     with closing(batches(("key", "value", "timestamp", "offset"))) as tables:
         for table in tables:
             counts.data_bytes += table.nbytes
             valid = table.column("key").is_valid().to_numpy()
-            # Accepted records are counted over those with a key, all records over the table.
+            # ``accepted`` counts only records with a key, the mask all records of the table.
             mask = valid.copy()
             upto = at + int(valid.sum())
             mask[valid] = accepted[at:upto]
             at = upto
             number, buckets = job.bucket
-            # CRC32 of the key, not its order: a versioned store is one database, whose rows of all buckets are written
-            # in separate layers, and each key is in one bucket.
+            # A checksum chooses the bucket of a key, so that buckets are about equal. They need no order: each is
+            # written as layers of its own, and each key is in one bucket.
             if buckets > 1:
                 mask[mask] = [
                     zlib.crc32(key) % buckets == number for key in table.column("key").filter(mask).to_pylist()
                 ]
-            # Copied at once: slices would keep the whole batch that was read.
+            # The rows are copied now: slices would keep the whole batch in memory.
             batch = table.filter(pa.array(mask)).combine_chunks()
             keys += batch.column("key").chunks
-            # 64-bit offsets: values of a whole partition may exceed the 2 GiB of 32-bit ones.
+            # Values get 64-bit offsets, since those of a whole partition may exceed the 2 GiB of 32-bit ones.
             values += batch.column("value").cast(pa.large_binary()).chunks
             times.append(batch.column("timestamp").to_numpy().astype(np.int64))
     coded = pa.chunked_array(keys, pa.binary()).combine_chunks().dictionary_encode()
     sorted_keys = convert.sort_order(coded.dictionary)
-    # The number of a key is its rank, so that sorting by numbers sorts by keys.
+    # A key's number is its rank among the sorted keys, so that sorting by numbers sorts by keys.
     rank = np.empty(len(sorted_keys), dtype=np.int64)
     rank[sorted_keys] = np.arange(len(sorted_keys))
     of_record = rank[coded.indices.to_numpy(zero_copy_only=False)]
-    # Stable: records of one key stay in the order of their offsets, which the rules depend on.
+    # A stable sort keeps the records of one key in the order of their offsets, which the rules depend on.
     by_key = np.argsort(of_record, kind="stable")
     return _Histories(
         names=coded.dictionary.take(pa.array(sorted_keys)),
@@ -236,7 +237,8 @@ def _load(job: SliceJob, replay: VersionedReplay, keys: set[bytes]) -> None:
 
 
 def _write(histories: _Histories, rows: HistoryRows, layers: RowSink) -> None:
-    # Keys are compared as bytes: the segment of the latest versions, -1, comes last.
+    """Write the rows as one layer, sorted by segment and key."""
+    # As unsigned numbers, since RocksDB compares bytes: the segment of the latest versions, -1, comes last.
     order = np.lexsort((rows.keys, rows.segments.view(np.uint64)))
     nothing = pa.scalar(b"")
     layer = layers.open(None)
@@ -247,7 +249,7 @@ def _write(histories: _Histories, rows: HistoryRows, layers: RowSink) -> None:
         keys = pc.binary_join_element_wise(
             prefixes.cast(pa.binary()), histories.names.take(pa.array(rows.keys[part])), nothing
         )
-        # Deletes hide rows of the base. In a rebuild no row is a delete.
+        # Rows without a value hide rows of the existing store. When a store is built new there are none.
         layer.put(keys, rows.values.take(pa.array(part)), deletes=True)
     layer.close()
 
@@ -274,17 +276,18 @@ class HistoryRows:
 def out_of_order(keys: Ints, times: Ints, tombstones: NDArray[np.bool_]) -> Ints:
     """Return the keys that need a replay, of records sorted by key and, within a key, by offset.
 
-    These are keys with times (ms) that do not rise or are negative, and keys with a tombstone before any version.
+    These are keys with times (ms) that do not rise or are negative, and keys with a tombstone where there is no version
+    to end: as their first record, or right after another tombstone.
     """
     if not len(keys):
         return np.empty(0, dtype=np.int64)
     first = np.ones(len(keys), dtype=np.bool_)
-    # Sorted by key: a record begins a key where the key differs from the one before.
+    # Records are sorted by key, so a key begins where it differs from the one before.
     first[1:] = keys[1:] != keys[:-1]
-    # Java divides times below zero toward zero, and a tombstone without a version is filed by its own time: rules that
-    # the columns below leave out.
+    # Two rules that :func:`rows_in_order` leaves out: Java divides times below zero toward zero, and a tombstone
+    # without a version is put into the segment of its own time.
     odd = (times < 0) | (first & tombstones)
-    # A tombstone behind another one finds no version either, and is filed by its own time too.
+    # A tombstone after another one finds no version either.
     odd[1:] |= ~first[1:] & ((times[1:] <= times[:-1]) | (tombstones[1:] & tombstones[:-1]))
     return np.unique(keys[odd])
 
@@ -294,26 +297,27 @@ def rows_in_order(
 ) -> HistoryRows:
     """Return the rows of records sorted by key, none of which :func:`out_of_order` names; None is a tombstone.
 
-    ``first_live``: rows of older segments have expired. Latest versions never do.
+    ``first_live`` is the number of the first segment that has not expired: rows of older ones are left out. Latest
+    versions never expire.
     """
     count = len(keys)
     present = values.is_valid().to_numpy(zero_copy_only=False)
     followed = np.zeros(count, dtype=np.bool_)
     followed[:-1] = keys[1:] == keys[:-1]
     sizes = pc.binary_length(values).fill_null(0).to_numpy().astype(np.int64)
-    # The last record of a key: its value is the latest version, unless it is a tombstone.
+    # If the last record of a key is no tombstone, its value is the latest version.
     latest = np.flatnonzero(present & ~followed)
-    # Every other value: it ends where the next record of the key begins.
+    # Every other value is a version that ended where the next record of the key begins.
     closed = np.flatnonzero(present & followed)
     ends = times[closed + 1]
-    # The segment of its end (``RocksDBVersionedStore``): a version expires when it ended, not when it began.
+    # The time when a version ended decides its segment, and so when it expires (``RocksDBVersionedStore``).
     segments = ends // interval_ms
     alive = segments >= first_live
-    # Tombstones have no row of their own: within a row they are the gap between two versions.
+    # Tombstones have no row: within a row they are the gap between two versions.
     closed, ends, segments = closed[alive], ends[alive], segments[alive]
     first = _first_of_each(keys[closed], segments)
     heads, last = _segment_heads(times[closed], ends, sizes[closed], first)
-    # A row is its head and the values of its versions: heads and values are put behind each other, and joined.
+    # A row consists of a head and the values of its versions, which are joined.
     parts = np.concatenate((closed, latest))
     begins = np.concatenate((first, len(closed) + np.arange(len(latest), dtype=np.int64)))
     heads = pa.concat_arrays([heads, _binary(_big_endian(times[latest]).ravel(), np.full(len(latest), _TIME))])
@@ -332,23 +336,24 @@ def _first_of_each(keys: Ints, segments: Ints) -> Ints:
 
 
 def _segment_heads(begins: Ints, ends: Ints, sizes: Ints, first: Ints) -> tuple[pa.LargeBinaryArray, Ints]:
-    """Return what precedes the values of each row, and the last version of each row.
+    """Return the head of each row, which precedes its values, and the last version of each row.
 
-    ``RocksDBVersionedStoreSegmentValueFormatter``: versions newest first; a gap between two is a tombstone.
+    ``first`` has the first version of each row. The head lists versions newest first; a gap between two of them is a
+    tombstone (``RocksDBVersionedStoreSegmentValueFormatter``).
     """
     rows, versions = len(first), len(begins)
     last = np.append(first[1:], versions)[: len(first)] - 1
     gap = np.zeros(versions, dtype=np.bool_)
-    # A delete lies between two versions: the later one begins after the earlier one has ended.
+    # The key was deleted between two versions if the later one begins after the earlier one has ended.
     gap[1:] = begins[1:] > ends[:-1]
-    # The version before is one of another row.
+    # Before the first version of a row there is none: the one before belongs to another row.
     gap[first] = False
     entries = 1 + gap.astype(np.int64)
     upto = np.cumsum(entries)
     before = upto - entries
     in_row = entries
     if rows:
-        # numpy reduces nothing to nothing only with an error.
+        # Only with rows: reduceat fails for no groups.
         in_row = np.add.reduceat(entries, first)
     # end:i64 ‖ begin:i64, then begin:i64 ‖ size:i32 of each version, newest first; the values follow.
     lengths = _ROW_HEAD + _VERSION * in_row
@@ -357,21 +362,20 @@ def _segment_heads(begins: Ints, ends: Ints, sizes: Ints, first: Ints) -> tuple[
     _write_bytes(data, starts, _big_endian(ends[last]))
     _write_bytes(data, starts + 8, _big_endian(begins[first]))
     row = np.repeat(np.arange(rows), np.diff(np.append(first, versions)))
-    # The oldest entry of a row is its last: the number of an entry counts from the row's end.
+    # Entries are newest first: the number of an entry counts from the end of its row.
     number = in_row[row] - 1 - (upto - 1 - before[first][row])
     at = starts[row] + _ROW_HEAD + _VERSION * number
     _write_bytes(data, at, _big_endian(begins))
     _write_bytes(data, at + _TIME, _big_endian(sizes, 4))
     gaps = np.flatnonzero(gap)
-    # A tombstone begins where the version before it ended. It is older than the version at ``at``, so its entry comes
-    # next.
+    # A tombstone begins where the version before it ended. Its entry comes after that of the later version, at ``at``.
     _write_bytes(data, at[gaps] + _VERSION, _big_endian(ends[gaps - 1]))
     _write_bytes(data, at[gaps] + _VERSION + _TIME, _big_endian(np.full(len(gaps), _TOMBSTONE), 4))
     return _binary(data, lengths), last
 
 
 def _joined(heads: pa.LargeBinaryArray, values: pa.LargeBinaryArray, begins: Ints) -> pa.LargeBinaryArray:
-    """Return each head with the values that follow it; ``begins``: the first value of each head."""
+    """Return each head joined with the values of its row; ``begins`` has the number of the first value of each row."""
     rows, count = len(heads), len(values)
     lengths = np.diff(np.append(begins, count)) + 1
     offsets = np.zeros(rows + 1, dtype=np.int64)

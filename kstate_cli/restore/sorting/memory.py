@@ -182,7 +182,7 @@ def _fixed_bytes(jvm: bool) -> int:
 
 
 def slot_memory(memory: int | None, slots: int, *, jvm: bool = True) -> int:
-    """Return M, the bytes that each of ``slots`` tasks may use, with Spark's JVM beside them or without.
+    """Return M, the bytes that each of ``slots`` tasks may use of ``memory``, with Spark's JVM beside them or without.
 
     Raises UsageError for a budget that leaves less than a task needs.
     """
@@ -190,7 +190,7 @@ def slot_memory(memory: int | None, slots: int, *, jvm: bool = True) -> int:
         memory = usual_memory(slots, jvm=jvm)
     each = (memory - _fixed_bytes(jvm) - slots * WORKER_BYTES) // slots
     if each < LEAST_TASK_BYTES:
-        # In whole MiB, rounded up: a user who passes exactly the printed size must not be refused again.
+        # The size is rounded up to whole MiB: a user who passes exactly the printed size must not be refused again.
         least = _fixed_bytes(jvm) + slots * (WORKER_BYTES + LEAST_TASK_BYTES)
         hint = "pass a larger --memory"
         if jvm:
@@ -206,14 +206,16 @@ def slot_memory(memory: int | None, slots: int, *, jvm: bool = True) -> int:
 def slots_here(memory: int | None, most: int, *, size: int) -> int:
     """Return how many slices this host sorts at once without Spark: one of a small plan, else as many as fit.
 
-    ``most``: the most processes. ``size``: bytes of all keys and values. Raises UsageError if not even one fits.
+    ``most`` is the upper limit of processes, and ``size`` the bytes of all keys and values. Raises UsageError if not
+    even one slice fits.
     """
-    # Only for its UsageError: a budget that does not even fit one task must be refused, not rounded up to one.
+    # Called for its UsageError: a budget that does not fit one task must be refused, not rounded up to one.
     slot_memory(memory, 1, jvm=False)
-    # More processes would start for longer than they sort.
+    # For so little data, starting more processes would take longer than sorting.
     if size <= SMALL_BYTES:
         return 1
-    # As many as fit with the least M: slot_memory then divides the whole budget among them, so each gets more.
+    # As many as fit with the least M. Afterwards :func:`slot_memory` divides the whole budget among them, so each gets
+    # more.
     available = memory_here() // 2 if memory is None else memory
     return max(1, min(most, available // (WORKER_BYTES + LEAST_TASK_BYTES)))
 

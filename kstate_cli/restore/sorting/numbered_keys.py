@@ -72,7 +72,7 @@ class NumberedKeys:
         """A key, whose other bits are those of all."""
         self._bits = np.empty(0, dtype=np.uint8)
         """For each byte the bits in which keys differ."""
-        # The bits of a record number, from the footers of the dump. A slice may have more records than they state: then
+        # The bits that a record number takes, by the footers of the dump. If a slice has more records than they state,
         # ``add`` makes room for one more bit.
         self._shift = records.bit_length()
         self._distinct = self._none()
@@ -81,23 +81,29 @@ class NumberedKeys:
         self.waiting_bytes = 0
 
     def add(self, keys: pa.BinaryArray, numbers: Ints) -> bool:
-        """Add keys; return False, and change nothing, for keys of several lengths, another length, or too many bits."""
+        """Add keys and the numbers of their records.
+
+        Return False, and change nothing, for keys that do not fit together.
+
+        These are keys of several lengths, of another length than before, or that differ in too many bits.
+        """
         table = fixed_table(keys)
         if table is None or (self._like is not None and len(self._like) != table.shape[1]):
             return False
         if self._like is None:
-            # A copy: a view would keep the whole batch that was read first.
+            # The key is copied: a view would keep the whole first batch in memory.
             like = table[0].copy()
             before = np.zeros(len(like), dtype=np.uint8)
         else:
             like, before = self._like, self._bits
-        # A byte may be the same in all keys of this batch, and differ from those of the batches before.
+        # The keys of this batch may also differ from those of earlier batches, in a byte that is the same in all of
+        # them.
         bits = before | differing_bits(table) | (like ^ table[0])
         shift = max(self._shift, int(numbers.max()).bit_length())
-        # Nothing has changed yet: the caller moves all keys to buckets, this batch included.
+        # Nothing has changed yet, so the caller can move all keys, with this batch, to buckets.
         if count_of(bits) > WORD_BITS:
             return False
-        # The first keys. Until now there were no numbers, so nothing has to be coded again.
+        # These are the first keys, so there are no numbers yet that would have to be made again.
         if self._like is None:
             self._like, self._bits, self._shift = like, bits, shift
             self._distinct = self._none()
@@ -109,15 +115,15 @@ class NumberedKeys:
         return True
 
     def settle(self) -> None:
-        """Deduplicate the keys that wait."""
+        """Merge the keys that wait with the others, and keep the last record of each key."""
         if not self._waiting:
             return
         if self._together:
-            # In place: a second array of all keys would double their memory.
+            # The array is extended in place: a second one of all keys would double their memory.
             earlier = len(self._distinct.word)
             _put_behind(self._distinct.word, [some.word for some in self._waiting])
             self._waiting.clear()
-            # Only the new ones: the earlier ones are in order, and a merge of both is all that is left.
+            # Only the new keys are sorted: the earlier ones are in order, and :func:`_keep_last` merges both.
             self._distinct.word[earlier:].sort()
             _keep_last(self._distinct.word, self._shift)
         else:
@@ -125,33 +131,33 @@ class NumberedKeys:
         self.waiting_bytes = 0
 
     def _settle_apart(self) -> None:
-        """Deduplicate keys whose record does not fit into the 64 bits of the key."""
+        """Do as :meth:`settle` for keys whose record does not fit into the 64 bits of the key."""
         word = np.concatenate([some.word for some in self._waiting])
         record = np.concatenate([_of(some) for some in self._waiting])
         self._waiting.clear()
         order = np.argsort(word)
         word = np.concatenate((self._distinct.word, word[order]))
         record = np.concatenate((_of(self._distinct), record[order]))
-        # Released before the sort, which needs a copy of everything.
+        # The old arrays are released before the sort, which needs a copy of everything.
         self._distinct = self._none()
         order = np.argsort(word, kind="stable")  # only merges, as in _keep_last
         word = word[order]
         first = np.flatnonzero(np.append(np.True_, word[1:] != word[:-1]))
-        # The highest record is the last one: numbers rise with offsets.
+        # The highest record is the last one of a key: numbers rise with offsets.
         self._distinct = _NumberSet(word[first], np.maximum.reduceat(record[order], first))
 
     def cut(self, count: int) -> bytes:
-        """Keep the ``count`` lowest keys; drop the next one, which is returned, and all above it."""
+        """Keep the ``count`` lowest keys; drop all above, and return the lowest of those."""
         first = self._distinct.between(count, count + 1)
         (number,), _ = first.parted(self._shift)
-        # Before the arrays are cut: the bound is made of a number that then exists no more.
+        # The key is made before the arrays are cut, since its number is then gone.
         (bound,) = self._winners_of(first).keys.to_pylist()
-        # refcheck=False: numpy counts this attribute as a reference; no view of the array leaves this class.
+        # refcheck=False, because numpy counts the attribute as a reference. No view of the array leaves this class.
         self._distinct.word.resize(count, refcheck=False)
         if self._distinct.record is not None:
             self._distinct.record.resize(count, refcheck=False)
-        # Keys that wait have numbers of the same code. Those at or above the bound belong to the next range, which
-        # reads all records again.
+        # Waiting keys have numbers of the same form, so they can be compared. Those from the bound on belong to the
+        # next range, which reads all records again.
         self._waiting = [some.where(some.parted(self._shift)[0] < number) for some in self._waiting]
         self.waiting_bytes = sum(some.nbytes for some in self._waiting)
         assert isinstance(bound, bytes)
@@ -221,17 +227,20 @@ class NumberedKeys:
         return _NumberSet(word, None)
 
     def _recode(self, bits: npt.NDArray[np.uint8], shift: int) -> None:
-        """Use more bits for keys, or for records: the numbers stay in order, and in place."""
-        # Waiting keys have the old code as well: after this only one array has to be coded again.
+        """Use more bits for keys, or for records.
+
+        The numbers are made again in place, and their order stays the same.
+        """
+        # Waiting keys are merged first, so that only one array has to be changed.
         self.settle()
         assert self._like is not None
         distinct, before, shift_before = self._distinct, self._bits, self._shift
         self._bits, self._shift = bits, shift
         count = len(distinct.word)
-        # The word stays where it is, and records get an array of their own, because they fit into the word no more.
+        # If a record does not fit into the 64 bits of its key any more, records get an array of their own.
         if distinct.record is None and not self._together:
             self._distinct = _NumberSet(distinct.word, np.empty(count, dtype=np.int64))
-        # Part by part: for a moment keys exist as bytes, which take several times as much as the numbers.
+        # Part by part: meanwhile keys exist as bytes, which take several times as much memory as the numbers.
         rows = max(1, min(RECODE_ROWS, RECODE_BYTES // len(self._like)))
         for first in range(0, count, rows):
             block = slice(first, first + rows)
@@ -259,22 +268,22 @@ def _put_behind(word: npt.NDArray[np.uint64], parts: list[npt.NDArray[np.uint64]
 
 
 def _keep_last(word: npt.NDArray[np.uint64], shift: int) -> None:
-    """Sort, and keep the highest number of those that are equal above the low bits, in place."""
-    # The earlier and the new keys are sorted each. The stable sort detects that and only merges, through a copy of
-    # the smaller part: a third of the time of sorting everything.
+    """Sort in place, and of numbers that are equal above the lowest ``shift`` bits keep only the highest."""
+    # The array has two sorted parts. A stable sort detects that and only merges them, through a copy of the smaller
+    # part, in a third of the time.
     word.sort(kind="stable")
     count = 0
     for first in range(0, len(word), RECODE_ROWS):
         some = word[first : first + RECODE_ROWS]
-        # One behind: the last number of a block is compared with the first of the next, and the very last has no
-        # follower.
+        # The same numbers shifted by one: each is compared with its successor, which may be in the next block. The very
+        # last has none.
         following = word[first + 1 : first + 1 + RECODE_ROWS]
         is_last = np.ones(len(some), dtype=np.bool_)
         is_last[: len(following)] = (some[: len(following)] ^ following) >> np.uint64(shift) != 0
         last = some[is_last]
-        # Never past the end of this block: the next block is compared before it is overwritten.
+        # What is kept is never more than what was read, so no number is overwritten before it is compared.
         word[count : count + len(last)] = last
         count += len(last)
-        # Views of the array that is resized below.
+        # Views must be gone before the array is resized below.
         del some, following
     word.resize(count, refcheck=False)

@@ -96,35 +96,35 @@ class Orders:
             yield from self._by_keys()
 
     def _by_offsets(self) -> Iterator[RowOrder]:
+        """Yield an order for each part of the records: as many as fit the memory, then those after them."""
         rest: Slice | None = self.job.slice
         first = True
         while rest is not None:
-            # Older rows are below all but the first part: deletes must be written.
-            # A part that is not the first may delete a row of a part before it.
+            # In a part that is not the first, deletes must be written: rows of the parts before may lie below.
             part = replace(self.job, slice=rest, tombstones=self.job.tombstones or not first)
             order, rest = self._part(part)
             first = False
             yield order
-            # Its places must not live while the keys of the next part are read.
+            # The order is released before the keys of the next part are read.
             del order
 
     def _part(self, part: SliceJob) -> tuple[RowOrder, Slice | None]:
-        """Return the order of as many records as fit the memory, and the rest of the slice."""
+        """Return the order of the rows of as many records as fit the memory, and the rest of the slice."""
         last, upto, number = self._last_of_each(self._budget), part.slice.last, 0
         with closing(self._read(part, "offset")) as tables:
             for table in tables:
-                # A number is counted over all records, those without a key included: the values are read by it.
+                # Numbers count all records, also those without a key, since the values are read by these numbers.
                 for chunk in table.column("key").chunks:
                     last.add(*numbered(chunk, number))
                     number += len(chunk)
-                # The records read so far are a slice of their own; the rest begins behind the last of them. Out of
-                # order there is no such place.
+                # The records so far are a part of their own, and the rest begins after the last of them. If records are
+                # out of order, no offset divides them so.
                 if last.full and part.slice.ordered:
                     upto = int(table.column("offset")[-1].as_py())
                     break
         mine, rest = cut(part.slice, upto)
         group = _Ranges(rows_together(self.job), KeysInOrder(self.new_file))
-        # Nothing else is in this group, so the keys stay in memory instead of a file.
+        # The part is alone in its group, so its keys stay in memory instead of a file.
         group.add(*self._arranged(last.finish()), alone=True)
         return group.order(replace(part, slice=mine)), rest
 
@@ -138,12 +138,14 @@ class Orders:
             yield group.order(self.job)
 
     def _add_range(self, group: _Ranges, lowest: bytes) -> bytes | None:
-        # Records of the ranges before stay in memory, so each further range gets what is left.
+        """Add the lowest keys from ``lowest`` on that fit to the group; return the first key that does not, or None."""
+        # The group keeps the records of earlier ranges in memory, so this range gets the rest.
         last = self._range(lowest, self._budget - group.used_bytes)
-        # No range before it in the group, and none behind it: its keys need not wait in a file.
+        # If this is the only range of the group, its keys need not wait in a file.
         alone = last.bound is None and not group.rows
         if self._in_parts and not (alone and last.whole):
-            # Windows must not be parted: a part has whole windows, so that each is in one batch of the file.
+            # A part consists of whole windows (the rows that are handed out together), so that each is in one batch of
+            # the file.
             rows = last.windows_together(group.width) * group.width
             group.add_parts(last.parts(rows), self._only_segment)
         else:
@@ -151,19 +153,21 @@ class Orders:
         return last.bound
 
     def _range(self, lowest: bytes, memory: int) -> LastOfEachKey:
-        """Return as many of the keys from ``lowest`` on as fit the memory."""
+        """Return as many of the keys from ``lowest`` on as fit ``memory``, with the last record of each."""
         last, number = self._last_of_each(memory, in_parts=self._in_parts), 0
-        # All records again for each range: only keys are read, and they are the smallest column of most changelogs.
+        # Each range reads the keys of all records again, but no other column, and keys are the smallest in most
+        # changelogs.
         with closing(self._read(self.job)) as tables:
             for table in tables:
                 for chunk in table.column("key").chunks:
                     last.add(*numbered(chunk, number, lowest, last.bound))
                     number += len(chunk)
                 if last.full:
-                    # Keep as many as will have grown to about the whole memory at the end.
+                    # The memory is full. Only so many keys are kept that, with the records still to come, they fill it
+                    # about once.
                     part = min(max(number / max(self.job.slice.rows, 1), LEAST_RANGE_SHARE), MOST_RANGE_SHARE)
                     last.cut(part)
-        # Only now: the first reading counts all records, whether their keys are within the range or not.
+        # The first reading has counted all records, whether their keys are in the range or not; further ones need not.
         self._is_counted = True
         return last
 
@@ -211,7 +215,7 @@ class Orders:
                 self.positions.add(keys, headers)
 
     def _arranged(self, winners: Winners) -> tuple[pa.BinaryArray, Ints, Segments]:
-        """Return keys and records of live rows, by segment."""
+        """Return keys and records of the rows that have not expired, and the bounds of each segment among them."""
         job, key = self.job, self.kind.key
         if self._in_parts:
             if not len(winners.keys):
@@ -221,26 +225,27 @@ class Orders:
         ids = convert.segment_ids(times, job.interval_ms)
         if len(times):
             self.max_time = max(int(times.max()), self.max_time or 0)
-        # By the keys that this task has read: the segment of (greatest time - retention) and all later ones stay
-        # (``AbstractSegments.cleanupExpiredSegments``). The driver decides again once it knows all slices.
+        # What has expired is judged by the keys of this task: the segment of (greatest time - retention) and all later
+        # ones stay (``AbstractSegments.cleanupExpiredSegments``). The driver decides again once it knows all slices.
         oldest = oldest_segment(job, self.max_time)
-        # The empty part is for slices without a live row: numpy concatenates no empty list.
+        # The empty array is for slices in which every row has expired: numpy concatenates no empty list.
         parts, segments, at = [np.empty(0, dtype=np.int64)], [], 0
-        # Within a segment rows stay sorted by their changelog keys.
+        # A stable sort, so that rows of a segment stay sorted by their changelog keys.
         by_segment = np.argsort(ids, kind="stable")
         numbers, starts = np.unique(ids[by_segment], return_index=True)
-        # Splitting nothing still gives one part, though there is no segment without a key: so it is not strict.
+        # Not strict: without keys there is no segment, and yet np.split returns one part.
         for number, rows in zip(numbers.tolist(), np.split(by_segment, starts[1:]), strict=False):
-            # Expired: Streams would delete the folder of this segment, so no row of it is made.
+            # Streams would delete the folder of this segment, so its rows are not made.
             if oldest is not None and number < oldest:
                 continue
-            # Rows have the time before the key, changelog keys behind it: within a segment they are sorted again.
+            # The rows of a time-ordered store begin with the time, changelog keys end with it: the rows are sorted
+            # again.
             if key.time_ordered:
                 rows = rows[convert.sort_order(convert.base_keys(key, convert.gather(winners.keys, rows)))]
             parts.append(rows)
             segments.append((number * job.interval_ms, at, at + len(rows)))
             at += len(rows)
-        # Numbers of keys, in the order of their rows.
+        # The numbers of the keys, in the order in which their rows are written.
         live = np.concatenate(parts)
         self.expired += len(ids) - at
         return convert.gather(winners.keys, live), winners.record[live], segments
@@ -335,11 +340,13 @@ class KeysInOrder:
         self._held = keys
 
     def put_away(self, keys: pa.BinaryArray, first: int, starts: Ints) -> None:
-        """Write the keys of the next rows, from row ``first`` on, in windows that begin at ``starts``.
+        """Write the keys of rows from ``first`` on into a file, one batch for each window.
+
+        ``starts`` are their first rows.
 
         Raises OSError.
         """
-        # Only keys that do not stay in memory need a file.
+        # The file is made for the first keys that do not stay in memory.
         if self._file is None:
             self._file = WaitingFile(self._new_file(), pa.schema([("key", pa.binary())]))
         begins = [int(start) - first for start in starts]

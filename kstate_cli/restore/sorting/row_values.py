@@ -76,8 +76,8 @@ def _joined(before: Sequence[pa.BinaryArray], values: pa.BinaryArray) -> pa.Bina
 
 
 def encoded_headers(headers: pa.ListArray) -> pa.BinaryArray:
-    """Return ``encode_headers`` of each record's headers; a null list has none."""
-    # Of each record the number of headers; below, ``upto`` has the bytes before each header of the flat list.
+    """Return the bytes of :func:`encode_headers` for each record; a null list has no headers."""
+    # ``counts`` has the number of headers of each record, and ``upto`` the bytes before each header of the flat list.
     counts = pc.list_value_length(headers).fill_null(0).to_numpy().astype(np.int64)
     flat = headers.flatten()
     keys = pc.cast(pc.struct_field(flat, "key"), pa.binary())
@@ -88,21 +88,21 @@ def encoded_headers(headers: pa.ListArray) -> pa.BinaryArray:
     of_header = _zigzag_bytes(key_sizes) + key_sizes + _zigzag_bytes(value_sizes) + np.maximum(value_sizes, 0)
     upto = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(of_header)))
     ends = np.cumsum(counts)
-    # A record without headers has hs = 0 and no H. With headers, H begins with their number.
+    # A record without headers has the size hs = 0 and nothing else. Otherwise H begins with the number of headers.
     bodies = np.where(counts > 0, upto[ends] - upto[ends - counts] + _zigzag_bytes(counts), 0)
-    # Rare and large: row by row, with the codec itself.
+    # Large headers are rare, and their sizes are not in the table below: they are encoded row by row.
     if int(bodies.max(initial=0)) >= _SMALL_BYTES:
         return pa.array([encode_headers(_headers(row)) for row in headers.to_pylist()], pa.binary())
-    # Each row is put together of parts: lengths from the table, keys, values.
+    # Each row is joined from parts: the encoded numbers, which a table has, the keys, and the values.
     table = _sizes()
-    # All parts in one array, so that one take puts every row together.
+    # All parts are in one array, so that one take fetches them for all rows.
     pool = pa.concat_arrays([table, keys, values.fill_null(b"")])
     first_key, first_value = len(table), len(table) + len(keys)
     numbers = np.arange(len(keys))
     # Of each header: length of the key, key, length of the value, value. The table begins with -1, hence the + 1.
     of_flat = np.stack((key_sizes + 1, first_key + numbers, value_sizes + 1, first_value + numbers), axis=1)
-    # The table begins with -1. A record without headers has the length 0 alone.
-    # The parts of a row: hs and the number of headers, then four of each header.
+    # The parts of a row are hs and the number of headers, then four for each header. Without headers hs is the only
+    # part.
     lengths = np.where(counts > 0, 2, 1) + 4 * counts
     starts = np.cumsum(lengths) - lengths
     order = np.empty(int(lengths.sum()), dtype=np.int64)
@@ -148,13 +148,13 @@ _VERSION_0 = b"\x00"
 
 
 def position_of(headers: list[dict[str, Any]] | None) -> Position | None:
-    """Return the Position that a record carries; None without one.
+    """Return the Position that a record carries; None if it has none, or none that can be read.
 
-    An unreadable one is not of Streams: its consistency headers are off unless an internal setting turns them on. A
-    Position that is missing makes a bounded query wait, and never answer too early.
+    Streams did not write an unreadable one: its consistency headers are off unless an internal setting turns them on.
+    If a Position is missing, a bounded query waits; it never answers too early.
     """
     last = {header["key"]: header["value"] for header in headers or ()}
-    # Another version has another layout: none is better than one that is misread.
+    # Another version may have another layout. No Position is better than one that is misread.
     if last.get(_VERSION) != _VERSION_0 or last.get(_POSITION) is None:
         return None
     try:
@@ -164,16 +164,16 @@ def position_of(headers: list[dict[str, Any]] | None) -> Position | None:
 
 
 def carry_positions(headers: pa.ListArray) -> Ints:
-    """Return the rows with a header that may be a Position: nearly always none."""
+    """Return the numbers of the rows with a header that may be a Position, which nearly no row has."""
     flat = headers.flatten()
     if not len(flat):
         return np.empty(0, dtype=np.int64)
     is_position = pc.equal(pc.struct_field(flat, "key"), _POSITION).fill_null(False).to_numpy(zero_copy_only=False)
-    # Most changelogs have no such header: only this one column is compared, and nothing is decoded.
+    # Most changelogs have no such header. Then only the names of headers were compared, and nothing is decoded.
     if not is_position.any():
         return np.empty(0, dtype=np.int64)
     counts = pc.list_value_length(headers).fill_null(0).to_numpy()
-    # Several headers of one record may have the key: the record counts once.
+    # A record counts once, even if several of its headers have the key.
     return np.unique(np.repeat(np.arange(len(headers)), counts)[is_position])
 
 

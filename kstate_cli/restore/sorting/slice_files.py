@@ -61,11 +61,11 @@ class Layers:
         return self.staging.new_file(f"{self.job.label}-{self.attempt}.waiting")
 
     def writer(self, segment: int | None) -> SortedFileWriter:
-        """Return the writer for the next file of a segment; no two have one name."""
+        """Return the writer for the next file of a segment; every file gets its own name."""
         number = self._files_of[segment]
         self._files_of[segment] += 1
-        # The attempt is part of the name: a task that Spark runs twice, at once or after a failure, never writes to a
-        # file of the other attempt.
+        # The attempt is part of the name: if Spark runs a task twice, at once or after a failure, neither run writes a
+        # file of the other.
         parts = [self.job.label, self.attempt]
         if segment is not None:
             parts.insert(1, str(segment))
@@ -141,14 +141,14 @@ class CountSink(Protocol):
 def batches(job: SliceJob, columns: tuple[str, ...], passage: Passage) -> Generator[pa.Table, None, None]:
     """Yield the records of the slice, in the order of their offsets. Raises DumpError and OSError.
 
-    It may have threads that read ahead, so the caller closes it.
+    The caller closes the generator, which may have threads that read ahead.
     """
     filesystem = open_location(job.dump_uri)[0]
     if job.slice.ordered:
-        # Batch by batch through the files, without holding a row group as a whole.
+        # The files are read batch by batch, so that no row group is in memory as a whole.
         yield from iter_slice(job.slice, columns, filesystem, batch_records(job), batch_bytes(job), passage)
         return
-    # Out of order it has to be sorted as a whole; such slices are small enough for that.
+    # Records out of order are sorted as a whole, for which such slices are small enough.
     table = read_slice(job.slice, columns, filesystem)
     rows = batch_records(job)
     for first in range(0, len(table), rows):
@@ -182,15 +182,15 @@ USUAL: Final = "mimalloc", "system"
 
 
 def choose_pool(*, fits: bool) -> None:
-    """Choose Arrow's memory pool for a slice that ``fits`` its memory, or does not, unless the user names one.
+    """Choose Arrow's memory pool by whether the data of a slice ``fits`` its memory, unless the user names a pool.
 
-    Memory that a process never had costs time: the kernel clears it, and the host of a virtual machine may have to find
-    it first. A large slice reuses nearly all memory that it takes, a small one does not.
+    Memory that a process gets for the first time costs time: the kernel clears it, and the host of a virtual machine
+    may have to find it first. A large slice uses most of its memory again and again, and a small one does not.
     """
     if VARIABLE in os.environ:
-        # Arrow obeys its own variable by itself: a choice of the user counts more than this one.
+        # Arrow itself obeys the variable, and the choice of the user comes first.
         return
     there = pa.supported_memory_backends()
-    # Builds of Arrow differ in the pools that they have; "system" is in all of them.
+    # Not every build of Arrow has each pool, but all have "system".
     name = next(pool for pool in (LEAN if fits else USUAL) if pool in there)
     pa.set_memory_pool(getattr(pa, f"{name}_memory_pool")())

@@ -62,17 +62,20 @@ class _RecordCounts:
 
 
 def build_sorted_files(job: SliceJob) -> SliceResult:
-    """Make the sorted files of one slice. Every attempt writes files of its own name, so attempts never meet.
+    """Make the sorted files of one slice.
+
+    The files of each attempt have its name, so attempts do not disturb each other.
 
     Raises Refused for a dump that the specification does not fit, OSError and RocksError.
     """
-    # Before the first array of this slice: an array stays in the pool that it came from.
+    # The pool is chosen before the first array of this slice, since an array stays in the pool that it came from.
     choose_pool(fits=job.slice.bytes <= job.memory)
     started = time.monotonic()
-    # Dumps are so seldom out of order that nothing checks it before: that would be one more reading of all offsets.
+    # The first attempt assumes that records are in order, as they nearly always are: checking that would need one more
+    # reading of all offsets.
     with contextlib.suppress(OutOfOrder):
         return _attempt(job, started, ordered=True)
-    # Only here: an exception that is being handled keeps all that its attempt has held.
+    # The second attempt is outside of the block: an exception that is being handled keeps the memory of its attempt.
     return _attempt(job, started, ordered=False)
 
 
@@ -90,11 +93,11 @@ def read_slice_only(job: SliceJob) -> SliceResult:
 
 def _attempt(job: SliceJob, started: float, *, ordered: bool, writes: bool = True) -> SliceResult:
     """Make the files of one attempt. Raises OutOfOrder if offsets should be ``ordered`` and are not."""
-    # Random, not counted: attempts of one slice may run at once on two hosts (Spark's speculation).
+    # The name is random: attempts of one slice may run on two hosts at once (Spark's speculation).
     attempt = uuid.uuid4().hex[:12]
     staging = Staging(job.staging)
     if writes:
-        # For people: it shows which process made files that no note of a finished attempt names.
+        # This note is for people: it shows which process made files that no note of a finished attempt names.
         staging.mark_started(job, attempt)
     kind = store_kind(job.kind)
     counts = _RecordCounts()
@@ -109,7 +112,7 @@ def _attempt(job: SliceJob, started: float, *, ordered: bool, writes: bool = Tru
         else:
             expired, max_time, positions = _build_rows(job, kind, layers, counts, passage)
     except BaseException:
-        # BaseException too: a signal must not leave files that no note names.
+        # BaseException, because a signal too must not leave files that no note names.
         staging.discard(attempt)
         raise
     result = SliceResult(
@@ -140,17 +143,17 @@ class _Positions:
     by_segment: dict[int, Position] = field(default_factory=dict)
 
     def add(self, keys: pa.BinaryArray, headers: pa.ListArray) -> None:
-        """Add records; those without a key are not of the store.
+        """Add the Positions in the headers of records.
 
         Raises Refused for keys that no store of the kind has.
         """
         carrying = carry_positions(headers)
-        # StoreChangelogReader skips records without a key, and so never sees their headers.
+        # Records without a key are left out: StoreChangelogReader skips them, and so never sees their headers.
         carrying = carrying[keys.is_valid().to_numpy(zero_copy_only=False)[carrying]]
         if not len(carrying):
             return
         segments = np.zeros(len(carrying), dtype=np.int64)
-        # The start of its segment, in ms, as the driver names databases.
+        # A Position belongs to the database of its record's segment, which the driver names by its start in ms.
         if self.kind.key.expires:
             job = self.job
             times = convert.segment_times(keys.take(pa.array(carrying)), self.kind.key, job.title)
@@ -176,15 +179,17 @@ def _build_rows(
     orders = Orders(job, kind, counts, positions, layers.aside, passage)
     for order in orders.all():
         try:
-            # A dry run reads what the restoration reads, and so refuses what it refuses. Nothing is sorted for it.
+            # A dry run only reads the values, and so refuses what the restoration would refuse. It needs no order.
             if isinstance(layers, NoLayers):
                 _read_values(kind, order, NoValues(), counts, passage)
             else:
                 _write(kind, order, layers, counts, passage)
         finally:
-            # Also after an error: waiting keys have a thread, and disk space that only closing releases.
+            # Closed also after an error: keys that wait in a file have a thread, and disk space that only closing
+            # frees.
             order.keys.close()
-        # Released before the generator reads the keys of the next order: both would not fit.
+        # The order is released before the generator reads the keys of the next one, since both would not fit the
+        # memory.
         del order
         pa.default_memory_pool().release_unused()
     return orders.expired, orders.max_time, positions
@@ -198,22 +203,23 @@ def _write(kind: StoreKind, order: RowOrder, layers: Layers, counts: _RecordCoun
 
 
 def _write_rows(kind: StoreKind, order: RowOrder, values: ValuesInOrder, layers: Layers) -> None:
+    """Write the rows of all segments, each segment as one layer, with the index rows after the others."""
     job = order.job
     with contextlib.closing(values.windows()) as windows:
         for segment, begin, end in order.segments:
             layer = layers.open(segment)
-            # A row that is deleted has no index row either: the index is made after the base rows, so it is noted here
-            # which of them have no value.
+            # Deleted rows are noted here, because they get no index row, and the index is made after the other rows.
             deleted = np.zeros(end - begin, dtype=np.bool_)
             last = begin
             while last < end:
                 first, last, some = next(windows)
-                # A window never crosses a segment, so keys and values of the same rows are one slice each.
+                # A window, the rows that are handed out together, is within one segment, so its keys are one slice of
+                # the keys.
                 keys = order.keys.between(first, last)
                 if kind.key.time_ordered:
                     keys = convert.base_keys(kind.key, keys)
                     deleted[first - begin : last - begin] = pc.is_null(some).to_numpy(zero_copy_only=False)
-                # A tombstone is written only if older rows may be below: in a new store nothing is there to be hidden.
+                # Tombstones are written only if older rows may lie below: in a new store there is nothing to hide.
                 layer.put(keys, some, deletes=job.tombstones)
             if kind.key.time_ordered and job.indexed:
                 _write_index(job, order.keys.between(begin, end), deleted, layer)
@@ -230,14 +236,15 @@ def _write_index(job: SliceJob, keys: pa.BinaryArray, deleted: npt.NDArray[np.bo
 
 
 def _values(order: RowOrder, layers: Layers) -> ValuesInOrder:
-    """Return the collector of values of all rows; values that do not fit the memory wait in a file."""
+    """Return the object that collects the values of all rows; those that do not fit the memory wait in a file."""
     job = order.job
-    # Key and value, uncompressed, by the footers of the dump.
+    # The average size of an uncompressed record, by the footers of the dump.
     each = max(job.slice.bytes // max(job.slice.rows, 1), 1)
-    # One window at a time exists as Python objects, which take more than their bytes.
+    # The largest window: its values exist as Python objects for a moment, which take more memory than their bytes.
     most = max(job.memory // BATCH_SHARE, 1)
     together = batch_bytes(job) // SORTED_SHARE
-    # Keys that wait are read ahead only while rows are handed out: then there are no batches any more.
+    # What else is in memory meanwhile. Keys from the file are not counted: they are read only while rows are handed
+    # out, and then there are no batches any more.
     bytes_in_use = (
         order.keys.nbytes + order.places.nbytes + BATCH_COPIES * min(batch_bytes(job), batch_records(job) * each)
     )
@@ -245,7 +252,7 @@ def _values(order: RowOrder, layers: Layers) -> ValuesInOrder:
     return ValuesInOrder(
         rows=order.places.rows,
         starts=window_starts(order.segments, rows_together(job)),
-        # At least one window must fit, however small M is.
+        # At least one window must fit, however small the memory of the task is.
         memory=max(int((job.memory - bytes_in_use) * VALUES_SHARE), most),
         most=most,
         new_file=layers.aside,
@@ -263,16 +270,17 @@ class NoValues:
 def _read_values(
     kind: StoreKind, order: RowOrder, values: ValuesInOrder | NoValues, counts: _RecordCounts, passage: Passage
 ) -> None:
-    """Read the values of all rows, in the order of the records."""
+    """Read the records again, and add the values of all rows to ``values``, in the order of the records."""
     job = order.job
     if not order.places.rows:
-        # All rows have expired or are deleted, so no value is read. Yet the order of the records has to be proven once.
+        # All rows have expired or are deleted, so no value is read. The order of the records is then checked on its
+        # own.
         if not passage.is_rising(job.slice):
             _check_order(job, passage)
         return
-    # Offsets are read again: a file that was replaced since its keys were read shows by them.
+    # Offsets are read again: if a file was replaced since its keys were read, they differ.
     columns = ["value", "offset"]
-    # Columns that a row does not need are neither read nor decompressed.
+    # Columns that the kind does not need are neither read nor decompressed.
     if kind.needs_timestamp:
         columns.append("timestamp")
     if kind.needs_headers:
@@ -280,7 +288,7 @@ def _read_values(
     number = 0
     with contextlib.closing(batches(job, tuple(columns), passage)) as tables:
         for table in tables:
-            # Records that win rise within the table, so each part of it is gathered in one pass.
+            # The numbers of the records that are needed rise within the table, so they are gathered in one pass.
             records, rows = order.places.rows_of(number, len(table))
             number += len(table)
             if len(rows):
@@ -301,11 +309,11 @@ def _check_order(job: SliceJob, passage: Passage) -> None:
 def _row_values_of(
     kind: StoreKind, table: pa.Table, records: npt.NDArray[np.integer[Any]], place: str
 ) -> pa.BinaryArray:
-    """Return the row values of ``records`` of a table, which are numbered within it and rise."""
+    """Return the row values of ``records``, the rising numbers of rows of a table; ``place`` is for messages."""
     record_batches = table.to_batches()
     bounds = np.cumsum([0, *(batch.num_rows for batch in record_batches)])
     cuts = np.searchsorted(records, bounds)
-    # Batch by batch: gathering from a chunked column would copy all of it first.
+    # The values are gathered batch by batch: from a chunked column, Arrow would copy all of it first.
     parts = [
         (batch, records[low:high] - bound)
         for batch, bound, low, high in zip(record_batches, bounds, cuts, cuts[1:], strict=False)

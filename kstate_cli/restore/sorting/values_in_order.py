@@ -112,18 +112,19 @@ class Places:
     """Which record each row is made from, and so where each record goes."""
 
     def __init__(self, records: Sequence[npt.NDArray[np.integer[Any]]]) -> None:
-        """Take ``records``: by row, the number of its record; in parts, one after another."""
+        """Take, in parts, the number of the record whose value each row has."""
         self.rows = sum(len(record) for record in records)
-        # Record and row in one number. Slices have fewer records than 2^33, and fewer rows than 2^31.
+        # Record and row are in one number. A slice has fewer than 2^33 records, and fewer than 2^31 rows.
         self._bits = np.uint64(self.rows.bit_length())
         self._places = np.empty(self.rows, dtype=np.uint64)
         first = 0
         for record in records:
             self._places[first : first + len(record)] = record
             first += len(record)
-        # Record in the high bits, row in the low ones: one sort puts rows in the order in which their records are read.
+        # With the record in the high bits and the row in the low ones, one sort gives the order in which values are
+        # read.
         self._places <<= self._bits
-        # Block by block: the row numbers of all rows at once would take as much as the places.
+        # Block by block, since the numbers of all rows at once would take as much memory as this array.
         for first in range(0, self.rows, BLOCK_ROWS):
             some = self._places[first : first + BLOCK_ROWS]
             some |= np.arange(first, first + len(some), dtype=np.uint64)
@@ -192,21 +193,21 @@ class ValuesInOrder:
             self._deal_out()
 
     def _deal_out(self) -> None:
-        """Sort new values by their windows."""
+        """Move new values to the windows, the ranges of rows in which they are handed out."""
         if not self._new:
             return
         rows = np.concatenate([some for some, _ in self._new])
         values = pa.concat_arrays([some for _, some in self._new])
-        # From here on the values exist once, as the joined array.
+        # The separate arrays are dropped, so that from here on the values exist once.
         self._new.clear()
         self._new_bytes = 0
-        # Sorted by window only, not by row: the order within a window is made when it is handed out, in memory that
-        # fits the caches.
+        # Values are sorted by their window only. The order within a window is made when it is handed out, in memory
+        # that fits the caches of the processor.
         window = self._windows_of(rows)
         if len(self.starts) <= 1 << 16:
-            # numpy sorts 16-bit numbers by counting, in one pass.
+            # numpy sorts 16-bit numbers by counting, which takes one pass.
             window = window.astype(np.uint16)
-        # Stable: within a window, values stay in the order of records, which the file keeps too.
+        # A stable sort keeps the values of a window in the order of their records, and so does the file.
         order = np.argsort(window, kind="stable")
         sizes = pc.binary_length(values).fill_null(0).to_numpy()
         self._sizes += np.bincount(window, weights=sizes, minlength=len(self.starts)).astype(np.int64)
@@ -216,27 +217,27 @@ class ValuesInOrder:
             self._file.put_away([part])
             return
         self._parts.append(part)
-        # Rows and values: only these stay once they are in order.
+        # Only row numbers and values stay in memory now, so these are counted.
         self._held_bytes += part[0].nbytes + part[1].nbytes
         if self._held_bytes > self.memory:
             self._file = self._made_file()
             parts, self._parts = self._parts, []
             self._file.put_away(parts)
-            # This first write is awaited: otherwise all these values would stay in memory while more come.
+            # This first write is awaited: otherwise all these values would stay in memory while further ones come.
             self._file.settle()
 
     def windows(self) -> Generator[tuple[int, int, pa.BinaryArray], None, None]:
-        """Yield (first row, end row, values) in order, never across windows. Call it once. Raises OSError."""
+        """Yield (first row, end row, values) in order; no range crosses a window. Call it once. Raises OSError."""
         self._deal_out()
         if self._file is None:
             yield from self._handed_out(self._parts, 0, len(self.starts))
             return
         self._file.complete()
         for number, (begin, end) in enumerate(pairwise(self._borders(self._file.parts))):
-            # A part has half of the memory on average. One with larger values than the first ones led to expect is read
-            # in several lots.
+            # A part of the file takes half of the memory on average. If its values are larger than the first ones let
+            # expect, it is read in several lots.
             for first, upto in self._lots(begin, end):
-                # The whole part is read for each lot, and only the rows of the lot are kept.
+                # Each lot reads the whole part, and keeps only its own rows.
                 low, high = self._row(first), self._row(upto)
                 with closing(self._file.read(number)) as read:
                     mine = [rows_and_values for part in read if len((rows_and_values := _between(part, low, high))[0])]
@@ -261,14 +262,15 @@ class ValuesInOrder:
             begin = upto
 
     def _handed_out(self, parts: list[_Part], begin: int, end: int) -> Iterator[tuple[int, int, pa.BinaryArray]]:
+        """Yield the windows ``begin`` to ``end`` in order, made of ``parts``, which are dropped meanwhile."""
         of_window: list[list[_Part]] = [[] for _ in range(begin, end)]
         for rows, values in parts:
             window = self._windows_of(rows)
-            # Rows rise from window to window, so each window is one slice of a batch.
+            # Within a part, windows rise, so that each window is one slice of it.
             cuts = np.flatnonzero(np.diff(window)) + 1
             for low, high in zip([0, *cuts.tolist()], [*cuts.tolist(), len(rows)], strict=True):
                 of_window[int(window[low]) - begin].append((rows[low:high], values.slice(low, high - low)))
-        # Windows hold slices now; each window is dropped as soon as it is handed out.
+        # The windows have slices of the parts now, and each is dropped as soon as it is handed out.
         parts.clear()
         for number, mine in enumerate(of_window, start=begin):
             of_window[number - begin] = []
@@ -277,7 +279,7 @@ class ValuesInOrder:
     def _in_order(
         self, parts: list[_Part], first: int, last: int, size: int
     ) -> Iterator[tuple[int, int, pa.BinaryArray]]:
-        # Too large for Python objects at once: halves, until each fits or is a single row.
+        # If a window is too large for Python objects at once, it is halved until each piece fits or is one row.
         if size > self.most and last - first > 1:
             middle = (first + last) // 2
             for low, high in ((first, middle), (middle, last)):
@@ -285,7 +287,7 @@ class ValuesInOrder:
                 yield from self._in_order(some, low, high, sum(values.nbytes for _, values in some))
             return
         place = np.empty(last - first, dtype=np.int64)
-        # The inverse order: for each row of the window, where its value is among those that were read.
+        # For each row of the window, where its value is among those that were read.
         place[np.concatenate([rows for rows, _ in parts]) - first] = np.arange(last - first)
         yield first, last, gather(pa.concat_arrays([values for _, values in parts]), place)
 
@@ -348,11 +350,11 @@ class WaitingFile:
     """
 
     def __init__(self, path: str, schema: pa.Schema) -> None:
-        """Open a file without a name: ``path`` is free again at once. Raises OSError."""
+        """Create a file without a name: ``path`` can be used again at once. Raises OSError."""
         self._schema, self._path = schema, path
-        # The file object closes it in every case: only then the disk space is released.
-        # O_EXCL, and mode 0600 of open_direct: kstate follows no link of another user, and no other user can read the
-        # values of the store.
+        # The file object closes the descriptor in every case, which frees the disk space. O_EXCL, and the mode 0600
+        # that ``open_direct`` gives: no link of another user is followed, and no other user can read the values of the
+        # store.
         self._file = open(open_direct(path, os.O_RDWR | os.O_CREAT | os.O_EXCL), "r+b", buffering=0)  # noqa: SIM115
         os.unlink(path)
         self._last = aligned(FILE_WRITE_BYTES)
@@ -362,10 +364,10 @@ class WaitingFile:
 
     def append(self, *columns: pa.Array) -> tuple[int, int]:
         """Append a batch; return where it begins and its bytes, by which it is read. Raises OSError."""
-        # Arrow's own message: reading it back is no decoding, only a look at its buffers.
+        # The batch is written as a message of Arrow, which is read back without decoding.
         data = memoryview(pa.record_batch([*columns], schema=self._schema).serialize()).cast("B")
         where = self._written + self._waiting, len(data)
-        # Whole blocks only: O_DIRECT writes from aligned memory, at aligned places.
+        # Only whole blocks are written: O_DIRECT requires aligned memory and positions.
         while len(data):
             some = data[: FILE_WRITE_BYTES - self._waiting]
             self._last[self._waiting : self._waiting + len(some)] = some
@@ -379,14 +381,15 @@ class WaitingFile:
         return where
 
     def read_all(self, places: Sequence[tuple[int, int]]) -> Generator[list[pa.Array], None, None]:
-        """Yield the columns of batches, in this order; a few are read ahead. Raises OSError.
+        """Yield the columns of the batches at ``places``, in this order; a few are read ahead. Raises OSError.
 
-        No batch may be added meanwhile.
+        Nothing may be appended meanwhile.
         """
         ahead: deque[Future[_Room]] = deque()
         with FullPool(READ_AHEAD, "waiting") as pool:
             for where in places:
-                # Memory that each thread takes for itself would be kept for each.
+                # The memory is taken here, not in the thread: the allocator would keep for each thread what it takes
+                # itself.
                 ahead.append(pool.ask(self._filled, self._room(where)))
                 if len(ahead) > READ_AHEAD:
                     yield self._columns(ahead.popleft().result())
@@ -404,10 +407,12 @@ class WaitingFile:
         return _Room(pages, first, begin + size, memory.slice(skipped + begin - first, size))
 
     def _filled(self, room: _Room) -> _Room:
-        # What is not yet in the file is in the block that waits.
+        """Read a batch into ``room``: from the file, and from the block that is not written yet."""
+        # The part of the batch that is not in the file is in the last block.
         in_file = min(room.first + len(room.pages), self._written) - room.first
         with naming(self._path):
-            # Fewer bytes than were written: the file system has lost them. A shorter batch would silently lose rows.
+            # Fewer bytes than were written mean that the file system lost them. A shorter batch would silently lose
+            # rows.
             if in_file > 0 and read_into(self._file.fileno(), room.pages[:in_file], room.first) != in_file:
                 raise OSError(errno.EIO, "a file of waiting values has lost some of them")
         if room.end > self._written:

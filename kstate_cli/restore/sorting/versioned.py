@@ -54,16 +54,17 @@ def segment_id(timestamp: int, segment_interval_ms: int) -> int:
 def accepted_mask(
     timestamps: NDArray[np.int64], history_retention_ms: int, start: int = NO_TIMESTAMP
 ) -> tuple[NDArray[np.bool_], int]:
-    """Return which records of a partition, in offset order, a restore applies, and the stream time after them.
+    """Return which records of a partition, in offset order, a restore applies, and the stream time (ms) after them.
 
-    ``RocksDBVersionedStore.restoreBatch`` drops a record older than the stream time before it minus the history
-    retention, which is the store's grace period too. Tombstones count like values, records without a key not at all
-    (``StoreChangelogReader``): leave them out. Batches make no difference, and a dropped record never moves the stream
-    time, so the answer for a slice follows from the stream time after the slice before it: ``start``.
+    ``RocksDBVersionedStore.restoreBatch`` drops a record that is older than the stream time before it minus the history
+    retention, which is the store's grace period too. Tombstones count like values. Records without a key do not count
+    (``StoreChangelogReader``), so the caller leaves them out. How Streams divides the records into batches makes no
+    difference, and a dropped record never changes the stream time. So the answer for a slice depends only on the stream
+    time after the slice before it, ``start``.
     """
     times = np.asarray(timestamps, dtype=np.int64)
-    # The time before each record, and one more after the last. A record that is dropped is older than the stream time,
-    # so it cannot raise it, and one accumulation over all records is exact.
+    # The stream time before each record, and after the last one. A record that is dropped is older than that, so it
+    # cannot raise it, and the maximum over all records is exact.
     stream_time = np.maximum.accumulate(np.concatenate((np.array([start], dtype=np.int64), times)))
     return times >= stream_time[:-1] - history_retention_ms, int(stream_time[-1])
 
@@ -83,15 +84,16 @@ class VersionedReplay:
         self._loaded: set[bytes] = set()
 
     def load(self, key: bytes, rows: Iterable[tuple[bytes, bytes]]) -> None:
-        """Take over the physical rows that the store has of a key; before the first put of that key.
+        """Take over the rows that the store has of a key, before the first :meth:`put` of that key.
 
-        :class:`~kstate_cli.formats.binary.MalformedBytesError` for a row that is none, here or when a record first
-        touches it. Streams itself leaves such rows (see above); only a rebuild from the whole changelog heals them.
+        Raises :class:`~kstate_cli.formats.binary.MalformedBytesError` for a row that cannot be decoded, here or when a
+        record first touches it. Streams itself makes such rows (see the module); only a rebuild from the whole
+        changelog repairs them.
         """
         history = self._histories.setdefault(key, _History(self._interval))
         for physical, value in rows:
             at = VersionedKey.from_bytes(physical)
-            # A bug of the caller, not of the data: rows of another key would be written back under this one.
+            # This is a bug of the caller: rows of another key would be written back under this one.
             if at.key != key:
                 raise ValueError(f"row {physical.hex()} belongs to another key than {key.hex()}")
             if at.is_latest:
@@ -110,12 +112,12 @@ class VersionedReplay:
         history = self._histories.get(key)
         if history is None:
             history = self._histories[key] = _History(self._interval)
-        # Record by record: no segment that the record touches has expired by then, so nothing is removed before it.
+        # Judged when each record was written, no segment that it touches has expired, so none is removed before it.
         if batch_end is None:
             history.put(value, timestamp, MIN_I64)
             return
         oldest = batch_end - self._retention
-        # As a restore batch does: segments go before the record that might have needed them.
+        # A restore batch removes segments before a record that might have needed them.
         history.expire(segment_id(oldest, self._interval))
         history.put(value, timestamp, oldest)
 
@@ -177,10 +179,10 @@ class _History:
     def put(self, value: bytes | None, timestamp: int, oldest: int) -> None:
         """Apply a record (``RocksDBVersionedStore.doPut``); versions that ended before ``oldest`` may be skipped.
 
-        Streams skips what falls into an expired segment too. Here it is written: ``expire`` removes it.
+        Streams also skips what belongs into an expired segment. Here it is written, and ``expire`` removes it.
         """
-        # ``doPut`` looks at the latest version first, then at segments from the newest to the oldest, until one holds
-        # the place of the record.
+        # ``doPut`` looks at the latest version first, then at the segments from newest to oldest, until it finds where
+        # the record belongs.
         valid_to = self.time
         if valid_to is not None and timestamp >= valid_to:
             # At the same time the record replaces the latest version, and nothing ends.
@@ -188,7 +190,7 @@ class _History:
                 self._close(self.value, valid_to, timestamp)
             self._set_latest(value, timestamp)
             return
-        # A version is filed under its end, so no older segment can hold one that is valid at this time.
+        # A version is in the segment of its end, so no older segment has one that is valid at this time.
         earliest = segment_id(timestamp, self.interval)
         for segment in reversed(self.segments):
             if segment < earliest:
@@ -201,7 +203,7 @@ class _History:
             if begin <= timestamp:
                 self._put_inside(row, segment, value, timestamp)
                 return
-            # The version that follows ended before the batch's expiry: Streams drops the record there.
+            # The record would end, at ``begin``, before the batch's expiry: Streams drops it.
             if begin < oldest:
                 return
             # The record ends where the oldest version of this row begins, unless an older row says otherwise.
@@ -237,29 +239,32 @@ class _History:
             row.append(valid_from, valid_to, value)
 
     def _put_inside(self, row: _Row, segment: int, value: bytes | None, timestamp: int) -> None:
-        """Insert into a row (``putToSegment``): the version before may now end in an older segment, and moves there."""
+        """Insert a record between the versions of a row (``putToSegment``).
+
+        The version before it may then end in an older segment, and moves there.
+        """
         at = bisect_right(row.times, timestamp) - 1
-        # The version that the record cuts: it ends where the record begins.
+        # The version before the record ends where the record begins.
         before = row.times[at]
         if before == timestamp:
             row.values[at] = value
-        # Its end stays in this segment, so both versions are in one row.
+        # The new end of that version is in this segment, so both are in this row.
         elif segment_id(timestamp, self.interval) == segment:
             row.times.insert(at + 1, timestamp)
             row.values.insert(at + 1, value)
         else:
             self._close(row.values[at], before, timestamp)
-            # The version before has moved to the segment of its new end, and the record has its place.
+            # That version has moved to the segment of its new end, and the record takes its place here.
             row.times[at], row.values[at] = timestamp, value
 
     def _put_before(self, value: bytes | None, timestamp: int, valid_to: int) -> None:
-        """Insert before a later version (``finishPut``).
+        """Insert a record that is valid until ``valid_to``, where a later version begins (``finishPut``).
 
-        No row holds the new version's begin, its end names the segment.
+        No row has versions from before and after the record, so the segment of its end gets it.
         """
         segment = segment_id(valid_to, self.interval)
         row = self._row(segment)
-        # The versions of this row are older than the new one, which becomes its newest.
+        # All versions of this row are older than the record, which becomes the newest.
         if row is None or row.end <= timestamp:
             self._close(value, timestamp, valid_to)
         else:
@@ -295,7 +300,7 @@ class _Row:
 
     @classmethod
     def _read(cls, data: bytes) -> _Row | None:
-        """Return the row; None for anything but a sound one: ``SegmentValue`` is slow, and knows what is wrong."""
+        """Return the row; None if anything about it is wrong: ``SegmentValue``, which is slow, says what."""
         try:
             # end:i64 ‖ begin of the oldest version:i64, then begin:i64 ‖ size:i32 of each version, newest first, then
             # the values, oldest first. Only the begin of the oldest version shows where the list of versions ends.
@@ -305,7 +310,7 @@ class _Row:
             offset = _ENDS.size + _VERSION.size
             while later > first:
                 time, size = _VERSION.unpack_from(data, offset)
-                # Versions out of order: the slow reader below says which.
+                # Versions are out of order.
                 if time >= later:
                     return None
                 times.append(time)
@@ -317,7 +322,7 @@ class _Row:
         # The head states the oldest begin a second time, and -1 is the only negative size.
         if later != first or min(sizes) < _TOMBSTONE:
             return None
-        # A row ends after its newest version begins; the one exception is a degenerate row.
+        # A row ends after its newest version begins, unless it is a lone tombstone.
         if times[0] >= end and not (times[0] == end and sizes == [_TOMBSTONE]):
             return None
         values: list[bytes | None] = []
@@ -339,10 +344,10 @@ class _Row:
         raise AssertionError(f"the two readers of segment rows disagree: {data.hex()}")
 
     def append(self, valid_from: int, valid_to: int, value: bytes | None) -> None:
-        """Append a version (``insertAsLatest``): a gap before it becomes a tombstone, an overlap gives way to it."""
+        """Append a version (``insertAsLatest``): a gap before it becomes a tombstone, overlapped versions give way."""
         if valid_from < self.end:
-            # Streams writes the older segment first: a crash before the second write leaves a version in both.
-            # Versions from this time on give way, and the one before them ends at it.
+            # Streams writes a version to the older segment first: a crash before the second write leaves it in both.
+            # Versions from ``valid_from`` on are removed, and the one before them ends there.
             remaining = bisect_left(self.times, valid_from)
             del self.times[remaining:], self.values[remaining:]
             self.end = valid_from

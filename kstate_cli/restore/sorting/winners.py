@@ -47,8 +47,8 @@ def numbered(
 
 
 def _within(keys: pa.BinaryArray, numbers: Ints, lowest: bytes, bound: bytes | None) -> tuple[pa.BinaryArray, Ints]:
-    """Return those keys, and their numbers; copied once, and only if some are skipped."""
-    # The usual case, and the only one that copies nothing: all keys fit, and none is null.
+    """Return the keys from ``lowest`` on and below ``bound`` that are not null, and their numbers."""
+    # In the usual case all keys fit and none is null, so nothing is copied.
     if not keys.null_count and not lowest and bound is None:
         return keys, numbers
     mask = keys.is_valid()
@@ -56,8 +56,8 @@ def _within(keys: pa.BinaryArray, numbers: Ints, lowest: bytes, bound: bytes | N
         mask = pc.and_(mask, pc.greater_equal(keys, pa.scalar(lowest, pa.binary())))
     if bound is not None:
         mask = pc.and_(mask, pc.less(keys, pa.scalar(bound, pa.binary())))
-    # A comparison with a null key is null, not false. Streams skips records without a key (StoreChangelogReader), so
-    # they make no row.
+    # Comparing a null key gives null, which counts as false: Streams skips records without a key
+    # (StoreChangelogReader).
     mask = mask.fill_null(False)
     return keys.filter(mask), numbers[mask.to_numpy(zero_copy_only=False)]
 
@@ -66,11 +66,13 @@ class LastOfEachKey:
     """Takes keys of a slice in the order of its records, and finds the winners."""
 
     def __init__(self, records: int, memory: int, row_bytes: int = 32, *, in_parts: bool = False) -> None:
-        """Take ``memory`` in bytes; ``row_bytes``: the memory of a row beside its key until its value is read.
+        """Take ``memory`` in bytes.
 
-        ``in_parts``: winners are read part by part, unless the :attr:`whole` fits.
+        ``row_bytes`` is the memory that a row takes, beside its key, until its value is read.
+
+        ``in_parts`` says that the keys are read part by part in the end, unless they are :attr:`whole`.
         """
-        # A power of two: the bucket of a key is then the low bits of its checksum.
+        # The number of buckets is a power of two, so that the low bits of a key's checksum name its bucket.
         buckets = 1
         while buckets < MOST_BUCKETS and buckets * BUCKET_KEYS < records:
             buckets *= 2
@@ -102,20 +104,21 @@ class LastOfEachKey:
         """Add keys, none of them null, and their record numbers: of one key the later record has the higher number."""
         if not len(keys):
             return
-        # A changelog may have numbers for hours, and then a key of another length. Everything so far moves to buckets.
+        # Keys were numbers until now, and these cannot be. All keys so far move to buckets.
         if not self._keys.add(keys, numbers):
             self._deal_out()
-            # Moving may have cut the keys: those of this batch above the new bound must not come back.
+            # Moving may have dropped the highest keys. Those of this batch that belong to them must not come back.
             self._keys.add(*_within(keys, numbers, b"", self._bound))
-        # Waiting keys are not measured: only another code of the numbers, or the move to buckets, makes keys full here.
+        # Waiting keys are not measured yet. The keys can only be full here because their numbers have changed form, or
+        # moved.
         was_full = self._full
         self._measure()
         if self._in_parts and self._full and not was_full:
-            # Numbers have become others, which take more: cut before anything is made of them.
+            # The new form takes more memory: the highest keys are dropped before they are used.
             self._keep(self._fitting(CONVERTED_SHARE))
-        # Waiting keys take as much again while they are deduplicated.
-        # Half of what the keys take, but never more than half of the free memory, and an eighth of all memory at least:
-        # otherwise each batch would be settled while there are few keys.
+        # Merging the waiting keys takes as much memory again. They may take half of what the other keys take, but no
+        # more than half of the free memory; and at least an eighth of all, since otherwise each batch would be merged
+        # while there are few keys.
         most = max(self._memory // WAITING_SHARE, min(self._held, self._memory - self._used_bytes) // 2)
         if self._keys.waiting_bytes * self._keys.growth > min(most, KEY_ARRAY_BYTES // 2):
             self._settle()
@@ -174,23 +177,24 @@ class LastOfEachKey:
         pa.default_memory_pool().release_unused()
 
     def _deal_out(self) -> None:
-        """Move to buckets: some keys are no numbers, or not together with the others."""
+        """Move all keys to buckets, because some are no numbers, or not together with the others."""
         numbers = self._keys
-        # Buckets take every key, so only numbers can refuse one.
+        # Only numbers can refuse a key, since buckets take every one.
         assert isinstance(numbers, NumberedKeys)
         numbers.settle()
         rows, size = numbers.size()
         each = max(size // max(rows, 1), 1)
         if self._in_parts:
-            # Keys that are taken as a whole were counted with one copy all the time.
+            # Keys that are read in parts get more copies in buckets, so fewer of them fit. Others were counted with the
+            # copy.
             fitting = int(self._memory * CONVERTED_SHARE) // row_held(each, self._row_bytes)
             self._keep(min(fitting, KEY_ARRAY_BYTES // each))
         dealt = BucketsOfKeys(self._buckets)
-        # Part by part: numbers, keys and hash tables exist at once only for one part.
+        # The keys move part by part, so that numbers, keys and hash tables exist at once only for one part.
         for some in numbers.parts(max(1, self._memory // PART_SHARE // each)):
             dealt.add(some.keys, some.record)
         self._keys = dealt
-        # The numbers are still referenced here: without this they would live through the deduplication.
+        # The last reference to the numbers goes here, so that they do not take memory during the merge.
         del numbers
         self._settle()
 
@@ -246,14 +250,14 @@ class BucketsOfKeys:
         if len(self._buckets) == 1:
             self._buckets[0].waiting.append((keys, numbers))
             return True
-        # The sum of all bytes, not the first or the last one: keys of a changelog share prefixes, and windows share
+        # The checksum is over all bytes, not the first or the last: keys of a changelog share prefixes, and windows
         # suffixes.
         checksums = _checksums(keys) & (len(self._buckets) - 1)
-        # Stable, so that of one key the later record stays behind the earlier one. ``_deduplicate`` depends on it.
+        # A stable sort keeps the records of one key in their order, which :meth:`_deduplicate` depends on.
         order = np.argsort(checksums, kind="stable")
         dealt, numbers = gather(keys, order), numbers[order]
         ends = np.cumsum(np.bincount(checksums, minlength=len(self._buckets))).tolist()
-        # Slices of one gathered array: a filter for each bucket would read all keys as often as there are buckets.
+        # Each bucket gets a slice of one gathered array: filtering for each bucket would read all keys as often.
         for bucket, begin, end in zip(self._buckets, [0, *ends], ends, strict=False):
             if end > begin:
                 bucket.waiting.append((dealt.slice(begin, end - begin), numbers[begin:end]))
@@ -285,13 +289,13 @@ class BucketsOfKeys:
 
     def cut(self, count: int) -> bytes:
         """Keep the ``count`` lowest keys; return the lowest of the others."""
-        # Keys that wait may be among the lowest.
+        # Keys that wait may be among the lowest, so they are merged first.
         self.settle()
         buckets, winners = len(self._buckets), self.winners()
         bound: bytes = winners.keys[count].as_py()
         self._buckets = _empty(buckets)
         self.add(winners.keys.slice(0, count), winners.record[:count])
-        # The slice above keeps only a part alive; the rest is released before deduplication copies the keys.
+        # Only the slice stays: the rest is released before the merge copies the keys.
         del winners
         self.settle()
         return bound
@@ -313,19 +317,20 @@ class BucketsOfKeys:
         return Winners(gather(keys, order), record[order])
 
     def _deduplicate(self, bucket: _Bucket) -> None:
+        """Merge the keys of a bucket that wait with the others, and keep the last record of each key."""
         earlier = len(bucket.keys)
         numbers = np.concatenate([numbers for _, numbers in bucket.waiting])
-        # The earlier keys in front: the dictionary numbers keys in the order of their first appearance.
+        # The earlier keys come first, because the dictionary numbers keys in the order of their first appearance.
         together = pa.concat_arrays([bucket.keys, *(keys for keys, _ in bucket.waiting)])
         bucket.waiting = []
         coded = together.dictionary_encode()
-        # The dictionary has a copy of each distinct key: the joined array is not needed any more.
+        # The dictionary has a copy of each distinct key, so the joined array is not needed any more.
         del together
-        # The earlier keys come first, each once: they keep their codes.
+        # The earlier keys came first, each once, so their numbers have not changed.
         local = coded.indices.to_numpy(zero_copy_only=False)[earlier:]
         record = np.empty(len(coded.dictionary), dtype=np.int64)
         record[:earlier] = bucket.record
-        # Where a code repeats, the last assignment stays: exactly the rule of a changelog.
+        # If a key occurs again, the last assignment stays, which is the rule of a changelog.
         record[local] = numbers
         bucket.keys, bucket.record = coded.dictionary, record
 
