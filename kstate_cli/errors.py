@@ -162,7 +162,7 @@ class SeveralApplicationsError(UsageError):
         names = ", ".join(application.name for application in applications)
         super().__init__(
             f"{state_dir} holds several applications: {names}",
-            hint="name one of them:",
+            hint="pass one of them:",
             hint_details=[str(application) for application in applications],
         )
         self.state_dir = state_dir
@@ -184,7 +184,7 @@ class Refused(KstateError):
 
 
 class InUse(KstateError):
-    """Another process holds the directory."""
+    """Another process is using the directory."""
 
     exit_code = 5
     code = "in-use"

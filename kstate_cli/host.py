@@ -211,7 +211,7 @@ def _try_threads(count: int) -> None:
         while released + len(failed) < started and time.monotonic() < silent:
             released += ended.acquire(timeout=_LOOK_SECONDS)
     if released < started:
-        raise MemoryError("a thread got no memory to start")
+        raise MemoryError("there was no memory to start a thread")
     if started < count:
         raise RuntimeError(_NO_THREAD)
 
@@ -405,7 +405,9 @@ def _hint(number: int) -> str:
         for kind, name, flag in ((resource.RLIMIT_AS, "address space", "-v"), (resource.RLIMIT_DATA, "data", "-d")):
             if (limit := _soft(kind)) is not None:
                 return f"raise the limit of {name}{_here(limit >> 20, ' MiB')} (ulimit {flag}), {_AGAIN}"
-        return f"give this host or container more memory than {memory_here() >> 20} MiB, or stop others, {_AGAIN}"
+        return (
+            f"give this host or container more memory than {memory_here() >> 20} MiB, or stop other processes, {_AGAIN}"
+        )
     return "free disk space there, or set TMPDIR to another folder, then run the command again"
 
 

@@ -152,13 +152,11 @@ def refuse_contradictions(options: WipeOptions) -> None:
     """Raise UsageError for an empty selection, or options that exclude each other."""
     is_named = bool(options.tasks or options.stores or options.global_stores)
     if not (is_named or options.every_task):
-        raise UsageError(
-            "the command names nothing to wipe", hint="name what to wipe: --task, --store, --global or --all"
-        )
+        raise UsageError("no store is selected", hint="pass --task, --store, --global or --all")
     if options.every_task and is_named:
-        raise UsageError("--all includes everything: omit --task, --store and --global")
+        raise UsageError("--all includes all stores: omit --task, --store and --global")
     if options.own_files and not options.every_task:
-        raise UsageError("pass --all too: --everything goes with --all")
+        raise UsageError("--everything needs --all: pass --all too")
 
 
 def refuse_unknown_names(snapshot: WipeSnapshot) -> None:
@@ -166,7 +164,7 @@ def refuse_unknown_names(snapshot: WipeSnapshot) -> None:
     tasks = {task.name for task in snapshot.app.tasks}
     if unknown := sorted(snapshot.options.tasks - tasks):
         raise UsageError(
-            f"no task here is named {', '.join(unknown)}",
+            f"the directory does not have this task: {', '.join(unknown)}",
             hint=f"{did_you_mean(unknown, tasks)}the tasks are {', '.join(sorted(tasks))}",
         )
     # A store that was wiped before leaves its line in .checkpoint, up to 4.2: nothing to do is no error.
@@ -175,7 +173,7 @@ def refuse_unknown_names(snapshot: WipeSnapshot) -> None:
     }
     if missing := sorted(snapshot.options.stores - stores):
         raise UsageError(
-            f"no store there is named {', '.join(missing)}",
+            f"the selected tasks do not have this store: {', '.join(missing)}",
             hint=f"{did_you_mean(missing, stores)}to list them, run {command('ls', snapshot.app.path)}",
         )
 
@@ -299,7 +297,7 @@ def _unlogged_warnings(task: TaskOffsets, store: StoreOffsets, more: str) -> Ite
     # Every global store has a topic that it is read from (InternalTopologyBuilder.addGlobalStore).
     if not store.offsets and not store.store.empty and not task.task.is_global:
         name = f"{task.task.name}/{store.store.name}"
-        yield warning(f"{name} has rows, but no offset: without a changelog they are lost{more}")
+        yield warning(f"{name} has rows, but no offset. Without a changelog, these rows are lost{more}")
 
 
 def _other_folder_warnings(task: TaskOffsets, store: StoreOffsets) -> Iterator[Change]:
@@ -307,6 +305,6 @@ def _other_folder_warnings(task: TaskOffsets, store: StoreOffsets) -> Iterator[C
     codes = {problem.code for database in store.store.databases for problem in database.problems}
     if codes & {ProblemCode.FOREIGN_SETTING, ProblemCode.NO_SSTS}:
         yield warning(
-            f"{task.task.name}/{store.store.name}: other folders may contain files of it. The next start "
-            "removes them there, and undo does not restore them"
+            f"{task.task.name}/{store.store.name}: other folders may contain files of it. At startup, Streams "
+            "removes these files, and undo does not restore them"
         )

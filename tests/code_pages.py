@@ -61,7 +61,14 @@ def _link(explanation: Explanation) -> str:
 
 
 def _page(group: CodeGroup) -> str:
-    head = [f"# {group.title}", "", _MARK, "", f"This page explains the codes that are printed by {group.where}.", ""]
+    head = [
+        f"# {group.title}",
+        "",
+        _MARK,
+        "",
+        f"What do these codes mean, and what should you do? kstate prints them here: {group.where}.",
+        "",
+    ]
     return "\n".join([*head, *(line for row in group.explanations for line in _section(row))]).rstrip() + "\n"
 
 

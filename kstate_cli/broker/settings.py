@@ -120,7 +120,7 @@ def _jaas(value: str, _stores: Mapping[str, str], where: str) -> dict[str, str]:
     match = _JAAS.fullmatch(value)
     if match is None:
         raise UsageError(
-            f"{where}: sasl.jaas.config is not one login module with its options",
+            f"{where}: sasl.jaas.config does not consist of one login module with its options",
             hint='write it as Kafka does: MODULE required username="…" password="…";',
         )
     module = match[1].rpartition(".")[2]
@@ -128,7 +128,7 @@ def _jaas(value: str, _stores: Mapping[str, str], where: str) -> dict[str, str]:
         raise UsageError(
             f"{where}: sasl.jaas.config: kstate translates {' and '.join(_LOGINS)} for librdkafka, its client, "
             f"and not {module}",
-            hint="use the settings of librdkafka instead: those that begin with sasl.",
+            hint="use librdkafka's settings that begin with sasl. instead",
         )
     # Java (StreamTokenizer) reads quoted values with escapes by a backslash.
     options = {name: re.sub(r"\\(.)", r"\1", quoted) or plain for name, quoted, plain in _PAIR.findall(match[2])}

@@ -255,7 +255,7 @@ def change(request: ChangeRequest, *, on_plan: Callable[[Plan], None], progress:
     """
 
     def plan(application: Application | None) -> _Planned:
-        assert application is not None, "no terms let it be lost"
+        assert application is not None, "no option permits losing it"
         return _Planned(request.planner(application))
 
     def carry_out(planned: _Planned) -> RunResult:

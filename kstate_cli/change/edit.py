@@ -250,12 +250,12 @@ def verify_placed(step: PlaceDatabase, staged: Path, *, full: bool) -> None:
             # another moment than the snapshot states.
             files = tuple((file.name, file.size) for file in shadow.live_files(family))
             if sorted(files) != sorted(planned):
-                raise RocksError(f"{step.path}: column family {family} consists of other files than the snapshot's")
+                raise RocksError(f"{step.path}: column family {family} does not consist of the files of the snapshot")
             if full:
                 for _ in shadow.rows(family):
                     pass
         if step.offsets is not None and decode_rows(shadow.rows(OFFSETS_CF)) != step.offsets:
-            raise RocksError(f"{step.path}: column family offsets differs from that of the snapshot")
+            raise RocksError(f"{step.path}: column family offsets differs from the snapshot")
 
 
 def _verify_entries(step: BuildDatabase, shadow: Shadow) -> None:

@@ -61,14 +61,17 @@ def check(app: Application, request: CheckRequest) -> Report:
     # can be predicted.
     if special := [problem for problem in app.all_problems() if problem.code is ProblemCode.SPECIAL]:
         raise Refused(
-            "kstate cannot predict what happens when this directory is started",
+            "kstate cannot predict what will happen when the application starts on this directory",
             where=str(app.path),
             details=first_lines([problem.reasoned for problem in special]),
             hint="move entries that are neither files nor directories out of the application directory",
         )
     if unreadable := [problem for problem in app.all_problems() if problem.code is ProblemCode.UNREADABLE]:
         raise Refused(
-            "kstate cannot read all of this directory, so it cannot predict what happens when it is started",
+            (
+                "kstate cannot read all of this directory, so it cannot predict what will happen when the "
+                "application starts"
+            ),
             where=str(app.path),
             details=first_lines([problem.text for problem in unreadable]),
             hint=STORES_STAY,
@@ -167,7 +170,7 @@ def _not_understood(task: str, store: str) -> Prediction:
     return Prediction(task, store, Outcome.UNKNOWN, code=NOT_UNDERSTOOD)
 
 
-_LATER: Final = "do nothing while the application is running. Check again after you have closed it"
+_LATER: Final = "do nothing while the application is running. Check again after you have stopped it"
 
 
 def while_running(predictions: list[Prediction], findings: list[Finding]) -> tuple[list[Prediction], list[Finding]]:

@@ -172,7 +172,7 @@ def judge_age(snapshot: Snapshot, task: Task, store: Store, key: TopicPartition 
         yield snapshot.finding(AGE_UNKNOWN, "kstate does not know how old its data is", task, store.name)
     elif deletes_heard is DeleteCoverage.NO:
         text = (
-            f"its data is of {moment(as_of)}, {span_text(snapshot.now_ms - as_of)} ago. Records that were "
+            f"its data is from {moment(as_of)}, {span_text(snapshot.now_ms - as_of)} ago. Records that were "
             f"deleted since then may remain in it (delete.retention.ms is {span_text(retention)})"
         )
         yield snapshot.finding(OLDER_THAN_TOMBSTONES, text, task, store.name)

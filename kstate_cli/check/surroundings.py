@@ -137,7 +137,7 @@ def deleted_by_failure(snapshot: Snapshot, predictions: Sequence[Prediction]) ->
     if not snapshot.request.exactly_once or snapshot.request.starts_transactional or not failing or GLOBAL in failing:
         return
     tasks = [task.name for task in snapshot.app.tasks if not task.is_global]
-    text = f"the start fails in {some(sorted(failing), _LISTED_TASKS)}, and may delete {len(tasks)} task directories"
+    text = f"startup fails in {some(sorted(failing), _LISTED_TASKS)}, and may delete {len(tasks)} task directories"
     # These stores may have no changelog. Then their rows are lost with the directory.
     without = _stores_without_offset(snapshot)
     if without:

@@ -58,7 +58,10 @@ class Migration:
         if self.target.reads_sst_format <= OLD_SST_FORMAT and plan.stores:
             app = plan.change.app
             raise Refused(
-                f"{self.target} may not read the SSTs of the snapshot, which kstate rewrites only in a directory",
+                (
+                    f"{self.target} may not be able to read the SSTs of the snapshot, and kstate can rewrite them "
+                    "only in a directory"
+                ),
                 where=str(app),
                 hint=f"restore without --for first. Then run {command('migrate', app, '--to', self.target.version)}",
             )

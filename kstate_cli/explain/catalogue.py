@@ -38,7 +38,7 @@ def groups() -> tuple[CodeGroup, ...]:
         replace(group, explanations=tuple(_for_people(entry) for entry in group.explanations))
         for group in (
             CodeGroup("finding", "Findings of check", "check: column finding, member code", _findings()),
-            CodeGroup("outcome", "What the next start does with a store", "check: member outcome",
+            CodeGroup("outcome", "What happens to a store at the next start", "check: member outcome",
                   plain("outcome", {member.value: texts for member, texts in OUTCOMES.items()})),
             CodeGroup("verify", "Findings of verify", "verify: member code", _damages()),
             CodeGroup("fleet", "Findings of fleet", "fleet: member code", _fleet_findings()),

@@ -76,7 +76,7 @@ ERRORS: Final = {
         do=("pass another serde: --key-serde, --value-serde",),
     ),
     InUse.code: Texts(
-        "Another process holds the directory (exit 5)",
+        "Another process is using the directory (exit 5)",
         "The application or another command of kstate is running. If the process is known, the message names it.",
         (log.LOCKED, log.TASK_LOCKED),
         do=("stop the application, or pass --wait SECONDS",),
@@ -210,7 +210,7 @@ REHOME: Final = {
             "An instance is running, or was stopped less than session.timeout.ms ago. Streams does not leave its "
             "group when it stops."
         ),
-        do=("stop all instances", "and wait until the sessions of stopped instances end: --wait 60"),
+        do=("stop all instances", "then wait until the sessions of stopped instances end: --wait 60"),
     ),
     WhyRefused.UNREAD: Texts(
         "The new topology does not read some topics that have unread records (exit 4)",
@@ -280,8 +280,8 @@ EXITS: Final = {
     str(ConditionNotMet.exit_code): Texts(
         "A check has a negative result",
         (
-            "The command is complete. check reports a finding, diff a difference, verify damage, or ls an entry "
-            "that Streams did not leave, or a store is below the bound. kstate changed nothing."
+            "The command is complete. For example, check reported a finding, diff found a difference, verify found "
+            "damage, ls found a foreign entry, or a store is below the bound. kstate changed nothing."
         ),
         do=("look up the code of each finding with this command",),
     ),
@@ -294,7 +294,7 @@ EXITS: Final = {
         do=("read the message, which names the obstacle and how to remove it",),
     ),
     str(InUse.exit_code): Texts(
-        "Another process holds the directory",
+        "Another process is using the directory",
         (
             "The application or another command of kstate is running. A client of Streams holds the lock of "
             "APP/.lock from its constructor to its close. If you start a client while kstate changes the "
@@ -330,8 +330,8 @@ EXITS: Final = {
     "137": Texts(
         "Signal 9 (SIGKILL) ended the command, often because the host was short of memory",
         (
-            "kstate could not end in an orderly way. The directory is still completely the old one or completely "
-            "the new one."
+            "kstate could not shut down cleanly. The directory is still completely the old one or completely the "
+            "new one."
         ),
         do=("give the container more memory, or pass fewer --workers", _AGAIN, _STATUS),
     ),

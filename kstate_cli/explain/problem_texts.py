@@ -17,9 +17,7 @@ from kstate_cli.texts import internals as see
 _PUT_BACK = "move it out of the application directory, or restore the original entry"
 _CHECK = f"to see what happens when the application starts: {command('check', 'APP', '--for', 'RELEASE')}"
 _VERIFY = f"to read all files: {command('verify', 'APP')}"
-_REBUILD = (
-    f"fill the store again from a dump: {command('restore', 'APP', '--from-changelog', 'DUMP', '--for', 'RELEASE')}"
-)
+_REBUILD = f"rebuild the store from a dump: {command('restore', 'APP', '--from-changelog', 'DUMP', '--for', 'RELEASE')}"
 _WIPE = (
     f"or let the application restore it when it starts: {command('wipe', 'APP', '--task', 'TASK', '--store', 'STORE')}"
 )
@@ -43,7 +41,7 @@ PROBLEMS: Final = {
         "another application. It refuses to change the directory."),
         SILENT,
         f"StateDirectory: tasks and stores are directories ({see('layout.md#paths')})",
-        ("replace the link by the real file or folder",),
+        ("replace the link with the real file or folder",),
     ),
     ProblemCode.NOT_A_DIRECTORY: Texts(
         "An entry has the name of a task or a segment, but is not a directory",
@@ -323,8 +321,8 @@ NOTES: Final = {
         ("kstate has not read the rows of the dump",),
         Texts(
             "The dry run has not read the rows, so restore may still refuse the dump",
-            ("kstate detects damaged bytes, and rows that do not match their stores, only when it reads the "
-            "rows. In this case the restoration changes nothing."),
+            ("kstate detects damaged bytes, and rows that do not match their stores, only when it reads the rows. "
+             "In this case, the restoration changes nothing."),
             do=("run the dry run without --no-verify-dump",),
         ),
     ),

@@ -110,7 +110,7 @@ RESTORATION_STATES: Final = {
     RestoreState.PENDING_SHUTDOWN.value: Texts(
         "The restoration is closing, because it is complete or was stopped", rule=_LIKE, do=(_WAIT,)
     ),
-    RestoreState.NOT_RUNNING.value: Texts("The restoration has ended in an orderly way", rule=_LIKE, do=("nothing",)),
+    RestoreState.NOT_RUNNING.value: Texts("The restoration has shut down cleanly", rule=_LIKE, do=("nothing",)),
     RestoreState.PENDING_ERROR.value: Texts(
         "A step failed, and kstate is closing Spark, databases and locks",
         (
@@ -229,7 +229,7 @@ OUTCOMES: Final = {
         ),
     ),
     Outcome.FAILS: Texts(
-        "The start or a stream thread fails, and the client ends in ERROR",
+        "Startup or a stream thread fails, and the client ends in ERROR",
         (
             "It fails at every start until you remove the cause. check prints the exceptions, beginning with the "
             "outermost."
@@ -250,7 +250,7 @@ OUTCOMES: Final = {
         (_FINDING,),
     ),
     Outcome.NOT_REACHED: Texts(
-        "The start fails at another store of the task, before Streams opens this one",
+        "Startup fails at another store of the task, before Streams opens this one",
         "So the outcome of this store is unknown.",
         SILENT,
         "StateManagerUtil.registerStateStores: it opens no store after one that fails",

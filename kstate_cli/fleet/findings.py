@@ -207,7 +207,7 @@ TASK_UNEXPECTED: Final = FleetCode(
 )
 STORE_MISSING: Final = FleetCode(
     "store-missing",
-    "A store is missing in a task",
+    "A store is missing from a task",
     level=FleetLevel.WARNING,
     more=(
         "Other tasks of the same sub-topology have it. When the application starts, it restores the store "
@@ -233,7 +233,7 @@ COPY_UNCLEAN: Final = FleetCode(
     "A stopped instance did not close a store cleanly",
     level=FleetLevel.WARNING,
     more="Under exactly-once, Streams wipes the task on that host and restores it, if it gets the task.",
-    source="under exactly-once Streams wipes stores after an unclean shutdown ({page})",
+    source="under exactly-once, Streams wipes stores after an unclean shutdown ({page})",
     page="start.md#clean-or-not",
     hint="on that host",
     command=_CHECK,

@@ -134,7 +134,7 @@ class _ListingReader:
             self._gap(number, f"not JSON: {error}")
             return
         if not isinstance(row, dict):
-            self._gap(number, "not an object of JSON")
+            self._gap(number, "not a JSON object")
         elif "type" not in row and isinstance(row.get("host"), str):
             self._label(number, row["host"])
         # In another version the same members may have another meaning, so nothing of this line is used.

@@ -286,7 +286,7 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_number(text: str) -> NoReturn:
-    raise MalformedBytesError(f"{text} is not a number of JSON")
+    raise MalformedBytesError(f"{text} is not a JSON number")
 
 
 @dataclass(frozen=True, slots=True)

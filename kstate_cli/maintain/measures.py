@@ -93,14 +93,14 @@ MEASURES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         _SNAPSHOT,
     ),
     "kstate_snapshot_bytes": (
-        "maintain, snapshot: bytes of its files, those of earlier snapshots included.",
+        "maintain, snapshot: bytes of its files, including files of earlier snapshots.",
         _SNAPSHOT,
     ),
     "kstate_snapshot_new_bytes": (
-        "maintain, snapshot: bytes of its SSTs and blob files that the snapshot before does not have.",
+        "maintain, snapshot: bytes of its SSTs and blob files that the previous snapshot does not have.",
         _SNAPSHOT,
     ),
-    "kstate_snapshot_skipped_tasks": ("maintain, snapshot: tasks of the host that it lacks.", _SNAPSHOT),
+    "kstate_snapshot_skipped_tasks": ("maintain, snapshot: tasks of the host that are missing from it.", _SNAPSHOT),
     "kstate_snapshot_generations": ("maintain, snapshot: readable snapshots of this host.", _SNAPSHOT),
 }
 """Gauges beside those of every command: their help text and labels."""

@@ -265,7 +265,7 @@ def _into_family(snapshot: MigrationSnapshot, state: TaskOffsets) -> Iterator[Ch
         yield keeping.without_lines("its offsets are in the stores now")
     yield from _remove_leftovers(snapshot, task)
     for name in sorted(set(task.position_files) - {store.name for store in task.stores}):
-        yield note(f"{task.name}/{position_file(name)}: a store with that name is not here, so the file remains")
+        yield note(f"{task.name}/{position_file(name)}: there is no such store here, so the file remains")
 
 
 def _store_into_family(snapshot: MigrationSnapshot, task: Task, state: StoreOffsets) -> Iterator[Change]:

@@ -258,9 +258,9 @@ def _silent_segments(label: str, offsets: StoreOffsets) -> Iterator[str]:
     if offsets.silent:
         starts = ", ".join(str(segment.segment_start) for segment in offsets.silent)
         yield (
-            f"{label}: segments without an offset ({starts}), while others have one: the offset of the store "
-            "is unknown. A start uses the offset of one segment, and never restores rows that are missing in "
-            "another"
+            f"{label}: segments without an offset ({starts}), while others have one: the offset of the store is "
+            "unknown. At startup, Streams uses the offset of one segment, and never restores rows that are missing "
+            "from another"
         )
 
 

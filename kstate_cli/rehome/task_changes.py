@@ -255,7 +255,7 @@ def refuse_unknown_kinds(layout: RehomeLayout) -> None:
         raise _kind_unknown(
             layout,
             (
-                "kstate does not know the kinds of these new stores, and under exactly-once Streams would wipe "
+                "kstate does not know the kinds of these new stores, and under exactly-once, Streams would wipe "
                 "their tasks"
             ),
             new,

@@ -91,7 +91,10 @@ def carry_out(request: SeedRequest, plan: SeedPlan, journal: SeedJournal, watche
         )
     elif planned.get("digest") != plan.digest:
         raise Refused(
-            f"the journal {journal.path} is of another plan: dump, source or options have changed since",
+            (
+                f"the journal {journal.path} belongs to another plan, because the dump, the source or the options "
+                "have changed since then"
+            ),
             hint=f"pass the dump and options of the journal, or undo that run: {undo}",
         )
     created = _create_topics(request.target, plan, journal)
@@ -126,7 +129,7 @@ def _create_topics(target: Connection, plan: SeedPlan, journal: SeedJournal) -> 
             if facts is None:
                 if recorded is not None:
                     raise RunFailed(
-                        f"{topic.target}, which this seed had created, no longer exists",
+                        f"{topic.target}, which this run created, no longer exists",
                         hint="run the command again with a new journal",
                     )
                 journal.add("announced", topic=topic.target)
@@ -137,7 +140,7 @@ def _create_topics(target: Connection, plan: SeedPlan, journal: SeedJournal) -> 
                 _take_over(target, topic, facts, journal)
             elif recorded.get("id") != facts.topic_id:
                 raise RunFailed(
-                    f"{topic.target} was deleted and created again by another program",
+                    f"another program deleted {topic.target} and created it again",
                     hint="pass another --app, or delete the topic and run the command again with a new journal",
                 )
     return created
@@ -150,17 +153,17 @@ def _await_topic(admin: Any, topic: str) -> TopicFacts:
         if (facts := topics_of(admin, [topic]).get(topic)) is not None:
             return facts
         time.sleep(_AGAIN_SECONDS)
-    raise RunFailed(f"the target has created {topic}, and does not list it", hint="run the command again")
+    raise RunFailed(f"the target created {topic}, but does not list it", hint="run the command again")
 
 
 def _take_over(target: Connection, topic: PlannedTopic, facts: TopicFacts, journal: SeedJournal) -> None:
     """Record the id of a topic whose creation was announced, while it is empty. Raise Refused."""
     if topic.target not in journal.topics("announced"):
-        raise Refused(f"{topic.target} exists, and this seed did not create it", hint="pass another --app")
+        raise Refused(f"{topic.target} exists, but this run did not create it", hint="pass another --app")
     logs = ask_broker(target.bootstrap, target.settings, group=None, topics=[topic.target])
     if facts.partitions != len(topic.partitions) or any(log.end for log in logs.values()):
         # A kill between creation and record leaves an empty topic. This one is of another program.
-        raise Refused(f"{topic.target} is not the empty topic that this seed announced", hint="pass another --app")
+        raise Refused(f"{topic.target} is not the empty topic that this run announced", hint="pass another --app")
     journal.add("created", topic=topic.target, id=facts.topic_id)
 
 
@@ -175,7 +178,7 @@ def _create(admin: Any, topic: PlannedTopic) -> None:
         future.result()
     except KafkaException as error:
         raise RunFailed(
-            f"the target does not create {topic.target}: {error.args[0].str()}",
+            f"the target cannot create {topic.target}: {error.args[0].str()}",
             hint="grant Create on the cluster, or correct the settings of the source topic, then run the command again",
         ) from None
 
@@ -218,7 +221,10 @@ def _compare_again(
         if read_log(target, key, watcher.add) != expected:
             raise RunFailed(
                 f"{key} does not have the records that were written",
-                hint="check the broker and what else writes to the topic. kstate has set no offsets",
+                hint=(
+                    "check the broker, and which other program writes to the topic. kstate has not committed any "
+                    "offsets"
+                ),
             )
 
 
@@ -248,7 +254,7 @@ def _apply_settings(target: Connection, plan: SeedPlan) -> None:
                 future.result()
             except KafkaException as error:
                 raise RunFailed(
-                    f"the target refuses the settings of {topic.target}: {error.args[0].str()}",
+                    f"the target rejects the settings of {topic.target}: {error.args[0].str()}",
                     hint="correct the settings of the source topic or the target, then run the command again",
                 ) from None
 
@@ -259,7 +265,7 @@ def _check_source(request: SeedRequest, plan: SeedPlan, journal: SeedJournal) ->
     source = read_cluster(request.source)
     if source.groups.get(plan.source_app) not in (EMPTY, None):
         raise Refused(
-            f"{plan.source_app} was started again meanwhile",
+            f"{plan.source_app} was started again in the meantime",
             hint=f"stop it, and write the dump again. Before another run, undo this one: {undo}",
         )
     logs = ask_broker(

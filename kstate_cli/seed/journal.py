@@ -87,7 +87,7 @@ class SeedJournal:
         except OSError as error:
             raise RunFailed(
                 f"kstate cannot write {self.path}: {error.strerror}",
-                hint="make space, then run the command again: it continues",
+                hint="free disk space, then run the command again. It continues the run",
             ) from None
         self.events.append(line)
 
@@ -110,7 +110,7 @@ def open_journal(path: Path) -> Iterator[SeedJournal]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise InUse(f"another kstate uses the journal {path}", hint="wait until it has ended") from None
+            raise InUse(f"another kstate process uses the journal {path}", hint="wait until it ends") from None
         events, length = _read(path, descriptor)
         # A kill may leave a part of a line, which never announced a step.
         os.ftruncate(descriptor, length)
@@ -175,7 +175,7 @@ def _read(path: Path, descriptor: int) -> tuple[list[dict[str, Any]], int]:
         # Whole lines only, with all members: undo decides by them which topics it deletes.
         if not isinstance(event, dict) or not _is_line(event):
             raise Refused(
-                f"{path}, line {number}: this is no journal of a seed",
+                f"{path}, line {number}: this is not the journal of a seed",
                 hint="pass --journal with the file of the run, or with a new one",
             )
         events.append(event)

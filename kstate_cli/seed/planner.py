@@ -135,7 +135,7 @@ def _only_application(dump: Dump, source: SeedCluster) -> str:
     }
     if len(names) == 1:
         return names.pop()
-    problem = "no group of the source cluster has the name of an application in the dump"
+    problem = "the source cluster has no group for any application in the dump"
     if names:
         problem = f"the dump has changelogs of several applications: {some(sorted(names), _MOST)}"
     raise UsageError(problem, hint="pass --source-app with the application.id of the source")
@@ -243,42 +243,44 @@ def _refuse_names(request: SeedRequest, facts: SeedFacts) -> Iterator[UsageError
         if not legal_store_name(new) or (new in stores and new not in request.renamed):
             yield UsageError(
                 f"--rename-store {quoted(pair)}: {new} is the name of another store, or not a valid name",
-                hint="pass a name that no store has",
+                hint="pass a name that no other store has",
             )
     if len(set(request.renamed.values())) < len(request.renamed):
-        yield UsageError("--rename-store gives two stores one name", hint="pass different names")
+        yield UsageError("--rename-store gives two stores the same name", hint="pass different names")
 
 
 def _refuse_source(request: SeedRequest, facts: SeedFacts) -> Iterator[Refused]:
     state = facts.source.groups.get(facts.source_app)
     if state not in (EMPTY, None):
         yield Refused(
-            f"the group of {facts.source_app} has members (state {state}): the application is running",
+            f"the group of {facts.source_app} has members (state {state}), so the application is running",
             hint="stop all its instances, then run the command again",
         )
     if request.copies_offsets and not facts.committed:
         yield Refused(
             f"the group of {facts.source_app} has no committed offsets, so the new application would not know where "
             "to continue its input",
-            hint="pass --no-offsets to write the changelogs only, and set the offsets of the group yourself",
+            hint="pass --no-offsets to write only the changelogs, and set the offsets of the group yourself",
         )
     if request.copies_offsets and not request.same_cluster:
         yield Refused(
-            "the input topics of another cluster have other offsets, and kstate cannot translate them yet",
-            hint="pass --no-offsets to write the changelogs only, and set the offsets of the group yourself",
+            "input topics in another cluster have other offsets, and kstate cannot translate them",
+            hint="pass --no-offsets to write only the changelogs, and set the offsets of the group yourself",
         )
     open_logs = [str(key) for key, log in sorted(facts.logs.items()) if log.stable_end != log.end]
     if open_logs:
         yield Refused(
             f"a transaction is open in {some(open_logs, _MOST)}",
-            hint="wait until it has timed out (transaction.timeout.ms), write the dump again, then run this again",
+            hint=(
+                "wait until it has timed out (transaction.timeout.ms), write the dump again, then run the command again"
+            ),
         )
     if facts.undrained:
         names = [str(key) for key in sorted(facts.undrained)]
         yield Refused(
             f"{facts.source_app} has not read all records of its internal topics: {some(names, _MOST)}",
-            hint="start it without new input until it has read them, stop it, write the dump again, then run the "
-            "command again",
+            hint="start it without new input until it has read them. Then stop it, write the dump again, and run "
+            "the command again",
         )
 
 
@@ -291,7 +293,7 @@ def _refuse_dump(facts: SeedFacts, dump: Dump) -> Iterator[Refused]:
             key = TopicPartition(topic, partition)
             why = _incomplete(dump.partitions.get(key), facts.logs.get(key), on_broker.topic_id)
             if why is not None:
-                yield Refused(f"the dump cannot stand for {key}: {why}", hint=again)
+                yield Refused(f"kstate cannot seed {key} from the dump: {why}", hint=again)
 
 
 def _incomplete(dumped: PartitionDump | None, log: LogFacts | None, topic_id: str) -> str | None:
@@ -302,16 +304,16 @@ def _incomplete(dumped: PartitionDump | None, log: LogFacts | None, topic_id: st
         # An empty partition has no file, and a dump of Parquet files does not name it.
         return None if log.end == 0 else "the dump does not have it"
     if dumped.topic_id != topic_id:
-        return "the dump is of another topic of the same name, or of an unknown one"
+        return "the dump belongs to another topic with the same name, or its topic id is unknown"
     if dumped.start is None or dumped.log_start is None or dumped.start > dumped.log_start:
-        return "the dump does not begin at the start of the log"
+        return "the dump does not begin at the log start"
     # The dump ends at the last stable offset of its own time; the log may have grown since.
     if dumped.log_end != log.end:
-        return f"the dump ends at offset {dumped.log_end}, and the log at {log.end}"
+        return f"the dump ends at offset {dumped.log_end}, but the log ends at {log.end}"
     if dumped.held_back:
-        return "a transaction was open when it was read"
+        return "a transaction was open when kstate read it"
     if dumped.reading is None:
-        return "the manifest does not state when it was read"
+        return "the manifest does not contain the time when kstate read it"
     return None
 
 
@@ -332,7 +334,7 @@ def _refuse_target(request: SeedRequest, facts: SeedFacts, *, resumes: bool) -> 
         )
     if facts.target_committed and not _keeps_id(request, facts):
         yield Refused(
-            f"the group {request.app} has committed offsets already", hint="pass another --app, or delete this group"
+            f"the group {request.app} already has committed offsets", hint="pass another --app, or delete this group"
         )
 
 
@@ -404,9 +406,9 @@ def _refuse_timestamps(topic: PlannedTopic) -> None:
     count = sum(partition.without_timestamp for partition in topic.partitions)
     if count:
         raise Refused(
-            f"{topic.source} has {plural(count, 'record')} with timestamp 0, which the Kafka client of kstate replaces "
-            "by the current time",
-            hint="kstate cannot seed this store: let the new application build it from its input",
+            f"{topic.source} has {plural(count, 'record')} with timestamp 0, which kstate's Kafka client would "
+            "replace with the current time",
+            hint="kstate cannot seed this store. Let the new application build it from its input",
         )
 
 
@@ -419,6 +421,9 @@ def _notes(request: SeedRequest, facts: SeedFacts, topics: Iterable[PlannedTopic
     if keyless:
         yield f"Kafka Streams restores no record without a key, so kstate skips {plural(keyless, 'such record')}"
     if request.spec is None:
-        yield "every record of the dump is written: with --spec only the newest of each key, where the kind allows it"
+        yield (
+            "kstate writes every record of the dump. With --spec, it writes only the newest record of each key if "
+            "the kind of store allows it"
+        )
     if not request.same_cluster:
         yield "new topics get the default replication factor of the target cluster"

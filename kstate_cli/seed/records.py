@@ -195,8 +195,8 @@ def _tables(
     parts, unordered = slices(partition, after=None, until=None, max_bytes=_SLICE_BYTES)
     if unordered:
         raise Refused(
-            f"the rows of {partition.key} are too unordered to be read one after the other",
-            hint="write a new dump, whose files are in the order of offsets",
+            f"the files of {partition.key} are not sorted well enough to read their rows in the order of offsets",
+            hint="write a new dump whose files are in the order of offsets",
         )
     filesystem, _ = open_location(dump.uri)
     for part in parts:

@@ -31,7 +31,7 @@ def undo_seed(target: Connection, journal: SeedJournal) -> UndoneSeed:
     """
     planned = journal.first("planned")
     if planned is None:
-        raise Refused(f"{journal.path} has no run to undo", hint="pass the journal of a run")
+        raise Refused(f"{journal.path} does not contain a run to undo", hint="pass the journal of a run")
     app = str(planned["app"])
     with admin_client(target.bootstrap, target.settings) as admin:
         existing = _topics_to_delete(admin, target, journal)
@@ -59,7 +59,7 @@ def _topics_to_delete(admin: Any, target: Connection, journal: SeedJournal) -> l
                 )
         elif created[topic].get("id") != facts.topic_id:
             raise Refused(
-                f"{topic} was deleted and created again by another program", hint="keep it, or delete it yourself"
+                f"another program deleted {topic} and created it again", hint="keep it, or delete it yourself"
             )
         elif topic not in verified:
             raise Refused(
@@ -68,8 +68,8 @@ def _topics_to_delete(admin: Any, target: Connection, journal: SeedJournal) -> l
             )
         elif verified[topic].get("ends") != ends:
             raise Refused(
-                f"{topic} has other records than the run has left: an application has written to it",
-                hint="keep it: the new application needs it",
+                f"{topic} has records that the run did not write, because an application has written to it",
+                hint="keep it, because the new application needs it",
             )
     return sorted(existing)
 
@@ -88,8 +88,8 @@ def _check_group(target: Connection, app: str, journal: SeedJournal, *, keeps_id
     present = committed_offsets(target, cluster, app)
     if any(expected.get(key) != committed for key, committed in present.items()):
         raise Refused(
-            f"the group {app} has offsets that the run did not commit: the new application has been started",
-            hint="keep its topics: the new application needs them",
+            f"the group {app} has offsets that the run did not commit, because the new application was started",
+            hint="keep its topics, because the new application needs them",
         )
     return True
 
@@ -102,6 +102,6 @@ def _resolved(futures: Mapping[str, Any], action: str) -> None:
             future.result()
         except KafkaException as error:
             raise RunFailed(
-                f"the broker does not {action}: {error.args[0].str()}",
+                f"the broker cannot {action}: {error.args[0].str()}",
                 hint="grant Delete on the topics and the group, then run the command again",
             ) from None

@@ -34,7 +34,7 @@ _SILENT_SECONDS: Final = 60.0
 _AT_ONCE: Final = 5_000
 _POLL_SECONDS: Final = 0.25
 _FULL_QUEUE_SECONDS: Final = 0.05
-_AGAIN: Final = "run the same command again: it continues behind the records that are committed"
+_AGAIN: Final = "run the same command again. It continues after the committed records"
 
 Progress = Callable[[int], None]
 """Is called with the number of records that were written or compared."""
@@ -191,7 +191,7 @@ def _failed(error: Any) -> RunFailed:
     if cause.name() in ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"):
         return RunFailed(
             "another run with the same --app has taken over",
-            hint="let it end, or stop it and run this again",
+            hint="wait until it ends, or stop it and run the command again",
         )
     return RunFailed(f"kstate cannot write to the changelogs: {cause.str()}", hint=_AGAIN)
 
@@ -231,6 +231,6 @@ def _compare(digest: LogDigest, committed: WrittenLog, target: TopicPartition) -
 def _foreign(target: TopicPartition) -> RunFailed:
     return RunFailed(
         f"{target} has records that this run has not written",
-        hint="stop what writes to it, delete the topics of the new application, then run the command again with a "
-        "new journal",
+        hint="stop the program that writes to it, delete the topics of the new application, then run the command "
+        "again with a new journal",
     )

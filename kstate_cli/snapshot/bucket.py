@@ -49,7 +49,7 @@ _CLAIM_MS: Final = 2 * 86_400_000
 """After so long no request of a cleaner is under way: it stops itself after a tenth of that."""
 _REMOVALS: Final = 100
 """After so many removals the age of the claim is checked again."""
-_REMAINS: Final = "files that no snapshot needs: a later call with --keep deletes them"
+_REMAINS: Final = "files that no snapshot needs. A later run with --keep deletes them"
 
 
 class BucketRepository(Repository):
@@ -119,7 +119,7 @@ class BucketRepository(Repository):
             if not is_new:
                 present = self._listed(path)
         if present != size:
-            raise DamagedError(path, f"is not the object of {size} bytes that belongs there")
+            raise DamagedError(path, f"is not the expected object of {size} bytes")
         # Two databases may have the same SST: the second one is not uploaded.
         self._sizes[name] = size
         return PutObject(sha256, name, size, is_new)
@@ -241,9 +241,9 @@ class BucketRepository(Repository):
             raise
         except RunFailed as error:
             raise RunHalfway(
-                f"it is unknown whether snapshot {name} was written: {error.message}",
+                f"kstate does not know whether snapshot {name} was written: {error.message}",
                 where=self.where,
-                hint="list the snapshots; if it is missing, run the command again",
+                hint="list the snapshots. If it is missing, run the command again",
             ) from None
         self._keeps_intent = False
 
@@ -255,7 +255,9 @@ class BucketRepository(Repository):
         try:
             return self._objects.create(path, data, run)
         except NotAnsweredError as error:
-            raise RunFailed(str(error), where=self.where, hint="run the command again: nothing relies on it") from None
+            raise RunFailed(
+                str(error), where=self.where, hint=("run the command again. Nothing depends on this object")
+            ) from None
 
     def _entries(self, folder: str, most: int) -> dict[str, StoredEntry]:
         files: dict[str, StoredEntry] = {}
@@ -304,7 +306,7 @@ class BucketRepository(Repository):
             raise RunFailed(
                 "deleting expired files took too long, and was stopped",
                 where=self.where,
-                hint="the snapshots that stay are complete; a call in three days deletes the rest",
+                hint="the remaining snapshots are complete. A run in three days deletes the rest",
             )
 
 

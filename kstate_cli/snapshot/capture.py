@@ -297,9 +297,11 @@ def _refuse_in_use(app: Path, lock: ReaderLock) -> None:
 
 def _nothing(app: Path, skipped: Mapping[str, str]) -> Refused:
     if not skipped:
-        return Refused(f"{app} has no store to capture", hint="start the application once, so that it has some")
+        return Refused(
+            f"{app} has no stores to capture", hint=("start the application once, so that it creates its stores")
+        )
     return Refused(
-        f"no task of {app} can be captured",
+        f"kstate cannot capture any task of {app}",
         details=first_lines([f"{task}: {why}" for task, why in sorted(skipped.items())]),
         hint="stop the application cleanly, then take the snapshot. If it runs with at-least-once, pass "
         "--guarantee at_least_once",
@@ -357,10 +359,10 @@ def _why_not(application: Application, resolved: TaskOffsets) -> str | None:
     if resolved.unclean:
         return f"it was not closed cleanly ({resolved.unclean[0]})"
     if resolved.unreadable:
-        return ".checkpoint cannot be read"
+        return "kstate cannot read .checkpoint"
     if resolved.uneven_stores:
         # Each segment has its own prefix of the writes: without an offset in all of them, some rows may be missing.
-        return f"{resolved.uneven_stores[0].store.name}: its segments do not state one offset"
+        return f"{resolved.uneven_stores[0].store.name}: its segments have different offsets, or none"
     if resolved.warnings:
         return resolved.warnings[0]
     for offsets in resolved.stores:
@@ -377,23 +379,23 @@ def _why_not_store(resolved: TaskOffsets, offsets: StoreOffsets) -> str | None:
         return "the last run of the application did not open this global store"
     if not store.segmented and len(store.databases) != 1:
         # With its offset it would open as an empty store that counts as complete.
-        return "its folder has no database: its rows are lost"
+        return "its folder has no database, so its rows are lost"
     if resolved.task.name == GLOBAL and not offsets.offsets and not store.empty:
         # Every global store has a changelog, so without an offset nothing shows up to where its rows go.
-        return "it has rows and no offset"
+        return "it has rows, but no offset"
     for database in store.databases:
         logs = [name for name in os.listdir(database.path) if is_log(name) and (database.path / name).stat().st_size]
         if logs:
             # Streams turns the write-ahead log off. Rows in one are of a custom configuration, in no SST yet.
-            return f"{logs[0]} holds rows that were never flushed"
+            return f"{logs[0]} contains rows that were never flushed"
         if ending(database) is Ending.SILENT:
             # Even without a row: a run that ends before its first commit leaves this, and closing writes a status.
-            return "one of its databases states neither an offset nor that it was closed"
+            return "one of its databases has neither an offset nor a closed status"
     if not resolved.task.has_offsets_family or not offsets.offsets:
         return None
     if "column-family" not in offsets.places and "store-file" not in offsets.places:
         # A start of 4.3 was interrupted before it took the lines of .checkpoint into the stores.
-        return "its offset is only in .checkpoint, beside stores that keep theirs themselves"
+        return "its offset is only in .checkpoint, but other stores of the task contain their offsets"
     return None
 
 
@@ -629,7 +631,7 @@ class _Source:
         try:
             return self._file.readinto(buffer)  # type: ignore[attr-defined, no-any-return]
         except OSError as error:
-            raise _SourceError(f"{self._name} cannot be read: {error.strerror}") from None
+            raise _SourceError(f"kstate cannot read {self._name}: {error.strerror}") from None
 
     def seek(self, offset: int) -> int:
         """Continue at another offset: a bucket needs the digest before the first byte."""
@@ -668,13 +670,15 @@ class _CopiedFiles:
             return
         except DamagedError as error:
             raise Refused(
-                f"{error.path} {error.why}", where=self._repository.where, hint="move that file away: it is damaged"
+                f"{error.path} {error.why}",
+                where=self._repository.where,
+                hint=("move that file away, because it is damaged"),
             ) from None
         except OSError as error:
             raise RunFailed(
-                f"the repository cannot be written to: {error.strerror}",
+                f"kstate cannot write to the repository: {error.strerror}",
                 where=str(error.filename or self._repository.where),
-                hint="no generation was written; fix the cause, then run the command again",
+                hint="no snapshot was written. Fix the cause, then run the command again",
             ) from None
         self.files[file.path], self.new_bytes[file.path] = stored, new_bytes
         self._progress(file.size)
@@ -685,7 +689,7 @@ class _CopiedFiles:
         try:
             opened = os.fdopen(_open(file), "rb", buffering=0)
         except OSError as error:
-            raise _SourceError(f"{name} cannot be opened: {error.strerror}") from None
+            raise _SourceError(f"kstate cannot open {name}: {error.strerror}") from None
         with opened:
             status = os.fstat(opened.fileno())
             if (status.st_ino, status.st_size, status.st_mtime_ns) != (file.inode, file.size, file.mtime_ns):
@@ -727,7 +731,7 @@ def _whole(file: BinaryIO, name: str) -> bytes:
     try:
         return file.read(MOST_INLINE_BYTES + 1)
     except OSError as error:
-        raise _SourceError(f"{name} cannot be read: {error.strerror}") from None
+        raise _SourceError(f"kstate cannot read {name}: {error.strerror}") from None
 
 
 def _inline(file: SourceFile, data: bytes) -> StoredFile:
@@ -761,22 +765,22 @@ def _publish(generation: Generation, repository: Repository) -> str:
         raise Refused(
             "kstate cannot read the snapshot that it was about to publish",
             where=repository.where,
-            hint="nothing was published; run the command again with KSTATE_LOG=FILE, and report this with the file",
+            hint="nothing was published. Run the command again with KSTATE_LOG=FILE, and report this with the file",
         )
     lacking = generation.lacking(repository.object_sizes())
     if lacking:
         raise RunFailed(
-            f"{plural(len(lacking), 'object')} of the snapshot vanished from the repository while it was taken",
+            f"{plural(len(lacking), 'object')} of the snapshot disappeared from the repository in the meantime",
             where=repository.where,
-            hint="no generation was written: run the command again",
+            hint="no snapshot was written. Run the command again",
         )
     try:
         repository.publish(name, data)
     except OSError as error:
         raise RunFailed(
-            f"the generation could not be written: {error.strerror}",
+            f"kstate could not write the snapshot: {error.strerror}",
             where=str(error.filename or repository.where),
-            hint="fix the cause, then run the command again: objects that are stored are not copied again",
+            hint="fix the cause, then run the command again. kstate does not copy stored objects again",
         ) from None
     return name
 

@@ -32,7 +32,7 @@ from kstate_cli.texts import printable
 GRACE_SECONDS: Final = 86_400
 INTENT_SECONDS: Final = 7 * 86_400
 """An intent counts for so long. A writer whose intent is older does not publish."""
-_UNKNOWN: Final = "a snapshot cannot be read, and which files it needs is unknown"
+_UNKNOWN: Final = "kstate cannot read a snapshot, so it does not know which files that snapshot needs"
 _RECENT_SECONDS: Final = 3_600
 """A young object may be of a writer that is at work: condemning it would only cost a second copy."""
 
@@ -76,7 +76,7 @@ class Intent:
             raise RunFailed(
                 "the snapshot took so long that its intent has expired",
                 where=self._repository.where,
-                hint="no generation was written: run the command again",
+                hint="no snapshot was written. Run the command again",
             )
 
 
@@ -128,7 +128,7 @@ def _expire(repository: Repository, retention: Retention, now_ms: int) -> Expiry
         if repository.clock_ms() - condemned.written_ms < retention.grace_seconds * 1000:
             continue
         if _is_awaited(repository, name):
-            why_not = "a writer that began before is still at work"
+            why_not = "another snapshot that began earlier is still in progress"
             continue
         if not repository.claim(name):
             continue
@@ -295,9 +295,9 @@ def _document(repository: Repository, folder: str, name: str) -> dict[str, Any] 
 
 def _unreadable(repository: Repository, folder: str, name: str, error: Exception) -> RunFailed:
     return RunFailed(
-        f"{folder}/{printable(name)}.json cannot be read: {error}",
+        f"kstate cannot read {folder}/{printable(name)}.json: {error}",
         where=repository.where,
-        hint="no generation was written; move the file away once no other host writes to the repository",
+        hint="no snapshot was written. Move the file away when no other host writes to the repository",
     )
 
 

@@ -98,8 +98,8 @@ class FolderRepository(Repository):
                 raise self._denied(error, os.W_OK) from None
             if error.errno in _NO_LINKS:
                 raise Refused(
-                    f"{self.path}: its file system has no hard links, by which kstate names complete files",
-                    hint="name a folder on another file system, and copy the repository from there",
+                    f"{self.path}: its file system has no hard links, which kstate needs to publish complete files",
+                    hint="pass a folder on another file system, and copy the repository from there",
                 ) from None
             raise
         except DamagedError as error:
@@ -131,7 +131,9 @@ class FolderRepository(Repository):
             raise DamagedError(folder, _NOT_A_FOLDER)
 
     def _denied(self, error: OSError, access: int) -> Refused:
-        return Refused(f"{self.path} cannot be used: {error.strerror}", hint=access_hint(self.path, access | os.X_OK))
+        return Refused(
+            f"kstate cannot use {self.path}: {error.strerror}", hint=access_hint(self.path, access | os.X_OK)
+        )
 
     # --- objects ------------------------------------------------------------------------------------------------------
 
@@ -170,7 +172,7 @@ class FolderRepository(Repository):
             is_new = False
             status = os.lstat(final)
             if not stat.S_ISREG(status.st_mode) or status.st_size != size:
-                raise DamagedError(object_path(name), f"is not the object of {size} bytes that belongs there") from None
+                raise DamagedError(object_path(name), f"is not the expected object of {size} bytes") from None
         # Also for an object of another writer, who may not have come so far: our generation relies on its name.
         sync_directory(final.parent)
         return is_new

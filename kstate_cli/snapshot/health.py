@@ -89,7 +89,7 @@ def _read(repository: Repository, name: str) -> tuple[Generation | None, str | N
     except DamagedError as error:
         return None, str(error)
     except OSError as error:
-        return None, f"{generation_path(name)}: cannot be read: {error.strerror}"
+        return None, f"kstate cannot read {generation_path(name)}: {error.strerror}"
 
 
 def _lacking(content: Generation, sizes: Mapping[str, int]) -> Iterator[str]:
@@ -188,7 +188,7 @@ def _verified(
     if needed is not None and size != needed:
         return RepositoryFinding(DAMAGED, path, f"has {size:,} bytes, not {needed:,}")
     if content.hexdigest() != digest_of(name):
-        return RepositoryFinding(DAMAGED, path, "has other bytes than its name states")
+        return RepositoryFinding(DAMAGED, path, "has bytes that do not match its name")
     return None
 
 

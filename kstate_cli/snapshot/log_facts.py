@@ -60,7 +60,7 @@ def require_unchanged(
         raise RunFailed(
             f"topics were changed while the snapshot was {work}",
             details=first_lines(changed),
-            hint=f"{outcome}: run the command again",
+            hint=f"{outcome}. Run the command again",
         )
 
 
@@ -81,8 +81,8 @@ def why_another_log(
         facts = logs.get(key)
         if facts is not None and following(offset, is_global=is_global) > facts.end:
             return (
-                f"its offset {offset} of {key} is past the end {facts.end} of the log, which was recreated or lost "
-                "records; without --bootstrap-server kstate captures it"
+                f"its offset {offset} of {key} is beyond the end {facts.end} of the log, which was recreated or "
+                "lost records. Without --bootstrap-server, kstate captures it"
             )
     return None
 

@@ -349,7 +349,7 @@ def _file_json(file: StoredFile) -> dict[str, Any]:
 def parse(name: str, data: bytes) -> Generation:
     """Return the generation of that name. Raise MalformedBytesError if the bytes are not its own, or not understood."""
     if name_of(name[: -_DIGITS - 1], data) != name:
-        raise MalformedBytesError("its bytes are not those of its name: it is damaged, or another file")
+        raise MalformedBytesError("its bytes do not match its name, so it is damaged or another file")
     # Counted in the bytes, before the parser makes an object of each value: 512 MiB of "[]," would fill the memory.
     if sum(map(data.count, (b",", b"[", b"{"))) > _MOST_VALUES:
         raise MalformedBytesError(f"it has more than {_MOST_VALUES:,} values")
@@ -357,16 +357,16 @@ def parse(name: str, data: bytes) -> Generation:
     members = _object(document, "the generation")
     version = members.get("format")
     if version != FORMAT or isinstance(version, bool):
-        raise MalformedBytesError(f"format {version!r} is not known (known: {FORMAT})")
+        raise MalformedBytesError(f"format {version!r} is unknown (known: {FORMAT})")
     try:
         generation = _generation(members)
         begins = utc_name(generation.created_ms)
     except (KeyError, TypeError, ValueError, OverflowError, binascii.Error) as error:
         # A missing member, or a number that is no number: whatever it is, nothing of the generation is trusted.
-        raise MalformedBytesError(f"it cannot be understood: {error}") from None
+        raise MalformedBytesError(f"kstate cannot read it: {error}") from None
     if not name.startswith(f"{begins}-"):
         # Readers take the newest by its name: a renamed file must not become the newest one.
-        raise MalformedBytesError(f"its name states another time than its content ({begins}): it was renamed")
+        raise MalformedBytesError(f"the times in its name and in its content ({begins}) differ, so it was renamed")
     return generation
 
 
@@ -432,11 +432,14 @@ def _require_offsets(store: StoredStore, database: StoredDatabase, home: Offsets
     if database.offsets is None:
         return
     # Up to 4.2 a release cannot open a database with the column family.
-    _require(home is not OffsetsHome.FILES, f"{store.name}: offsets in a store whose release keeps them in files")
+    _require(
+        home is not OffsetsHome.FILES,
+        (f"{store.name}: the store contains offsets, but its release keeps them in files"),
+    )
     for key, offset in store.offsets.items():
         lower = database.offsets.offsets.get(key, offset) < offset
         # The next start reads on behind the offset of the store: rows that this database lacks would be missing.
-        _require(not lower, f"{store.name}: its offset {offset} of {key} is above that of one of its databases")
+        _require(not lower, f"{store.name}: its offset {offset} of {key} is above the offset of one of its databases")
 
 
 def _store(document: Any) -> StoredStore:
@@ -513,7 +516,7 @@ def _require_manifest(files: tuple[StoredFile, ...], store: str) -> None:
     """Raise ValueError unless CURRENT names a MANIFEST of the database: RocksDB would open, or create, another one."""
     by_name = {file.name: file for file in files}
     current = by_name.get(CURRENT)
-    _require(current is not None and current.data is not None, f"{store}: a database without CURRENT")
+    _require(current is not None and current.data is not None, f"{store}: the database has no CURRENT")
     assert current is not None
     assert current.data is not None
     manifest = current.data.decode("ascii", "replace").removesuffix("\n")
@@ -544,15 +547,15 @@ def _is_digest(text: str) -> bool:
 
 def _inline(name: str, size: int, digest: str, text: str) -> bytes:
     """Return the bytes of a small file. Raise ValueError unless they have the size and the digest."""
-    _require(size <= MOST_INLINE_BYTES, f"{name}: it is too large for a generation")
+    _require(size <= MOST_INLINE_BYTES, f"{name}: it is too large for a list of files")
     # A bomb of zeros must not fill the memory: one byte more than the size proves enough.
     unpacker = zlib.decompressobj()
     try:
         data = unpacker.decompress(base64.b64decode(text, validate=True), size + 1)
     except zlib.error as error:
         raise ValueError(f"{name}: {error}") from None
-    _require(len(data) == size, f"{name}: its bytes do not have the size")
-    _require(hashlib.sha256(data).hexdigest() == digest, f"{name}: its bytes do not have the digest")
+    _require(len(data) == size, f"{name}: its size does not match")
+    _require(hashlib.sha256(data).hexdigest() == digest, f"{name}: its bytes do not match the digest")
     return data
 
 
@@ -572,7 +575,7 @@ def _offsets(rows: Any) -> dict[TopicPartition, int]:
     offsets = {}
     for topic, partition, offset in _list(rows):
         key = _key(topic, partition)
-        _require(key not in offsets, f"two offsets of {key}")
+        _require(key not in offsets, f"{key} has two offsets")
         offsets[key] = _number(offset, MIN_I64, MAX_I64)
     return offsets
 
@@ -592,7 +595,7 @@ def _position(rows: Any) -> Position:
 def _refuse_twice(names: list[str], noun: str) -> None:
     """Raise ValueError if two entries would become one folder or file: the second would replace the first."""
     if len(set(names)) != len(names):
-        raise ValueError(f"two entries for one {noun}")
+        raise ValueError(f"a {noun} has two entries")
 
 
 def _require(condition: bool, text: str) -> None:

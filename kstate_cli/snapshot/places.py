@@ -30,11 +30,13 @@ def repository_of(place: str) -> Repository:
         # A folder "gs:" in the working directory is not what a user means.
         raise UsageError(
             f"{printable(shown_uri(place))} is neither a folder nor s3://BUCKET/PREFIX",
-            hint="name a folder, which may be mounted, or a bucket and a prefix",
+            hint="pass a folder, which may be mounted, or a bucket and a prefix",
         )
     folder = os.path.realpath(place)
     if os.path.lexists(folder) and not os.path.isdir(folder):
-        raise UsageError(f"{printable(place)} is not a folder", hint="name a new one, or that of snapshots")
+        raise UsageError(
+            f"{printable(place)} is not a folder", hint=("pass a new folder, or a repository of snapshots")
+        )
     return FolderRepository(Path(folder))
 
 
@@ -42,7 +44,8 @@ def require_repository(repository: Repository) -> None:
     """Raise Refused unless snapshots were written to the place."""
     if not repository.exists():
         raise Refused(
-            f"{repository.where} is no repository of snapshots", hint="name the place that snapshots were written to"
+            f"{repository.where} is not a repository of snapshots",
+            hint=("pass the repository that contains the snapshots"),
         )
 
 
@@ -55,7 +58,8 @@ def refuse_inside(repository: Repository, app: Path) -> None:
         return
     if repository.path.is_relative_to(app) or app.is_relative_to(repository.path):
         raise UsageError(
-            f"{repository.path} and {app} are in one another", hint="name a folder outside of the application directory"
+            f"of {repository.path} and {app}, one contains the other",
+            hint=("pass a folder outside of the application directory"),
         )
 
 
@@ -64,8 +68,8 @@ def generation_named(names: Sequence[str], beginning: str) -> str:
     fitting = [name for name in names if name.startswith(beginning)]
     if len(fitting) != 1:
         raise UsageError(
-            f"{len(fitting)} snapshots begin with --generation {quoted(beginning)}",
-            hint="give the name, or the beginning of it:",
+            f"the names of {len(fitting)} snapshots begin with --generation {quoted(beginning)}",
+            hint="pass a whole name, or a longer part of it:",
             hint_details=first_lines(list(reversed(fitting or names))),
         )
     return fitting[0]

@@ -149,7 +149,7 @@ def plan_restore(
     """
     outcomes = _Outcomes()
     # An older generation takes the place of a damaged one. Without a warning only the age of the data would show it.
-    outcomes.changes += [warning(f"{text}; older snapshots are used instead") for text in damaged]
+    outcomes.changes += [warning(f"{text}. kstate uses older snapshots instead") for text in damaged]
     layout = _layout(generations, outcomes)
     _refuse_unknown(layout, options)
     resolved = {}
@@ -162,8 +162,8 @@ def plan_restore(
     for name in selected:
         if layout[name].task.home is not home:
             outcomes.refusals.append(
-                f"{name}: {layout[name].generation} is of a release that keeps offsets elsewhere than "
-                "the newest generation: pass --generation, or --task for the tasks of one form"
+                f"{name}: {layout[name].generation} comes from a release that keeps offsets in another place than "
+                "the newest snapshot does. Pass --generation, or --task for tasks with the same place"
             )
             continue
         moved = _moved(layout[name].task, owners)
@@ -173,13 +173,14 @@ def plan_restore(
         _plan_task(layout[name], resolved.get(name), generations, options, outcomes, now_ms)
     if outcomes.stores and existing is not None and _other_home(existing, home):
         outcomes.refusals.append(
-            f"{app} keeps offsets elsewhere than the snapshot does ({home.value}): migrate it first, or move it away"
+            f"{app} keeps offsets in another place than the snapshot does ({home.value}). Migrate the directory "
+            "first, or move it away"
         )
     if outcomes.refusals:
         raise Refused(
             f"{app} cannot be restored from the snapshot",
             details=first_lines(outcomes.refusals, _MOST_REFUSALS),
-            hint="see each line; nothing was changed",
+            hint="fix each of these causes, then run the command again. Nothing was changed",
         )
     if outcomes.too_old:
         raise _too_old(app, outcomes, now_ms)
@@ -217,17 +218,17 @@ def _too_old(app: Path, outcomes: _Outcomes, now_ms: int) -> Refused:
     details = []
     if times:
         oldest = min(times)
-        details.append(f"the oldest data is of {moment(oldest)}, {span_text(max(0, now_ms - oldest))} ago")
+        details.append(f"the oldest data is from {moment(oldest)}, {span_text(max(0, now_ms - oldest))} ago")
     if len(times) < len(stores):
-        details.append("how old the data of some stores is, is not known")
+        details.append("the age of the data of some stores is unknown")
     unless = ""
     if outcomes.retention_ms == RETENTION_MS:
         unless = ", unless delete.retention.ms is longer"
     return Refused(
-        f"deleted keys would come back in {plural(len(stores), 'store')} of {app}: {names}",
+        f"deleted keys would reappear in {plural(len(stores), 'store')} of {app}: {names}",
         details=[*details, f"a log keeps deletes for {span_text(outcomes.retention_ms)}{unless}"],
-        hint="restore from a dump of the changelogs, or start without a directory; pass --accept-resurrected if the "
-        "application writes no tombstones, or if old keys may come back",
+        hint="restore from a dump of the changelogs, or start without a directory. If the application writes no "
+        "tombstones, or old keys may reappear, pass --accept-resurrected",
     )
 
 
@@ -272,7 +273,7 @@ def _outdated(task: StoredTask, layout: Mapping[str, _Named], owners: Mapping[To
     for store in task.stores:
         for key in store.offsets:
             if key in owners:
-                return f"a newer generation has {store.name} of {key} in task {owners[key]}"
+                return f"a newer snapshot has {store.name} with {key} in task {owners[key]}"
     if not task.is_whole or task.name == GLOBAL:
         return None
     number = _subtopology(task.name)
@@ -282,7 +283,7 @@ def _outdated(task: StoredTask, layout: Mapping[str, _Named], owners: Mapping[To
             other = {store.name for store in named.task.stores}
             if other != names:
                 text = ", ".join(sorted(names ^ other))
-                return f"{named.generation}, which is newer, has other stores in {name} ({text})"
+                return f"the newer snapshot {named.generation} has other stores in {name} ({text})"
     return None
 
 
@@ -297,7 +298,7 @@ def _refuse_unknown(layout: Mapping[str, _Named], options: SnapshotOptions) -> N
         unknown = sorted(requested - names)
         if unknown:
             raise UsageError(
-                f"no {noun} of this name in the snapshot: {', '.join(unknown)}",
+                f"the snapshot does not have this {noun}: {', '.join(unknown)}",
                 hint=f"{did_you_mean(unknown, set(names))}{noun}s: {', '.join(sorted(names))}",
             )
 
@@ -335,8 +336,8 @@ def _moved(task: StoredTask, owners: Mapping[TopicPartition, str]) -> str | None
         for key in store.offsets:
             if owners.get(key, task.name) != task.name:
                 return (
-                    f"{task.name}/{store.name}: {owners[key]} of the directory already has {key}: "
-                    "the topology has changed since the snapshot"
+                    f"{task.name}/{store.name}: task {owners[key]} of the directory already has {key}, because the "
+                    "topology has changed since the snapshot"
                 )
     return None
 
@@ -369,8 +370,8 @@ def _plan_task(
         candidate = _best(named, store, generations, options, outcomes)
         if _stands_in_the_way(present.get(store.name), options):
             outcomes.refusals.append(
-                f"{task.name}/{store.name} exists, and the next start may not take its rows for granted: "
-                "--rebuild replaces it by that of the snapshot"
+                f"{task.name}/{store.name} exists, but Kafka Streams may not accept its rows at startup. To "
+                "replace it with the store of the snapshot, pass --rebuild"
             )
             continue
         judged = candidate.store
@@ -413,8 +414,8 @@ def _refuse_part(
     missing = sorted(store.name for store in task.stores if store.offsets and store.name not in names | exist)
     if missing:
         outcomes.refusals.append(
-            f"{task.name}: without {some(missing, _MOST_NAMES)} the next start may wipe the task: restore it whole, "
-            "without --store"
+            f"{task.name}: without {some(missing, _MOST_NAMES)}, Kafka Streams may wipe the task at startup. "
+            "Restore the whole task, without --store"
         )
 
 
@@ -427,9 +428,9 @@ def _why_stays(present: StoreOffsets | None, resolved: TaskOffsets | None, optio
     if present is None or resolved is None or options.rebuild or not present.store.databases:
         return None
     if present.has_offset and not resolved.unclean:
-        return f"it exists, with the offset {offsets_text(present.offsets)} (--rebuild replaces it)"
+        return f"it exists, with offset {offsets_text(present.offsets)} (to replace it, pass --rebuild)"
     if not present.offsets and not present.store.empty and not resolved.unclean:
-        return "it exists, and has no changelog (--rebuild replaces it)"
+        return "it exists, and has no changelog (to replace it, pass --rebuild)"
     return None
 
 
@@ -512,16 +513,16 @@ def _best(
         if not _ahead(candidate.store.offsets, best.store.offsets):
             continue
         if _other_log(candidate.store, best.store):
-            text = f"{named.task.name}/{store.name}: {candidate.generation} is of a topic that was recreated since"
-            outcomes.changes.append(warning(f"{text}: {best.generation}, which is newer, is used"))
+            text = f"{named.task.name}/{store.name}: the topic was recreated after snapshot {candidate.generation}"
+            outcomes.changes.append(warning(f"{text}, so kstate uses the newer snapshot {best.generation}"))
         elif _same_log(candidate.store, best.store):
             best = candidate
         else:
             # A directory that another host has left over, or a recreated topic: only the user can tell them apart.
             outcomes.refusals.append(
                 f"{named.task.name}/{store.name}: {candidate.generation} has a higher offset "
-                f"({offsets_text(candidate.store.offsets)}) than {best.generation}, which is newer, and nothing shows "
-                "that both have the same log. Choose one with --generation"
+                f"({offsets_text(candidate.store.offsets)}) than the newer snapshot {best.generation}, and nothing "
+                "shows that both belong to the same log. Choose one with --generation"
             )
             break
     return best
@@ -567,13 +568,13 @@ def _judge_rest(
     staying = [store.store.name for store in resolved.stores if store.store.name not in names]
     if resolved.unclean and staying:
         outcomes.refusals.append(
-            f"{task.name}: not left clean ({resolved.unclean[0]}), and {', '.join(staying)} would stay: under "
-            "exactly-once Streams wipes all of the task; wipe it first, then restore it whole"
+            f"{task.name}: unclean shutdown ({resolved.unclean[0]}), and {', '.join(staying)} would stay. Under "
+            "exactly-once, Streams wipes the whole task. Wipe the task first, then restore it completely"
         )
     if task.home is OffsetsHome.COLUMN_FAMILY and resolved.task.checkpoint is not None:
         outcomes.refusals.append(
-            f"{task.name}: it has a .checkpoint, whose lines the next start would put over the offsets in its stores: "
-            "migrate the directory first"
+            f"{task.name}: it has a .checkpoint, and at startup Kafka Streams would replace the offsets in its "
+            "stores with those lines. Migrate the directory first"
         )
 
 
@@ -594,7 +595,8 @@ def _steps(task: StoredTask, resolved: TaskOffsets | None, chosen: Sequence[Chos
         yield BuildStore(store.path, text, replaces=store.replaces, size=store.store.size)
         if not store.store.offsets and store.store.has_rows:
             yield warning(
-                f"{store.title}: it has no changelog: rows that it got after {store.generation} was taken are lost"
+                f"{store.title}: it has no changelog, so rows that were added after snapshot {store.generation} "
+                "are lost"
             )
     keeping = Keeping(task.name)
     if task.home is OffsetsHome.FILES:

@@ -184,14 +184,17 @@ class Repository(ABC):
         try:
             content = parse_json(self._read(MARKER, most=_MOST_MARKER_BYTES))
         except (DamagedError, MalformedBytesError) as error:
-            raise Refused(f"{self.where}/{MARKER} cannot be read: {error}", hint="copy it from another copy") from None
+            raise Refused(
+                f"kstate cannot read {self.where}/{MARKER}: {error}",
+                hint=("copy it from another copy of the repository"),
+            ) from None
         version = None
         if isinstance(content, dict):
             version = content.get("format")
         if version != FORMAT or isinstance(version, bool):
             raise Refused(
-                f"{self.where} has format {version!r} of snapshots (known: {FORMAT})",
-                hint="run the newer kstate that wrote it",
+                f"{self.where} has snapshots of format {version!r} (known: {FORMAT})",
+                hint="use the newer version of kstate that wrote it",
             )
 
     def refuse_foreign(self, names: Collection[str]) -> None:
@@ -199,9 +202,9 @@ class Repository(ABC):
         foreign = [name for name in names if name not in IGNORED]
         if foreign:
             raise Refused(
-                f"{self.where} has other files, and no {MARKER}: "
+                f"{self.where} contains other files, but no {MARKER}: "
                 f"{some([printable(name) for name in sorted(foreign)], _MOST_NAMES)}",
-                hint="name a new or empty place, or one that snapshots were written to",
+                hint="pass a new or empty folder or prefix, or a repository of snapshots",
             )
 
     # --- generations --------------------------------------------------------------------------------------------------
@@ -273,7 +276,8 @@ def note_bytes(document: Mapping[str, Any]) -> bytes:
 def too_many(where: str, most: int) -> Refused:
     """Return the error for a place whose names would fill the memory."""
     return Refused(
-        f"{where} has more than {most:,} files", hint="a repository of snapshots has fewer: check what fills it"
+        f"{where} has more than {most:,} files",
+        hint=("check which program fills it, because a repository of snapshots has fewer files"),
     )
 
 

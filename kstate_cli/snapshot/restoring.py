@@ -55,7 +55,7 @@ from kstate_cli.snapshot.rules import closed_record
 from kstate_cli.statedir.model import Application
 from kstate_cli.texts import first_lines, printable
 
-_DAMAGED_HINT = "restore another generation (--generation), or from another copy of the repository"
+_DAMAGED_HINT = "restore another snapshot (--generation), or use another copy of the repository"
 _LiveFiles = Mapping[str, tuple[tuple[str, int], ...]]
 """Column family -> name and size of each SST and blob file."""
 Progress = Callable[[str, str, int], None]
@@ -152,7 +152,9 @@ def read_generations(
             damaged.append(str(error))
             continue
         if content.created_ms > clock.now_ms() + MOST_AHEAD_MS:
-            damaged.append(f"{generation_path(candidate)}: its time is in the future: the clock of its host was wrong")
+            damaged.append(
+                f"{generation_path(candidate)}: its time is in the future, so the clock of its host was wrong"
+            )
         elif content.application == application:
             generations.append(NamedGeneration(candidate, content))
         else:
@@ -165,11 +167,11 @@ def read_generations(
 def _no_generation(repository: Repository, application: str, damaged: Sequence[str], others: set[str]) -> Refused:
     details = list(damaged)
     if others:
-        details.append(f"generations of other applications: {', '.join(sorted(map(printable, others)))}")
+        details.append(f"snapshots of other applications: {', '.join(sorted(map(printable, others)))}")
     return Refused(
-        f"{repository.where} has no readable generation of {application}",
+        f"{repository.where} has no readable snapshot of {application}",
         details=first_lines(details),
-        hint="the last part of APP must be the application.id of the snapshots",
+        hint="pass a directory whose name is the application.id of the snapshots",
     )
 
 
@@ -316,7 +318,7 @@ class SnapshotFiles:
         if copied != file.size:
             raise DamagedError(path, f"does not have the {file.size:,} bytes of its generation")
         if digest.hexdigest() != file.sha256:
-            raise DamagedError(path, "has other bytes than its name states")
+            raise DamagedError(path, "has bytes that do not match its name")
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,7 +77,7 @@ def families_are_one_prefix(_facts: CutFacts, store: Store) -> str | None:
         if database.offsets is None:
             continue
         if database.options is None or database.options.db.get("atomic_flush") != "true":
-            return "its OPTIONS do not state atomic_flush=true: its rows and its offset may be of two moments"
+            return "its OPTIONS do not contain atomic_flush=true, so its rows and its offset may not match"
     return None
 
 
@@ -90,7 +90,10 @@ def rows_in_one_family(facts: CutFacts, store: Store) -> str | None:
     for database in store.databases:
         families = facts.filled.get(database.path, frozenset(database.data_families))
         if len(families) > 1:
-            return f"it is migrated between the column families {', '.join(sorted(families))}: stop the application"
+            return (
+                f"Kafka Streams is moving its rows between the column families {', '.join(sorted(families))}, so "
+                "stop the application"
+            )
     return None
 
 
@@ -106,14 +109,14 @@ def nothing_uncommitted(facts: CutFacts, store: Store) -> str | None:
     for database in store.databases:
         end = ending(database)
         if end is None:
-            return "up to 4.2 nothing on disk shows whether its rows are committed under exactly-once"
+            return "up to 4.2, nothing on disk shows whether its rows are committed under exactly-once"
         if end is Ending.OPEN:
-            return "its status is open: under exactly-once it may have uncommitted rows"
+            return "its status is open, so under exactly-once it may have uncommitted rows"
         if not database.empty and database.offsets and OFFSET_UNKNOWN in database.offsets.offsets.values():
             # As for a closed directory: a run that was killed may have left the -4 of the start.
-            return "its offset is unknown (-4) although it has rows"
+            return "its offset is unknown (-4), although it has rows"
         if end is Ending.SILENT and not (database.empty and facts.proves_transactions):
-            return "one of its databases states neither an offset nor that it was closed"
+            return "one of its databases has neither an offset nor a closed status"
     return None
 
 
@@ -128,7 +131,7 @@ def replay_gives_the_same(_facts: CutFacts, store: Store) -> str | None:
     for database in store.databases:
         closed = ending(database) is Ending.CLOSED and not database.flushed_since_opened
         if not database.empty and not closed:
-            return "a versioned store whose rows may be ahead of its offset is not the same after a replay"
+            return "its rows may be ahead of its offset, and a versioned store is not the same after a replay"
     return None
 
 
@@ -139,10 +142,10 @@ def offset_is_of_the_cut(facts: CutFacts, store: Store) -> str | None:
     """
     if store.has_offsets_family:
         if facts.task.checkpoint is not None:
-            return "its task has a .checkpoint beside stores that keep their offsets themselves"
+            return "its task has a .checkpoint, but other stores of the task contain their offsets"
         return None
     if facts.task.has_offsets_family and store.databases:
-        return "it has no column family offsets, unlike the stores beside it: a start is under way"
+        return "it has no column family offsets, unlike the other stores of its task, so the application is starting"
     if facts.task.checkpoint is None or facts.task.checkpoint.content is None:
         return "its task has no readable .checkpoint yet"
     return None
@@ -153,10 +156,10 @@ def global_rows_have_an_offset(facts: CutFacts, store: Store) -> str | None:
     if not facts.task.is_global:
         return None
     if all_silent(silent_by_key(store)):
-        return "one of its segments states no offset"
+        return "one of its segments has no offset"
     stated = any(database.offsets and database.offsets.offsets for database in store.databases)
     if store.has_offsets_family and not stated and not store.empty:
-        return "it has rows and no offset"
+        return "it has rows, but no offset"
     return None
 
 

@@ -201,7 +201,7 @@ def of_java(java: str | None) -> dict[str, Any]:
         release = release_file(java)
         files = [_identity(file) for file in (path, home / "lib" / "server" / "libjvm.so", home / "lib" / "modules")]
     except OSError:
-        raise NotKept(f"{path} is not within a complete Java: set JAVA_HOME to one") from None
+        raise NotKept(f"{path} is not part of a complete Java installation: set JAVA_HOME to one") from None
     version = RELEASE.search(release)
     if version is None or int(version[1]) < JAVA:
         raise NotKept(f"only Java {JAVA} or later makes archives, but {path} is older")

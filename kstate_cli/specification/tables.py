@@ -118,7 +118,7 @@ def _span(value: Any) -> bool:
 
 
 _WORD: Final = "a text that does not begin with a dash"
-_PATH: Final = "a path. A relative one begins at the folder of this file, and `~` and `$` have no meaning"
+_PATH: Final = "a path, absolute or relative to the folder of this file. `~` and `$` have no special meaning"
 _SPAN: Final = 'such as "30m", "12h", "7d"'
 
 
@@ -230,13 +230,18 @@ STEPS: Final[Mapping[str, tuple[str, Mapping[str, KeyRule]]]] = {
         {
             "out": KeyRule(_path, f"{_PATH}. s3://BUCKET/PREFIX too", "The repository. This key is required."),
             "keep": KeyRule(
-                whole(1, _MOST), "a whole number from 1", "DELETES older snapshots: the newest so many stay: `--keep`."
+                whole(1, _MOST),
+                "a whole number from 1",
+                ("DELETES older snapshots, except the newest N of each task and host, like `--keep`."),
             ),
-            "keep_for": KeyRule(_span, _SPAN, "DELETES older snapshots: younger ones stay: `--keep-for`."),
+            "keep_for": KeyRule(_span, _SPAN, "DELETES snapshots that are older than this, like `--keep-for`."),
             "guarantee": KeyRule(
                 lambda value: value in ("at_least_once", "exactly_once_v2"),
                 '"at_least_once" or "exactly_once_v2"',
-                "`--guarantee`: `at_least_once` captures a running directory. The default is that of `[defaults]`.",
+                (
+                    "Like `--guarantee`: with `at_least_once`, kstate captures the directory of a running "
+                    "application. The default comes from `[defaults]`."
+                ),
             ),
         },
     ),

@@ -48,7 +48,7 @@ CORRUPT: Final = VerifyCode(
     "corrupt",
     "Bytes have changed: a checksum, a size, an order or a count is wrong",
     level=VerifyLevel.DAMAGE,
-    more="Streams does not notice this until it reads the block. Then the query fails, or the whole thread.",
+    more="Streams does not notice this until it reads the block. Then the query or the whole stream thread fails.",
     log=(log.CHECKSUM,),
     source=_SILENT_ROCKSDB,
     page="rocksdb.md",
@@ -69,8 +69,8 @@ MISSING: Final = VerifyCode(
     "A file is missing, although another file refers to it",
     level=VerifyLevel.DAMAGE,
     more=(
-        "If the database is a whole store, the start fails. If it is a segment, Streams silently opens the "
-        "store without it, up to 4.2."
+        "If the database is a whole store, startup fails. If it is a segment, Streams silently opens the store "
+        "without it, up to 4.2."
     ),
     log=(log.STORE_NOT_OPENED, log.NOT_FOUND),
     source="RocksDB does not open a database without the files in its MANIFEST ({page})",

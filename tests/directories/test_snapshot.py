@@ -161,7 +161,7 @@ def test_old_data_is_refused(app: Path, tmp_path: Path) -> None:
     lost = tmp_path / "elsewhere" / app.name
     lost.parent.mkdir()
     refusal = kstate("restore", lost, "--from-snapshot", tmp_path / "repository", status=4)
-    assert "deleted keys would come back" in refusal.err and not lost.exists()
+    assert "deleted keys would reappear" in refusal.err and not lost.exists()
     kstate("restore", lost, "--from-snapshot", tmp_path / "repository", OLD)
 
 
@@ -449,7 +449,7 @@ def test_nothing_is_deleted_while_a_snapshot_cannot_be_read(app: Path, place: Pl
     (path,) = place.paths("generations/")
     place.write(path, place.read(path) + b" ")
     result = kstate("snapshot", app, "--out", place.out, "--keep", "1", "--grace", "0s")
-    assert "cannot be read" in result.err and path in place.paths()
+    assert "kstate cannot read a snapshot" in result.err and path in place.paths()
 
 
 @pytest.mark.parametrize(
@@ -469,7 +469,7 @@ def test_a_malformed_note_is_named(folder: str, name: str, content: bytes, app: 
     _expiry(app, place, "--keep", "1")
     place.write(f"{folder}/{name}.json", content)
     result = kstate("snapshot", app, "--out", place.out, "--keep", "1", "--grace", "0s", status=None)
-    assert result.status in (6, 7) and f"{folder}/{name}.json cannot be read" in result.err, result.report
+    assert result.status in (6, 7) and f"kstate cannot read {folder}/{name}.json" in result.err, result.report
     assert before <= set(place.paths("objects/"))
 
 

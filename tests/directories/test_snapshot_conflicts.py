@@ -153,7 +153,7 @@ def test_a_part_of_a_missing_task(app: Path, tmp_path: Path) -> None:
     lost.parent.mkdir()
     snapshot(app, repository)
     refusal = kstate("restore", lost, "--from-snapshot", repository, OLD, "--store", "count", status=4)
-    assert "the next start may wipe the task" in refusal.err and not lost.exists()
+    assert "Kafka Streams may wipe the task at startup" in refusal.err and not lost.exists()
 
 
 def test_empty_task_folder_gets_the_lines_of_a_missing_task(app: Path, tmp_path: Path) -> None:
@@ -299,7 +299,7 @@ def test_the_facts_of_the_broker_decide_until_when_a_snapshot_is_usable(app: Pat
     assumed, stated = _listed(repository)
     assert (assumed["delete_retention_ms"], stated["delete_retention_ms"]) == (None, 1000 * DAY_MS)
     assert assumed["usable_until"] < clock.utc_text(clock.now_ms()) < stated["usable_until"]
-    assert "1 snapshot without facts of a broker" in kstate("ls", repository).err
+    assert "1 snapshot taken without a broker" in kstate("ls", repository).err
     # The newest one decides, and the log keeps deletes for long enough.
     kstate("restore", lost, "--from-snapshot", repository, "--warnings-ok")
     _captured(app, repository, _facts(app, delete_retention_ms=DAY_MS // 2))
@@ -315,7 +315,7 @@ def test_a_store_below_the_start_of_its_log_needs_a_dump(app: Path, tmp_path: Pa
     facts = {key: replace(row, start=row.end + 5, end=row.end + 9) for key, row in _facts(app).items()}
     _captured(app, repository, {key: replace(row, delete_retention_ms=1000 * DAY_MS) for key, row in facts.items()})
     refusal = kstate("restore", lost, "--from-snapshot", repository, status=4)
-    assert "deleted keys would come back" in refusal.err and not lost.exists()
+    assert "deleted keys would reappear" in refusal.err and not lost.exists()
 
 
 @pytest.mark.parametrize("start", [0, 5])
@@ -337,11 +337,11 @@ def test_an_unknown_offset_is_no_offset_below_the_log(start: int, tmp_path: Path
 def test_a_store_past_the_end_of_its_log_is_not_captured(app: Path, tmp_path: Path) -> None:
     facts = _facts(app)
     first = min(facts)
-    with pytest.raises(Refused, match="no task"):
+    with pytest.raises(Refused, match="cannot capture any task"):
         _captured(app, tmp_path / "repository", {key: replace(row, end=row.end - 1) for key, row in facts.items()})
     facts[first] = replace(facts[first], end=facts[first].end - 1)
     report = _captured(app, tmp_path / "repository", facts)
-    assert list(report.skipped) == [f"0_{first.partition}"] and "past the end" in str(report.skipped.values())
+    assert list(report.skipped) == [f"0_{first.partition}"] and "beyond the end" in str(report.skipped.values())
 
 
 @pytest.mark.parametrize("change", [{"topic_id": "B" * 22}, {"policy": "delete"}, {"delete_retention_ms": 1}, None])
@@ -361,7 +361,7 @@ def test_a_higher_offset_of_a_topic_that_was_recreated_is_of_no_use(app: Path, t
     _captured(app, repository, _facts(app, topic_id="B" * 22))
     _captured(with_count(app, 10), repository, _facts(app, topic_id="C" * 22), host="b")
     restored = kstate("restore", lost, "--from-snapshot", repository, OLD, "-o", "json", status=1)
-    assert any("was recreated since" in row["message"] for row in restored.rows if row["type"] == "warning")
+    assert any("was recreated after snapshot" in row["message"] for row in restored.rows if row["type"] == "warning")
     assert "count-changelog 0 10\n" in (lost / "0_0" / ".checkpoint").read_text()
 
 

@@ -31,7 +31,7 @@ For each store of each task, `check` predicts one of these outcomes:
 - The store opens unchanged.
 - Kafka Streams restores N records, or everything.
 - Kafka Streams wipes the task, and restores all its stores. Stores without a changelog lose their rows.
-- The start fails. `check` names the file, and the error that Kafka Streams prints.
+- Startup fails. `check` names the file, and the error that Kafka Streams prints.
 
 By default, `check` prints one entry for all stores with the same cause and outcome. With `--all`, it lists each store.
 At the end, it prints what to do about each finding.

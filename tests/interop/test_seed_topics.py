@@ -128,7 +128,7 @@ def test_undo_deletes_unused_topics_of_the_run_only(source: Source) -> None:
     source.seed()
     new = f"{source.new}-count-changelog"
     source.produce(new, records_of(1, keys=1))
-    assert "has other records" in source.undo(status=4).error["message"]
+    assert "has records that the run did not write" in source.undo(status=4).error["message"]
 
     other = Source(source.harness, source.folder / "other", f"{source.app}-b").create()
     other.seed()
@@ -198,7 +198,7 @@ REFUSALS = {
     "unread-queue": Refusal(_unread_queue, 4, "has not read all records", follow=_drained),
     "unread-subscription": Refusal(_unread_subscription, 4, "has not read all records", follow=_drained),
     "foreign-topic": Refusal(_foreign_topic, 4, "that this run did not create", remedy=("--app", "other-topic")),
-    "foreign-offsets": Refusal(_foreign_offsets, 4, "has committed offsets already", remedy=("--app", "other-offsets")),
+    "foreign-offsets": Refusal(_foreign_offsets, 4, "already has committed offsets", remedy=("--app", "other-offsets")),
     "source-itself": Refusal(_no_change, 2, "is the source application itself", ("--app", "SOURCE")),
     "no-such-store": Refusal(_no_change, 2, "no changelog of a store x", ("--rename-store", "x=y")),
     "no-pair": Refusal(_no_change, 2, "is not OLD=NEW", ("--rename-store", "x"), ("--rename-store", "count=total")),
@@ -206,7 +206,7 @@ REFUSALS = {
     "no-cluster": Refusal(_no_change, 2, "needs --source-bootstrap-server", ("--source-kafka-settings", "/dev/null")),
     "only-undo": Refusal(_no_change, 2, "belong together", ("--undo",)),
     "undo-with-run": Refusal(
-        _no_change, 2, "takes no other option about a run", ("--undo", "--delete-topics", "/dev/null")
+        _no_change, 2, "does not accept other options of a run", ("--undo", "--delete-topics", "/dev/null")
     ),
 }
 
@@ -257,7 +257,7 @@ def test_hints_of_journals_lead_on(source: Source) -> None:
     assert missing.error["hint"] == "pass --journal with another file"
     foreign = source.folder / "foreign"
     foreign.write_text("x\n")
-    assert "this is no journal of a seed" in source.seed("--journal", foreign, status=4).error["message"]
+    assert "this is not the journal of a seed" in source.seed("--journal", foreign, status=4).error["message"]
     source.seed()
     # Without its journal the run is not recognized; with it, it is.
     other = source.seed("--journal", source.folder / "other.jsonl", status=4)
@@ -281,7 +281,7 @@ def test_a_plan_that_changed_is_not_continued(source: Source) -> None:
     lines = source.journal.read_text().splitlines(keepends=True)
     source.journal.write_text("".join(line for line in lines if '"done"' not in line))
     refused = kstate(*source.words("--rename-store", "count=total"))
-    assert "is of another plan" in refused.error["message"]
+    assert "belongs to another plan" in refused.error["message"]
     assert "kstate seed --undo --delete-topics" in refused.error["hint"]
     (command,) = (line.strip() for line in refused.error["hint"].splitlines() if "kstate seed --undo" in line)
     undone = kstate(*shlex.split(command.partition("kstate ")[2]))
@@ -351,8 +351,8 @@ def test_a_topic_that_another_program_created_again(source: Source) -> None:
     admin.delete_topics([new])[new].result()
     assert "no longer exists" in kstate(*source.words()).error["message"]
     source.topic(new, 2)
-    assert "created again" in source.seed(status=6).error["message"]
-    assert "created again" in source.undo(status=4).error["message"]
+    assert "created it again" in source.seed(status=6).error["message"]
+    assert "created it again" in source.undo(status=4).error["message"]
     assert source.seed("--app", "another", "--journal", source.folder / "another.jsonl").summary["written"] == 400
 
 

@@ -12,8 +12,8 @@ from kstate_cli.texts import command
 
 _STORE, _IS_CLOSED = log.SEGMENT_CLOSED
 _CLOSED = f"{_STORE.removesuffix('.')} {_IS_CLOSED}"
-_VERIFY = f"to see first which files are damaged: {command('verify', 'APP')}"
-_AGAIN = f"then fill it again from a dump: {command('restore', 'APP', '--from-changelog', 'DUMP', '--for', 'RELEASE')}"
+_VERIFY = f"first, to see which files are damaged: {command('verify', 'APP')}"
+_AGAIN = f"then rebuild it from a dump: {command('restore', 'APP', '--from-changelog', 'DUMP', '--for', 'RELEASE')}"
 _REBUILD = f"or to rebuild it at once: {command('restore', 'APP', '--from-changelog', 'DUMP', '--for', 'RELEASE')}"
 _LOOK = f"to see which stores exist: {command('ls', 'APP')}"
 
@@ -22,11 +22,10 @@ OFFSETS_IN_COLUMN_FAMILY: Final = FindingCode(
     "You have started 4.3 on this store, but now you want to start an older release",
     level=Level.ERROR,
     more=(
-        "Since 4.3, changelog offsets are in a separate column family of the RocksDB. When 4.3 starts, it "
-        "moves them there, even if the start fails or upgrade.from is set. RocksDB opens a database only with "
-        "all of its column families. So releases up to 4.2 fail to start, or silently open window and session "
-        "stores without rows. No data is lost: a migration moves the offsets back to the files of the older "
-        "release."
+        "Since 4.3, changelog offsets are in a separate column family of each RocksDB database. When 4.3 starts, "
+        "it moves them there, even if startup fails or upgrade.from is set. RocksDB opens a database only with all "
+        "of its column families. So releases up to 4.2 fail to start, or silently open window and session stores "
+        "without rows. No data is lost: a migration moves the offsets back to the files of the older release."
     ),
     log=(log.STORE_NOT_OPENED, log.FAMILIES_NOT_OPENED, _CLOSED),
     source=(
@@ -104,9 +103,9 @@ SEGMENT_DOES_NOT_OPEN: Final = FindingCode(
     "A segment of a window or session store cannot be opened, and Streams opens the store without it",
     level=Level.ERROR,
     more=(
-        "Releases up to 4.2 ignore the exception. They open the store without this segment and all later "
-        "ones, but keep its offset, so Streams does not restore the missing rows. Queries and joins miss "
-        "these rows from then on. The start fails only if Streams restores records into the segment."
+        "Releases up to 4.2 ignore the exception. They open the store without this segment and all later ones, but "
+        "keep its offset, so Streams does not restore the missing rows. Queries and joins miss these rows from "
+        "then on. Startup fails only if Streams restores records into the segment."
     ),
     log=(_CLOSED,),
     source="AbstractSegments.openExisting swallows every exception up to 4.2 ({page})",
@@ -119,8 +118,8 @@ SESSIONS_BEFORE_HEADERS: Final = FindingCode(
     "The release would misread on-window-close sessions that were written without headers",
     level=Level.ERROR,
     more=(
-        "4.3.1 reads such rows as if headers came before the value. The start succeeds, but the rows are "
-        "wrong, and an error occurs only when the application reads one."
+        "4.3.1 reads such rows as if headers came before the value. Startup succeeds, but the rows are wrong, and "
+        "an error occurs only when the application reads one."
     ),
     log=(log.NOT_A_LONG,),
     source=(
@@ -143,14 +142,14 @@ SST_NOT_NAMED: Final = FindingCode(
     log=SILENT,
     source=(
         "VersionSet::Recover: RocksDB opens the files that the MANIFEST lists. If the MANIFEST is truncated "
-        "between two records, RocksDB opens an older state. After a crash such files are harmless"
+        "between two records, RocksDB opens an older state. After a crash, such files are harmless"
     ),
     hint=f"if the application did not crash, rebuild the store: {RESTORE} --rebuild",
     do=(_VERIFY,),
 )
 NOT_UNDERSTOOD: Final = FindingCode(
     "not-understood",
-    "kstate does not recognize an entry of the directory, so it cannot predict the start",
+    "kstate does not recognize an entry of the directory, so it cannot predict startup",
     level=Level.ERROR,
     more=(
         "It is a link, a FIFO, a file in place of a folder, or a RocksDB with unknown settings. kstate "
@@ -167,9 +166,9 @@ MALFORMED_CHECKPOINT: Final = FindingCode(
     "kstate cannot read a .checkpoint",
     level=Level.ERROR,
     more=(
-        "The file is empty, truncated, of another version, or was edited. Streams fails to start until you "
-        "remove it, in 4.3 even if another instance has the task. Without the file, the task has no offsets, "
-        "so under exactly-once Streams wipes and restores it."
+        "The file is empty, truncated, of another version, or was edited. Streams fails to start until you remove "
+        "it, in 4.3 even if another instance has the task. Without the file, the task has no offsets, so under "
+        "exactly-once, Streams wipes and restores it."
     ),
     log=(
         log.CHECKPOINT_NOT_LOADED,
@@ -229,7 +228,7 @@ FOREIGN_IN_SEGMENTS: Final = FindingCode(
     ),
     log=(log.NO_SEGMENT_ID, log.SEGMENT_NAME_TOO_SHORT),
     source=(
-        "AbstractSegments.segmentIdFromSegmentName: up to 4.2 the store opens silently empty, 4.3 does not start "
+        "AbstractSegments.segmentIdFromSegmentName: up to 4.2, the store opens silently empty, 4.3 does not start "
         "({page})"
     ),
     page="layout.md#foreign-entries",
@@ -241,13 +240,13 @@ FOREIGN_IN_TASK: Final = FindingCode(
     "A task directory has a file that Streams did not create",
     level=Level.WARNING,
     more=(
-        "Streams ignores the file itself. But the task no longer counts as empty, so under exactly-once "
+        "Streams ignores the file itself. However, the task no longer counts as empty, so under exactly-once, "
         "Streams wipes a task without offsets, including the file."
     ),
     log=SILENT,
     source=(
-        "StateDirectory.taskDirIsEmpty: under exactly-once Streams wipes a task with a foreign entry and "
-        "no offset ({page})"
+        "StateDirectory.taskDirIsEmpty: under exactly-once, Streams wipes a task with a foreign entry and no "
+        "offset ({page})"
     ),
     page="layout.md#foreign-entries",
     hint="move it out of the application directory",
@@ -275,11 +274,11 @@ LEFTOVER_FILE: Final = FindingCode(
 )
 OLD_SEGMENT_NAME: Final = FindingCode(
     "old-segment-name",
-    "A segment has a name of a very old release",
+    "A segment has a name from a very old release",
     level=Level.EXPECTED,
     more="It contains a date or a colon. Streams renames the segment when it starts, and keeps its rows.",
     log=SILENT,
-    source="AbstractSegments.renameSegmentFile renames it at the start ({page})",
+    source="AbstractSegments.renameSegmentFile renames it at startup ({page})",
     page="layout.md#segments",
     hint=NOTHING,
 )
@@ -345,7 +344,7 @@ SHARED_STORE_REGROUPED: Final = FindingCode(
 )
 FAILED_START_DELETES: Final = FindingCode(
     "failed-start-deletes",
-    "The start fails, and Streams deletes task directories",
+    "Startup fails, and Streams deletes task directories",
     level=Level.WARNING,
     more=(
         "When a stream thread fails, it closes its tasks without flushing, and under exactly-once deletes "
@@ -354,8 +353,8 @@ FAILED_START_DELETES: Final = FindingCode(
     ),
     log=SILENT,
     source=(
-        "StateManagerUtil.closeStateManager: under exactly-once Streams deletes a task that is not closed "
-        "cleanly ({page})"
+        "StateManagerUtil.closeStateManager: under exactly-once, Streams deletes a task that is not closed cleanly "
+        "({page})"
     ),
     page="start.md#going-down",
     hint="fix the errors before you start the application",

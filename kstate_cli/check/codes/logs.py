@@ -64,21 +64,21 @@ GLOBAL_OUT_OF_RANGE: Final = FindingCode(
     level=Level.ERROR,
     changes_at_close=True,
     more=(
-        "Streams deletes the folder global and fails to start. When you start it again, it rebuilds the "
-        "stores. In 3.9 and earlier, the start hangs. The consumer of global stores does not reset its offset "
-        "(policy none), and KIP-406 is not implemented in any release."
+        "Streams deletes the folder global and fails to start. When you start it again, it rebuilds the stores. In "
+        "3.9 and earlier, startup hangs. The consumer of global stores does not reset its offset (policy none), "
+        "and KIP-406 is not implemented in any release."
     ),
     log=(log.GLOBAL_FAILED,),
     source=(
-        "GlobalStateManagerImpl.restoreState: Streams deletes the folder global and the start fails, and "
-        "the next start rebuilds it (KIP-406; {page})"
+        "GlobalStateManagerImpl.restoreState: Streams deletes the folder global and startup fails. The next start "
+        "rebuilds the folder (KIP-406; {page})"
     ),
     page="start.md#global-stores",
     hint=WIPE_GLOBAL,
 )
 TOPIC_RECREATED: Final = FindingCode(
     "topic-recreated",
-    "The topic was deleted and recreated, so its id differs from the one that the store was built from",
+    "The topic was recreated, so its id differs from the id of the topic that the store was built from",
     level=Level.ERROR,
     more=(
         "Offsets of the old log have no meaning in the new one, even if they are within its bounds. The store "
@@ -101,9 +101,9 @@ LOG_MISSING: Final = FindingCode(
     ),
     log=(log.SOURCE_MISSING, log.OTHER_PARTITIONS),
     source=(
-        "InternalTopicManager creates a missing changelog again, empty. The start fails if a source topic is "
-        "missing (MissingSourceTopicException), or if a changelog has another number of partitions. Either "
-        "the topic was deleted, or this is another cluster ({page})"
+        "InternalTopicManager creates a missing changelog again, empty. Startup fails if a source topic is missing "
+        "(MissingSourceTopicException), or if a changelog has another number of partitions. Either the topic was "
+        "deleted, or this is another cluster ({page})"
     ),
     page="changelogs.md#log-ends",
     hint=EXPORT_FIRST,
@@ -128,7 +128,7 @@ CATCHES_UP: Final = FindingCode(
     "Streams restores the records between the offset and the end of the log",
     level=Level.EXPECTED,
     changes_at_close=True,
-    more="This is normal. The more records Streams has to restore, the longer the start takes.",
+    more="This is normal. The more records Streams has to restore, the longer startup takes.",
     log=(log.FROM_OFFSET, log.RESTORES_FROM_OFFSET, log.RESTORED),
     source="StoreChangelogReader: from the offset to the end of the log",
     hint=NOTHING,

@@ -190,7 +190,7 @@ SENTINEL_OFFSET: Final = FindingCode(
     level=Level.ERROR,
     more="4.3 adds up the offsets of its tasks when it starts, and throws an exception.",
     log=log.SENTINEL,
-    source="StateDirectory.updateTaskOffsets: offsets of -2, -3 and below -5 end the start ({page})",
+    source="StateDirectory.updateTaskOffsets: startup fails with offsets of -2, -3 and below -5 ({page})",
     page="offsets.md#what-an-offset-means",
     hint=WIPE_TASK,
     do=(_OFFSETS,),
@@ -213,8 +213,8 @@ GLOBAL_UNKNOWN_TOPIC: Final = FindingCode(
     level=Level.ERROR,
     changes_at_close=True,
     more=(
-        "A global store was removed from the topology, or its topic has been renamed. Up to 4.2 the start "
-        "fails, and 4.3 ignores the topic."
+        "A global store was removed from the topology, or its topic has been renamed. Up to 4.2, startup fails. "
+        "4.3 ignores the topic."
     ),
     log=(log.UNKNOWN_TOPIC,),
     source="GlobalStateManagerImpl.initialize up to 4.2: more topics than persistent global stores ({page})",
@@ -281,13 +281,13 @@ SEGMENT_BEHIND: Final = FindingCode(
     ),
     log=(log.FROM_OFFSET,),
     source=(
-        "AbstractSegments.committedOffset: a start uses the offset of one segment for all, and restores "
-        "nothing below it. Each segment has only the records up to its own last flush ({page})"
+        "AbstractSegments.committedOffset: at startup, Streams uses the offset of one segment for all segments, "
+        "and restores nothing below it. Each segment has only the records up to its own last flush ({page})"
     ),
     page="offsets.md#segments-after-a-kill",
     hint=RESTORE_STORE,
     do=(
-        f"to let the next start restore it: {command('wipe', 'APP', '--task', 'TASK', '--store', 'STORE')}",
+        (f"to let Streams restore it: {command('wipe', 'APP', '--task', 'TASK', '--store', 'STORE')}"),
         f"to give all segments the lowest offset: {command('migrate', 'APP', '--to', 'RELEASE')}",
         _OFFSETS,
     ),
@@ -313,7 +313,7 @@ VERSIONED_REPLAYED: Final = FindingCode(
     ),
     page="offsets.md#rows-ahead-of-the-offset",
     hint=RESTORE_STORE,
-    do=(f"to let the next start restore it: {command('wipe', 'APP', '--task', 'TASK', '--store', 'STORE')}",),
+    do=((f"to let Streams restore it: {command('wipe', 'APP', '--task', 'TASK', '--store', 'STORE')}"),),
 )
 START_HANGS: Final = FindingCode(
     "start-hangs",
@@ -354,7 +354,7 @@ OFFSET_WITHOUT_STORE: Final = FindingCode(
 )
 STORE_MISSING: Final = FindingCode(
     "store-missing",
-    "A store is missing in a task, but other tasks of its sub-topology have it",
+    "A store is missing from a task, but other tasks of its sub-topology have it",
     level=Level.WARNING,
     changes_at_close=True,
     states_absence=True,

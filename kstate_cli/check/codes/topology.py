@@ -12,7 +12,10 @@ from kstate_cli.texts import command
 _HOMES: Final = "start.md#tasks-of-another-topology"
 _LOOK = f"to see the current and the new task of each store: {command('ls', 'APP', '--topology', 'NEW')}"
 _DRY = f"to see the changes that it would make: {command('rehome', 'APP', '--topology', 'NEW', '--dry-run')}"
-_EXPORT = f"to keep its rows as Parquet, before the start: {command('export', 'APP', 'STORE', '--out', 'DIR')}"
+_EXPORT = (
+    "to keep its rows as Parquet, run this before you start the application: "
+    f"{command('export', 'APP', 'STORE', '--out', 'DIR')}"
+)
 
 LEFT_OVER_TASK: Final = FindingCode(
     "left-over-task",
@@ -24,8 +27,8 @@ LEFT_OVER_TASK: Final = FindingCode(
     ),
     log=(log.ANOTHER_TASK,),
     source=(
-        "InternalTopologyBuilder.buildSubtopology of 4.3 builds the whole topology for an unknown number. "
-        "A global store can be opened for one task only (RocksDBMetricsRecorder.init; {page})"
+        "InternalTopologyBuilder.buildSubtopology of 4.3 builds the whole topology for an unknown number. A global "
+        "store can be opened for only one task (RocksDBMetricsRecorder.init; {page})"
     ),
     page=_HOMES,
     hint=REHOME,
@@ -54,8 +57,8 @@ STORE_ELSEWHERE: Final = FindingCode(
     ),
     log=(log.FROM_START, log.RESTORES_FROM_START),
     source=(
-        "StateDirectory.getOrCreateDirectoryForTask: a task is named after its sub-topology, and Streams looks "
-        "for a store there only ({page})"
+        "StateDirectory.getOrCreateDirectoryForTask: a task is named after its sub-topology, and Streams looks for "
+        "a store only there ({page})"
     ),
     page=_HOMES,
     hint=REHOME,
@@ -134,20 +137,20 @@ NAME_OF_ANOTHER_OPERATOR: Final = FindingCode(
     ),
     page=_HOMES,
     hint="do not start the application. First set the old names in the code, with Materialized.as",
-    do=("or wipe that store, and delete its changelog",),
+    do=("or wipe that store and delete its changelog",),
 )
 REHOME_REFUSED: Final = FindingCode(
     "rehome-refused",
-    "Moving these stores is not possible, because rehome refuses",
+    "kstate refuses to move these stores",
     level=Level.WARNING,
     more="The message states the reason, and the hint describes the first step.",
     source="kstate: rehome refuses operations that would lose state",
     hint=REHOME,
-    do=(f"to see the same from rehome itself: {command('rehome', 'APP', '--topology', 'NEW', '--dry-run')}",),
+    do=(f"to see the message of rehome itself: {command('rehome', 'APP', '--topology', 'NEW', '--dry-run')}",),
 )
 REHOME_WARNS: Final = FindingCode(
     "rehome-warns",
-    "Moving these stores with rehome works, but with a warning",
+    "kstate can move these stores, but prints a warning",
     level=Level.WARNING,
     more=(
         "rehome continues and ends with exit code 1. For example, the topology no longer reads some "

@@ -43,7 +43,7 @@ def clean(
     output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
-    """DELETES the backups that kstate keeps for undo. Afterwards you cannot undo these runs.
+    """DELETES the backups that kstate keeps for undo. Afterwards, you cannot undo these runs.
 
     You can run clean while the application is running, because it does not touch the application's directory. It leaves
     an interrupted run for the next command on this directory to finish. If a run was interrupted before it exchanged

@@ -52,15 +52,18 @@ def ls_snapshots(
     guesses = sum(row.content is not None and row.delete_retention_ms is None for row in listed)
     if guesses:
         results.remark(
-            f"usable until: {plural(guesses, 'snapshot')} without facts of a broker, for which kstate assumes that the "
-            "logs keep deletes for 24 h (snapshot --bootstrap-server)"
+            f"usable until: {plural(guesses, 'snapshot')} taken without a broker, for which kstate assumes that "
+            "the logs keep deletes for 24 h (snapshot --bootstrap-server)"
         )
     damage = [f"{row.name}: {row.damage}" for row in listed if row.damage is not None]
     if damage:
         raise ConditionNotMet(
             f"{plural(len(damage), 'snapshot')} damaged",
             details=damage[:10],
-            hint="restore from another snapshot, or copy the missing files from another copy; all damage:",
+            hint=(
+                "restore from another snapshot, or copy the missing files from another copy of the repository. To "
+                "list all damage:"
+            ),
             hint_details=[command("verify-snapshots", place.where)],
         )
     return EXIT_OK

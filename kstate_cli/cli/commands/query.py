@@ -241,7 +241,7 @@ def versioned(
 ) -> int:
     """Print the latest version of a key of a versioned store, or the version valid at a time (VersionedKeyQuery).
 
-    The files of a versioned store do not contain its retention, so without --spec history does not expire.
+    The files of a versioned store do not contain its retention, so without --spec, history does not expire.
     """
     from kstate_cli.cli.commands.query_answers import answer
     from kstate_cli.query import VersionedKeyQuery
@@ -270,7 +270,7 @@ def multi_versioned(
 ) -> int:
     """Print the versions of a key of a versioned store that were valid in a time range (MultiVersionedKeyQuery).
 
-    kstate prints no version for a deletion. Without --spec history does not expire.
+    kstate prints no version for a deletion. Without --spec, history does not expire.
     """
     from kstate_cli.cli.commands.query_answers import answer
     from kstate_cli.query import MultiVersionedKeyQuery, ResultOrder

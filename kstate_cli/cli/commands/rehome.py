@@ -352,7 +352,7 @@ class CompletedRehoming:
 
     def plan(self, request: RestoreRequest, dump: Dump, application: Application | None) -> RestorePlan:
         """Return the plan of all moves and restorations. Raise Refused and UsageError."""
-        assert application is not None, "no terms let it be lost"
+        assert application is not None, "no option permits losing it"
         from kstate_cli.rehome.planner import plan_rehome
         from kstate_cli.restore.planning.plan import RestorePlan
 

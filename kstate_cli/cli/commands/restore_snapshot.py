@@ -251,9 +251,7 @@ def _refuse_without_dump(source: SnapshotSource, logs: SnapshotLogs) -> None:
     values = (("--offsets", logs.offsets), ("--spec", source.spec))
     for option, value in values:
         if value is not None:
-            raise UsageError(
-                f"{option} counts only with --from-changelog", hint=f"pass --from-changelog DUMP, or omit {option}"
-            )
+            raise UsageError(f"{option} needs --from-changelog", hint=f"pass --from-changelog DUMP, or omit {option}")
 
 
 def _request(
@@ -480,7 +478,7 @@ def _finish(end: _End, results: Output[RestoreSnapshotLine], waiting: Waiting | 
         if end.records is not None:
             later = f", with {records:,} later records of the dump"
         yield f"restored from the snapshot{later} (run {result.run})"
-        yield f"next: start the application; back: {command('undo', end.plan.app)}"
+        yield f"next: start the application. To undo: {command('undo', end.plan.app)}"
 
     def summary(plan_end: PlanEnd) -> RestoreSnapshotSummaryLine:
         return {

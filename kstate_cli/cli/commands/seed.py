@@ -99,7 +99,7 @@ def _undo(
             "--undo and --delete-topics belong together", hint="pass --undo --delete-topics FILE with the run's journal"
         )
     if source.sources or target.app is not None or report.dry_run:
-        raise UsageError("--undo takes no other option about a run", hint="omit --from, --app and --dry-run")
+        raise UsageError("--undo does not accept other options of a run", hint="omit --from, --app and --dry-run")
     if not report.delete_topics.exists():
         raise UsageError(f"{report.delete_topics} does not exist", hint="pass the journal of the run")
     with open_journal(report.delete_topics) as journal:
@@ -123,7 +123,7 @@ def _request(
     from kstate_cli.specification.toml_file import read_draft, read_spec
 
     if not source.sources or target.app is None:
-        raise UsageError("a seed needs a source and an application.id", hint="pass --from DUMP and --app ID")
+        raise UsageError("kstate needs a source and an application.id", hint="pass --from DUMP and --app ID")
     dump, directories = _sources(source.sources)
     _refuse_mixed(source, dump, erases=target.drop_keys is not None)
     origin = cluster
@@ -256,6 +256,8 @@ def _renamed(pairs: Sequence[str]) -> Mapping[str, str]:
     for pair in pairs:
         old, equals, new = pair.partition("=")
         if not equals or not old or not new or old in renamed:
-            raise UsageError(f"--rename-store {pair!r} is not OLD=NEW, or OLD is given twice", hint="pass OLD=NEW once")
+            raise UsageError(
+                f"--rename-store {pair!r} is not OLD=NEW, or you passed OLD twice", hint="pass OLD=NEW once"
+            )
         renamed[old] = new
     return renamed

@@ -125,7 +125,10 @@ def snapshot(
             except (Refused, RunFailed) as error:
                 # The snapshot exists: neither "refused" nor "nothing changed" would be true.
                 raise RunHalfway(
-                    f"snapshot {report.generation} was taken, but expired ones were not deleted: {error.message}",
+                    (
+                        f"snapshot {report.generation} was taken, but kstate could not delete the expired ones: "
+                        f"{error.message}"
+                    ),
                     where=repository.where,
                     hint=error.hint,
                 ) from None

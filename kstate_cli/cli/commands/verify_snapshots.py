@@ -109,10 +109,10 @@ def _verdict(findings: Sequence[RepositoryFinding]) -> Exception:
     if not wrong:
         return Refused(
             f"{plural(len(findings), 'file')} cannot be read: {names}",
-            hint="give this user the right to read them, or check the disk; then run the command again",
+            hint="give this user the permission to read them, or check the disk. Then run the command again",
         )
     return ConditionNotMet(
         f"{plural(len(wrong), 'file')} damaged or missing: {names}",
-        hint="copy these files from another copy of the repository; without one, move damaged files away and take a "
-        "new snapshot, which stores them again if the application still has them",
+        hint="copy these files from another copy of the repository. If you have none, move damaged files away and "
+        "take a new snapshot, which stores them again if the application still has them",
     )

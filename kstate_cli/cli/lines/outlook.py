@@ -40,8 +40,8 @@ Restores = Annotated[
     int,
     Meaning(
         (
-            "Records that the application restores before it is RUNNING, without those of in-memory stores, up to "
-            "the log ends in the broker, the file or the dump."
+            "Records that the application restores before it is RUNNING, without the records of in-memory stores, "
+            "up to the log ends in the broker, the file or the dump."
         ),
         minimum=0,
     ),
@@ -154,7 +154,7 @@ BehindFront = Annotated[
 Complete = Annotated[bool, Meaning("Whether kstate could read every listing.")]
 Hosts = Annotated[list[str], Meaning("Names of hosts.")]
 # Only the group knows: on disk an active task and a standby look alike.
-Active = Annotated[str, Meaning("The host to which the group has assigned the task; null if this is not known.")]
+Active = Annotated[str, Meaning("The host to which the group has assigned the task; null if this is unknown.")]
 # The source decides what a missing task means: of "seen" there may be more above it.
 KnownFrom = Annotated[
     str,
@@ -173,7 +173,7 @@ Instance = Annotated[str, Meaning("group.instance.id of a static member.")]
 # Source topics, because the consumer is assigned these and no tasks.
 Assigned = Annotated[
     Mapping[str, list[int]],
-    Meaning("Partitions of source topics that a member reads, by topic: those of its active tasks."),
+    Meaning("Partitions of source topics that the active tasks of a member read, by topic."),
 ]
 Applications = Annotated[list[str], Meaning("application.id of each application in the listings.")]
 LogsKnown = Annotated[bool, Meaning("Whether kstate knows the ends of the logs, from a broker or a file of offsets.")]
@@ -185,7 +185,7 @@ GroupProtocol = Annotated[
 # A reason instead of an empty list, which would mean that the group has no member.
 GroupWhy = Annotated[
     str,
-    Meaning("Why the members of the group are not known; null if they are known, or if kstate did not ask for them."),
+    Meaning("Why the members of the group are unknown; null if kstate knows them, or did not ask for them."),
 ]
 NotKnown = Annotated[int, Meaning("Number of findings of level unknown.", minimum=0)]
 

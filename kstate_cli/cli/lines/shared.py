@@ -59,9 +59,7 @@ Store = Annotated[str, Meaning("Name of a store.")]
 # Of the changelog, which has the number of the task's partition.
 Partition = Annotated[
     int,
-    Meaning(
-        "Partition; null for a global store, and if --collate merges rows whose partition is not known.", minimum=0
-    ),
+    Meaning("Partition; null for a global store, and if --collate merges rows whose partition is unknown.", minimum=0),
 ]
 # The pattern has no blank and no colon: kstate explain takes GROUP:CODE as one word.
 Code = Annotated[
@@ -97,7 +95,7 @@ Changelog = Annotated[
 ]
 # Topic by topic, because a store may have several input topics.
 Position = Annotated[
-    Mapping[str, Mapping[int, int]], Meaning("Position of IQv2: topic, partition, offset. null: not known.")
+    Mapping[str, Mapping[int, int]], Meaning("Position of IQv2: topic, partition, offset. null: unknown.")
 ]
 # Three values: a lock of another host may be invisible, and unknown must not look like stopped.
 Running = Annotated[bool, Meaning("Whether the application is running; null if this is unknown.")]
@@ -121,13 +119,13 @@ Host = Annotated[
 ]
 ProcessId = Annotated[
     str,
-    Meaning("The process id in kafka-streams-process-metadata; null if it is not known."),
+    Meaning("The process id in kafka-streams-process-metadata; null if unknown."),
 ]
 Place = Annotated[str, Meaning("Folder or object prefix of a barrier.")]
 Awaited = Annotated[int, Meaning("Number of hosts that the barrier waits for, including this one.", minimum=1)]
 Here = Annotated[list[str], Meaning("Hosts that are at the barrier together.")]
 Missing = Annotated[list[str], Meaning("Missing hosts with a known name.")]
-Unnamed = Annotated[int, Meaning("Number of further missing hosts, without a known name.", minimum=0)]
+Unnamed = Annotated[int, Meaning("Number of other missing hosts, whose names are unknown.", minimum=0)]
 GaveUp = Annotated[list[str], Meaning("Missing hosts that stopped waiting.")]
 Barrier = Annotated[
     str,

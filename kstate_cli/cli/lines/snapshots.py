@@ -9,12 +9,12 @@ from typing_extensions import NotRequired, TypedDict
 from kstate_cli.cli.lines import changes, dumps, outlook, shared
 from kstate_cli.cli.lines.shared import Meaning
 
-Snapshot = Annotated[str, Meaning("Name of a snapshot; null of a dry run.")]
+Snapshot = Annotated[str, Meaning("Name of a snapshot; null for a dry run.")]
 Snapshots = Annotated[list[str], Meaning("Names of the snapshots that stores come from, or that a repository has.")]
 NewBytes = Annotated[
     int,
     Meaning(
-        "Bytes of SSTs and blob files that the repository did not have before; of a dry run: at most so many.",
+        "Bytes of SSTs and blob files that the repository did not have before; for a dry run, the maximum.",
         minimum=0,
     ),
 ]
@@ -22,14 +22,17 @@ SharedBytes = Annotated[int, Meaning("Bytes of SSTs and blob files that other sn
 UsableUntil = Annotated[
     str,
     Meaning(
-        "Until when the log is certain to have every later delete, in UTC; null: not known. If delete_retention_ms is "
-        "null, it assumes the default of 24 h."
+        "Time until which the log certainly has every later delete, in UTC; null if unknown. If "
+        "delete_retention_ms is null, kstate assumes the default of 24 h."
     ),
 ]
 DeleteRetentionMs = Annotated[
     int,
     Meaning(
-        "The least delete.retention.ms of the changelogs, as the broker stated it then; null: none was asked.",
+        (
+            "The lowest delete.retention.ms of the changelogs, from the broker when the snapshot was taken; null "
+            "without a broker."
+        ),
         minimum=0,
     ),
 ]

@@ -108,7 +108,9 @@ class FleetOptions:
         Path | None,
         typer.Option("--before", metavar="FILE", help="Only tasks that this host had before.", readable=False),
     ] = None
-    host: Annotated[str | None, typer.Option("--host", metavar="NAME", help="Name of this host in these files.")] = None
+    host: Annotated[
+        str | None, typer.Option("--host", metavar="NAME", help=("Name of this host in the file of --before."))
+    ] = None
     barrier: Annotated[
         str | None, typer.Option("--barrier", metavar="PLACE", help="Then wait for all hosts at this folder or URI.")
     ] = None

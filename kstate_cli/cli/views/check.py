@@ -224,7 +224,7 @@ def _of_outcome(outcome: Outcome, or_else: Outcome | None, alike: list[Predictio
             text = f"tasks {names} are wiped and restore everything"
         case Outcome.FAILS:
             stores = [f"{prediction.task}/{prediction.store}" for prediction in alike]
-            text = f"the start fails at {some(stores, _MAX_LISTED)}"
+            text = f"startup fails at {some(stores, _MAX_LISTED)}"
         case Outcome.HANGS:
             text = f"the client stays in REBALANCING because of {names}"
         case _:
@@ -290,7 +290,7 @@ _WORDS: Final = {
     Outcome.WIPED: "task wiped, restores everything{all}",
     Outcome.LOST: "task wiped, its rows are lost, because it has no changelog",
     Outcome.MAY_BE_LOST: "task wiped, its rows are lost if it has no changelog",
-    Outcome.FAILS: "start fails at {file}: {messages}",
+    Outcome.FAILS: "startup fails at {file}: {messages}",
     Outcome.HANGS: "the client stays in REBALANCING",
     Outcome.NOT_REACHED: "not reached",
     Outcome.UNKNOWN: "unknown",

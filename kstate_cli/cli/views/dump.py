@@ -42,7 +42,9 @@ class DumpProgress(DumpWatcher):
 
     def __enter__(self) -> DumpProgress:
         # Ends with the plan of the first round. Later rounds of --follow begin after a wait, which is no work.
-        self._planning.enter_context(waiting("reading the dump, and asking the broker for its logs", quiet=self._quiet))
+        self._planning.enter_context(
+            waiting("reading the dump, and querying the broker for its logs", quiet=self._quiet)
+        )
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -65,7 +65,8 @@ def show_outcome(request: SeedRequest, plan: SeedPlan, outcome: SeedOutcome, res
     results.show(_lines(request, plan, outcome), partial(_print_topics, plan, outcome.topics))
     _say_notes(plan, results)
     results.remark(
-        f"{plural(outcome.written, 'record')} written; all records were read again and are equal. {_offsets_text(plan)}"
+        f"{plural(outcome.written, 'record')} written; kstate read all records again, and they are equal. "
+        f"{_offsets_text(plan)}"
     )
 
 
@@ -83,7 +84,7 @@ def show_end(request: SeedRequest, done: Mapping[str, Any], results: Output[Seed
         "journal": str(request.journal.absolute()),
         "executed": False,
     }
-    results.show([summary], lambda: print_line(f"nothing to do: {request.app} was seeded completely"))
+    results.show([summary], lambda: print_line(f"nothing to do: {request.app} already has all its changelogs"))
 
 
 def show_undone(journal: Path, undone: UndoneSeed, results: Output[SeedLine]) -> None:

@@ -32,17 +32,18 @@ def show_capture(report: CaptureReport, results: Output[SnapshotLine], out: str,
         tasks = f"{report.tasks} of {plural(report.tasks + len(report.skipped), 'task')}"
     amount = f"{tasks}, {plural(len(report.stores), 'store')}, {size_text(size)}"
     if report.generation is None:
-        results.remark(f"dry run: {amount}, of which at most {size_text(new)} are new; nothing was written")
+        results.remark(f"dry run: {amount}, of which at most {size_text(new)} are new. Nothing was written")
         return
     results.remark(f"snapshot {report.generation} in {out}: {amount}, of which {size_text(new)} are new")
     unbounded = [f"{store.task}/{store.store}" for store in report.stores if not store.is_usable]
     if unbounded:
         results.remark(
-            f"{some(unbounded, _MOST_NAMES)}: a segment was never flushed, so the first start reads the whole log of "
-            "the store. Later snapshots show where the segment begins, and --bootstrap-server reads that from the log"
+            f"{some(unbounded, _MOST_NAMES)}: a segment was never flushed, so after a restoration Kafka Streams "
+            "reads the whole log of the store. Later snapshots show where the segment begins, and with "
+            "--bootstrap-server kstate finds it in the log"
         )
     if expiry.condemned or expiry.waiting:
-        results.remark(f"{plural(expiry.condemned, 'snapshot')} expired; {expiry.waiting} files wait to be deleted")
+        results.remark(f"{plural(expiry.condemned, 'snapshot')} expired; {expiry.waiting} files will be deleted later")
     if expiry.removed:
         results.remark(f"{plural(expiry.removed, 'file')} deleted")
     if expiry.why_not is not None:
@@ -98,4 +99,4 @@ def _print_table(report: CaptureReport) -> None:
         right=frozenset({"files", "bytes", "new"}),
     )
     for task, why in sorted(report.skipped.items()):
-        say(f"warning: {task} is not captured: {why}")
+        say(f"warning: kstate skips {task}: {why}")

@@ -511,7 +511,12 @@ def _changelogs_without_store(app: Application, draft: SpecDraft, topics: tuple[
     if not others:
         return []
     names = some(others, _MAX_LISTED)
-    return [f"of no store here (in memory, in tasks elsewhere, or removed; --topology FILE shows which): {names}"]
+    return [
+        (
+            "changelogs without a store here (in memory, in tasks on other hosts, or removed; --topology FILE "
+            f"shows which): {names}"
+        )
+    ]
 
 
 def sum_lines(rows: Sequence[StoreLine], *, by_size: bool) -> list[LsSumLine]:

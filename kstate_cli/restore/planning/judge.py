@@ -219,7 +219,7 @@ def _catch_up(log: Log, following: int, *, has_rows: bool, permissions: Permissi
     assert as_of_ms is not None
     assert ended is not None
     old = (
-        f"its data is of {moment(as_of_ms)}, and the dump was read {span_text(ended - as_of_ms)} later, so "
+        f"its data is from {moment(as_of_ms)}, and the dump was read {span_text(ended - as_of_ms)} later, so "
         f"deletes in between may be missing (delete.retention.ms is {span_text(log.retention_ms)})"
     )
     return _too_old(log, caught_up, old, permissions=permissions)

@@ -68,8 +68,8 @@ def stores_without_offset(
         ]
         if missing:
             yield warning(
-                f"{task}: {', '.join(missing)} have no offset, and under exactly-once Kafka Streams deletes "
-                "the state of the whole task"
+                f"{task}: {', '.join(missing)} have no offset, and under exactly-once, Kafka Streams deletes the "
+                "state of the whole task"
             )
 
 

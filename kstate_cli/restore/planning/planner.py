@@ -399,7 +399,7 @@ def _unclean_refusal(options: RestoreOptions, resolved: TaskOffsets) -> Refusal 
     if options.wipe_unclean and not options.stores:
         return None
     return Refusal(
-        f"{resolved.task.name}: unclean shutdown ({resolved.unclean[0]}), and under exactly-once Kafka Streams "
+        f"{resolved.task.name}: unclean shutdown ({resolved.unclean[0]}), and under exactly-once, Kafka Streams "
         "deletes the state of the whole task. Pass --wipe-unclean (without --store) to rebuild it, or pass "
         f"{_vouching(options, resolved)}"
     )

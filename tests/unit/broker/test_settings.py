@@ -104,7 +104,7 @@ def test_not_a_properties_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (SECRET, "is not one login module with its options"),
+        (SECRET, "does not consist of one login module with its options"),
         ("a.Krb5LoginModule required;", "for librdkafka, its client, and not Krb5LoginModule"),
     ],
 )

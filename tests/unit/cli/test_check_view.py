@@ -17,7 +17,7 @@ STORES = [Prediction("0_0", f"s{number}", Outcome.OPENS) for number in range(44)
 def test_verdict_is_a_single_sentence() -> None:
     wiped = [Prediction("0_1", name, Outcome.WIPED) for name in "ab"]
     assert verdict([*wiped, *STORES]) == "44 stores open, task 0_1 is wiped and restores everything"
-    assert verdict([Prediction("0_0", "a", Outcome.FAILS), *STORES[:1]]) == "the start fails at 0_0/a, 1 store opens"
+    assert verdict([Prediction("0_0", "a", Outcome.FAILS), *STORES[:1]]) == "startup fails at 0_0/a, 1 store opens"
     lost = Prediction("0_2", "n", Outcome.LOST)
     assert verdict([*STORES, lost]) == "1 store loses its rows, 44 stores open"
     chance = Prediction("0_2", "n", Outcome.OPENS, or_else=Outcome.WIPED)

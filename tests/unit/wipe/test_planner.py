@@ -143,12 +143,12 @@ def test_wiped_store_needs_no_step() -> None:
 @pytest.mark.parametrize(
     ("stores", "more", "message"),
     [
-        ((), {}, "the command names nothing to wipe"),
-        (("count",), {"every_task": True}, "--all includes everything"),
-        ((), {"tasks": ["0_0"], "own_files": True}, "--everything goes with --all"),
-        ((), {"tasks": ["9_9"]}, "no task here is named 9_9"),
-        (("nobody",), {}, "no store there is named nobody"),
-        (("sum",), {"tasks": ["0_1"]}, "no store there is named sum"),
+        ((), {}, "no store is selected"),
+        (("count",), {"every_task": True}, "--all includes all stores"),
+        ((), {"tasks": ["0_0"], "own_files": True}, "--everything needs --all"),
+        ((), {"tasks": ["9_9"]}, "the directory does not have this task: 9_9"),
+        (("nobody",), {}, "the selected tasks do not have this store: nobody"),
+        (("sum",), {"tasks": ["0_1"]}, "the selected tasks do not have this store: sum"),
     ],
 )
 def test_names_that_are_not_there(stores: tuple[str, ...], more: dict[str, object], message: str) -> None:
