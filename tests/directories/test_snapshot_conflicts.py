@@ -331,7 +331,7 @@ def test_an_unknown_offset_is_no_offset_below_the_log(start: int, tmp_path: Path
     assert not _captured(app, repository, logs, at_least_once=True).skipped
     refused = start > 0
     restored = kstate("restore", lost, "--from-snapshot", repository, "--warnings-ok", status=4 if refused else 0)
-    assert ("deleted keys would come back in 1 store" in restored.err) is refused
+    assert ("deleted keys would reappear in 1 store" in restored.err) is refused
 
 
 def test_a_store_past_the_end_of_its_log_is_not_captured(app: Path, tmp_path: Path) -> None:
@@ -433,13 +433,13 @@ def test_the_most_cautious_facts_count(captured: Facts, app: Path, tmp_path: Pat
         if title.startswith("a log"):
             # The next record of the log is not the next one of the store.
             now[count] = replace(now[count], start=captured[count].end + 1, end=captured[count].end + 9)
-        with pytest.raises(Refused, match="deleted keys would come back in 1 store"):
+        with pytest.raises(Refused, match="deleted keys would reappear in 1 store"):
             _restored(lost, tmp_path / "repository", now)
         assert not lost.exists(), title
     # A longer time now proves nothing about the time before.
     short = tmp_path / "short"
     _captured(app, short, {key: replace(row, delete_retention_ms=1000) for key, row in captured.items()})
-    with pytest.raises(Refused, match="deleted keys would come back"):
+    with pytest.raises(Refused, match="deleted keys would reappear"):
         _restored(lost, short, captured)
     assert _restored(lost, tmp_path / "repository", now, accept_resurrected=True).result is not None
 

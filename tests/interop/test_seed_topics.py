@@ -121,7 +121,7 @@ def test_keys_are_erased_with_a_receipt(source: Source) -> None:
     journal = source.journal.read_text().splitlines(keepends=True)
     source.journal.write_text("".join(line for line in journal if '"done"' not in line))
     keys.write_text("count=key-4\n")
-    assert "is of another plan" in source.seed(*options, "--spec", spec, status=4).error["message"]
+    assert "belongs to another plan" in source.seed(*options, "--spec", spec, status=4).error["message"]
 
 
 def test_undo_deletes_unused_topics_of_the_run_only(source: Source) -> None:
