@@ -67,8 +67,8 @@ def choose(request: CleanRequest, *, locked: bool = True) -> Choice:
     ``locked`` states whether this process holds the application lock. If it does not, an unfinished run may be in
     progress, and the reasons say so.
 
-    Raise Refused for a run that kstate does not understand, and for a run with the only copy of a lost APP. Raise
-    UsageError for an unknown name.
+    Raise Refused for a run that kstate does not understand, and for one whose backup is the only copy of an application
+    directory that was lost. Raise UsageError for an unknown name.
     """
     runs = require_understood(read_runs(request.app))
     unknown = request.names - {run.name for run in runs}
@@ -79,7 +79,8 @@ def choose(request: CleanRequest, *, locked: bool = True) -> Choice:
             f"{command('status', request.app)}",
         )
     choice = _chosen_by_name(request, runs, locked=locked) if request.names else _chosen_by_age(request, runs, locked)
-    # Checked for runs that the user names too: the user may not know that APP was removed since.
+    # Checked for runs that the user names too: the user may not know that the application directory was
+    # removed since.
     _refuse_only_copy(request, choice)
     return choice
 

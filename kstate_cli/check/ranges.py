@@ -248,10 +248,7 @@ class TaskInitialOffsets:
 
 
 def read_offsets(snapshot: Snapshot, task: Task) -> TaskInitialOffsets:
-    """Return the offsets from which the release continues the stores of a task.
-
-    None if ``.checkpoint`` is unreadable.
-    """
+    """Return the offsets from which the release continues the stores of a task."""
     owners = give_lines(snapshot.app.app_id, task)
     if not snapshot.request.into_family:
         lines = {store.name: InitialOffsets(dict(owners.stores.get(store.name, {}))) for store in task.stores}

@@ -81,10 +81,10 @@ def _on_signal(number: int, _frame: FrameType | None) -> None:
 def main() -> None:
     """Run the command line, and end the process with its exit code."""
     standard.take_over()
-    # Early, while memory and descriptors are free: the reserve is what an error can be reported with later.
+    # Memory and descriptors are reserved while they are free: reporting an error later may need them.
     host.prepare()
     json_lines.begin(sys.argv[1:])
-    # Once for this process and all that it starts, so that their temporary folders are on one file system.
+    # The temporary folder is chosen once for this process and all that it starts, so that all use one file system.
     temporary.settle()
     for number in ENDING:
         signal.signal(number, _on_signal)
@@ -92,16 +92,16 @@ def main() -> None:
     deadline.begin(report_deadline)
     code = EXIT_OK
     try:
-        # Inside the try: a log that cannot be written is an error with an exit code like any other.
+        # Called inside the try, so that a log that cannot be written is an error with an exit code like any other.
         _log_to_file()
-        # Not standalone, because Click would print errors itself and end the process with its own codes.
+        # In standalone mode Click would print errors itself and end the process with its own codes.
         result: Any = app(standalone_mode=False, prog_name="kstate")
         code = result if isinstance(result, int) else EXIT_OK
         standard.finish()
         _let_signals_end()
     except BaseException as error:
         _let_signals_end()
-        # The memory that was kept back for this: reporting an error needs some.
+        # The reserved memory is released, since reporting an error needs some.
         host.release_reserve()
         code = _ended_by(error, code)
     deadline.reported(code)

@@ -58,12 +58,12 @@ def lay_out(
 ) -> Laid:
     """Return the lines of a table; a cell is one text, or several below each other.
 
-    ``width`` is that of a terminal. None stands for a pipe: each row is one line, and nothing is dropped.
-    On a terminal spare columns are dropped first, then sentences are folded. If that is not
-    enough, the columns at the right end become lines below their row. Names are never broken.
+    ``width`` is that of a terminal, or None for a pipe: then each row is one line, and nothing is left out. For a
+    terminal, columns that can be spared are left out first, then sentences are folded. If that is not enough, the
+    columns at the right end become lines below their row. Names are never broken.
     """
     if width is None:
-        # One line for each row: awk and grep read lines.
+        # Each row is one line, since awk and grep read lines.
         joined = [[(" ".join(cell),) for cell in row] for row in rows]
         return Laid(_lines(columns, joined, _natural(columns, joined), rule))
     natural = _natural(columns, rows)

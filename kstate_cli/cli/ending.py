@@ -41,30 +41,30 @@ _REPORT = "report it: run the command again with KSTATE_LOG=FILE, and attach the
 
 
 def error_to_report(error: BaseException) -> BaseException:
-    """Return the error to report for one that ended a command: a shortage of this host comes before what it led to.
+    """Return the error to report for one that ended a command: if this host lacks a resource, that comes first.
 
-    A message that says "cannot be read" of a file, where the descriptors are exhausted, keeps its words. It gets the
-    exit code, the code and the hint of the shortage.
+    For example, a file "cannot be read" because no descriptor is free. The message keeps its words, and the error gets
+    the exit code, the code and the hint of the shortage.
     """
     if isinstance(error, SeveralApplicationsError):
         error.hint_details = tuple(_commands_about(error)) or error.hint_details
         return error
-    # Each states its cause itself; a shortage that came with it is not what ended the command.
+    # These errors state their cause themselves, and a shortage that came with one of them did not end the command.
     if isinstance(error, (OutputLost, Interrupted, HostError, SystemExit)) or not isinstance(error, Exception):
         return _with_workers(error)
-    # The chain of causes: a file that "cannot be read" may only lack a descriptor.
+    # The causes of the error are searched for a shortage.
     short = shortage_behind(error)
     if short is None:
         return error
     if not isinstance(error, CommandEnd):
         return _with_workers(short)
     if error.exit_code in (RunFailed.exit_code, RunHalfway.exit_code):
-        # What it says about the run stays, and what is short is said below.
+        # The error says what became of a run, so it stays, and the shortage is added to its hints.
         error.hint_details = tuple(dict.fromkeys((*error.hint_details, str(_short_hint(short)))))
         return error
     report = HostError(error.headline, details=error.details, where=error.where, hint=short.hint)
     report.fewer_workers_help = short.fewer_workers_help
-    # Kept for KSTATE_DEBUG, which prints the whole chain.
+    # The cause is kept for KSTATE_DEBUG, which prints the whole chain.
     report.__cause__ = error
     return _with_workers(report)
 
@@ -116,7 +116,7 @@ def exit_code_of(error: BaseException) -> int:
 
 def print_json_error(error: BaseException, code: int) -> None:
     """Print the error as a line of JSON on standard output, with ``-o json``; nothing if the output itself was lost."""
-    # The line would go to the same output that was just lost.
+    # A line for this error would go to the same output that was just lost.
     if isinstance(error, OutputLost):
         return
     error = error_to_report(error)
@@ -151,7 +151,8 @@ def report_errors(*errors: BaseException) -> None:
         if report is not None and report.code == DEFECT_CODE and os.environ.get("KSTATE_DEBUG"):
             import traceback
 
-            # Only on request: a user cannot act on a traceback, and it hides the sentence that says what to do.
+            # The traceback is printed only on request: a user cannot act on it, and it hides the sentence that says
+            # what to do.
             traceback.print_exception(error, file=sys.stderr)
         _write_warnings(warnings_before(error))
         if report is not None:
@@ -164,7 +165,7 @@ def report_errors(*errors: BaseException) -> None:
 
 def report_deadline(number: int) -> None:
     """Report, in every kind of output, that the deadline after a signal has passed, and what remains."""
-    # As the signal would have ended the command, so that the exit code is 128+N here too.
+    # The error is the one that the signal would have raised, so that the exit code is 128+N here too.
     error = Interrupted(number)
     services = " and ".join(deadline.services())
     error.add_details(
@@ -175,7 +176,7 @@ def report_deadline(number: int) -> None:
     )
     print_json_error(error, error.exit_code)
     report_errors(error)
-    # The process ends without Python's own end: nothing would flush afterwards.
+    # The process ends next without the end of Python, which would have flushed these streams.
     sys.stdout.flush()
     sys.stderr.flush()
 
@@ -186,7 +187,7 @@ def _code(error: BaseException) -> int:
     if isinstance(error, SystemExit):
         if isinstance(error.code, int):
             return error.code
-        # As Python ends: None is success, and any other object a failure.
+        # As at the end of Python, None is success, and any other object a failure.
         return int(error.code is not None)
     code = getattr(error, "exit_code", None)
     if isinstance(code, int):  # Click's own errors
@@ -198,22 +199,23 @@ def _code(error: BaseException) -> int:
 
 def _as_report(error: BaseException) -> CommandEnd | None:
     """Return the report of an error; None if it was printed already, or needs no words."""
-    # head has read enough: that is no error of anybody.
+    # The reader, such as head, has read enough, which is no error.
     if isinstance(error, OutputLost) and error.reader_has_gone:
         return None
     if isinstance(error, CommandEnd):
         return error
-    # Click's errors, by their shape: Typer bundles a Click of its own, so that their class differs between versions.
+    # Errors of Click are recognized by their attributes: Typer has its own copy of Click, whose classes differ by
+    # version.
     if callable(getattr(error, "show", None)) and isinstance(getattr(error, "exit_code", None), int):
         return _of_the_command_line(error)
     if isinstance(error, SystemExit) or type(error).__name__ in ("Abort", "Exit"):
         return None
     if isinstance(error, OSError):
         again = "fix the cause, then run the command again"
-        # ENOSPC and EDQUOT: free space is wanted, and no other permission.
+        # The disk or the quota is full, so space is needed, and no permission.
         if error.errno in FULL:
             again = full_hint(error)
-        # Not the disk, but a limit of the shell or the service that started kstate.
+        # The cause is a limit of the shell or the service that started kstate, not the disk.
         elif error.errno == errno.EFBIG:
             again = "raise the limit of file sizes (ulimit -f), then run the command again"
         elif error.errno in DENIED and isinstance(error.filename, (str, bytes)):

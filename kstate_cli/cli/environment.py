@@ -115,7 +115,7 @@ def unread(click_command: Any, path: str) -> list[str]:
             alone.setdefault(variable_of(name_of(option)), []).append(variable_of(words, name_of(option)))
     decisions = {variable_of(words, name_of(option)): name_of(option) for words, option in options if not option.envvar}
     warnings = []
-    # Sorted, so that two runs warn in the same order: the environment has that of the shell.
+    # Sorted, so that the order of the warnings does not depend on the shell.
     for name in sorted(os.environ):
         if name in alone:
             warnings.append(
@@ -217,7 +217,7 @@ def _declaration(
         ),
     ] = None,
 ) -> None:
-    """Declare the option."""
+    """Declare the option ``--config``."""
 
 
 def _filled(click_command: Any, path: str) -> Iterator[tuple[str, Any]]:
@@ -245,7 +245,7 @@ def _parameters(click_command: Any, type_name: str) -> list[Any]:
 
 
 def _read(click_command: Any, path: str, ctx: Any, value: Any) -> None:
-    # Completion must not fail because a configuration file is being edited.
+    # While a shell completes, the file is not read: it may be just being edited, and completion must not fail.
     if ctx.resilient_parsing:
         return
     path_text = value or os.environ.get(VARIABLE)
@@ -259,7 +259,7 @@ def _read(click_command: Any, path: str, ctx: Any, value: Any) -> None:
         for key, parameter in _filled(click_command, path)
         if value or (parameter.param_type_name == "option" and is_setting(parameter))
     ]
-    # Click asks the map after the command line and the environment, which is the order that is documented.
+    # Click looks here after the command line and the environment, which is the documented order.
     ctx.default_map = _Defaults(ctx, configuration, missing)
 
 

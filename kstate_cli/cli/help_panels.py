@@ -72,16 +72,16 @@ class PanelledCommand(_WithExamples, typer.core.TyperCommand):
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the options, panel by panel."""
-        # What only this command has comes first.
+        # The panel with the options that only this command has comes first.
         panels: dict[str, list[tuple[str, str]]] = {_ARGUMENTS: [], _OPTIONS: []}
-        # Click makes it on demand, so it is not among the parameters.
+        # Click makes --help on demand, so it is not among the parameters.
         help_option = self.get_help_option(ctx)
         for parameter in self.params:
-            # Arguments have no such attribute.
+            # getattr, since arguments have no attribute ``hidden``.
             if not getattr(parameter, "hidden", False):
                 panels.setdefault(panel_of(parameter), []).append((_names(parameter), _text(parameter)))
         if help_option is not None:
-            # In the last panel: a reader of the help does not look for --help.
+            # --help is put into the last panel, since a reader of the help does not look for it.
             panels[next(reversed(panels))].append((_names(help_option), _text(help_option)))
         for title, rows in panels.items():
             if rows:

@@ -45,13 +45,13 @@ class JsonLines:
         kind = line["type"]
         head = self._heads.get(kind)
         if head is None:
-            # Encoded once for each type, since queries print millions of lines: what replaces the first member, and
-            # the length of that member, which begins every line of the type.
+            # The beginning of a line is encoded once for each type, since queries print millions of lines. Stored with
+            # it is the length of the first member, which the beginning replaces.
             first = f'"type": {self._encode(kind)}'
             head = f'{{"schema_version": {SCHEMA_VERSION}, {first}, "app": {self._app}', len(first) + 1
             self._heads[kind] = head
         begin, length = head
-        # One write per line, so that a signal leaves no partial line.
+        # A line is one write, so that a signal leaves no partial line.
         (self._stream or sys.stdout).write(f"{begin}{self._encode(line)[length:]}\n")
 
 
@@ -113,7 +113,7 @@ def print_error(error: CommandEnd, code: int, more: Sequence[str] = ()) -> bool:
 
     ``code`` is the exit code, ``more`` details.
     """
-    # A second error line would contradict "the last line is the error".
+    # The last line is the error, so there must be only one.
     if _Command.has_failed or not _Command.wants_json:
         return False
     _Command.has_failed = True
@@ -135,7 +135,7 @@ def _output_option(words: Sequence[str]) -> bool | None:
     """Return whether the words select JSON, without knowing the options of the command; None without a format."""
     as_json = None
     for word, following in zip_longest(words, words[1:]):
-        # What follows are arguments, even if they look like options.
+        # All words after "--" are arguments, even if they look like options.
         if word == "--":
             break
         short = _FLAGS_BEFORE.fullmatch(word)

@@ -97,8 +97,8 @@ class Metrics:
             if error is not None or self._code is None:
                 self._tell(self._path, EXIT_OK if error is None else exit_code_of(error))
         finally:
-            # Closing releases the flock; the lock file itself stays, since removing it would race with the next
-            # command.
+            # Closing releases the flock. The lock file stays: another command may have opened it already, and if it
+            # were removed, two commands could hold different locks.
             os.close(self._lock)
 
     def _at_the_deadline(self, code: int) -> None:
@@ -125,13 +125,13 @@ class Metrics:
 
         Raises OutputLost: results that could not be written count as well.
         """
-        # First: an exit code of 0 in the file, and results lost afterwards, would contradict each other.
+        # The output is flushed first: if it is lost, the exit code in the file must not be 0.
         standard.finish()
         self._code = code
         is_written = self._path is None or self._tell(self._path, code)
         if is_written:
             return code
-        # The command has done its work, but what watches it would not learn of that.
+        # The command has done its work, but whatever watches its metrics does not learn of that, which is a warning.
         return max(code, EXIT_WARNINGS)
 
     def _take_lock(self, path: Path) -> int:
@@ -144,13 +144,13 @@ class Metrics:
         if path.is_dir():
             raise UsageError(f"--metrics-file {quoted(path)} is a directory", hint="pass a file in it")
         if path.exists() and not path.is_file():
-            # It is replaced as a whole, and what it said before is read.
+            # The metrics file is read and then replaced, which only a regular file allows.
             kind = kind_of(path.stat().st_mode)
             raise UsageError(
                 f"--metrics-file {quoted(path)} is {kind}",
                 hint="pass a regular file, or a path that does not exist yet",
             )
-        # A typing error must not replace a foreign file.
+        # If the path is a typing error, a file of someone else must not be replaced.
         _require_ours(path)
         try:
             lock = os.open(path.with_name(f".{path.name}.lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
@@ -170,17 +170,17 @@ class Metrics:
         return lock
 
     def _write(self, path: Path, code: int) -> None:
-        # Here, because most runs write no metrics, and should not wait for the import.
+        # Imported here, because most runs write no metrics and should not wait for the import.
         from prometheus_client import CollectorRegistry, write_to_textfile
 
-        # Its own registry, because the global one would add gauges about this Python process.
+        # A registry of its own, because the global one would add gauges about this Python process.
         registry = CollectorRegistry()
         now = clock.now_seconds()
         self._gauge(registry, "kstate_last_run_timestamp_seconds", now)
         success = now if code == EXIT_OK else _before(path, (self._application, self._command))
         if success is not None:
             self._gauge(registry, _SUCCESS, success)
-        # By the clock of the day, as the two times are: a stepped clock shows in all three or in none.
+        # The duration is by the clock of the day, as both times are: if that is set, all three show it.
         self._gauge(registry, "kstate_last_run_duration_seconds", now - self._began)
         self._gauge(registry, "kstate_last_run_exit_code", code)
         if self._folder is not None and not self._is_dump:
@@ -195,7 +195,7 @@ class Metrics:
             self._findings(registry, self.findings)
         if self.more is not None:
             self._more(registry, self.more())
-        # Writes beside it and renames: node_exporter never reads half a file.
+        # This writes a new file and renames it, so that node_exporter never reads half a file.
         write_to_textfile(str(path), registry)
 
     def _gauge(self, registry: CollectorRegistry, name: str, value: float) -> None:
@@ -251,7 +251,7 @@ def _before(path: Path, labels: tuple[str, str]) -> float | None:
 
     try:
         families = list(text_string_to_metric_families(read_given(path).decode("utf-8")))
-    # A file that was cut is as good as none: the time of the last success is then unknown, and alerts fire.
+    # A damaged file counts as one without that time: then the last success is unknown, and alerts fire.
     except (OSError, ValueError):
         return None
     values = dict(zip(_LABELS, labels, strict=True))

@@ -58,9 +58,9 @@ def accept_dump_names(parser: Any, path: str) -> None:
     """Have a command that reads or writes a dump accept every name of :data:`DUMP_NAMES` for it."""
     options = {name for parameter in parser.params if parameter.param_type_name == "option" for name in parameter.opts}
     documented = _documented(parser, path, options)
-    # An option of the command itself keeps its meaning, whatever its name.
+    # Names that the command has as an option of its own keep that meaning.
     others = {name for name in DUMP_NAMES if name not in options}
-    # Most commands: their words are parsed unchanged.
+    # Most commands have nothing to translate, and their words are parsed unchanged.
     if documented is None or not others:
         return
     takes_value = {
@@ -92,7 +92,7 @@ def _documented_words(args: list[str], others: set[str], documented: str, takes_
         if word == "--":
             yield from args[number:]
             return
-        # --dump=DIR is one word for the shell.
+        # An option and its value may be one word, as in --dump=DIR.
         name, equals, value = word.partition("=")
         if name not in others or before in takes_value:  # what follows such an option is its value
             yield word

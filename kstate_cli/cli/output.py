@@ -210,12 +210,12 @@ def table(
     rule = RULE
     if showable(RULE) != RULE:
         rule = "-"
-    # The width is read for each table: a terminal may be resized while a command waits.
+    # The width is looked up for each table: a terminal may be resized while a command waits.
     laid = lay_out(headed, cells, width=screen_width(), rule=rule)
     for number, line in enumerate(laid.lines):
         print_line(line, _LINE_STYLES.get(number, ""))
     if laid.left_out:
-        # The two streams may be one terminal: the message follows the table that it is about.
+        # Flushed, because both streams may be one terminal, and the message must follow the table that it is about.
         sys.stdout.flush()
         dropped = f"this terminal is too narrow for: {', '.join(laid.left_out)}"
         say(f"{dropped} (a wider terminal, a pipe and -o json show them)", quiet=quiet)
@@ -260,7 +260,7 @@ def _width_of(stream: TextIO) -> int | None:
     """Return the columns of the terminal that ``stream`` writes to; None if it is a file or a pipe."""
     if not stream.isatty():
         return None
-    # As rich and Click do: the variable wins over the terminal, so that tests and recordings have one width.
+    # The variable goes before the terminal, as in rich and Click, so that tests and recordings have one width.
     width = int(_environment().get("COLUMNS", "0"))
     if width:
         return width
@@ -279,9 +279,9 @@ def console(*, stderr: bool) -> Console:
         stream = sys.stderr
     width = None
     if not stream.isatty():
-        # In a log, rich would fold at 80 columns, and a line that is cut cannot be searched for.
+        # Wide for a log: rich would fold at 80 columns, and a text that is cut cannot be searched for.
         width = 200
-    # Of NO_COLOR rich itself would still write bold and dim.
+    # With NO_COLOR rich itself would still write bold and dim, so colors are turned off here.
     colors: Literal["auto"] | None = "auto"
     if os.environ.get("NO_COLOR"):
         colors = None
@@ -332,12 +332,13 @@ class Activity:
 
 @contextmanager
 def waiting(text: str, *, quiet: bool = False, seconds: float = _PATIENCE_SECONDS) -> Iterator[Activity]:
-    """Show on a terminal, whenever nothing was printed for ``seconds``, what the block does and for how long.
+    """Show on a terminal what the block does and for how long, whenever nothing was printed for ``seconds``.
 
-    For work that has no total to count to. Whatever the block prints replaces the line, and its end removes it.
+    It is for work whose total is unknown. Whatever the block prints replaces the line, and the end of the block removes
+    it.
     """
     activity = Activity(text)
-    # In a file of messages the line would be garbage, and a dumb terminal could not remove it.
+    # The line is not written to a file, where it would be garbage, nor to a dumb terminal, which could not remove it.
     if quiet or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         yield activity
         return
@@ -352,5 +353,5 @@ def waiting(text: str, *, quiet: bool = False, seconds: float = _PATIENCE_SECOND
         with now_and_then(show, seconds):
             yield activity
     finally:
-        # The thread has ended by now: it cannot write the line again.
+        # The thread that writes the line has ended, so it cannot write it again.
         transient_line.remove()

@@ -101,17 +101,19 @@ class _Commands(MutableMapping[str, Any]):
 
 
 def _parser_of(name: str, entry: Entry) -> Any:
+    """Return Click's parser of a command, with the variables, the rules and the warnings that kstate adds."""
     target = getattr(importlib.import_module(f"kstate_cli.cli.commands.{entry.module}"), entry.name)
     if not isinstance(target, typer.Typer):
-        # Typer makes the parser from the signature; without rich markup a bracket in a help text stays a bracket.
+        # Typer makes the parser from the signature. rich_markup_mode is None, so that a bracket in a help text stays
+        # one.
         function, target = target, typer.Typer(add_completion=False, rich_markup_mode=None)
         target.command(name, cls=PanelledCommand)(function)
     parser: Any = typer.main.get_command(target)
-    # Typer names a single command after its function: inspect_position.
+    # Typer would call a single command after its function, such as inspect_position.
     parser.name = name
     give_variables(parser, name)
     _rules(parser, name)
-    # Last, when variables have their options: only then it is certain which of them no option reads.
+    # Added last: only when options have their variables is it certain which variables no option reads.
     parser.before_parsing = (*parser.before_parsing, warn_of_unread)
     return parser
 
@@ -159,7 +161,7 @@ def other_words(args: list[str]) -> list[str]:
     and ``verify --snapshot REPO``.
     """
     if args[:1] == ["dump"] and args[1:2] in (["ls"], ["verify"]):
-        # A dump cannot be called ls or verify here, because dump has no argument.
+        # The words are not the name of a dump: the command dump has no argument.
         return [f"{args[1]}-dump", *args[2:]]
     if args[:1] == ["restore"] and _has_option(args, "--from-snapshot"):
         return ["restore-snapshot", *args[1:]]
@@ -204,7 +206,7 @@ def _watch(parameter: Any, path: str) -> None:
     process = parameter.process_value
 
     def process_value(ctx: Any, value: Any) -> Any:
-        # Before Click converts it: Path("") is Path("."), and wipe would take the working directory.
+        # Tested before Click converts the text: it would make Path("."), and wipe would take the working directory.
         if name not in MAY_BE_EMPTY and any(not text.strip() for text in _texts(value)):
             raise UsageError(
                 f"{name} is empty",
@@ -212,7 +214,7 @@ def _watch(parameter: Any, path: str) -> None:
                 hint='check whether a variable of the shell is unset. With "${NAME:?}" the shell reports it',
             )
         processed = process(ctx, value)
-        # After the conversion, so that a value that Click refuses names no directory that was never meant.
+        # Reported after the conversion, so that a value that Click refuses is not taken for the directory.
         for note in notes:
             note(processed)
         return processed

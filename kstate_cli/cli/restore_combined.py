@@ -124,7 +124,7 @@ class WithRecords:
         ages = [age_of_chosen(chosen) for chosen in base.stores]
         records = plan_of(read_snapshot(app, directory, spec, dump, request.options, ages))
         rebuilt = frozenset(work.path for work in records.work if work.rebuild)
-        # The dump decides as it does about a standby: what it rebuilds is not copied.
+        # Stores that the dump rebuilds are not copied from the snapshot.
         stores = tuple(chosen for chosen in base.stores if chosen.path not in rebuilt)
         change = _merged(base.change, records.change, rebuilt)
         self.placed = replace(base, change=change, stores=stores)
@@ -153,7 +153,7 @@ class WithRecords:
 
 
 def _merged(base: Plan, records: Plan, rebuilt: frozenset[str]) -> Plan:
-    """Return both plans as one. ``rebuilt``: the paths of the stores that the dump builds from nothing."""
+    """Return both plans as one. ``rebuilt`` has the paths of the stores that the dump builds new."""
     kept = [step for step in base.steps if not _is_about(step, rebuilt)]
     return replace(
         base,

@@ -28,11 +28,11 @@ _PLAIN = re.compile(r"[A-Za-z0-9._][A-Za-z0-9._/-]*")
 
 def answer_shell(command: Any, prog_name: str) -> None:
     """Answer a shell that requests completions, and end the process; return if no shell does."""
-    # The shell passes the command line in variables, never as arguments.
+    # A shell that completes passes the command line in variables, never as arguments.
     if len(sys.argv) > 1 or not _REQUEST.fullmatch(os.environ.get(VARIABLE, "")):
         return
 
-    # Typer registers its classes for shells only then, because it imports them on demand.
+    # Imported and called only now, because Typer imports its classes for shells on demand.
     completion_init()
     try:
         shell_complete(command, {}, prog_name, VARIABLE, os.environ[VARIABLE])
@@ -75,7 +75,7 @@ def releases(incomplete: str) -> list[str]:
 def _offered(names: Callable[[Path], Iterable[str]], ctx: typer.Context, incomplete: str) -> list[str]:
     from kstate_cli.statedir.find import find_application
 
-    # An option without its value keeps the parser from assigning the arguments.
+    # The argument may be missing in the parameters: an option without its value keeps the parser from assigning it.
     path = ctx.params.get("app") or ctx.params.get("a") or next(iter(ctx.args), None)
     if path is None:
         return []
@@ -83,7 +83,7 @@ def _offered(names: Callable[[Path], Iterable[str]], ctx: typer.Context, incompl
         offered = set(names(find_application(Path(os.path.expanduser(path)))))
     except (OSError, KstateError):
         return []
-    # Sorted, because zsh and fish keep the order that they are given.
+    # Sorted, because zsh and fish show the names in the order that they are given.
     return sorted(name for name in offered if name.startswith(incomplete) and _PLAIN.fullmatch(name))
 
 

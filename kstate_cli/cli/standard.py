@@ -107,15 +107,15 @@ class _Descriptor(io.RawIOBase):
                 self._now = bytearray(), []
 
     def _write(self, at_once: int) -> None:
-        # Wait here, where a signal may raise: the write itself then never blocks.
+        # This waits until the write cannot block, since a signal may raise only here.
         _wait_for(self._number)
         waiting, counts = self._now
         written_bytes = sum(counts)
         counts = [written_bytes]
         self._now = waiting, counts
         try:
-            # One call of C code that writes and stores the count: a handler of a signal runs before or after both.
-            # CPython runs handlers between instructions of Python only, and test_standard_streams.py checks it.
+            # One call of C code both writes and stores the count. CPython runs handlers of signals only between
+            # instructions of Python, so a handler never runs between the two (test_standard_streams.py checks it).
             counts.extend(map(os.write, (self._number,), (waiting[written_bytes : written_bytes + at_once],)))
         except OSError as error:
             if error.errno not in _AGAIN:
@@ -237,7 +237,7 @@ def _text(raw: _Descriptor, before: TextIO | None) -> TextIO:
         encoding=before.encoding if before is not None else "utf-8",
         # A character that the encoding lacks is printed as its number, instead of an error.
         errors="backslashreplace",
-        # Pending bytes are kept by the descriptor alone: the wrapper would lose them at a signal, or write them twice.
+        # The wrapper keeps no bytes back: at a signal it would lose them, or write them twice.
         write_through=True,
         line_buffering=raw.isatty(),
     )

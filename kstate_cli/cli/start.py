@@ -28,15 +28,15 @@ def main() -> None:
 
 def _print_list() -> bool:
     """Print the text of ``kstate --help``; return whether that worked. If not, Click prints or reports it."""
-    # Python sets no stream for a descriptor that was closed: its number may be another file by now.
+    # If the descriptor was closed, Python sets no stream: its number may be that of another file by now.
     if sys.stdout is None or any(name in os.environ for name in _OTHER_WAYS) or not _is_wide():
         return False
     from kstate_cli.cli.list_of_commands import TEXT
 
     rest = TEXT.encode("ascii")
     try:
-        # Past the stream, since an error must leave nothing in a buffer that is written at the exit of Python. A pipe
-        # takes so few bytes whole or not at all (PIPE_BUF), so that nothing is printed twice.
+        # Written to the descriptor and not the stream, so that an error leaves nothing in a buffer that Python writes
+        # at its exit. A pipe takes so few bytes whole or not at all (PIPE_BUF), so nothing is printed twice.
         while rest:
             rest = rest[os.write(1, rest) :]
     except OSError:

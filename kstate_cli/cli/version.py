@@ -41,7 +41,7 @@ def _installed(distribution: str) -> Callable[[], str]:
         try:
             return metadata.version(distribution)
         except metadata.PackageNotFoundError:
-            # An archive for spark-submit has the package, but no metadata of a distribution.
+            # In an archive for spark-submit the package has no metadata.
             spec = util.find_spec(distribution)  # on the path, as spark-submit has it there
             return _NOT_INSTALLED if spec is None else f"of no known version, {spec.origin}"
 
@@ -70,10 +70,10 @@ def _documentation() -> str:
     if site:
         return site
     repository = Path(__file__).parents[2]
-    # A checkout: its pages are those of this version.
+    # kstate runs from a checkout, whose pages are those of this version.
     if (repository / INTERNALS).is_dir():
         return str(repository)
-    # Where the installer has put it: below a virtual environment, the user's own files or the whole system's.
+    # The installer has put the pages below a virtual environment, the user's own files, or those of the whole system.
     pages = [file for file in metadata.files("kstate") or () if file.as_posix().endswith(f"{INTERNALS}/README.md")]
     paths = [Path(os.path.realpath(str(file.locate()))) for file in pages]
     return next((str(path.parents[2]) for path in paths if path.is_file()), _NOT_INSTALLED)

@@ -87,7 +87,7 @@ def _sections(text: str) -> dict[tuple[str, str], dict[str, str]]:
         # A line without ``=`` was cut off within its name: half a file is refused.
         if current is None or not equals or not name.strip():
             raise _malformed(f"line {number}: {line[:80]!r} is neither a section nor an option of one")
-        # RocksDB takes the first one (``OptionsParser``), and a reader of pairs the last one.
+        # RocksDB would take the first of these values (``OptionsParser``), and the line below the last one.
         if name.strip() in current:
             raise _malformed(f"line {number}: option {name.strip()[:80]!r} occurs twice in its section")
         current[name.strip()] = _ESCAPE.sub(lambda match: _ESCAPES.get(match[1], match[1]), value.strip())

@@ -203,8 +203,8 @@ def _findings(lines: Iterable[Mapping[str, Any]]) -> dict[str, int]:
 def _lags(lines: Iterable[Mapping[str, Any]], *, is_of_broker: bool) -> tuple[Mapping[str, Any], ...]:
     """Return the lag and the offsets of each store. An unknown lag is None, never a number.
 
-    Without a broker, the command reports the lag behind the dump of [defaults]. Another metric has that, so here it is
-    unknown.
+    Without a broker, the command reports the lag behind the dump of [defaults]. The metric ``kstate_dump_lag_offsets``
+    states that, so here the lag is unknown.
     """
     return tuple(
         {

@@ -129,30 +129,31 @@ def check(
     from kstate_cli.statedir.find import find_application
     from kstate_cli.statedir.scan import read_application
 
-    # A kstate.toml may be named for all commands; a --spec that was typed was meant.
+    # Only a --spec that was typed counts here: a kstate.toml may name one for all commands.
     refuse_without_topology(topology, typed(context, "old", "spec"))
     path = find_application(app)
     results: Output[CheckLine] = output_of(output, path, quiet=quiet)
     logs = LogSources(offsets, bootstrap_server, kafka_settings, dump)
-    # Before the directory is read, which may take minutes.
+    # Options are checked before the directory is read, which may take minutes.
     logs.validate()
     to = chosen_release("--for", release, for_jar, quiet=results.is_silent)
     cleaned_after = _age("--max-age", max_age)
     retained = _age("--delete-retention", delete_retention)
     with Metrics(metrics_file, "check", path) as metrics:
-        # Read once: all rules judge the same state, even if the application runs.
+        # The directory is read once, so that all rules judge the same state even if the application runs.
         with waiting("reading stores", quiet=quiet):
             application = read_application(path)
         at_least_once = guarantee is Guarantee.at_least_once
         changed, homes = None, tuple[StoreKey, ...]()
         if topology is not None:
-            # By the directory, since only its stores tell whether the text is that of this application.
+            # The texts are compared with the directory: only its stores tell whether they are of this application.
             changed = read_topologies(application, topology, old, spec, at_least_once=at_least_once)
-            # Changelogs of stores that are new here: their logs decide whether they restore anything.
+            # The logs of stores that only the new topology has are read too: they decide whether these stores restore
+            # anything.
             homes = tuple(changed.new.homes)
         with waiting("reading logs", quiet=quiet):
             sources = logs.sources(application, homes)
-        # All that the prediction depends on, so that two equal requests predict the same.
+        # The request has all that the prediction depends on, so that equal requests give equal predictions.
         request = CheckRequest(
             to,
             exactly_once=not at_least_once,
@@ -163,7 +164,7 @@ def check(
             delete_retention=retained,
             topology=changed,
         )
-        # Pure rules over what was read: nothing is read twice, and nothing is written.
+        # The rules only judge what was read: nothing is read again, and nothing is written.
         with waiting("predicting the start", quiet=quiet):
             report = predict(application, request)
             start = start_of(application, report, request, logs)
@@ -181,11 +182,11 @@ def check(
         results.show(_lines(application, request, report, start, parts), show)
         metrics.findings = Counter((finding.code.name, finding.level.value) for finding in report.findings)
         if not report.clean:
-            # Reported and not raised: the result has shown it, and metrics still have to be written.
+            # The error is reported and not raised: the result has been shown, and the metrics still have to be written.
             error = ConditionNotMet(_verdict(report, request.release.version), where=str(path))
             return metrics.finish(report_no(error))
         if dump is not None and (damaged := damage_in(dump, parts)) is not None:
-            # Last: the directory is fine, but what it would be restored from is not.
+            # Raised last, since the directory itself is fine, but the dump that would restore it is not.
             raise damaged
         return metrics.finish(EXIT_OK)
 
@@ -202,7 +203,7 @@ def _verdict(report: Report, release: str) -> str:
 
     counts = []
     for level in (Level.ERROR, Level.WARNING):
-        # Expected findings are no reason for exit code 3.
+        # Expected findings are left out, since they are no reason for exit code 3.
         codes = [finding.code.name for finding in report.findings if finding.level is level]
         if codes:
             counts.append(f"{plural(len(codes), level.value)} ({some(list(dict.fromkeys(codes)), _MAX_LISTED)})")

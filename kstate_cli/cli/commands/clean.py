@@ -60,17 +60,17 @@ def clean(
     path = find_application_or_runs(app)
     report = _CleanReport(output_of(output, path, quiet=quiet))
     request = CleanRequest(path, age("--older-than", older_than), frozenset(run or ()))
-    # Without a lock file no process holds the lock, and kstate creates no file only to look at runs.
+    # Without a lock file no process holds the lock, and kstate does not create the file only to look at runs.
     is_unlocked = not os.path.lexists(path / LOCK)
     with waiting("reading runs and their backups", quiet=quiet) as activity:
-        # Without the lock: a dry run, or nothing to do, needs none.
+        # A dry run, or one with nothing to do, needs no lock.
         runs = read_runs(path)
         if dry_run or not runs or (is_unlocked and not choose(request).runs):
             choice = choose(request, locked=is_unlocked)
             report.choice(choice)
             for candidate in choice.runs:
                 report.run(candidate.name, pinned_bytes(candidate), deleted=False)
-            # A plan that was interrupted before its run began leaves a draft.
+            # A command that was interrupted before its run began may have left the draft of its plan.
             if not dry_run and not runs and runs_folder(path).parent.is_dir():
                 with kstate_lock(path, wait):
                     remove_drafts(path)
@@ -83,11 +83,11 @@ def clean(
             try:
                 return remove_from_area(run) is not None
             except RunFailed as error:
-                # Without --run the user did not name this run, so its unreachable area keeps it.
+                # The user did not name this run with --run, so it stays until its staging area can be reached.
                 if run.name not in request.names:
                     raise
-                # The user named this run. No other command could ever delete it.
-                # A warning and exit code 1: something is left that only the user can remove.
+                # The user named the run, and no other command could ever delete it. So it is deleted, with a warning:
+                # what is left in the area only the user can remove.
                 stays.append(run.name)
                 say(
                     f"warning: {error.headline}. Inspect it, and remove it yourself, because no file refers to it "
@@ -95,11 +95,11 @@ def clean(
                 )
                 return False
 
-        # Nothing is exchanged, so a mount point is no obstacle.
+        # clean exchanges no directories, so a mount point is no obstacle.
         check_location(path, lock_is_shared=lock_is_shared, exchanges=False)
         activity.call("waiting for the lock")
         with kstate_lock(path, wait):
-            # Only under the lock a run that has not ended is one that was interrupted.
+            # Only under the lock is it certain that a run that has not ended was interrupted.
             activity.call("deleting backups")
             choice = choose(request)
             report.choice(choice)

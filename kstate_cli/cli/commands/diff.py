@@ -71,7 +71,7 @@ def diff(
     from kstate_cli.specification.draft import SpecDraft
     from kstate_cli.statedir.find import find_application
 
-    # Both directories are found before either is read: a typing error in B must not cost the reading of A.
+    # Both directories are looked up before either is read, so that a typing error in B shows before the reading of A.
     request = DiffRequest(
         a=find_application(a),
         b=find_application(b),
@@ -86,21 +86,22 @@ def diff(
         workers=at_once(workers),
     )
     results: Output[DiffLine] = output_of(output, request.a, quiet=quiet)
-    # Between the lines about rows, which the report prints now and then.
+    # The activity is shown between the lines about rows, which the report prints.
     with waiting("comparing rows", quiet=quiet) as activity:
         report = DiffReport(limit, results, activity)
         compared = diff_applications(request, report)
     results.show(_lines(compared, request.b), partial(_show, compared, quiet=quiet))
     report.remarks(compared)
-    # Before an error that the messages below may become.
+    # Flushed before the messages below, which go to standard error and may become an error.
     sys.stdout.flush()
     if compared.unread:
         damage = ("to see which files are damaged:", (command("verify", request.a), command("verify", request.b)))
         usual: tuple[str, tuple[str, ...]] = damage
         if compared.only_the_hosts:
-            # Rights or a host say nothing about the files, and a wipe would lose stores that are whole.
+            # Without rights, or with a host that does not answer, nothing is known about the files. The usual advice, a
+            # wipe, would lose stores that are whole.
             usual = (STORES_STAY, ())
-        # Each unreadable store may have its own advice; equal ones are given once.
+        # Stores may have different advice; the same advice is printed once.
         hint, details = joined((unread.advice for unread in compared.everything_unread), usual)
         raise StoreUnreadable(
             f"kstate could not read {compared.unread} entries, so the comparison is incomplete",

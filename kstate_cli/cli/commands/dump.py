@@ -41,7 +41,8 @@ def dump(source: DumpSourceOptions, how: ReadingOptions, report: DumpReportOptio
     results: Output[DumpLine] = output_of(report.output, None, quiet=report.quiet)
     folder = None
     if not is_s3(request.out):
-        # Metrics must not be written into what they measure: of a bucket there is no folder to compare with.
+        # The metrics file must not be within the dump, which it measures. For a bucket there is no folder to compare
+        # with.
         folder = Path(request.out)
     application = source.app or request.group or request.out.rpartition("/")[2]
     with Metrics(report.metrics_file, "dump", folder, application=application) as metrics:
@@ -53,9 +54,9 @@ def dump(source: DumpSourceOptions, how: ReadingOptions, report: DumpReportOptio
 
         with DumpProgress(quiet=report.quiet) as progress:
             if source.follow is not None:
-                # Ends with a signal only, as an exception.
+                # This call ends only with an exception, such as that of a signal.
                 follow(request, progress, source.follow, round_done)
-            # One round: with --follow this line is never reached.
+            # This is a single round: with --follow this line is never reached.
             outcome = dump_round(request, progress)
         _measure(metrics, outcome)
         results.show(_lines(request, outcome), lambda: _show(request, outcome, quiet=report.quiet))
@@ -79,7 +80,7 @@ def _request(source: DumpSourceOptions, how: ReadingOptions) -> DumpRequest:
     from kstate_cli.dump_writer.plan import DumpRequest
     from kstate_cli.dump_writer.stores import destination
 
-    # A dump of all topics of a cluster is never what was meant.
+    # Without a selection all topics of the cluster would be dumped, which no user can want.
     if source.app is None and not source.topic and source.spec is None:
         raise UsageError("no topic to dump is selected", hint="pass --app ID, --spec FILE, or --topic TOPIC")
     if source.app is not None and source.spec is not None:
@@ -90,7 +91,7 @@ def _request(source: DumpSourceOptions, how: ReadingOptions) -> DumpRequest:
         rate = bytes_of(how.max_rate, "--max-rate")
         if rate == 0:
             raise UsageError("--max-rate 0 would never end", hint="omit it if you do not want a limit")
-    # A specification states the topics of its stores, and the group to ask about transactions.
+    # A specification has the changelogs of its stores, and the application.id, which is also the group to ask about.
     application, topics = _specified(source.spec)
     return DumpRequest(
         bootstrap=source.bootstrap_server,
@@ -201,7 +202,7 @@ def _members(request: DumpRequest, outcome: RoundOutcome) -> DumpMembers:
 def _show(request: DumpRequest, outcome: RoundOutcome, *, quiet: bool) -> None:
     from kstate_cli.cli.views.plan import engine_text
 
-    # Only a manifest makes records part of the dump.
+    # Records belong to the dump only once a manifest names them.
     is_written = outcome.generation is not None
     rows = []
     for plan in outcome.plans:
@@ -210,7 +211,7 @@ def _show(request: DumpRequest, outcome: RoundOutcome, *, quiet: bool) -> None:
         if size is not None:
             size_words = size_text(size)
         if not is_written:
-            # Compacted records are gone from the log, but not from its offsets: the difference is an upper bound.
+            # The number is the difference of two offsets, an upper bound: compaction removes records, but no offsets.
             record_text = f"at most {record_text}"
             if size:
                 size_words = f"about {size_words}"

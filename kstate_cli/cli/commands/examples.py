@@ -82,7 +82,7 @@ def write_examples(out: Path) -> list[tuple[PurePosixPath, int]]:
 
     Raise UsageError and Refused if it cannot be created there, and OSError: then nothing is written.
     """
-    # The parent may be a link; the name itself must not exist yet.
+    # Links in the parent are resolved; the name itself must not exist yet.
     out = Path(os.path.realpath(out.parent)) / out.name
     _check(out)
     files = []
@@ -91,7 +91,7 @@ def write_examples(out: Path) -> list[tuple[PurePosixPath, int]]:
         for path, content in example_files():
             data = content.read_bytes()
             target = new / path
-            # In the temporary folder: nothing is in DIR before all files are written.
+            # Files are written to a temporary folder, so that DIR does not exist before all are complete.
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(data)
             if data.startswith(_SCRIPT):
@@ -99,7 +99,7 @@ def write_examples(out: Path) -> list[tuple[PurePosixPath, int]]:
                 target.chmod(mode | (mode & 0o444) >> 2)  # A script can be run by all users who can read it.
             files.append((path, len(data)))
         try:
-            # One rename: no reader sees half of the examples.
+            # One rename creates DIR, so that no reader sees half of the examples.
             new.rename(out)
         except OSError as error:
             if error.errno in _SOMETHING_IS_THERE:
@@ -109,6 +109,7 @@ def write_examples(out: Path) -> list[tuple[PurePosixPath, int]]:
 
 
 def _check(out: Path) -> None:
+    """Raise UsageError or Refused unless the new directory can be created, outside of any application directory."""
     parent = out.parent
     if not parent.is_dir():
         raise UsageError(

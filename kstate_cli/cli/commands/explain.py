@@ -54,11 +54,11 @@ def explain(
     if not words:
         entries = tuple(explanations())
     else:
-        # The shell has split a pasted line at its blanks.
+        # The shell has split a pasted line at its blanks, so the words are joined again.
         text = " ".join(words)
         if words == ["-"]:
             text = _standard_input()
-        # A code before a sentence: a word may be both.
+        # Codes are looked up before sentences, since a word may be both.
         entries = find(text)
         if not entries:
             entries, sentences = _fitting(text)
@@ -89,10 +89,10 @@ def _fitting(text: str) -> tuple[tuple[Explanation, ...], tuple[str, ...]]:
     from kstate_cli.explain.catalogue import best, explanations, match, similar_codes
 
     matches = match(text, tuple(explanations()))
-    # A sentence of Streams is better evidence than a word that resembles a code.
+    # Sentences of Streams come first: they are better evidence than a word that resembles a code.
     if matches:
         return tuple(entry.explanation for entry in best(matches)), matches[0].sentences
-    # Several words are no code: similar codes would mislead.
+    # Several words cannot be a code, so similar codes are not suggested.
     if len(text.split()) > 1 or not text.strip():
         raise UsageError(
             "kstate does not know this text, so it may or may not be harmless",

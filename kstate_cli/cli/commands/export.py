@@ -79,7 +79,7 @@ def export(
         out=out,
         topology=topology,
         spec=draft_of(spec) or SpecDraft(None, ()),
-        # Errors name the file, and not the object that was read from it.
+        # The file is passed by name too, so that errors can name it.
         spec_named=str(spec),
         key_serde=key_serde,
         value_serde=value_serde,
@@ -89,11 +89,11 @@ def export(
         last_flush=last_flush,
     )
     results: Output[ExportLine] = output_of(output, request.app, quiet=quiet)
-    # Also for Spark, whose executors report through the driver.
+    # Shown for Spark too, whose executors report through the driver.
     with ExportProgress(request.engine, quiet=quiet) as progress:
         exported = export_store(request, progress)
     for remark in exported.remarks:
-        # In every format: what is said here is true of the files that were written.
+        # Remarks are printed for every output format, since they are about the files that were written.
         results.say(remark)
     results.show(_lines(exported, request.engine.reason), partial(_show, exported))
     return warnings_code(exported.remarks and exported.warned)

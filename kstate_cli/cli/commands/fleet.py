@@ -98,7 +98,7 @@ def fleet(
     from kstate_cli.fleet.listing import STREAM, read_listings
     from kstate_cli.fleet.model import Fleet
 
-    # The second reading would find an empty stream, and a host without tasks.
+    # A second reading of standard input would find nothing, and report a host without tasks.
     if listing.count(STREAM) > 1:
         raise UsageError("- occurs twice, but kstate can read standard input only once", hint="pass it once")
     with waiting("reading listings", quiet=quiet or _is_typed(listing, STREAM)):
@@ -106,7 +106,7 @@ def fleet(
     names = list(dict.fromkeys(report.app_id for report in reports if report.app_id is not None))
     application = ""
     if len(names) == 1:
-        # Of several applications there is no group to ask for, and no name for metrics.
+        # With several applications there is no single group to ask about, and no name for the metrics.
         application = names[0]
     with Metrics(metrics_file, "fleet", None, application=application) as metrics:
         draft = draft_of(spec)
@@ -114,12 +114,12 @@ def fleet(
             facts, group = _read_logs(reports, application, offsets, bootstrap_server, kafka_settings)
             activity.call("comparing hosts")
             all_of_it = Fleet(reports, facts, group, draft, standby_replicas)
-            # Everything is read by now, so that all findings are of one state.
+            # Everything has been read now, so that all findings are about the same state.
             findings = judge(all_of_it)
             if html is not None:
                 from kstate_cli.cli.views.fleet_page import write_page
 
-                # Before the results: a page that cannot be written ends the command.
+                # The page is written before the results are printed: if it cannot be written, the command ends.
                 write_page(html, all_of_it, findings)
         results: Output[FleetLine] = output_of(output, None, quiet=quiet)
         results.show(fleet_lines(all_of_it, findings), lambda: _show(all_of_it, findings, by, quiet=quiet))
@@ -141,13 +141,13 @@ def _read_logs(
     from kstate_cli.cli.options.logs import facts_source
 
     ask = facts_source(offsets, bootstrap, settings, group=application or None)
-    # Without logs, lag is unknown, and tasks above the highest are too.
+    # Without logs the lag is unknown, and so is whether there are tasks above the highest one listed.
     if ask is None:
         return None, None
     copies = [copy for report in reports for copy in report.copies]
-    # Only topics that some store has an offset in: others say nothing about these hosts.
+    # Only topics in which some store has an offset are asked about: others say nothing about these hosts.
     facts = ask({key.topic for copy in copies for key in copy.offsets or ()})
-    # The group is called as the application: with several of them there is no one to ask.
+    # The group has the name of the application, so with several applications there is none to ask about.
     if bootstrap is None or not application:
         return facts, None
     from kstate_cli.broker.client import ask_group
@@ -179,7 +179,7 @@ def _show(fleet: Fleet, findings: Sequence[FleetFinding], by: FleetRows, *, quie
 
 def _notes(fleet: Fleet) -> list[str]:
     """Return what was not examined, and why, as sentences."""
-    # What was not examined: without these, no finding would look like all is well.
+    # Without these sentences a result without findings would look as if everything was examined.
     notes = []
     old_reports = [report.name for report in fleet.reports if not report.tells_process_id and report.whole]
     if old_reports:

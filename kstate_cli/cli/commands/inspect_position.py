@@ -61,7 +61,7 @@ def inspect_position(
 
     bound = bound_of(at or ())
     logs = LogSources(offsets, bootstrap_server, kafka_settings, from_changelog)
-    # Before the directory is read, which may take minutes.
+    # Options are checked before the directory is read, which may take minutes.
     logs.validate()
     path = find_application(app)
     results: Output[InspectPositionLine] = output_of(output, path)
@@ -127,7 +127,7 @@ def _select_stores(
         lag = lags(application, sources, places=places)
     of_rows = [lag.get((row["task"], row["store"])) for row in selected]
     rows = [
-        # A cast, because mypy cannot know that the row of a store has no member beyond those of its type.
+        # The cast is safe, which mypy cannot know: the row of a store has no members beyond those of its type.
         cast("InspectPositionStoreLine", {**row, **lag_members(behind)})
         for row, behind in zip(selected, of_rows, strict=True)
     ]
@@ -145,10 +145,10 @@ def _behind(rows: list[InspectPositionStoreLine], bound: PositionBound) -> list[
     behind = []
     for row in rows:
         partition = TaskId.parse(row["task"]).partition
-        # A global store has no partition that a bound could be about.
+        # The bound is about partitions of tasks, and a global store has none.
         if bound.is_unbounded or partition is None:
             continue
-        # A Position that cannot be read may be anywhere, so it is below every bound.
+        # A Position that cannot be read is unknown, so it counts as below every bound.
         row["up_to_bound"] = row["position"] is not None and is_permitted(
             Position.from_map(row["position"]), bound, partition
         )

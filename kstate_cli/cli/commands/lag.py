@@ -96,7 +96,7 @@ def lag(
                 quiet=quiet,
             )
         if wrong:
-            # A lag of what can be read would look like the lag of the application.
+            # An error, because the lag of the readable stores alone would look like that of the whole application.
             raise unreadable_error(application, wrong)
         above = above_limit(stores, max_lag)
         if above is not None:

@@ -109,10 +109,10 @@ def ls(
     from kstate_cli.statedir.find import find_application
     from kstate_cli.statedir.scan import read_application, unlisted_error
 
-    # Only what was typed: a kstate.toml may name files for other commands.
+    # Only options that were typed count here: a kstate.toml may name files for other commands.
     refuse_without_topology(topology, typed(context, "old"))
     options = typed(context, "topology", "old", "from_changelog", "bootstrap_server", "kafka_settings")
-    # The only question about the format: a kstate.toml has no lines of JSON.
+    # Only --spec depends on the format: a kstate.toml cannot be printed as lines of JSON.
     _refuse_together(options, json=output is Format.json, spec=spec, sort=sort, transactional=transactional_stores)
     if by_store and (topology is not None or spec):
         raise UsageError(
@@ -125,9 +125,10 @@ def ls(
     if spec:
         sources = SpecSources(topology, from_changelog, bootstrap_server, kafka_settings)
         return _print_spec(path, sources, quiet=quiet)
-    # Collected, so that one unreadable task does not hide the others.
+    # These errors are collected, so that one unreadable task does not hide the others.
     unlisted: list[OSError] = []
-    # With a topology, stores in a task out of sight would be reported as missing: then an unreadable task ends it.
+    # With a topology, the stores of a task that cannot be read would be reported as missing. So then such a task ends
+    # the command.
     may_skip: list[OSError] | None = unlisted
     if topology is not None:
         may_skip = None
@@ -137,7 +138,7 @@ def ls(
     sums: list[LsSumLine] | None = None
     if by_store:
         sums = sum_lines(listing.rows, by_size=sort is Order.size)
-    # The rows, and not the table: JSON has the same order.
+    # The rows are sorted, not the table, so that JSON has the same order.
     if sort is Order.size:
         listing.rows.sort(key=lambda row: row["bytes"])
 
@@ -151,12 +152,12 @@ def ls(
 
     results.show(_lines(listing, sums, is_whole=not unlisted, quiet=quiet), show)
     if os.path.realpath(app) != str(path):
-        # The only line that names the application.id: the table has tasks and stores.
+        # The table shows tasks and stores only, so this line names the application.id.
         results.remark(f"the application directory is {path}")
-    # After the results: on a terminal, what is printed last is what is read.
+    # Remarks come after the results: on a terminal, what is printed last is what is read.
     has_warnings = _say_remarks(application, quiet=quiet, doubt=listing.doubt)
     if unlisted:
-        # Only now, so that the tasks that could be read are listed before the command fails.
+        # Raised only now, so that the tasks that could be read have been listed.
         raise unlisted_error(unlisted)
     _raise_problems(application, _uncounted(listing.rows), listing.unread)
     return warnings_code(has_warnings)
@@ -183,12 +184,12 @@ def _read_listing(
     """Return the rows of all stores, with their home in ``topology``. Raises UsageError and Refused for its text."""
     from kstate_cli.cli.views.stores import add_homes, store_rows
 
-    # A cast, because a list of rows is not a list of rows that may get further members: this one is ours alone.
+    # The cast is safe although other rows could be added to such a list: only this function has it.
     stores = cast("list[LsStoreLine]", store_rows(application, transactional=transactional))
     rows, unread = _count_exactly(application, stores)
     if topology is None:
         return _Listing(application, rows, unread, [], None)
-    # Before anything is printed: a text that cannot be read ends the command.
+    # The topology is read before anything is printed: a text that cannot be read ends the command.
     lacked, doubt = add_homes(application, rows, topology, old)
     return _Listing(application, rows, unread, lacked, doubt)
 
@@ -198,9 +199,9 @@ def _print_spec(path: Path, sources: SpecSources, *, quiet: bool) -> int:
     from kstate_cli.cli.views.stores import print_spec
     from kstate_cli.statedir.scan import read_application
 
-    # A specification lists what exists: an unreadable task would be missing from it, and so ends the command.
+    # ``unlisted`` is None: a task that cannot be read would be missing from the specification, so it ends the command.
     with waiting("reading stores, the dump and the broker", quiet=quiet):
-        # No rows are counted for a specification: it states what stores are, not what they hold.
+        # Rows are not counted: a specification states what stores are, not what they contain.
         application = read_application(path, count_bytes=0, unlisted=None)
         to_do = print_spec(application, sources, quiet=quiet)
     condition = ""
@@ -214,7 +215,7 @@ def _print_spec(path: Path, sources: SpecSources, *, quiet: bool) -> int:
 def _lines(listing: _Listing, sums: Sequence[LsSumLine] | None, *, is_whole: bool, quiet: bool) -> Iterator[LsLine]:
     """Yield rows, or their ``sums``, and problems; a summary only if every task was read.
 
-    Without a summary no reader mistakes the lines for a complete listing, and a task out of sight for a missing one.
+    If the summary is missing, no program takes the lines for a complete listing.
     """
     from socket import gethostname
 
@@ -224,7 +225,7 @@ def _lines(listing: _Listing, sums: Sequence[LsSumLine] | None, *, is_whole: boo
     application, rows = listing.application, listing.rows
     yield from rows if sums is None else sums
     yield from listing.lacked
-    # A backup whose stores are missing here is a problem too: the directory has lost rows.
+    # A backup with stores that are missing here is reported as a problem, since the directory has lost rows.
     backups = backups_of_missing(application.path, quiet=quiet)
     yield from problem_lines((*application.all_problems(), *map(as_problem, backups)))
     if is_whole:
@@ -254,14 +255,14 @@ def _say_remarks(
     if application.running:
         flushed = f"this is the state of its last flush{flush_condition}"
         say(f"the application is running (pid {application.pid}): {flushed}", quiet=quiet)
-    # With their reasons: what Streams does because of them.
+    # Problems are printed with their reason: what Streams does because of them.
     for problem in application.all_problems():
         say(problem.reasoned, quiet=quiet)
     say_backups(emptied, quiet=quiet)
     if doubt is not None:
         say(doubt, quiet=quiet)
     for task in application.tasks:
-        # Files of kstate's or an editor's, perhaps: Streams ignores them, and a person may wonder.
+        # These files may be those of an editor or of kstate. Streams ignores them, but a person may wonder.
         for name in task.leftovers:
             say(f"{task.name}/{name}: left over, because no running application leaves it", quiet=quiet)
     is_incomplete = count_rows and say_incomplete_stores(application, quiet=quiet)
@@ -291,7 +292,7 @@ def _raise_problems(application: Application, uncounted: AbstractSet[str], unrea
     from kstate_cli.statedir.problems import ProblemCode
 
     fatal = [problem for problem in application.all_problems() if problem.fatal]
-    # Each place once, however much is wrong there.
+    # Each place is named once, even if several things are wrong there.
     wrong = sorted({problem.place.text for problem in fatal} | uncounted)
     if not wrong:
         return
@@ -302,7 +303,7 @@ def _raise_problems(application: Application, uncounted: AbstractSet[str], unrea
     if len(wrong) > _MAX_LISTED:
         places += " …"
     if only_unread:
-        # Rights, or a disk that does not answer: a wipe on this evidence would lose stores that are whole.
+        # Only rights are missing, or a disk does not answer. A wipe for that reason would lose stores that are whole.
         raise ConditionNotMet(f"not all of it can be read: {places}", hint=STORES_STAY)
     raise ConditionNotMet(
         f"not as Kafka Streams leaves it: {places}",
@@ -324,7 +325,7 @@ def _show(app: Application, rows: list[LsStoreLine], *, by_size: bool, quiet: bo
                 *homes,
                 Column("store"),
                 Column("kind", spare=3),
-                # The largest last, next to the prompt, is no use without the size.
+                # Sorted by size, the largest store is the last line, so the size must stay visible.
                 Column("size", right=True, spare=0 if by_size else 4),
                 Column("keys", right=True),
                 Column("offset", right=True, spare=2),
@@ -351,7 +352,7 @@ def _show(app: Application, rows: list[LsStoreLine], *, by_size: bool, quiet: bo
             ],
             quiet=quiet,
         )
-        # Before the messages, which go to the other stream: a terminal shows both in this order.
+        # Flushed before the messages on the other stream, so that a terminal shows both in this order.
         sys.stdout.flush()
         signs = legend(rows)
         if signs:
@@ -368,7 +369,7 @@ def _altogether(app: Application, rows: list[LsStoreLine]) -> str:
     opens = ""
     if there:
         opens = "none of the releases opens all stores"
-        # In the order of the first store's releases, which is that of the table of releases.
+        # Releases keep the order of the first store, which is that of the table of releases.
         common = [name for name in there[0]["opens_in"] if all(name in row["opens_in"] for row in there)]
         if common:
             opens = f"opens in {span(common)}"
@@ -390,15 +391,15 @@ def _count_exactly(app: Application, rows: list[LsStoreLine]) -> tuple[list[LsSt
     from kstate_cli.releases import release
     from kstate_cli.rows.open import count_rows
 
-    # Only small stores are counted, by reading them; of others the estimate of RocksDB stays.
+    # Only small stores are counted, by reading them; for others the estimate of RocksDB stays.
     counts = count_rows(app)
     fails: set[tuple[str, str, str]] = set()
-    # Each release once: a prediction judges the whole directory, since one store can keep a release from starting.
+    # A start is predicted once per release, for the whole directory: one store can keep a release from starting.
     for name in sorted({name for row in rows for name in row["opens_in"]}):
         try:
             predictions = check(app, CheckRequest(release(name))).predictions
         except Refused:
-            # Without a prediction no release is claimed to open it.
+            # No prediction is possible, so the listing does not claim that the release opens any store.
             fails |= {(row["task"], row["store"], name) for row in rows}
             continue
         fails |= {
@@ -408,9 +409,9 @@ def _count_exactly(app: Application, rows: list[LsStoreLine]) -> tuple[list[LsSt
         }
     for row in rows:
         task, store = row["task"], row["store"]
-        # The format of SSTs alone does not decide: another file of the task may make the release fail.
+        # The release may open the SSTs of the store and still fail because of another file of the task.
         row["opens_in"] = [name for name in row["opens_in"] if (task, store, name) not in fails]
-        # Stores without a RocksDB, and those that are too large, are in no count.
+        # Stores without a RocksDB, and large ones, are not in ``counts``.
         if (task, store) in counts:
             row["rows"], row["rows_exact"] = counts[task, store].number, counts[task, store].exact
     return rows, frozenset(f"{task}/{store}" for (task, store), count in counts.items() if count.unread)

@@ -36,7 +36,7 @@ def ls_dump(
     """
     from kstate_cli.dump_reader.open import read_overview
 
-    # Manifests and footers only, so that it is quick in a bucket too.
+    # Only manifests and footers are read, so that the command is quick in a bucket too.
     with waiting("reading the manifest and footers", quiet=quiet):
         overview = read_overview(dump)
     verified_ms = _verified_ms(dump)

@@ -67,10 +67,10 @@ def maintain(
             "kstate has no configuration with the steps", hint=f"pass --config FILE, or set {VARIABLE} to a kstate.toml"
         )
     configuration = read_configuration(Path(path_text))
-    # Raises if there is no [maintain], or if a step lacks what it needs.
+    # This raises UsageError if there is no [maintain], or if a step lacks what it needs.
     maintenance = maintenance_of(configuration)
     assert maintenance.memory_file is not None
-    # The directory of the application, and its standby.
+    # The directories of the application and of its standby, by the name that metrics use.
     places = dict(directories(configuration, maintenance))
     dump = configuration.defaults.get("dump")
     if dry_run:
@@ -84,13 +84,13 @@ def maintain(
             local["the dump"] = Path(os.path.realpath(dump))
         # A file inside a directory that the steps verify and clean would be a foreign file there.
         require_apart("--metrics-file", metrics_file, local)
-    # Before the memory is read: cron may start a second call while the first one works.
+    # The lock is taken before the memory file is read: cron may start a second call while the first one works.
     lock = take_lock(maintenance.memory_file)
     try:
         memory = read_memory(maintenance.memory_file)
         name = configuration.application or _name(configuration, maintenance)
         with Metrics(metrics_file, "maintain", None, application=name) as metrics:
-            # Called when the file is written: the steps have changed the memory by then.
+            # Called when the metrics are written, after the steps, which change the memory.
             metrics.more = lambda: measures(memory, places, dump, _snapshots(maintenance, name))
             ends = do_all(
                 tasks(configuration, maintenance, memory, _now(), quiet=quiet),
@@ -100,7 +100,7 @@ def maintain(
                 on_end=lambda end: _show_end(end, results),
                 warnings_ok=warnings_ok,
             )
-            # Raises for a code above 1: metrics are written by the end of with.
+            # This raises for an exit code above 1. The metrics are then written at the end of the with block.
             code = _end(ends, results)
             if code == EXIT_WARNINGS and warnings_ok:
                 code = EXIT_OK
@@ -177,9 +177,9 @@ def _under_way(task: StepCommand, *, quiet: bool) -> Iterator[None]:
     if quiet:
         yield
         return
-    # Before it begins: what hangs must have a name in the log.
+    # Printed before the step begins, so that the log names a step that hangs.
     say(f"kstate: {task.name}")
-    # It prints its own progress, and two voices would mix.
+    # A dump prints its own progress, and two reports would mix.
     if task.step == "dump":
         yield
         return
@@ -236,7 +236,7 @@ def _error(bad: StepEnd, ends: list[StepEnd]) -> KstateError:
     read_only = (errors.UsageError, errors.ConditionNotMet, errors.Refused)
     kinds = {kind.exit_code: kind for kind in (*read_only, errors.InUse, errors.RunFailed, errors.RunHalfway)}
     kind = kinds.get(bad.exit or 0, errors.RunFailed)
-    # All failures, since the next ones do not wait for the first to be fixed.
+    # All failures are reported, so that a user can fix them together.
     others = [f"{end.task.name}: exit code {end.exit}: {end.message}" for end in ends if end.exit and end is not bad]
     return kind(
         f"{bad.task.name} ended with exit code {bad.exit}, the most severe of {len(ends)}: {bad.message}",

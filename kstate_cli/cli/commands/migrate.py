@@ -135,9 +135,9 @@ def migrate(
     from kstate_cli.statedir.find import find_application
 
     results: Output[MigrateLine] = output_of(output, None, quiet=quiet)
-    # First, since a wrong release is the commonest mistake.
+    # The release is checked first, since a wrong one is the most common mistake.
     target = chosen_release("--to", to, to_jar, quiet=results.is_silent)
-    # The two say the same in two ways; of contradicting words neither may win.
+    # --wipe-unclean is a second way to say how to treat unclean tasks. If both are given and differ, neither is used.
     if wipe_unclean and unclean is OnUnclean.refuse:
         raise UsageError("--wipe-unclean and --unclean refuse contradict each other", hint="omit one of them")
     options = MigrateOptions(
@@ -154,16 +154,16 @@ def migrate(
 
     def planner(application: Application) -> Plan:
         plan = plan_migration(application, target, options)
-        # The planner may run again after a recovery: only the last plan counts.
+        # After a recovery the planner runs again, and only the last plan counts.
         ages[:] = ages_of_converted(application, plan)
         return plan
 
     def last_word() -> None:
-        # Under the lock, and only before a run: a dry run must not leave a record of ages.
+        # Ages are recorded under the lock, and not in a dry run, which must leave nothing.
         if ages:
             add_ages(path, ages)
 
-    # Resolved once, so that the plan shows the number that runs.
+    # Resolved once, so that the plan shows the number with which it runs.
     stores_at_once = at_once(workers)
     view = PlanView(results, verbose=verbose, dry_run=dry_run, workers=stores_at_once, copied=copy)
     request = ChangeRequest(
@@ -181,13 +181,13 @@ def migrate(
         with RunProgress(quiet=quiet) as progress:
 
             def on_plan(plan: Plan) -> None:
-                # Before the plan is printed, so that the first phase knows how much there is to do.
+                # Called before the plan is printed, so that the first phase knows how much there is to do.
                 progress.expect(plan)
                 metrics.warnings = len(plan.warnings)
                 show_plan(plan, view)
 
             outcome = change(request, on_plan=on_plan, progress=progress, tell=results.say)
-        # The same settings as the plan had: the prediction must be about the same start.
+        # The prediction gets the settings of the plan, so that it is about the same start.
         check_request = CheckRequest(
             target,
             exactly_once=not options.at_least_once,
@@ -209,7 +209,7 @@ def _finish(
         yield f"migrated to {plan.target} (run {result.run})"
         if result.rows_converted:
             yield f"{result.rows_converted:,} rows converted, {result.headers_dropped:,} headers lost"
-        # Until the application has written, undo restores the old directory without a loss.
+        # undo restores the old directory without a loss until the application writes to the new one.
         yield f"next: start the application with {plan.target}. To undo: {command('undo', plan.app)}"
 
     def summary(end: PlanEnd) -> MigrateSummaryLine:
@@ -220,7 +220,7 @@ def _finish(
 
     warning = None
     if result is not None:
-        # The new directory, read again: what the plan predicted is not what counts.
+        # The new directory is read again: not what the plan predicted counts, but what is there.
         with waiting("predicting the start", quiet=results.quiet):
             warning = warning_of_next_start(plan.app, check_request)
     if warning is not None:

@@ -30,7 +30,8 @@ class _Group(HelpfulGroup):
         first = "the subcommand must come first, then APP and STORE"
         if rest[1:2] and rest[1] in self.commands:
             store, subcommand, *more = rest
-            # A path that begins with a dash was behind "--", which the parser has taken away.
+            # A path that begins with a dash stood after "--", which the parser has removed. A Path is printed with
+            # "./" before it, so that it is no option.
             path: str | Path = app
             if app.startswith("-"):
                 path = Path(app)
@@ -146,7 +147,7 @@ def raw_key(request: StoreRequest, key: Key) -> int:
     from kstate_cli.query import RawKeyQuery
 
     key_value = request.key(key)
-    # The key in RocksDB is these bytes: no window or segment is added.
+    # These bytes are the key in RocksDB: neither a window nor a segment is added.
     raw = request.serdes.key.serialize(key_value)
     return answer(
         request, RawKeyQuery(raw), _PLAIN, lambda value: {"key": key_value, "value": request.value(value, raw)}

@@ -59,11 +59,11 @@ def answer(
     serde cannot read a stored key or value. All other rows are printed before.
     """
     options = request.options
-    # Parsed first: a wrong --at is found before any store is opened.
+    # --at is parsed before any store is opened, so that a wrong one is reported at once.
     bound = bound_of(options.at or ())
-    # The library's own query, so that the command answers as IQv2 does.
+    # The query is one of kstate's IQv2 library, so that the command answers as that does.
     state_query = in_store(request.store).with_query(query).with_position_bound(bound)
-    # Without --partition the query goes to all partitions here, as that of Streams does.
+    # Without --partition the query goes to all partitions on this host, as one of Streams does.
     if options.partition:
         state_query = state_query.with_partitions(options.partition)
     if options.require_active:
@@ -82,24 +82,24 @@ def answer(
             last_flush=options.last_flush,
         ) as streams,
     ):
-        # The argument may be the state.dir; errors must name the directory that was read.
+        # The argument may have been the state.dir, but errors must name the directory that was read.
         set_app(streams.path)
         answers = streams.query(state_query)
         running = streams.application(request.store).running
         if running is None or (running and options.last_flush):
-            # None: its lock cannot be read from here, and the answer may lack what its memtables hold.
+            # ``running`` is None if the lock cannot be read from here. The answer may then lack rows of memtables.
             state = "may be running"
             if running:
                 state = "is running"
             say(f"the application {state}: this is the state of its last flush", quiet=options.quiet)
         doubts = False
         for task, store in streams.stores(request.store):
-            # None: a global store, which has no partitions, answers every query.
+            # A global store, whose partition is None, answers every query.
             if not options.partition or task.partition in (None, *options.partition):
                 for remark in reader_remarks(store, running=bool(running)):
                     say(remark, quiet=options.quiet)
                     doubts = not running
-        # Made last: CSV prints its first row at once, and an error before that must not follow it.
+        # Created last: CSV prints its header at once, and no error should come after that.
         view = view_of(request, columns, streams.path)
         _Answer(request, view, row, streams, activity).print_all(answers, collated=collated)
         return warnings_code(doubts)
@@ -128,7 +128,7 @@ class _Answer:
 
     def print_all(self, answers: StateQueryResult[Any], *, collated: bool) -> None:
         """Print all answers. Raise the most severe failure of a partition."""
-        # The message of a failure in the middle of rows that are merged names the store.
+        # Rows are merged, so messages about them cannot name one partition.
         if collated and answers.global_result is None:
             self._merged_name = "merged rows"
         # None stands for the global store, which has no partition.
@@ -138,7 +138,7 @@ class _Answer:
         if self._request.options.explain:
             self._explain(results)
         try:
-            # Failed partitions are reported after the rows, where they are read.
+            # Failed partitions are left out here and reported after the rows, where a user sees them.
             values = {partition: result.result for partition, result in results.items() if result.is_success}
             if collated:
                 self._print(None, self._collated(values))
@@ -148,7 +148,7 @@ class _Answer:
         except SerdeError:
             self._view.end()
             if self._view.count:
-                # Also if quiet: the rows above must not pass for all.
+                # Printed even with --quiet, since the rows above must not pass for all.
                 say(f"the answer is incomplete: it ends after {self._view.count} rows")
             raise
         self._view.end()
@@ -157,7 +157,7 @@ class _Answer:
                 message = self._view.failure_text(result)
                 self._fail(partition, result.failure_reason, message, by_host=result.failed_by_host)
                 if result.failure_reason is FailureReason.STORE_EXCEPTION:
-                    # One for each store: rights on one disk say nothing about another.
+                    # The advice of each store is kept: rights on one disk say nothing about another.
                     self._advices.append(result.advice)
         self._view.results.lines(
             [
@@ -178,7 +178,7 @@ class _Answer:
     def _raise_failures(self) -> None:
         """Raise the most severe failure of the partitions, or SerdeError for rows that a serde could not read."""
         if self._failed:
-            # Before the rows that a serde could not read: a partition without an answer is the worse news.
+            # This failure is raised before that of a serde: a partition without an answer is worse.
             raise self._verdict()
         if self._view.unreadable:
             count = self._view.unreadable
@@ -204,7 +204,7 @@ class _Answer:
         return collate([_tagged(partition, rows) for partition, rows in values.items()])
 
     def _print(self, partition: int | None, result: Any) -> None:
-        # None: the partition has no such key.
+        # The result is None if the partition does not have the key.
         if self._more or result is None:
             return
         rows = iter((result,))  # the value of a key is an answer of one row
@@ -220,7 +220,7 @@ class _Answer:
                     self._view.row(answer.partition, self._row(answer.row))
                 else:
                     self._view.row(partition, self._row(answer))
-            # One row more is read, since only that tells whether the limit has cut anything.
+            # One more row is read, since only that tells whether the limit has left out any.
             self._more = remaining is not None and _has_next(rows)
         except StoreUnreadable as error:
             self._view.end()
@@ -281,7 +281,7 @@ class _Answer:
             rows = f"{self._view.count:,} rows, and the answer is incomplete"
         message = f"{rows}: {names}"
         if FailureReason.STORE_EXCEPTION in self._failed.values():
-            # Files that a running application replaces are gone when they are opened: that is no damage.
+            # A running application may have replaced files before they were opened, which is no damage.
             if self._streams.application(self._request.store).running and not self._request.options.last_flush:
                 # As every command that is in the application's way.
                 return InUse(message, hint="query the application, stop it, or read its last flush: --last-flush")
@@ -289,7 +289,7 @@ class _Answer:
             hint, details = joined(self._advices, (usual, ()))
             return StoreUnreadable(message, hint=hint, hint_details=details)
         hint_words = hints(self._streams.path)
-        # Each hint once: hundreds of partitions often fail for one reason.
+        # Each hint is given once: many partitions often fail for the same reason.
         first, *more = dict.fromkeys(hint_words[failure] for failure in self._failed.values())
         return QueryFailedError(message, hint=first, hint_details=more)
 
@@ -333,9 +333,9 @@ def _subcommands(kinds: set[str], handlers: Handlers) -> list[str]:
     ]
     names = [name for name, query in queries if any(handlers.find(query, kind) for kind in kinds)]
     if any(has_key(kind, KeySchema.SESSION, KeySchema.TIME_ORDERED_SESSION) for kind in kinds):
-        # Of a session store, Streams answers the same class of query (WindowRangeQuery) with sessions of a key.
+        # For a session store, Streams answers the same class of query (WindowRangeQuery) with the sessions of a key.
         names = [name.replace("window-range", "session") for name in names]
-    # Every kind answers these two.
+    # Every kind of store answers raw-key and raw-scan.
     return [*names, "raw-key", "raw-scan"]
 
 
@@ -352,6 +352,6 @@ def _spec(request: StoreRequest) -> Spec | None:
     subtopology = None
     if (store_spec := draft.store(request.store)) is not None:
         subtopology = store_spec.subtopology
-    # Raises if several topologies have the store: the specification must be about the right one.
+    # This raises UsageError if several topologies have the store: the specification must be about the right one.
     stores_of(directory, request.store, topology=request.options.topology, subtopology=subtopology)
     return resolve_spec(directory, draft, file_name=str(request.options.spec), only={request.store})

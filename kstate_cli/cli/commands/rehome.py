@@ -157,7 +157,7 @@ def rehome(
     ages: list[Age] = []
 
     def planned(application: Application, plan: Plan) -> None:
-        # Of the last plan, since a recovery makes a second one.
+        # The ages are those of the last plan, since a recovery makes a second one.
         ages[:] = ages_of_moved(application, plan)
 
     def planner(application: Application) -> Plan:
@@ -166,12 +166,12 @@ def rehome(
         return plan
 
     def last_word() -> None:
-        # Under the lock, where no other run can end any more.
+        # Tested under the lock, where no other run can end any more.
         refuse_after_error(path, after_error=after_error)
         if ages:
             add_ages(path, ages)
 
-    # Resolved once, so that the plan shows the number that runs.
+    # Resolved once, so that the plan shows the number with which it runs.
     stores_at_once = at_once(workers)
     terms = Terms(
         path,
@@ -185,7 +185,7 @@ def rehome(
     if completion.from_changelog is not None:
         restore_request = completion.request(options, terms, source, after_error=after_error)
         options = replace(options, command=f"{options.command} --from-changelog {quoted(restore_request.dump)}")
-        # Moves and restorations are one change: a task must never be visible with half of its stores.
+        # Moves and restorations become one change, so that no task is ever visible with only some of its stores.
         larger = CompletedRehoming(options, planned, last_word)
     if options.cluster is not None and wait and not dry_run:
         # While a member of the group runs, it may write to tasks by their old numbers.
@@ -248,7 +248,7 @@ def _finish(
     reports: Sequence[RestoredStore] = ()
     if outcome is not None:
         work, reports = outcome.plan.work, outcome.reports
-    # Steps, since a store may have several databases and still moves once.
+    # Steps are counted, not databases: a store may have several of these and still moves once.
     move_count = sum(1 for step in plan.steps if isinstance(step, MoveStore))
 
     def sentences(result: RunResult) -> Iterator[str]:
@@ -300,18 +300,20 @@ class FromDump:
         from kstate_cli.specification.draft import Spec
         from kstate_cli.statedir.names import CHECKPOINT
 
-        # A named topology is part of the names of tasks and changelogs.
+        # The names of tasks and changelogs contain that of their topology.
         topologies = {store: TaskId.parse(task).topology for task, stores in missing.items() for store in stores}
         draft = _without_places(self.request.spec, app.app_id, topologies)
         spec = resolve_spec(app, draft, only=topologies.keys(), file_name=self.request.spec_name)
-        # The other stores are here already.
+        # The specification is reduced to the missing stores, since the others are here.
         only = Spec(spec.application, tuple(store for store in spec.stores if store.name in topologies))
         options = replace(self.request.options, stores=frozenset(topologies))
-        # None: no snapshot of the directory, because these stores must be built as if nothing were here.
+        # The existing directory is passed as None: these stores must be built as if nothing were here.
         plan = plan_restore(app.path, None, only, self.dump, options, stores_by_task=missing)
-        # Kept: the steps go into the plan of rehome, and the work to the engine.
+        # The work is kept: the steps go into the plan of rehome, but what builds the stores goes to the engine of
+        # restore.
         self.work = plan.work
-        # rehome writes these files for the whole task, with the lines of the moved stores.
+        # The steps for these files are left out: rehome writes them for the whole task, with the lines of the moved
+        # stores.
         files = {f"{task}/{CHECKPOINT}" for task in missing}
         return Completion(
             {(work.task, work.spec.name): work.offsets for work in plan.work},

@@ -79,21 +79,21 @@ def restore(
     from kstate_cli.restore.running.pipeline import restore as run_restore
     from kstate_cli.statedir.find import find_application_to_create
 
-    # A restoration reads the rows anyway, and must not skip what it can check.
+    # Only a dry run may skip the check of the dump: a restoration reads the rows anyway, and must check what it can.
     if logs.verify_dump is False and not selection.dry_run:
         raise UsageError(
             "--no-verify-dump works only with --dry-run, because a restoration reads the rows", hint="add --dry-run"
         )
     if cases.follow is not None:
-        # Before anything is read.
+        # Contradicting options are refused before anything is read.
         _refuse_beside_follow(selection, cases)
-    # May not exist: a lost directory is created.
+    # The directory need not exist: a lost one is created again.
     path = find_application_to_create(app)
     results: Output[RestoreLine] = output_of(report.output, path, quiet=report.quiet)
     progress_lines: Output[RestoreProgressLine] = output_of(
         report.output, path, quiet=report.quiet, on_standard_error=True
     )
-    # Checked now, since hours later the user would learn of a wrong place.
+    # The barrier is checked now: a user would otherwise learn hours later that its place is wrong.
     barrier = barrier_of(selection.fleet, is_started=not cases.standby and cases.follow is None)
     request = _request(path, selection, logs, cases, work, report, is_silent=results.is_silent)
     listener = None
@@ -114,7 +114,7 @@ def restore(
 
             def count(outcome: RestoreOutcome) -> None:
                 metrics.records = sum(report.records for report in outcome.reports)
-                # Of the plan: what the run warns of has its own lines.
+                # Only the warnings of the plan are counted, since those of the run have lines of their own.
                 metrics.warnings = len(outcome.plan.change.warnings)
 
             def round_done(outcome: RestoreOutcome) -> None:
@@ -124,7 +124,7 @@ def restore(
                 progress.rest()
 
             if cases.follow is not None:
-                # Ends with a signal only, as an exception.
+                # This call ends only with an exception, such as that of a signal.
                 follow_dump(request, cases.follow, on_plan=show_plan_of, watcher=progress, on_round=round_done)
             # With --follow this line is never reached.
             outcome = run_restore(request, on_plan=show_plan_of, watcher=progress)
@@ -135,7 +135,7 @@ def restore(
 
         if barrier is None or selection.dry_run:
             return metrics.finish(ended(None))
-        # Before the wait, which may take an hour: the state of this host is known now.
+        # Printed before the wait, which may take an hour: the state of this host is known now.
         results.remark(f"{path} is ready")
         wait = partial(barrier.wait, results)
         return metrics.finish(wait_at_barrier(wait, ended, warnings_ok=report.warnings_ok))
@@ -178,7 +178,7 @@ def _request(
             wait=work.wait,
             lock_is_shared=work.lock_is_shared,
             dry_run=selection.dry_run,
-            # The only command that works without a directory.
+            # Only restore works without a directory.
             may_be_lost=True,
         ),
         dump=selection.from_changelog,
@@ -193,7 +193,7 @@ def _request(
         complete=logs.dump_is_complete,
         committed_only=logs.dump_is_committed,
         ask=facts_source(logs.offsets, logs.bootstrap_server, logs.kafka_settings, group=path.name),
-        # Checked by default: a damaged file of a dump is otherwise found when its page is decoded, or never.
+        # Digests are checked by default: otherwise a damaged file shows only when its page is decoded, or never.
         digests=not logs.skip_digests,
         verify_dump=logs.verify_dump,
         after_error=cases.after_error,
@@ -208,7 +208,7 @@ def _options(
     from kstate_cli.restore.planning.judge import Permissions
     from kstate_cli.restore.planning.plan import RestoreOptions
 
-    # Tasks of other hosts stay there: the same task on two hosts would be a standby that the user did not plan.
+    # Tasks that other hosts have are left out: on a second host they would be standbys that nobody planned.
     elsewhere, only = tasks_of(selection.fleet, path.name)
     return RestoreOptions(
         release=chosen_release("--for", selection.release_name, selection.for_jar, quiet=is_silent),
@@ -272,7 +272,7 @@ def tasks_of(fleet: FleetOptions, application: str) -> tuple[frozenset[str], fro
     """Return the tasks of other hosts, and with ``--before`` those of this host. Raise UsageError and Refused."""
     from kstate_cli.fleet.listing import had_before, held_elsewhere, read_fleet
 
-    # Without --missing this host restores all tasks that it is asked for.
+    # Without --missing this host restores all tasks that the other options select.
     if fleet.missing is None:
         if fleet.before is not None:
             raise UsageError(
@@ -281,7 +281,8 @@ def tasks_of(fleet: FleetOptions, application: str) -> tuple[frozenset[str], fro
                 f"create each file, run {_MAKE}",
             )
         return frozenset(), None
-    # Exactly one of both: with neither, two empty hosts would restore the same tasks.
+    # Either --before or --share must say what this host had: with neither, two empty hosts would restore the same
+    # tasks.
     if (fleet.before is None) == (fleet.share is None):
         raise UsageError(
             "--missing lists tasks without a host, but not which of them belong to this host",
@@ -292,7 +293,7 @@ def tasks_of(fleet: FleetOptions, application: str) -> tuple[frozenset[str], fro
         raise UsageError(
             "--before needs the name of this host", hint="pass --host NAME: the name of this host in the file"
         )
-    # The hosts in the file still have their tasks, so no host restores these.
+    # The hosts in the file still have their tasks, so no host restores these again.
     elsewhere = held_elsewhere(read_fleet(fleet.missing), application, fleet.host)
     if fleet.before is None or fleet.host is None:
         return elsewhere, None
@@ -310,7 +311,7 @@ def barrier_of(fleet: FleetOptions, *, is_started: bool) -> BarrierView | None:
                 hint="pass --barrier PLACE: a folder or URI that all hosts can reach",
             )
         return None
-    # The other hosts would wait at the barrier for an application that the user does not start.
+    # The application is not started here, so other hosts would wait at the barrier for nothing.
     if not is_started:
         raise UsageError("--standby starts no application, so kstate does not wait at a barrier", hint="omit --barrier")
     share = share_of(fleet)
@@ -324,7 +325,7 @@ def barrier_of(fleet: FleetOptions, *, is_started: bool) -> BarrierView | None:
     names: tuple[str, ...] = ()
     host = fleet.host
     if share is not None and host is None and fleet.missing is None:
-        # Known in advance, so that the message can name the hosts that have not come.
+        # All names are known in advance, so that a message can name the hosts that have not come.
         names = tuple(f"{number}-of-{hosts}" for number in range(1, hosts + 1))
         host = names[share[0] - 1]
     return BarrierView(fleet.barrier, host=host, hosts=hosts, timeout=fleet.barrier_timeout, names=names)
@@ -340,7 +341,7 @@ def wait_at_barrier(wait: Callable[[], Waiting], finish: Callable[[Waiting | Non
     code = finish(waiting)
     if waiting.all_here or warnings_ok:
         return code
-    # The stores are restored, and may be used: a host that did not come is a warning, unless there is worse.
+    # The stores are restored and can be used, so a host that did not come is only a warning.
     return max(code, EXIT_WARNINGS)
 
 
@@ -372,7 +373,8 @@ class StateCommand:
                 env={**os.environ, "KSTATE_APP": str(self._app)},
                 stdin=subprocess.DEVNULL,
                 stdout=2,
-                # A terminal sends Ctrl-C to the whole foreground group: the command must be able to report the end.
+                # A terminal sends Ctrl-C to all processes of its foreground group. In a session of its own, the command
+                # stays alive and can be told how the restoration ended.
                 start_new_session=True,
             )
         except OSError as error:
@@ -384,15 +386,15 @@ class StateCommand:
         try:
             status = process.wait(seconds)
         except BaseException as error:
-            # The whole session: a shell script leaves its children behind, and they would hold standard error open.
-            # It may have ended by itself meanwhile.
+            # All processes of the session are killed: a shell script leaves its children behind, and they would hold
+            # standard error open. They may have ended meanwhile.
             with contextlib.suppress(OSError):
                 os.killpg(process.pid, signal.SIGKILL)
-            # Or it would stay as a zombie until kstate ends.
+            # Waited for, since it would otherwise stay as a zombie until kstate ends.
             process.wait()
             if not isinstance(error, subprocess.TimeoutExpired):
                 raise
-            # From now on it gets a few seconds only: a restoration must not wait a minute at every state.
+            # Later calls get only a few seconds: a restoration must not wait a minute at every state.
             self._hangs = True
             self._warn(before, after, f"kstate killed it after {error.timeout:g} s")
             return

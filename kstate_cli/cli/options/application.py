@@ -26,10 +26,10 @@ def require_release(ctx: Any, option: Any, value: Any) -> Any:
 
     Click processes it after the option of the release, unless the jar is given.
     """
-    # --to of --to-jar, and --for of --for-jar: the two options are named alike.
+    # The name of the other option follows from this one: --to from --to-jar, and --for from --for-jar.
     release_option = option.opts[0].removesuffix(_JAR)
     name = next(parameter.name for parameter in ctx.command.params if release_option in parameter.opts)
-    # While a shell completes, the release may be what comes next.
+    # While a shell completes, nothing is required: the release may be typed next.
     if value is None and ctx.params.get(name) is None and not ctx.resilient_parsing:
         raise typer.BadParameter(f"Missing option: {release_option} RELEASE, or {option.opts[0]} PATH")
     return value
@@ -56,12 +56,12 @@ def chosen_release(option: str, name: str | None, jar: Path | None, *, quiet: bo
     from kstate_cli.releases import build_note, release
 
     if jar is None:
-        # The version as it was typed, since that of a vendor (cp-8.2) carries a note.
+        # The version is kept as it was typed: that of a vendor (cp-8.2) gets a note.
         version, row = str(name), release(str(name), option)
     elif name is not None:
         raise UsageError(f"{option} and {option}{_JAR} exclude each other", hint="omit one of them")
     else:
-        # The reader of zip archives, which only --to-jar and --for-jar need.
+        # Imported here, because only --to-jar and --for-jar read zip archives.
         from kstate_cli.jars import release_in
 
         jar_release = release_in(jar, option)
@@ -136,10 +136,10 @@ def read_topologies(
         plan = plan_rehome(application, options)
         mending = RehomePreview(tuple(words), warnings=plan.warnings if plan.steps else ())
     except Refused as error:
-        # With a text of another application, every prediction would be about other stores.
+        # The text is of another application, so every prediction would be about other stores.
         if error.code in (WhyRefused.OTHER_APPLICATION, WhyRefused.OLD_DOES_NOT_FIT):
             raise
-        # Another refusal does not keep Streams from starting: check predicts what happens without rehome.
+        # Other refusals of rehome do not keep Streams from starting: check predicts what happens without rehome.
         why = ": ".join(filter(None, (error.headline, ", ".join(error.details))))
         mending = RehomePreview(tuple(words), why, " ".join(filter(None, (error.hint, *error.hint_details))))
     assert options.new is not None

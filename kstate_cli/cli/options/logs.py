@@ -34,14 +34,14 @@ def facts_source(
     if offsets is not None:
         from kstate_cli.broker.facts import read_facts
 
-        # Read now, so that a wrong file is a usage error before the directory is read.
+        # Read now, so that a wrong file is reported before the directory is read.
         facts = read_facts(offsets)
         return lambda _: facts
     if bootstrap is not None:
         from kstate_cli.broker.client import ask_broker
         from kstate_cli.broker.settings import client_settings
 
-        # Read now, for the same reason; the broker is asked later, when the topics are certain.
+        # Read now for the same reason. The broker is asked later, when the topics are known.
         conf = client_settings(settings)
         return lambda topics: ask_broker(bootstrap, conf, group=group, topics=topics)
     return None
@@ -107,7 +107,8 @@ class LogSources:
             from kstate_cli.dump_reader.open import read_dump
 
             try:
-                # Only its manifest counts here. Neither flag of a user may make an incomplete dump the end of a log.
+                # Only the manifest of the dump is used here. So nothing that a user vouches for may make an incomplete
+                # dump count as the end of a log.
                 dump = read_dump(self.dump, complete=False, committed_only=False)
             except NoManifestError:
                 raise Refused(

@@ -176,7 +176,8 @@ class StoreRequest:
         serde = self.serdes.key
         try:
             key = serde.parse(text)
-            # Parsing may accept more than the serde writes, such as an integer beyond its bytes.
+            # The key is serialized too: parsing may accept more than the serde writes, such as an integer with too many
+            # bytes.
             serde.serialize(key)
         except ValueError as error:
             raise UsageError(

@@ -116,7 +116,7 @@ class CompletionOptions:
             "--accept-resurrected": self.accept_resurrected,
         }
         if self.release_name is not None:
-            # The result is not used: this only rejects a release that does not exist.
+            # Called only to reject a release that does not exist.
             release(self.release_name)  # kstate.toml may name it for all commands; a wrong one is said all the same
         option = next((name for name, value in values.items() if value), None)
         if option is not None and self.from_changelog is None:
@@ -140,7 +140,7 @@ class CompletionOptions:
         from kstate_cli.restore.running.restoration import RestoreRequest
 
         assert self.from_changelog is not None
-        # Parsed first: contradicting options are found before the dump is read.
+        # The options of Spark are parsed before the dump is read, so that contradictions are reported at once.
         spark = spark_settings(self.spark.master, self.spark.conf)
         if options.old is None:
             raise UsageError(
@@ -155,7 +155,7 @@ class CompletionOptions:
                 "--from-changelog needs the release that runs here", hint="pass --for RELEASE, such as --for 4.3"
             )
         target = release(self.release_name)
-        # The rows of the completed stores would be written in a layout that this release was never run with.
+        # Refused, since the completed stores would get rows in a layout that no test has run with this release.
         if target.unproven:
             raise UsageError(
                 f"kstate was not tested with {target}, so it completes no tasks",
@@ -169,7 +169,7 @@ class CompletionOptions:
                 at_least_once=options.at_least_once,
                 committed=committed_of(self.committed_offsets),
                 from_broker=source.bootstrap_server is not None,
-                # No permission to rebuild or empty a store: those of the other tasks must stay as they are.
+                # There is no permission to rebuild or empty a store: the stores that are here must stay as they are.
                 permissions=Permissions(complete=self.dump_is_complete, accept_resurrected=self.accept_resurrected),
             ),
             engine=engine_of(self.spark.engine, spark),

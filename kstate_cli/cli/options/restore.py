@@ -284,7 +284,7 @@ def committed_of(path: Path | None) -> dict[TopicPartition, int]:
     committed = {}
     try:
         for topic, partitions in JsonObject.of(parse_json(read_given(path)), "the file").members.items():
-            # A name that no broker accepts is a typing error, and its offsets would silently apply to nothing.
+            # A topic that no broker accepts is a typing error, and its offsets would silently apply to nothing.
             if not legal_topic(topic):
                 raise ValueError(f"{topic[:100]!r} is not the name of a topic")
             offsets = JsonObject.of(partitions, topic)

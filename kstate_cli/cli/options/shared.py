@@ -305,7 +305,8 @@ def bound_of(texts: Iterable[str]) -> PositionBound:
     position = Position.empty()
     for text in texts:
         try:
-            # Plain digits only: int() also accepts 1_0 and other scripts, and would change the bound silently.
+            # Only plain digits are accepted: int() also takes 1_0 and digits of other scripts, which are typing errors
+            # here.
             match = _BOUND.fullmatch(text)
             if match is None:
                 raise ValueError(text)

@@ -72,13 +72,13 @@ def barrier_result(waiting: Waiting) -> str:
 
 
 def missing_text(waiting: Waiting) -> str:
-    """Return who is missing, for people."""
+    """Return the hosts that have not reached the barrier, as a text for people."""
     missing = set(waiting.stopped)
     parts = []
     for name in waiting.missing:
         text = name
         if name in missing:
-            # Its file records that it stopped: its application may be running alone by now.
+            # This host has recorded that it stopped waiting, so its application may be running alone by now.
             text += " (did not wait any longer)"
         parts.append(text)
     if waiting.unknown:

@@ -48,27 +48,27 @@ _RESTORED: Final = (Outcome.RESTORES, Outcome.RESTORES_ALL, Outcome.WIPED)
 def show_report(release: str, report: Report, start: Start, *, every_store: bool, running: bool | None) -> None:
     """Print verdict, findings, outcomes by cause, and at the end what to do, on standard output.
 
-    ``every_store``: list each store on its own line, instead of one line for stores with the same cause and outcome.
-    ``running``: whether the application is running; None if that is unknown.
+    ``every_store`` lists each store on its own line, instead of one line for stores with the same cause and outcome.
+    ``running`` says whether the application is running; None if that is unknown.
     """
     worst = worst_of(report.findings)
     style = "bold green"
     if not report.clean:
-        # Without a finding, a start that is not as expected fails.
+        # If there is no finding, only the start itself can be unexpected, which is an error.
         level = Level.ERROR
         if worst is not None and not report.fails:
             level = worst.level
         style = _STYLES[level]
     headline = "; ".join(filter(None, (verdict(report.predictions), start.text)))
     print_prose(f"{release}: {headline}", style)
-    # Errors first: on a terminal the verdict above and the actions below frame them.
+    # The most severe findings come first, next to the verdict.
     for level in _STYLES:
         for alike in _grouped(finding for finding in report.findings if finding.level is level):
             _show_finding(alike)
     others = [
         prediction
         for prediction in report.predictions
-        # Stores that simply open are only counted in the verdict.
+        # Stores that simply open are not listed: the verdict counts them.
         if prediction.outcome is not Outcome.OPENS or prediction.or_else is not None
     ]
     if others:
@@ -114,13 +114,13 @@ def _show_outcomes(release: str, predictions: Iterable[Prediction]) -> None:
 
 
 def _group_outcome(group: Sequence[Prediction]) -> str:
-    """Return the outcome of several stores: records added up, and the messages of the first as an example."""
+    """Return the outcome of several stores with the same one: the sum of their records, and the first one's message."""
     first = group[0]
     if len(group) == 1:
         return _outcome_text(first)
     counts = [prediction.records for prediction in group if prediction.records is not None]
     total = None
-    # A sum without one of its parts would look like the whole.
+    # If the number of one store is unknown, no sum is printed: it would look like that of all.
     if len(counts) == len(group):
         total = Records(sum(count.count for count in counts), all(count.exact for count in counts))
     text = _outcome_text(replace(first, records=total))
@@ -147,7 +147,7 @@ def _show_actions(release: str, report: Report, *, running: bool | None) -> None
             print_prose(f"{code}:", indent=_INDENT)
         before: str | None = None
         for hint in first_lines(list(hints), _MAX_LISTED):
-            # The same sentence is printed once, above all of its commands.
+            # If the next finding has the same advice, only its command is printed.
             before = _show_hint(hint, before)
     worst = worst_of(report.findings)
     if worst is not None:
@@ -157,7 +157,7 @@ def _show_actions(release: str, report: Report, *, running: bool | None) -> None
 
 def _show_hint(hint: str, before: str | None) -> str | None:
     """Print a hint, and return the sentence before its command; it is skipped if ``before`` is the same."""
-    # A hint may end in a command: the text before it may fold, the command may not.
+    # A hint may end in a command, which must not be folded as the text before it is.
     match = _COMMAND.fullmatch(hint)
     if match is None:
         print_prose(hint, indent=_INDENT * 2)
@@ -165,7 +165,7 @@ def _show_hint(hint: str, before: str | None) -> str | None:
     sentence: str | None = match[1]
     if sentence and sentence != before:
         print_prose(f"{sentence}:", indent=_INDENT * 2)
-    # On a separate line, and never folded, so that it can be pasted.
+    # The command has its own line and is never folded, so that it can be pasted.
     print_line(safe(f"{_INDENT}{_INDENT}{match[2]}"), "bold")
     return sentence
 
@@ -178,7 +178,7 @@ def worst_of(findings: Iterable[Finding]) -> Finding | None:
 
 def verdict(predictions: Iterable[Prediction]) -> str:
     """Return the effect of the start in one sentence: ``44 stores open, task 0_1 is wiped and restores everything``."""
-    # By both outcomes, since a store that may be wiped is not one that is.
+    # Stores are grouped by both outcomes: one that may be wiped is different from one that is.
     by_outcome: dict[tuple[Outcome, Outcome | None], list[Prediction]] = {}
     for prediction in predictions:
         by_outcome.setdefault((prediction.outcome, prediction.or_else), []).append(prediction)
@@ -260,7 +260,7 @@ def _or_else(outcome: Outcome) -> str:
 
 
 def _show_finding(alike: list[Finding]) -> None:
-    """Print findings of the same code once, with all places: hundreds of stores often have the same."""
+    """Print findings of one code once, with all places, since hundreds of stores often have the same finding."""
     first = alike[0]
     places = list(
         dict.fromkeys(filter(None, ("/".join(filter(None, (finding.task, finding.store))) for finding in alike)))
@@ -380,7 +380,7 @@ def start_of(app: Application, report: Report, request: CheckRequest, logs: LogS
     from kstate_cli.change.folder import read_runs
     from kstate_cli.check.snapshot_reader import lags, until_running
 
-    # Without the ends of logs nothing can be counted.
+    # Without the ends of logs the records to restore cannot be counted.
     if not request.logs:
         return Start()
     records = until_running(report.predictions)
@@ -393,8 +393,8 @@ def start_of(app: Application, report: Report, request: CheckRequest, logs: LogS
 def warning_of_next_start(app: Path, request: CheckRequest) -> str | None:
     """Return the verdict of ``check`` if a task is wiped or lost, restores everything, or fails; None for a good start.
 
-    An expected outcome counts as good: a store that was wiped before, or a global store, which every release reads
-    from its topic. If the start cannot be predicted, the text says so: the change itself is not affected.
+    A start is good too if all bad outcomes are expected: for a store that was wiped before, or a global store, which
+    every release reads from its topic. If the start cannot be predicted, the text says so.
     """
     from kstate_cli.check.predict import check as predict
     from kstate_cli.formats.topic_partition import GLOBAL
@@ -403,10 +403,10 @@ def warning_of_next_start(app: Path, request: CheckRequest) -> str | None:
     whole = command("check", app, "--for", request.release.version)
     try:
         report = predict(read_application(app), request)
-    # After the switch: an exception here would report the change as failed.
+    # The change is done when this is called, so an exception must not report it as failed.
     except (KstateError, RocksError, OSError) as error:
         return f"kstate could not predict the next start: {error}. To see it separately, run {whole}"
-    # Restoring what follows the offset is what every start does.
+    # Restoring the records after the offset is what every start does.
     good = {Outcome.OPENS, Outcome.RESTORES, Outcome.IGNORED}
     if report.clean or all(
         prediction.outcome in good or (prediction.task == GLOBAL and prediction.outcome is Outcome.RESTORES_ALL)
@@ -423,7 +423,7 @@ def parts_of(dump: str) -> list[CheckDumpPartLine]:
     try:
         record = read_verified(dump)
     except OSError:
-        # Rights or a bucket that does not answer: the check of the directory is still worth printing.
+        # The dump cannot be read, but the check of the directory is still worth printing.
         record = None  # unknown is the same as never
     if record is None:
         return []

@@ -47,12 +47,12 @@ class DiffReport(DiffWatcher):
     def difference(self, of: StoreDiff, row: Difference) -> None:
         """Print a difference, unless the store has reached its limit."""
         of_store = (of.task, of.store)
-        # All rows are counted, but a directory that differs entirely has millions.
+        # A directory that differs entirely has millions of rows: all are counted, but only the first ones are printed.
         if self._shown[of_store] >= self._limit:
             return
         self._shown[of_store] += 1
         self._activity.make_way()
-        # By the kind of the store: a window is part of the key in RocksDB.
+        # The fields of the key depend on the kind of the store: in RocksDB, a window is part of the key.
         key = key_fields(row.kind, row.key)
 
         def line() -> Iterator[DiffLine]:
@@ -66,7 +66,7 @@ class DiffReport(DiffWatcher):
                 "a": _value(row.a),
                 "b": _value(row.b),
             }
-            # Which members the key has depends on the kind of the store.
+            # A cast, since the members of the key depend on the kind of the store.
             yield cast("DiffDifferenceLine", members)
 
         def show() -> None:
@@ -87,7 +87,7 @@ class DiffReport(DiffWatcher):
         """Print on standard error what the table does not show, and the totals."""
         for name, where in compared.tasks:
             say(f"task {name} is only in {where.side}", quiet=self._quiet)
-        # Also if quiet: what was not read was not compared, and must not pass for equal.
+        # Printed even with --quiet: what was not read was not compared, and must not pass for equal.
         for unread in compared.unreadable:
             say(f"kstate cannot read it: {unread.text}")
         for store in compared.stores:
@@ -96,7 +96,7 @@ class DiffReport(DiffWatcher):
             say(f"not compared: {text} ({', '.join(names)})", quiet=self._quiet)
         for text in compared.remarks:
             say(text, quiet=self._quiet)
-        # Rows may differ only because one application had not flushed yet.
+        # Said for a running application: rows may differ only because it had not flushed them yet.
         for side, as_of in zip("AB", compared.as_of, strict=True):
             if as_of != "closed":
                 say(f"{side}: the application is running, so this is the state of its last flush", quiet=self._quiet)

@@ -61,7 +61,7 @@ class DumpProgress(DumpWatcher):
         say(f"kstate: {len(plans)} partitions, at most {records:,} records, {after}", quiet=self._quiet)
 
     def began(self, records: int) -> None:
-        """Start with the most records to read."""
+        """Start the progress of a reading with ``records``, the most that there are to read."""
         self._stop()
         self._total, self._records, self._waits = records, 0, False
         self._began = self._said = self._moved = time.monotonic()
@@ -77,16 +77,17 @@ class DumpProgress(DumpWatcher):
 
     def at(self, records: int, size: int) -> None:
         """Update the records and bytes that were read."""
-        # Monotonic, because a clock that is set while a dump runs would make rates negative.
+        # A monotonic clock: with that of the day, setting it during a dump would make rates negative.
         now = time.monotonic()
         self._look_whether_it_stands_still(records, now)
-        # Over the whole round: a broker answers in bursts.
+        # The rate is the average of the whole round, because a broker answers in bursts.
         rate = records / max(now - self._began, 1e-9)
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=records, size=f"{size_text(size)}, {rate:,.0f} records/s")
         elif not self._quiet and records and now - self._said > _SECONDS:
             self._said = now
-            # Compaction and transaction markers make the total an upper bound, and a broker may append meanwhile.
+            # Compaction and transaction markers make the total an upper bound, and it may grow while the broker
+            # appends.
             lag = max(self._total - records, 0)
             say(
                 f"kstate: {records:,} records, {size_text(size)}, {rate:,.0f} records/s, {lag:,} behind, "

@@ -25,7 +25,7 @@ UNKNOWN: Final = "?"
 
 def show_hosts(fleet: Fleet, findings: Sequence[FleetFinding], *, quiet: bool) -> None:
     """Print a row for each host."""
-    # A finding counts once for a host, however often it names it.
+    # A finding counts once for a host, even if it names the host for several tasks.
     wrong = Counter(host for finding in findings for host in set(finding.hosts))
     table(
         None,
@@ -58,7 +58,7 @@ def show_hosts(fleet: Fleet, findings: Sequence[FleetFinding], *, quiet: bool) -
 
 def show_tasks(fleet: Fleet, findings: Sequence[FleetFinding], *, quiet: bool) -> None:
     """Print a row for each task, including tasks without a host."""
-    # Tasks that should exist and that no host has: they have no row of their own in the listings.
+    # Tasks that should exist but are on no host get rows too.
     absent = [finding.task for finding in findings if finding.task is not None and finding.task not in fleet.tasks]
     rows: list[tuple[object, ...]] = [_task_row(fleet, task) for task in fleet.tasks]
     rows += [(task, 0, UNKNOWN, UNKNOWN, "-", "-") for task in dict.fromkeys(absent)]
@@ -80,10 +80,10 @@ def show_tasks(fleet: Fleet, findings: Sequence[FleetFinding], *, quiet: bool) -
 def _task_row(fleet: Fleet, task: str) -> tuple[object, ...]:
     """Return the cells of a task: the lag of its best copy, the distance of its worst, the hosts (* is active)."""
     hosts = fleet.tasks[task]
-    # The best copy decides how long a failover takes, the worst one what a standby lacks.
+    # The lag is that of the best copy, which decides how long a failover takes. The distance is that of the worst one.
     lags = [lag for copies in hosts.values() if (lag := fleet.task_lag(copies)) is not None]
     behind = [records for copies in hosts.values() if (records := fleet.task_behind(copies)) is not None]
-    # Known only from a broker: on disk an active task and a standby look alike.
+    # Only a broker knows which copy is active: on disk an active task and a standby look alike.
     active = fleet.active.get(task)
     names = [f"{name}*" if name == active else name for name in hosts]
     size = sum(copy.size for copies in hosts.values() for copy in copies)
@@ -143,7 +143,7 @@ def show_totals(fleet: Fleet) -> None:
 
 def show_findings(findings: Sequence[FleetFinding]) -> None:
     """Print the findings, each code once."""
-    # By code, so that the rule and the hint are printed once.
+    # Grouped by code, so that rule and hint are printed once.
     groups: dict[FleetCode, list[FleetFinding]] = defaultdict(list)
     for finding in findings:
         groups[finding.code].append(finding)
@@ -158,7 +158,7 @@ def show_findings(findings: Sequence[FleetFinding]) -> None:
         print_prose(f"rule: {code.rule}", indent=_INDENT)
         print_prose(f"what to do: {code.hint}{':' if code.command else ''}", indent=_INDENT)
         if code.command:
-            # On a line of its own, and never folded: it is to be pasted.
+            # The command has its own line and is never folded, so that it can be pasted.
             print_line(safe(f"{_INDENT}{_INDENT}{code.command}"), "bold")
 
 
@@ -286,7 +286,7 @@ def _task_lines(fleet: Fleet) -> Iterator[FleetTaskLine | FleetCopyLine]:
                     "behind_front": standing.behind,
                     "opens_in": list(copy.opens_in),
                 }
-    # Tasks that should exist and that no host has come last: no copy can follow them.
+    # Tasks that should exist but are on no host come last, since no line of a copy follows them.
     for task in sorted(sources.keys() - fleet.tasks.keys()):
         yield {"type": "task", "task": task, "hosts": [], "active": None, "known_from": sources[task]}
 

@@ -53,13 +53,13 @@ code{font:13px/1.4 ui-monospace,monospace;overflow-wrap:anywhere}
 
 def write_page(path: Path, fleet: Fleet, findings: Sequence[FleetFinding]) -> None:
     """Write the page, whole or not at all. Raise UsageError if it cannot be written."""
-    # Replacing the file would remove a link, a pipe or a device.
+    # Only a regular file is replaced: a link, a pipe or a device would be lost.
     if path.is_dir() or (os.path.lexists(path) and not path.is_file()):
         kind = kind_of(os.lstat(path).st_mode)
         raise UsageError(
             f"--html {quoted(path)} is {kind}", hint="pass a regular file, or a path that does not exist yet"
         )
-    # Made completely before the file is touched: an error must not leave half a page.
+    # The page is made as a whole before the file is written: an error must not leave half a page.
     text = "".join(_page(fleet, findings))
     try:
         replace_text(path, text, mode=0o666)
@@ -80,7 +80,7 @@ def _page(fleet: Fleet, findings: Sequence[FleetFinding]) -> Iterator[str]:
     title = f"Hosts and tasks of {', '.join(names) or 'no application'}"
     yield (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-        # No script and nothing from elsewhere: the page may be opened on a host without a network.
+        # Nothing is loaded from elsewhere and there is no script: the page may be opened on a host without a network.
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{_e(title)}</title><style>{_STYLE}</style></head><body>\n<h1>{_e(title)}</h1>\n<p>{_e(totals(fleet))}</p>\n"
@@ -98,7 +98,7 @@ def _findings(findings: Sequence[FleetFinding]) -> Iterator[str]:
     for finding in findings:
         groups[finding.code].append(finding)
     for code, alike in groups.items():
-        # The same text as kstate explain has: the page must not say it in other words.
+        # The text is that of kstate explain, so that the page does not say it in other words.
         (explanation,) = find(f"fleet:{code.name}")
         name, level = _e(code.name), code.level.value
         yield (
@@ -117,21 +117,21 @@ def _hosts_and_tasks(fleet: Fleet, findings: Sequence[FleetFinding]) -> Iterator
     wrong = {(host, finding.task) for finding in findings for host in finding.hosts if finding.task is not None}
     tasks = list(fleet.tasks)
     yield _legend(fleet)
-    # A column per task, so that copies of a task are below each other; too many of them flow in one cell instead.
+    # Each task has a column, so that its copies are below each other. If there are too many, all tasks share one cell.
     columns = len(tasks) + len(absent) <= _MOST_COLUMNS
     heads = ["tasks"]
     if columns:
-        # By number: as a text, 0_10 would come before 0_2.
+        # Sorted by number: as a text, 0_10 would come before 0_2.
         heads = sorted([*tasks, *absent], key=lambda name: TaskId.parse(name).order)
     yield "".join(f"<th>{_e(head)}</th>" for head in heads) + "</tr></thead><tbody>\n"
     for report in fleet.reports:
-        # The stores of this host by task.
+        # The copies of this host, by task.
         mine: dict[str, list[StoreCopy]] = defaultdict(list)
         for copy in report.copies:
             mine[copy.task].append(copy)
         cells = {task: _task(fleet, report, mine[task], bad=(report.name, task) in wrong) for task in report.tasks}
         yield f'<tr><th title="{_e(report.name)}">{_e(report.name)}</th>{_cells(cells, heads, columns=columns)}</tr>\n'
-    # A row of its own: tasks that should exist on a host and are on none are the worst finding.
+    # Tasks that should exist but are on no host get a row of their own, since that is the worst finding.
     if absent:
         chips = {task: f'<span class="t none">{_e(task)}</span>' for task in absent}
         head = "no host with a readable listing" if fleet.unread else "no host"
@@ -178,10 +178,10 @@ def _key(names: str, meaning: str) -> str:
 
 def _task(fleet: Fleet, report: HostReport, copies: Sequence[StoreCopy], *, bad: bool) -> str:
     task = copies[0].task
-    # A single copy leads itself: that does not show whether it is good.
+    # The distance to the best copy says nothing if there is only one.
     alone = len(fleet.tasks[task]) == 1
     far = None
-    # The ends of the logs are the better measure: all copies of a task may be far behind.
+    # With the ends of the logs the lag is used, which is the better measure: all copies of a task may be far behind.
     if fleet.facts is not None:
         far = fleet.task_lag(copies)
     elif not alone:

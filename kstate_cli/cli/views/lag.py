@@ -109,7 +109,7 @@ def show_lags(stores: Sequence[StoreLag], *, verbose: bool, quiet: bool) -> None
     if unknown:
         behind += f", and the lag of {plural(unknown, 'store')} in a task is unknown"
     print_line(f"{plural(len(stores), 'store')}: {behind}")
-    # Above it is the table on the other stream, which may be the same terminal.
+    # Flushed, since the table above goes to the other stream, which may be the same terminal.
     sys.stdout.flush()
     _say_unknown(stores, quiet=quiet)
 
@@ -184,7 +184,7 @@ def lag_lines(application: Application, stores: Sequence[StoreLag], problems: Se
     parts = [standing.lag for standing in stores]
     complete = [part for part in parts if part is not None]
     total = None
-    # A sum without one of its parts would look like the whole.
+    # If the lag of one part is unknown, no sum is printed: it would look like that of all.
     if complete and len(complete) == len(parts):
         total = sum_of(complete)
     yield {

@@ -96,7 +96,7 @@ def _show_steps(plan: Plan, how: PlanView) -> None:
                 print_line(safe(f"  {line}"))
             else:
                 print_prose(line, indent="  ")
-        # A run of hours has hundreds of steps, and its summary would scroll away: a dry run is for reading them.
+        # The steps are listed only in a dry run, whose purpose is to show them, or on request: a long run has hundreds.
         if how.dry_run or how.verbose:
             print_line("")
             table(
@@ -115,9 +115,9 @@ def _summed_up(plan: Plan, how: PlanView) -> Iterator[str]:
     from kstate_cli.change.folder import runs_folder
     from kstate_cli.change.lockfile import required_space
 
-    # The same function that refuses a run for lack of space: the number printed is the number that is checked.
+    # This function also refuses a run for lack of space, so the number printed is the one that is checked.
     room = required_space(plan, how.workers, copy_ssts=how.copied)
-    # By kind of step: a plan may have hundreds.
+    # Steps are counted by kind, because a plan may have hundreds.
     counts = Counter(step.action for step in plan.steps)
     actions = ", ".join(f"{count} x {action}" for action, count in counts.most_common())
     yield f"{_extent(plan)}; {plural(len(plan.steps), 'step')}: {actions}"
@@ -144,10 +144,10 @@ def _extent(plan: Plan) -> str:
     """Return the stores and tasks of the steps; a task that is moved as a whole counts as a task."""
     from kstate_cli.statedir.problems import Place
 
-    # The files of a task, such as .checkpoint, are no stores.
+    # Steps that write a file of a task, such as .checkpoint, do not concern a store.
     places = [Place(tuple(step.path.split("/"))) for step in plan.steps if step.action != "write file"]
     stores = {(place.task, place.store.name) for place in places if place.task is not None and place.store is not None}
-    # Including those of which only a file is written.
+    # Tasks count even if only a file of them is written.
     tasks = {place.task for step in plan.steps if (place := Place(tuple(step.path.split("/")))).task is not None}
     extent = plural(len(tasks), "task")
     if stores:
@@ -159,14 +159,14 @@ def _time(plan: Plan, how: PlanView) -> str:
     from kstate_cli.change.earlier_runs import expected
     from kstate_cli.change.folder import read_runs
 
-    # Only restorations have an engine.
+    # Only plans of restorations have an engine.
     is_spark = how.engine is not None and how.engine.is_spark
-    # From earlier runs of the same kind here: another host has other disks.
+    # The forecast is by earlier runs of this kind on this host, since another host has other disks.
     forecast = expected(plan, how.workers, read_runs(plan.app))
     amount = "less than 10 s"
     if not forecast.is_short:
         amount = f"about {duration_text(forecast.rounded)}"
-    # The time of an earlier run includes the start of its Spark.
+    # If a like run is known, its time includes the start of Spark.
     start, reckoned = "", f"like run {forecast.like}"
     if forecast.like is None:
         reckoned = "no earlier run to compare with"
@@ -211,7 +211,7 @@ def show_end(
         "executed": result is not None,
         "run": run,
     }
-    # First for programs: what follows are messages.
+    # The line for programs comes first; the rest is for people.
     results.lines([summary(end)])
     if plan.empty:
         results.remark(f"nothing to do: {nothing}")
@@ -434,7 +434,7 @@ class RunProgress:
 
     def __call__(self, phase: str, path: str, size: int) -> None:
         """Take the phase, its place, and the bytes since the last call, from the engine."""
-        # A run of fsyncs, which belongs to the phase before it.
+        # A phase of fsyncs counts as part of the phase before it.
         if phase == "sync":
             return
         if phase != self._phase:
@@ -449,7 +449,7 @@ class RunProgress:
                     self._meter.begin(self._bytes, BYTES)
                 else:
                     self._meter.begin(self._databases, count_unit("databases"))
-        # One call for each database, with the bytes that were written.
+        # In this phase there is one call for each database, with the bytes that were written.
         if phase == "store":
             self._done += size if self._bytes else 1
             self._meter.at(self._done)

@@ -100,6 +100,7 @@ class View(ABC):
         return json.dumps([_header(header) for header in headers])
 
     def _cell(self, name: str, row: Row, value: Any, how: Any) -> Any:
+        """Return the cell of a value, as ``how`` makes it; an :class:`Unreadable` if its serde cannot show it."""
         if not isinstance(value, Unreadable):
             try:
                 return how(value)
@@ -113,7 +114,7 @@ class View(ABC):
                     data = value
                 value = Unreadable(data, why)
         self.unreadable += 1
-        # A wrong serde reads none of millions of rows: a few messages show what is wrong as well.
+        # Only a few messages are printed, since a wrong serde cannot read any of millions of rows.
         if self.unreadable <= _MAX_MESSAGES:
             say(value.why)
         return value
@@ -188,7 +189,7 @@ class TableView(View):
         if rows:
             texts = [
                 at
-                # A column that is empty in all rows, such as the headers of a store without headers, only takes space.
+                # Columns that are empty in all rows, such as the headers of a store that keeps none, are left out.
                 for at, name in enumerate(self._columns)
                 if (name not in _NOT_ALWAYS or any(row[at] for row in rows))
                 and (name != "partition" or any(row[at] for row in rows))

@@ -95,7 +95,7 @@ def show_restored(outcome: RestoreOutcome, results: Output[RestoredStoreLine]) -
 
 
 def show_round(outcome: RestoreOutcome, results: Output[RestoreLine]) -> None:
-    """Print a round of many; for people nothing if the round had nothing to do."""
+    """Print one of many rounds; if it had nothing to do, people see nothing."""
     change, records = outcome.plan.change, sum(report.records for report in outcome.reports)
     run = None
     if outcome.result is not None:
@@ -160,13 +160,13 @@ def _show_stores(outcome: RestoreOutcome, *, quiet: bool) -> None:
     for report in outcome.reports:
         if report.null_keys:
             say(f"warning: {report.title}: {report.null_keys:,} records without a key, which Streams skips too")
-    # Interactive queries with a bound wait for a Position.
+    # A bounded interactive query waits for a Position, so the user learns which stores have none.
     without = sum(not report.has_position for report in outcome.reports)
     if without:
         whose = f"{without} stores: their Positions are"
         if without == 1:
             whose = "1 store: its Position is"
-        # Only __iq.consistency.offset.vector.enabled__ makes Streams write the header that a Position is read from.
+        # Streams writes the header with the Position only with __iq.consistency.offset.vector.enabled__.
         say(f"note: no changelog record carried a Position for {whose} empty until new input comes", quiet=quiet)
 
 
@@ -222,16 +222,16 @@ class RestoreProgress(RestoreWatcher):
 
     def phase(self, name: str, path: str, size: int) -> None:
         """Start a phase."""
-        # Before the comparison: a round of --follow may begin with the phase in which the last one ended.
+        # Called before the comparison: a round of --follow may begin with the phase in which the last one ended.
         self._meter.phase(_NAMES.get(name, name))
         if self._quiet or name == self._phase:
             return
-        # The engine reports a phase for every store: it is printed once.
+        # The engine reports a phase once for every store, but it is printed once.
         self._phase = name
-        # Of a dry run: the reading is all that it does, and its pace is that of the run.
+        # A dry run reports this phase: it only reads, at the pace of the run.
         if name == "check":
             self._began = self._said = time.monotonic()
-        # The bar counts records; from here on the work is files.
+        # The bar counts records, but from this phase on files are written.
         if name == "stage":
             self._meter.stop()
         self._line({"type": "phase", "phase": name}, _NAMES.get(name, name))
@@ -243,10 +243,10 @@ class RestoreProgress(RestoreWatcher):
                 {"type": "state", "before": before.value, "restoration": after.value},
                 f"{before.value} -> {after.value}",
             )
-        # Also if quiet: the command is the user's, and no message.
+        # Called even with --quiet: it is the user's own command, and no message.
         if self._on_state is not None:
             self._on_state(before.value, after.value)
-        # The rate counts from here: planning and the start of Spark read no record.
+        # The rate is counted from here, because planning and the start of Spark read no record.
         if after.value == "RESTORING":
             self._began = self._said = time.monotonic()
 
@@ -261,7 +261,7 @@ class RestoreProgress(RestoreWatcher):
 
     def resumed(self, predecessor: str, slices: int, total: int) -> None:
         """Report that an interrupted run is resumed."""
-        # The records of the slices that exist were read by another process: they say nothing about this one's rate.
+        # The records of the finished slices were read by another process, and do not count for the rate of this one.
         self._resumed = True
         if not self._quiet:
             self._line(
@@ -301,10 +301,10 @@ class RestoreProgress(RestoreWatcher):
         if self._pace is None:
             self._pace = PaceMeter(all_records, self._began, already=already)
         pace = self._pace.at(read_records, now)
-        # A program that watches must see the last slice, however soon it follows the one before.
+        # The last slice is always reported, even right after another, because a program may wait for it.
         if count == self._done or (now - self._said < OFTEN_SECONDS and count < total):
             return
-        # Both: a slice that takes long must not print the same line again and again.
+        # The count is stored too: while a slice takes long, the same line must not be printed again.
         self._said, self._done = now, count
         yield {
             "type": "progress",

@@ -53,7 +53,8 @@ def show_runs(
 ) -> None:
     """Print the runs, oldest first, and what to do next.
 
-    ``seconds``: duration of each run by its name. ``lock``: whether the directory is locked, and by which process.
+    ``seconds`` has the duration of each run by its name. ``lock`` says whether the directory is locked, and by which
+    process.
     """
     if not rows:
         _show_standby(standby)
@@ -61,7 +62,7 @@ def show_runs(
         return
     is_locked, pid = lock
     backup_bytes = sum(row["bytes_pinned"] for row in rows)
-    # First, because a full disk is why most people look.
+    # The space comes first, because most people look here when a disk is full.
     print_line(safe(f"{app}: {_in_use(is_locked, pid)}; runs keep {size_text(backup_bytes)}"), "bold")
     _show_standby(standby)
     print_line("")
@@ -82,7 +83,7 @@ def show_runs(
         print_prose(f"{len(rows) - len(newest)} older runs are not shown. To see them, use a pipe or -o json")
     _show_staging(rows)
     _show_progress(rows)
-    # Of all runs, not only of those in the table: an old lost copy matters as well.
+    # All runs count here, not only those in the table: the only copy may be in an old one.
     lines = list(_next(app, rows, copies, is_locked=is_locked))
     if lines:
         print_line("")
@@ -144,16 +145,17 @@ _RERUN = "Run its command again to continue"
 def _rerun_of(app: Path, row: StatusRunLine) -> str | None:
     """Return the command of a run as it can be pasted; None if its journal lacks an argument, or it is ambiguous.
 
-    The application directory becomes absolute: in another working directory, ``kstate restore app`` would create one.
+    The path of the application directory becomes absolute: in another working directory, ``kstate restore app`` would
+    create a new directory.
     """
     words = row["by"].get("argv") or []
     if not isinstance(words, list) or any(not isinstance(word, str) or PLACEHOLDER in word for word in words):
         return None
-    # app and ./app/ are one path.
+    # Normalized, since app and ./app/ are one path.
     paths = [word if word.startswith("-") else os.path.normpath(word) for word in words]
-    # The journal keeps no working directory: the argument is the one that ends as the application's path does.
+    # The journal does not record the working directory: the argument is the word with which the directory's path ends.
     candidates = [at for at, path in enumerate(paths) if at and _ends_with(app, path)]
-    # A store, a dump or a staging folder may be called as the directory is: an absolute path decides.
+    # A store, a dump or a staging folder may have the same name; if a word is an absolute path, it is the directory.
     candidates = [at for at in candidates if paths[at].startswith("/")] or candidates
     if len(candidates) != 1:
         return None
@@ -204,7 +206,7 @@ def _of_unfinished(app: Path, row: StatusRunLine, *, is_locked: bool | None) -> 
             None,
         )
     elif state in (INTERRUPTED, CREATED):
-        # The switch is one rename: an interrupted run never leaves a mixture.
+        # An interrupted run is finished or removed as a whole, because the switch is one rename.
         yield (
             (
                 f"{name}: its process has ended, and the directory is completely the old or completely the new "
@@ -230,7 +232,7 @@ def _of_last_run(app: Path, last: StatusRunLine) -> Iterator[_Step]:
 
 
 def _of_backups(app: Path, rows: Sequence[StatusRunLine], lost_runs: Collection[str]) -> Iterator[_Step]:
-    """Yield how to undo, and how to free space. A backup that exists nowhere else is in neither."""
+    """Yield how to undo, and how to free space. Backups that are the only copy of something are left out."""
     undoable = next((row for row in reversed(rows) if row["state"] == _KEPT), None)
     if undoable is not None and undoable["run"] not in lost_runs:
         yield f"to undo {undoable['run']} ({undoable['command']}):", command("undo", app)

@@ -42,13 +42,13 @@ if TYPE_CHECKING:
 def store_rows(app: Application, *, transactional: bool = False) -> list[StoreLine]:
     """Return a row for each store with a directory, and for each store that only has an offset.
 
-    ``transactional``: the user states that the application has transactional stores.
+    ``transactional`` says that the application has transactional stores, which the directory does not show.
     """
     rows: list[StoreLine] = []
-    # By resolve, which gives every offset of a .checkpoint to its store: the files alone do not tell which.
+    # ``resolve`` assigns each offset of a .checkpoint to its store, which the file alone does not tell.
     for task in resolve(app, transactional=transactional):
         rows += [_store_row(app, task, offsets) for offsets in task.stores]
-        # After those with a directory, so that a table begins with what is there.
+        # Stores without a directory come after the others.
         rows += [_absent_row(app, task, name, offsets) for name, offsets in sorted(task.absent.items())]
     return rows
 
@@ -98,7 +98,7 @@ def _absent_row(app: Application, task: TaskOffsets, name: str, offsets: Mapping
         "type": "store",
         "task": task.task.name,
         "store": name,
-        # No kind of the table of kinds: Streams has an offset, and nothing else is here.
+        # This is no kind of Kafka Streams: nothing is known but the offset.
         "kind": "no-directory",
         "kind_certain": False,
         "kind_from": "an offset without a RocksDB: a custom store, or a removed one",
@@ -148,7 +148,7 @@ def short_offsets(offsets: Offsets | None, *, all_of_them: bool) -> str:
     """Return the offset of a store, or ``partition=offset`` for each of several; ``?`` if it is unknown."""
     if offsets is None:
         return "?"
-    # Only global stores, and stores of several partitions, have more than one.
+    # Only global stores, which may have several partitions, have more than one offset.
     offset_pairs = sorted((p, o) for of_topic in offsets.values() for p, o in of_topic.items())
     if len(offset_pairs) <= 1:
         return str(offset_pairs[0][1]) if offset_pairs else "-"
@@ -162,9 +162,9 @@ def span(names: Sequence[str]) -> str:
     """Return ``3.6-4.2`` for consecutive releases, else all of them."""
     if not names:
         return "none"
-    # In the order of the table of releases: as texts, 3.10 would come before 3.2.
+    # Releases are compared by their order in the table of releases: as a text, 3.10 would come before 3.2.
     release_names = [release.name for release in RELEASES]
-    # A range would claim a release in between that does not open it.
+    # If releases in between are missing, all are listed: a range would claim that those open the store too.
     if release_names.index(names[-1]) - release_names.index(names[0]) != len(names) - 1:
         return " ".join(names)
     if len(names) == 1:
@@ -198,7 +198,8 @@ def say_incomplete_stores(
 
     ``places`` are the (task, store) to check; None stands for all.
     """
-    # A running application has segments that it has not flushed yet: their missing offsets are no sign of lost rows.
+    # Nothing is said about a running application: it has segments that are not flushed yet, so a missing offset is no
+    # sign of lost rows.
     if application.running:
         return False
     stores = [(task.name, store) for task in application.tasks for store in task.stores]
@@ -211,7 +212,7 @@ def say_incomplete_stores(
 def fatal_problems(app: Application, places: Collection[tuple[str, str]], *, everything: bool) -> list[Problem]:
     """Return the fatal problems of the selected (task, store), of files of their tasks, and of unlisted directories.
 
-    ``everything``: of the whole application, because nothing was selected.
+    ``everything`` includes all problems of the application, because the user selected nothing.
     """
     from kstate_cli.statedir.names import position_file, store_checkpoint
     from kstate_cli.statedir.problems import both_places, task_place
@@ -219,7 +220,7 @@ def fatal_problems(app: Application, places: Collection[tuple[str, str]], *, eve
     fatal = [problem for problem in app.all_problems() if problem.fatal]
     if everything:
         return fatal
-    # Files beside the database that state how far the store is, for releases that keep it there.
+    # Files of the task that have the offset or the Position of a selected store count too.
     own = [task_place(task) / name(store) for task, store in places for name in (position_file, store_checkpoint)]
     own += [task_place(task) / CHECKPOINT for task, _ in places]
     folders = [folder for task, store in places for folder in both_places(task, store)]
@@ -243,7 +244,7 @@ def unreadable_error(app: Application, problems: Sequence[Problem]) -> KstateErr
 def problem_lines(problems: Iterable[Problem]) -> Iterator[ProblemLine]:
     """Yield a line for each problem."""
     for problem in problems:
-        # A problem of a file of the task has no store.
+        # The problem may be of a file of the task, and then has no store.
         store = problem.place.store
         yield {
             "type": "problem",
@@ -343,7 +344,7 @@ def add_homes(
     if old is not None:
         before = Described.by(read_topology(old))
     topologies = RequestedTopology(Described.by(read_topology(new)), before)
-    # From the same rules as check --topology: ls must not tell another story.
+    # These are the rules of check --topology, so that both commands say the same.
     homes = read_homes(app, topologies)
     for row in rows:
         row["new_task"], row["home"] = _home(topologies, homes, row)
@@ -354,7 +355,7 @@ def add_homes(
         if not home.other_task
     ]
     stores = {store.name for task in app.tasks for store in task.stores}
-    # If no store of the directory is among them, the text is probably that of another application.
+    # If the directory has none of these stores, the text is probably that of another application.
     has = {key.store for key in topologies.new.homes} | topologies.new.global_stores
     return lacked, _doubt(stores, has)
 
@@ -375,7 +376,7 @@ def _home(topologies: RequestedTopology, homes: Homes, row: LsStoreLine) -> tupl
         return new, Move.stays.value
     if store in homes.missing.get(new, {}):
         return new, Move.moves.value
-    # The new task has a store of that name already: the topology was started here before its stores were moved.
+    # The new task already has a store with that name: the topology was started here before its stores were moved.
     return new, Move.copy.value
 
 
@@ -431,17 +432,17 @@ def print_spec(app: Application, sources: SpecSources, *, quiet: bool) -> int:
     from kstate_cli.specification.toml_file import to_toml
     from kstate_cli.specification.topology import read_topology
 
-    # Before the broker is asked.
+    # Contradicting options are refused before the broker is asked.
     refuse_settings_alone(sources.bootstrap, sources.settings)
     topology = None
     if sources.topology is not None:
         topology = read_topology(sources.topology)
     topics = _topic_sources(app, sources, topology)
-    # A draft may have gaps: what no source states is asked in a comment of the file.
+    # A draft may be incomplete: for a value that no source states, the file gets a comment that asks for it.
     draft, notes = draft_of_directory(app, topology, topics)
     missing = [entry for store in draft.stores for entry in store.filled(draft.application).missing()]
     about = "Written by kstate (ls --spec). Comments name the source of each value, and the values to fill in."
-    # TOML is UTF-8 by definition, whatever the locale.
+    # Standard output becomes UTF-8, whatever the locale, because TOML is always UTF-8.
     as_data()
     sys.stdout.write(to_toml(draft, notes=(about, *notes)))
     for entry in missing:
@@ -485,13 +486,13 @@ def _broker_topics(
 
     conf = client_settings(settings)
     with admin_client(bootstrap, conf) as admin:
-        # Of all topics only their names: a cluster may have thousands, and settings cost a request for each.
+        # Of all topics only the names are read: a cluster may have thousands, and their settings take a request each.
         on_broker, groups = names_on(admin)
-    # By the prefix application.id, unless another group's id begins with it too.
+    # Changelogs are recognized by the prefix, the application.id, unless the id of another group begins with it too.
     own, _ = own_changelogs(app.app_id, on_broker, groups)
     topics = {*own, *topics_of(app)}
     if topology is not None:
-        # A global store is restored from its input topic, which no name tells.
+        # A global store is restored from its input topic, which only the text of the topology shows.
         topics |= {*topology.global_stores.values()}
     return report_of_broker(ask_broker(bootstrap, conf, group=None, topics=topics))
 
@@ -507,7 +508,7 @@ def _changelogs_without_store(app: Application, draft: SpecDraft, topics: tuple[
         {topic for source in topics for topic in source.topics if is_changelog(topic)}
         - {topic for topic in changelogs if topic is not None}
     )
-    # The directory has a store for each changelog.
+    # Every changelog on the broker has its store here.
     if not others:
         return []
     names = some(others, _MAX_LISTED)
@@ -522,7 +523,8 @@ def _changelogs_without_store(app: Application, draft: SpecDraft, topics: tuple[
 def sum_lines(rows: Sequence[StoreLine], *, by_size: bool) -> list[LsSumLine]:
     """Return a line for each store: its tasks, and the sums of their bytes and rows. The largest is last ``by_size``.
 
-    ``rows`` is null if they cannot be read in one of the tasks, since the rest would look like the sum.
+    The member ``rows`` is null if the rows of one task cannot be counted: a sum of the others would look like that of
+    all.
     """
     stores: dict[str, list[StoreLine]] = {}
     for row in rows:
@@ -535,12 +537,12 @@ def sum_lines(rows: Sequence[StoreLine], *, by_size: bool) -> list[LsSumLine]:
 
 def _sum_line(name: str, rows: Sequence[StoreLine]) -> LsSumLine:
     counts = [row["rows"] for row in rows if row["rows"] is not None]
-    # A store without bytes, such as one in memory, has no rows that could not be read.
+    # A store without bytes, such as one in memory, has no rows that are missing in the sum.
     is_unread = any(row["rows"] is None and row["bytes"] for row in rows)
     return {
         "type": "sum",
         "store": name,
-        # Tasks may disagree while a rolling change of the topology is under way: both kinds are listed.
+        # While a topology is changed host by host, tasks may have different kinds of the store: all are listed.
         "kinds_of_tasks": list(dict.fromkeys(row["kind"] for row in rows)),
         "tasks": len({row["task"] for row in rows}),
         "rows": None if is_unread or not counts else sum(counts),

@@ -100,6 +100,7 @@ def _restore(
     state: StateMachine | None,
     larger: Larger | None,
 ) -> RestoreOutcome:
+    """Do as :func:`restore`: read the dump, ask the broker, then plan and carry out in the course of every change."""
     app = request.terms.app
     # Refused before the dump is read, which may take minutes.
     refuse_special(app)
