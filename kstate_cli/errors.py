@@ -33,6 +33,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+_MOST_HEADLINE: Final = 1_500
+"""Characters of a message without its details: more would hide where it is, and what to do next."""
+
 EXIT_OK = 0
 EXIT_WARNINGS = 1
 
@@ -71,6 +74,9 @@ class CommandEnd(BaseException):
     ) -> None:
         if code is not None:
             self.code = code
+        # It may quote a name from a file, or the text of another program, of any length.
+        if len(message) > _MOST_HEADLINE:
+            message = f"{message[:_MOST_HEADLINE]}…"
         self.headline = message
         self.details: tuple[str, ...] = ()
         self.add_details(details)

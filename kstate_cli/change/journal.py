@@ -48,6 +48,8 @@ SORTED_FILES: Final = "runs"
 EMPTY_AT_START: Final = "empty"
 """Member of ``created``: true if the application directory had no task when the run began, absent otherwise."""
 _MOST_BYTES = 64 * 1024 * 1024
+_MOST_WHY: Final = 500
+"""Characters of the reason why a line is damaged."""
 
 
 class RunState(Enum):
@@ -370,6 +372,12 @@ _MEMBERS_OF_2: Final[dict[str, dict[str, type]]] = {
 
 class JournalError(ValueError):
     """A journal, or a line of it, is not as kstate writes it. The message is a predicate without its subject."""
+
+    def __init__(self, why: str) -> None:
+        # A damaged member may have any length.
+        if len(why) > _MOST_WHY:
+            why = f"{why[:_MOST_WHY]}…"
+        super().__init__(why)
 
 
 def encode_line(row: dict[str, Any], number: int) -> bytes:

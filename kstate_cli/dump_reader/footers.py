@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from kstate_cli.formats.binary import MAX_I32
+from kstate_cli.formats.parquet_footer import check_footer
 from kstate_cli.formats.topic_partition import TopicPartition, legal_topic
 
 from .errors import NEW_DUMP, Damage, DumpError, printable
@@ -36,6 +37,9 @@ _ROWS_AT_ONCE: Final = 1 << 20
 _TAIL_BYTES: Final = 8
 """The bytes at the end of a file: the length of the footer, and the magic number."""
 _ENCRYPTED_FOOTER: Final = b"PARE"
+_PLAIN_FOOTER: Final = b"PAR1"
+_FOOTER_AT_ONCE: Final = 1 << 16
+"""Bytes at the end of a file, as many as pyarrow reads at first."""
 _SIGNATURE_BYTES: Final = 28
 """The nonce and the tag after a plaintext footer show that columns are encrypted. Without keys, pyarrow would then
 crash.
@@ -94,7 +98,7 @@ def read_facts(filesystem: FileSystem, file: ListedFile, *, of_table: bool = Fal
     import pyarrow as pa
 
     try:
-        footer_bytes = _footer_bytes(filesystem, file)
+        footer_bytes = _check_footer(filesystem, file)
         with open_parquet(filesystem, file.path) as parquet:
             # Checked before any column is read, because pyarrow does not raise an exception for an encrypted column.
             if footer_bytes - parquet.metadata.serialized_size == _SIGNATURE_BYTES:
@@ -106,14 +110,29 @@ def read_facts(filesystem: FileSystem, file: ListedFile, *, of_table: bool = Fal
         raise DumpError(f"kstate cannot read the file as Parquet: {error}", where=printable(file.path)) from None
 
 
-def _footer_bytes(filesystem: FileSystem, file: ListedFile) -> int:
-    """Return the length of the footer, as the file states it. Raises DumpError if the footer is encrypted."""
+def _check_footer(filesystem: FileSystem, file: ListedFile) -> int:
+    """Return the length of the footer, as the file states it.
+
+    Raises DumpError if the footer is encrypted, MalformedBytesError if pyarrow would end the process at it.
+    """
     with filesystem.open_input_file(file.path) as stream:
-        stream.seek(max(0, file.size - _TAIL_BYTES))
-        tail = stream.read(_TAIL_BYTES)
-    if tail[4:] == _ENCRYPTED_FOOTER:
-        raise _encrypted(file)
-    return int.from_bytes(tail[:4], "little")
+        # In a bucket a read is a request: one is enough for most footers.
+        length = min(file.size, _FOOTER_AT_ONCE)
+        stream.seek(file.size - length)
+        tail = stream.read(length)
+        if tail[-4:] == _ENCRYPTED_FOOTER:
+            raise _encrypted(file)
+        size = int.from_bytes(tail[-_TAIL_BYTES:-4], "little")
+        # Without this magic number, or within so few bytes, the file has no footer: pyarrow states that.
+        if tail[-4:] != _PLAIN_FOOTER or size + _TAIL_BYTES > file.size:
+            return size
+        if size + _TAIL_BYTES > length:
+            stream.seek(file.size - _TAIL_BYTES - size)
+            tail = stream.read(size + _TAIL_BYTES)
+    footer = tail[-_TAIL_BYTES - size : -_TAIL_BYTES]
+    # A signature follows the footer of a file with encrypted columns: the struct ends before it.
+    check_footer(footer)
+    return size
 
 
 def _encrypted(file: ListedFile) -> DumpError:
