@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,12 @@ def kstate(*arguments: object, status: int | None = 0) -> Done:
     """Runs kstate in a process of its own, forked from one that has imported it; a traceback is always a failure."""
     if _interpreters_own() != _INTERPRETERS_OWN:
         return kstate_cold(*arguments, status=status)  # only a new interpreter reads them
-    run = warm.shared().as_here(*arguments)
+    if not _turn.acquire(blocking=False):
+        return kstate_cold(*arguments, status=status)  # another thread runs a command, which may wait for this one
+    try:
+        run = warm.shared().as_here(*arguments)
+    finally:
+        _turn.release()
     return _result_of(arguments, run.status, run.out, run.err, status)
 
 
@@ -78,6 +84,7 @@ def _interpreters_own() -> dict[str, str]:
 
 
 _INTERPRETERS_OWN = _interpreters_own()
+_turn = threading.Lock()
 
 
 def kstate_here(*arguments: object, status: int | None = 0) -> Done:

@@ -26,7 +26,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 CLOSED, FULL = "closed", "/dev/full"
-_SECONDS = 120
+_SECONDS = 300
 _ENVIRONMENT = dict(os.environ)
 """Before any test runs: variables of the test that is the first to need the process are not those of all others."""
 _MODES = (os.O_RDONLY, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)

@@ -87,10 +87,13 @@ def run_restore(
     """
     if "--engine" not in options and not ALL:
         options = (*options, *IN_PROCESS)
+    words = [str(directory), "--from-changelog", str(dump), "--for", release, "--spec", str(spec), "-o", "json",
+             *unproven_too("{}.{}".format(*number(release))), *options]  # fmt: skip
+    if module == "kstate_cli" and " ".join(IN_PROCESS) in " ".join(options):
+        return kstate("restore", *words)
     java = os.environ.get("JDK_JAVA_OPTIONS", _QUICK)
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    command = [sys.executable, "-m", module, "restore", str(directory), "--from-changelog", str(dump), "--for", release,
-               "--spec", str(spec), "-o", "json", *unproven_too("{}.{}".format(*number(release))), *options]  # fmt: skip
+    command = [sys.executable, "-m", module, "restore", *words]
     environment = {**os.environ, "PYTHONPATH": path, "JDK_JAVA_OPTIONS": java}
     process = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True,
                           text=True, timeout=_SECONDS, check=False)  # fmt: skip

@@ -14,6 +14,7 @@ from typing import Any
 from kstate_cli.change.fingerprint import LISTS
 from kstate_cli.rocks.shadow import Shadow
 from tests import json_lines
+from tests.directories.support import kstate
 
 ROOT = Path(__file__).resolve().parents[2]
 APP = "bulk-app"
@@ -124,18 +125,10 @@ def notes(app: Path, suffix: str) -> list[dict[str, Any]]:
 
 
 def status(app: Path) -> list[dict[str, Any]]:
-    """What `kstate status` says of the runs of an application."""
-    process = subprocess.run(
-        [sys.executable, "-m", "kstate_cli", "status", str(app), "-o", "json"],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    json_lines.check(["status", str(app), "-o", "json"], 0, process.stdout)
-    return json_lines.results(process.stdout)
+    """The runs of an application, as `kstate status` prints them."""
+    return kstate("status", app, "-o", "json").rows
 
 
 def clean(app: Path) -> None:
     """`kstate clean`, also of an application whose directory was never made."""
-    subprocess.run([sys.executable, "-m", "kstate_cli", "clean", str(app)], env=environment(), check=True)
+    kstate("clean", app)

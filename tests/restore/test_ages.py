@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -22,7 +20,7 @@ from kstate_cli.statedir.scan import read_application
 from tests.directories.support import kstate
 from tests.golden import unpack
 
-from .support import ROOT, ended, environment, good
+from .support import ROOT
 
 KEY = TopicPartition("orders-latest-order-changelog", 0)
 STORE = "0_0/latest-order"
@@ -42,9 +40,7 @@ def restore(app: Path, dump: Path, *options: object) -> None:
     spec = ROOT / "examples" / "dump.toml"
     arguments = ["restore", app, "--from-changelog", dump, "--for", "4.3", "--spec", spec, "--store", "latest-order",
                  "--task", "0_0", "--engine", "local", "-o", "json", *options]  # fmt: skip
-    command = [sys.executable, "-m", "kstate_cli", *map(str, arguments)]
-    pipe = subprocess.PIPE
-    good(ended(subprocess.Popen(command, env=environment(), stdout=pipe, stderr=pipe, text=True)))
+    kstate(*arguments)
 
 
 def test_restoration_records_ages(tmp_path: Path) -> None:
