@@ -63,8 +63,8 @@ def every_file(app: Path) -> Listing:
         with reading(), os.scandir(os.path.join(app, folder)) as entries:
             for entry in entries:
                 path = os.path.join(folder, entry.name)
-                # APP and the staged tree share the lock file, and have different marks. The list must not depend on
-                # either.
+                # The directory and its staged copy share the lock file, and have different marks (the files in which
+                # kstate records the state of a run). The lists of both must be equal, so these files are left out.
                 if path == LOCK or path in MARKS:
                     continue
                 if entry.is_symlink():

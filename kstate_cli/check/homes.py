@@ -146,20 +146,22 @@ def _homes(inventory: _Inventory, app: Application) -> Homes:
     global_names = topology.new.global_stores
     absent = _absent_global_stores(inventory, here)
     return Homes(
-        {
+        missing={
             task.name: dict(_missing_stores(inventory, task))
             for task in app.tasks
             if not task.is_global and task.name not in left_over
         },
-        left_over,
-        {task.name: dict(_stores_elsewhere(topology, task)) for task in before.app.tasks if not task.is_global},
-        frozenset(_unlogged_stores(inventory)),
-        inventory.topics,
-        frozenset(key.store for key, _ in inventory.copies) | here,
-        tuple(sorted(here - global_names)),
-        tuple(sorted(absent)),
-        tuple(sorted({*(here & global_names), *absent})),
-        tuple(sorted(key for key, home in topology.new.homes.items() if home not in inventory.partitions)),
+        left_over=left_over,
+        elsewhere={
+            task.name: dict(_stores_elsewhere(topology, task)) for task in before.app.tasks if not task.is_global
+        },
+        unlogged=frozenset(_unlogged_stores(inventory)),
+        topics=inventory.topics,
+        stores=frozenset(key.store for key, _ in inventory.copies) | here,
+        global_unused=tuple(sorted(here - global_names)),
+        global_missing=tuple(sorted(absent)),
+        global_on_disk=tuple(sorted({*(here & global_names), *absent})),
+        unplaced=tuple(sorted(key for key, home in topology.new.homes.items() if home not in inventory.partitions)),
     )
 
 

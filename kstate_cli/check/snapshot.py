@@ -420,7 +420,7 @@ class Homes:
     def wiped_for(self, task: str, store: str, *, has_topic: bool) -> bool | None:
         """Return True if a store that a task lacks costs it everything under exactly-once; None if its kind decides.
 
-        ``named``: a topic that it would be restored from is known.
+        ``has_topic`` says that a topic is known from which the store would be restored.
         """
         missing = self.missing.get(task, {}).get(store)
         if missing is None or not (missing.other_task or missing.new):

@@ -243,6 +243,7 @@ def _obstacle(snapshot: Snapshot, task: Task, store: Store, database: Database) 
 
 
 def _families(snapshot: Snapshot, store: Store, database: Database, path: str) -> Obstacle | None:
+    """Return why the release cannot open a database with these column families; None if it can."""
     # RocksDB opens a database only if Streams names all of its column families.
     families = set(database.column_families)
     if snapshot.request.into_family:

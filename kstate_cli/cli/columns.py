@@ -113,6 +113,7 @@ def _folded(columns: Sequence[Column], widths: Sequence[int], width: int) -> lis
 def _lines(
     columns: Sequence[Column], rows: Sequence[Sequence[Sequence[str]]], widths: Sequence[int], rule: str
 ) -> tuple[str, ...]:
+    """Return the lines of a table with a header; ``rule`` is the character of the line below the header."""
     lines = [_line(columns, [column.name for column in columns], widths), rule * _total(widths)]
     for row in rows:
         cells = [

@@ -182,6 +182,7 @@ def report_deadline(number: int) -> None:
 
 
 def _code(error: BaseException) -> int:
+    """Return the exit code for an error."""
     if isinstance(error, CommandEnd):
         return error.exit_code
     if isinstance(error, SystemExit):

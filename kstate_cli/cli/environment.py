@@ -245,6 +245,7 @@ def _parameters(click_command: Any, type_name: str) -> list[Any]:
 
 
 def _read(click_command: Any, path: str, ctx: Any, value: Any) -> None:
+    """Give the values of a kstate.toml to Click, as defaults of the command's parameters."""
     # While a shell completes, the file is not read: it may be just being edited, and completion must not fail.
     if ctx.resilient_parsing:
         return

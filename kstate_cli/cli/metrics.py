@@ -135,6 +135,7 @@ class Metrics:
         return max(code, EXIT_WARNINGS)
 
     def _take_lock(self, path: Path) -> int:
+        """Check that ``path`` can become a file of metrics, and return the descriptor of its lock."""
         folder = self._folder
         if folder is not None and Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
             raise UsageError(
@@ -170,6 +171,7 @@ class Metrics:
         return lock
 
     def _write(self, path: Path, code: int) -> None:
+        """Write the file, with the exit code of this run and the time of the last success."""
         # Imported here, because most runs write no metrics and should not wait for the import.
         from prometheus_client import CollectorRegistry, write_to_textfile
 

@@ -73,6 +73,7 @@ def releases(incomplete: str) -> list[str]:
 
 
 def _offered(names: Callable[[Path], Iterable[str]], ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return those of the ``names`` in the application directory that complete a word."""
     from kstate_cli.statedir.find import find_application
 
     # The argument may be missing in the parameters: an option without its value keeps the parser from assigning it.

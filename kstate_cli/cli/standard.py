@@ -107,6 +107,7 @@ class _Descriptor(io.RawIOBase):
                 self._now = bytearray(), []
 
     def _write(self, at_once: int) -> None:
+        """Write at most ``at_once`` of the bytes that wait, and note how many were written."""
         # This waits until the write cannot block, since a signal may raise only here.
         _wait_for(self._number)
         waiting, counts = self._now
@@ -228,6 +229,7 @@ class _Screen(io.TextIOWrapper):
 
 
 def _text(raw: _Descriptor, before: TextIO | None) -> TextIO:
+    """Return the stream of text that writes to a descriptor, in the encoding of the stream ``before`` it."""
     binary: Any = raw
     wrapper: type[io.TextIOWrapper] = io.TextIOWrapper
     if raw.isatty():

@@ -350,7 +350,7 @@ def pairs(a: StoreReader, b: StoreReader, filled_a: Sequence[Segment], filled_b:
 
 
 def rows_of(side: str, store: StoreReader, segments: Sequence[Segment]) -> Iterator[Row]:
-    """Yield the rows of one store by key, without index rows. Raises StoreUnreadable, naming the side."""
+    """Yield the rows of one store by key, without index rows. Raises StoreUnreadable, naming ``side``, A or B."""
     # Index rows follow from the base rows, and a store of another kind may have none.
     bounds = store.layout.key.base_rows
     try:

@@ -205,6 +205,7 @@ def as_manifest(grown: Grown) -> Manifest:
 
 
 def _as_partition(full: Full) -> ManifestPartition:
+    """Return a full dump in the form that the manifest of a dump written at once has for a partition."""
     first, last = _bounds(full)
     return ManifestPartition(
         full.key.topic,

@@ -172,6 +172,7 @@ def _refuse_foreign(root: str, shown_as: str) -> None:
 
 
 def _refuse_link(path: str, inside: str, shown_as: str) -> None:
+    """Raise DumpError unless a link in the dump leads to a regular file below ``inside``, the real path of the dump."""
     if not os.path.exists(path):
         # The link is not skipped, because its missing file would look like compaction.
         raise DumpError(

@@ -382,6 +382,7 @@ def _wide(name: str) -> pa.DataType:
 
 
 def _differ(first: pa.ChunkedArray, second: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+    """Return the numbers of the rows in which two columns differ."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -183,6 +183,7 @@ def convert(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _milliseconds(column: pa.Array) -> pa.Array:
+    """Return a column of timestamps as milliseconds since 1970, with the number of no timestamp in place of null."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -403,6 +403,7 @@ def hadoop_uri(uri: str) -> str:
 
 @contextlib.contextmanager
 def _conf(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
+    """Run the block with these settings of the Spark session."""
     # The session belongs to the caller, so every setting is restored afterwards.
     before = {name: spark.conf.get(name, None) for name in values}
     for name, value in values.items():

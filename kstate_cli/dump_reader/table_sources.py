@@ -228,6 +228,7 @@ def _dump_of(
 
 
 def _listed_file(format_: TableFormat, place: DumpPlace, folder: str, file: _TableFile) -> ListedFile:
+    """Return a file that the log of a table names. Raise DumpError if it is missing or was replaced."""
     path = f"{folder}/{file.path}"
     if file.path.startswith("..") or os.path.isabs(file.path):
         raise _refusal(format_, place.text, f"{printable(file.path)} is not below its folder")

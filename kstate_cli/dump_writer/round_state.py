@@ -282,6 +282,7 @@ class DumpRound:
         runner.run(jobs, self._watcher.at, on_result)
 
     def _job(self, plan: PartitionPlan, start: int, end: int, at_once: int) -> RangeJob:
+        """Return the job that reads one range of a plan, while ``at_once`` readers share the limit of bytes."""
         request, comparison = self._request, self._comparisons.get(plan.key)
         awaited: frozenset[str] = frozenset()
         if comparison is not None:

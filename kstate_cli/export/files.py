@@ -141,7 +141,7 @@ def _groups(batches: Iterator[pa.RecordBatch], progress: Progress) -> Iterator[l
     group: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
-        # A batch of one piece is small. Larger row groups are compressed better, and have less metadata.
+        # Batches are small. In larger row groups, data is compressed better and there is less metadata.
         group.append(batch)
         rows += batch.num_rows
         size += batch.nbytes

@@ -134,6 +134,7 @@ def _header(lines: list[str], index: int, field: str) -> int:
 
 
 def _entry(line: str, number: int) -> tuple[TopicPartition, int]:
+    """Return topic-partition and offset of a line; ``number`` is that of the line, for messages."""
     fields = _BLANKS.split(line)
     # Pattern.split drops empty trailing strings but keeps an empty leading one: blanks may end a line, not start it.
     while fields and not fields[-1]:

@@ -426,6 +426,7 @@ class _VersionEdit:
             self._skip()
 
     def _other(self, tag: int) -> None:
+        """Read a field of the edit that says nothing about SSTs, to get to the next one."""
         if tag == _FAMILY_ADDED:
             size = self._skip()
             # Read after the check of the length: a name that was cut off is the name of another family.
@@ -442,6 +443,7 @@ class _VersionEdit:
             raise _unclear(f"unknown tag {tag}")
 
     def _number(self) -> int:
+        """Read a varint of at most 64 bits."""
         value = shift = 0
         while self._at < len(self._record):
             byte = self._record[self._at]

@@ -147,7 +147,10 @@ class Memory:
         return half
 
     def verified(self, of: str | None, part: tuple[int, int], parts: int, began_ms: int, ended_ms: int) -> bool:
-        """Record that a part, or a share, was read; return whether that completes a cycle through all parts."""
+        """Record that a part of the stores, or a share of a part (:class:`Shares`), was read.
+
+        Return whether that completes a cycle: all parts were read, one after the other, and no share was skipped.
+        """
         number = (part[0] - 1) % parts + 1
         shares = self.shares.get(of or "")
         incomplete = False

@@ -209,7 +209,7 @@ class OfflineStreams:
         began = time.perf_counter_ns()
         result = self._ask(request, task, store)
         position = None
-        # The file that cannot be read may have any offset. So the Position is unknown, and not empty.
+        # A Position file that cannot be read may state any offset. So the Position is unknown, and not empty.
         if store.position_is_readable:
             position = position_reached(store)
         result.set_position(position)

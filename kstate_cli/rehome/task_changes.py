@@ -58,6 +58,7 @@ def task_changes(layout: RehomeLayout, guesses: Guesses, target: str) -> list[Ch
 
 
 def _task_changes(layout: RehomeLayout, guesses: Guesses, target: str) -> Iterator[Change]:
+    """Yield the changes of the files in the directory of the task ``target``, beside its stores."""
     # Files are removed before others are written, because a store of the same name may write its own files there.
     yield from _removed_files(layout, target)
     lines: dict[TopicPartition, int] = {}

@@ -199,6 +199,7 @@ class Staging:
         return [self._read[name] for name in names if name in self._read]
 
     def _note_of(self, name: str, suffix: str) -> dict[str, Any] | None:
+        """Return a note with its ``name``; None if it cannot be read, or is not of this kind."""
         try:
             with open(os.path.join(local(self.target), name), "rb") as file:
                 note = parse_json(file.read())

@@ -152,6 +152,7 @@ def read_message(message: str) -> RocksMessage:
 
 
 def _meaning(message: str) -> tuple[RocksCode, int | None]:
+    """Return the code for a message of RocksDB, and the errno or the format version that it names."""
     # The host comes first: its shortage says nothing about the database, whatever other words the message has.
     if (number := _errno_in(message, (*SHORT, *FULL))) is not None:
         return RocksCode.HOST, number

@@ -99,6 +99,7 @@ class Shadow:
         self.close()
 
     def _open(self) -> None:
+        """Open the copy, with all column families, for reading. Raise FileNotFoundError, OSError and RocksError."""
         from rocksdict import AccessType, Options, Rdict
 
         self._private = private_copy(self.path, writable=False)

@@ -74,6 +74,7 @@ class WholeDatabase(Shadow):
         return self
 
     def _open(self) -> None:
+        """Open the copy for reading, with descriptors of its SSTs as far as the limit of this process allows."""
         from rocksdict import AccessType, Options, Rdict
 
         self._private = private_copy(self.path, writable=False)
@@ -139,11 +140,11 @@ class WholeDatabase(Shadow):
     def alone(self, table: Table) -> SstContents:
         """Read every data block of one SST. Raise RocksError for a block that cannot be read.
 
-        Raise FileNotFoundError if a running application created or removed the SST while the others were linked.
+        Raise FileNotFoundError if the copy lacks the SST, which a running application created or removed meanwhile.
         """
         assert self._private is not None
         folder = self._private / "alone"
-        # The target is the file that was linked, whether its descriptor is kept open or not.
+        # The link in the copy leads to the SST, or to an open descriptor of it.
         target = os.readlink(self._private / table.name)
         try:
             with in_temporary(self._private):
@@ -156,6 +157,7 @@ class WholeDatabase(Shadow):
 
 
 def _read_alone(folder: Path) -> SstContents:
+    """Read every row of the database in ``folder``, which has a single SST."""
     from rocksdict import AccessType, Rdict
 
     database = Rdict(str(folder), _options(1), access_type=AccessType.read_only(False))

@@ -363,6 +363,7 @@ def _count_of_scan(app: Application, task: Task, store: Store) -> int | None:
 
 
 def _count(app: Application, task: Task, store: Store) -> Rows:
+    """Return the number of rows of a store: counted, or estimated where that is not possible."""
     with closing(Databases()) as databases:
         try:
             reader = open_whole(task, store, others_of(app, task, store), databases)

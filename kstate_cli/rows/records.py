@@ -107,6 +107,7 @@ def _session(rows: Iterable[Row], layout: Layout) -> Iterator[Record]:
 
 
 def _versions(rows: Iterable[Row], _layout: Layout) -> Iterator[Record]:
+    """Yield each version in the rows of a versioned store as a record."""
     for row, data in rows:
         key = VersionedKey.from_bytes(row)
         segment = read_versions(key, data)

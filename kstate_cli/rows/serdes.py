@@ -162,6 +162,7 @@ def _number(name: str, form: str) -> Serde:
 
 
 def _real(name: str, form: str) -> Serde:
+    """Return the serde ``name`` of floating-point numbers; ``form`` is their format for :mod:`struct`."""
     layout = struct.Struct(form)
 
     def serialize(value: Any) -> bytes:

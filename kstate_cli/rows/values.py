@@ -145,6 +145,7 @@ def jsonable(value: Any) -> Any:
 
 
 def _compound(value: Any) -> Any:
+    """Return a value with members as JSON can show it. Raise ValueError for one that has no such form."""
     try:
         if isinstance(value, Windowed):
             return {"key": jsonable(value.key), "start": value.start, "end": value.end}

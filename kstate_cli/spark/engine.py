@@ -270,6 +270,7 @@ class Jvm:
         raise failed or Refused("the command that starts its JVM is missing")
 
     def _launch(self, launch: Launch, path: Path) -> None:
+        """Start the JVM with the command ``launch``; it writes the port of its gateway to ``path``."""
         self._process = subprocess.Popen(
             ["/bin/sh", "-c", _DEAF, "sh", *launch.words],
             stdin=subprocess.PIPE,  # the JVM ends with it, however kstate ends

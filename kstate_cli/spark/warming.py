@@ -190,8 +190,9 @@ def _watched(classes: Path) -> tuple[tuple[str, ...], dict[str, str]]:
     option, noting = "spark.driver.extraJavaOptions", f"-XX:DumpLoadedClassList={classes}"
 
     def look(context: SparkContext) -> None:
+        """Record the command line and the variables with which the launcher started the JVM."""
         pid = int(context._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
-        # They are read from the running process, because the command of the launcher cannot be derived from settings.
+        # Both are read from the running process, because the command of the launcher cannot be derived from settings.
         words, variables = (_words_of(Path(f"/proc/{pid}/{name}")) for name in ("cmdline", "environ"))
         if MAIN_CLASS not in words or noting not in words:
             raise RunFailed(

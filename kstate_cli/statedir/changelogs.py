@@ -162,7 +162,7 @@ class _Matching:
         """Prefix other than the application's -> how many stores vote for it, and how many topics it explains.
 
         A store of the task votes for a prefix if a topic is its changelog with that prefix. A topic that a Position
-        names is an input of the store, and counts neither way.
+        names is an input of the store, and is no evidence for a prefix.
         """
         others = set(self._topics) - self._by_name.keys()
         # All stores of an application have the same prefix, so each store that fits a prefix is evidence for it.

@@ -216,6 +216,7 @@ def _verdict(report: Report, release: str) -> str:
 def _lines(
     app: Application, request: CheckRequest, report: Report, start: Start, parts: list[CheckDumpPartLine]
 ) -> Iterator[CheckLine]:
+    """Yield the lines of JSON: predictions, findings, parts of the dump, and the summary."""
     yield from (_prediction_line(prediction, start) for prediction in report.predictions)
     for finding in report.findings:
         yield {

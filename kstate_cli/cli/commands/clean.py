@@ -80,6 +80,7 @@ def clean(
         stays: list[str] = []
 
         def elsewhere(run: Run) -> bool:
+            """Remove what a run left in its staging area; return whether anything was there."""
             try:
                 return remove_from_area(run) is not None
             except RunFailed as error:

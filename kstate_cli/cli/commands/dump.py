@@ -180,6 +180,7 @@ def _show_round(request: DumpRequest, outcome: RoundOutcome, results: Output[Dum
 
 
 def _members(request: DumpRequest, outcome: RoundOutcome) -> DumpMembers:
+    """Return the members of the summary in JSON. Of a dry run, the records are those that it would read."""
     records = outcome.records
     if outcome.generation is None:
         records = sum(plan.records for plan in outcome.plans)

@@ -232,7 +232,7 @@ def _end(ends: list[StepEnd], results: Output[MaintainLine]) -> int:
 
 
 def _error(bad: StepEnd, ends: list[StepEnd]) -> KstateError:
-
+    """Return the error for the most severe end of a step, of the class that has its exit code."""
     read_only = (errors.UsageError, errors.ConditionNotMet, errors.Refused)
     kinds = {kind.exit_code: kind for kind in (*read_only, errors.InUse, errors.RunFailed, errors.RunHalfway)}
     kind = kinds.get(bad.exit or 0, errors.RunFailed)

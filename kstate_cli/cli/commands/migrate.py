@@ -200,6 +200,7 @@ def migrate(
 def _finish(
     outcome: ChangeOutcome, check_request: CheckRequest, results: Output[MigrateLine], *, warnings_ok: bool
 ) -> int:
+    """Print the end of the migration and a warning about the next start; return the exit code."""
     from kstate_cli.cli.views.check import warning_of_next_start
     from kstate_cli.cli.views.plan import exit_code, show_end
 

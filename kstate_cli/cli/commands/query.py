@@ -27,6 +27,7 @@ class _Group(HelpfulGroup):
         return super().resolve_command(ctx, args)
 
     def _refuse_other_order(self, app: str, rest: list[str]) -> None:
+        """Raise UsageError with the right order if a subcommand follows APP or STORE."""
         first = "the subcommand must come first, then APP and STORE"
         if rest[1:2] and rest[1] in self.commands:
             store, subcommand, *more = rest

@@ -204,6 +204,7 @@ class _Answer:
         return collate([_tagged(partition, rows) for partition, rows in values.items()])
 
     def _print(self, partition: int | None, result: Any) -> None:
+        """Print the rows in the answer of a partition, up to the limit."""
         # The result is None if the partition does not have the key.
         if self._more or result is None:
             return
@@ -248,6 +249,7 @@ class _Answer:
         return f" A {', '.join(sorted(kinds))} store answers: {', '.join(_subcommands(kinds, self._streams.handlers))}."
 
     def _explain(self, results: dict[int | None, QueryResult[Any]]) -> None:
+        """Print how each partition was queried, and the Position of its answer."""
         for partition, result in results.items():
             position = result.position.as_map() if result.position is not None else None
             execution_info = list(result.execution_info)
@@ -274,6 +276,7 @@ class _Answer:
             say(f"{self._name(partition)}: {line}")
 
     def _verdict(self) -> InUse | StoreUnreadable | QueryFailedError:
+        """Return the error for partitions that did not answer."""
         counts = Counter(reason.value for reason in self._failed.values())
         names = ", ".join(f"{count} {reason}" for reason, count in sorted(counts.items()))
         rows = "no rows, and the answer is incomplete"
@@ -323,6 +326,7 @@ def _tagged(partition: int | None, rows: RowIterator[Any]) -> RowIterator[_Tagge
 
 
 def _subcommands(kinds: set[str], handlers: Handlers) -> list[str]:
+    """Return the subcommands that have an answer for a store of one of these kinds."""
     queries: list[tuple[str, Query[Any]]] = [
         ("key", KeyQuery(b"")),
         ("range", RangeQuery()),

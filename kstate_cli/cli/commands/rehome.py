@@ -238,6 +238,7 @@ def _finish(
     warnings_ok: bool,
     outcome: RestoreOutcome | None = None,
 ) -> int:
+    """Print the end of the moves, and of the restoration that completed tasks; return the exit code."""
     from kstate_cli.change.plan import MoveStore
     from kstate_cli.cli.views.plan import engine_members, exit_code, show_end
     from kstate_cli.cli.views.restore import show_restored

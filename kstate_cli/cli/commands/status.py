@@ -62,6 +62,7 @@ def _lines(rows: list[StatusRunLine], standby: StandbyUse | None) -> Iterator[St
 
 
 def _row(run: Run, *, is_locked: bool | None) -> StatusRunLine:
+    """Return the row of a run, by its journal, its backup and its staging area."""
     from kstate_cli.change import journal
     from kstate_cli.change.earlier_runs import INTERRUPTED, state_of
     from kstate_cli.change.engine import pinned_bytes

@@ -97,6 +97,7 @@ def verify(
 
 
 def _remarks(report: AppReport, subset: str, *, quiet: bool) -> None:
+    """Print on standard error what the findings do not say: remarks on stores, and what was not read."""
     from kstate_cli.verify.application import NOT_COVERED
 
     for store in report.stores:

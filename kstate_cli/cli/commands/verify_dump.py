@@ -166,6 +166,7 @@ def _show(findings: Sequence[FileFinding], warning: str | None, files_text: str)
 
 
 def _verdict(findings: Sequence[FileFinding], growing: str | None) -> Exception:
+    """Return the error for files that are damaged, missing or unreadable."""
     from kstate_cli.dump_reader.errors import NOT_REACHED, WHOLE_COPY, rot
     from kstate_cli.dump_reader.verification import ROT
 

@@ -128,6 +128,7 @@ def wipe(
 def _finish(
     outcome: ChangeOutcome, results: Output[WipeLine], *, purge: bool, for_reset: bool, warnings_ok: bool
 ) -> int:
+    """Print the end of the wipe, and how to undo or restore; return the exit code."""
     from kstate_cli.cli.views.plan import exit_code, show_end
 
     plan, result = outcome.plan, outcome.result

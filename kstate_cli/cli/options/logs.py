@@ -119,6 +119,7 @@ class LogSources:
         return tuple(sources)
 
     def _tails(self) -> ReadTails | None:
+        """Return the function that reads the ends of logs from the broker; None without a broker."""
         if self.bootstrap is None:
             return None
         from kstate_cli.broker.settings import client_settings

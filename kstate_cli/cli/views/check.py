@@ -431,7 +431,7 @@ def parts_of(dump: str) -> list[CheckDumpPartLine]:
 
 
 def _part(name: str, part: VerifiedPart | None) -> CheckDumpPartLine:
-
+    """Return the line of one part of a dump; ``part`` is its last verification, if any."""
     line: CheckDumpPartLine = {
         "type": "dump-part",
         "subset": name,

@@ -258,6 +258,7 @@ def _summary_line(fleet: Fleet, findings: Sequence[FleetFinding]) -> FleetSummar
 
 
 def _task_lines(fleet: Fleet) -> Iterator[FleetTaskLine | FleetCopyLine]:
+    """Yield a line for each task, followed by its copies."""
     sources = {
         task_name(sub, n): expectation.source.value
         for sub, expectation in fleet.expected.items()

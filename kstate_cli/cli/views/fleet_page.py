@@ -111,6 +111,7 @@ def _findings(findings: Sequence[FleetFinding]) -> Iterator[str]:
 
 
 def _hosts_and_tasks(fleet: Fleet, findings: Sequence[FleetFinding]) -> Iterator[str]:
+    """Yield the table of hosts and tasks, with a sign for the health of each copy."""
     absent = list(
         dict.fromkeys(finding.task for finding in findings if finding.task and finding.task not in fleet.tasks)
     )
@@ -177,6 +178,7 @@ def _key(names: str, meaning: str) -> str:
 
 
 def _task(fleet: Fleet, report: HostReport, copies: Sequence[StoreCopy], *, bad: bool) -> str:
+    """Return the mark of a task on a host: its health, * if it is active there, and its stores as a title."""
     task = copies[0].task
     # The distance to the best copy says nothing if there is only one.
     alone = len(fleet.tasks[task]) == 1

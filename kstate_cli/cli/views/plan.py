@@ -87,7 +87,7 @@ def _lines(plan: Plan) -> Iterator[PlanLine]:
 
 
 def _show_steps(plan: Plan, how: PlanView) -> None:
-
+    """Print a summary of the steps, and in a dry run or with ``verbose`` each step."""
     if plan.steps and (how.dry_run or not how.results.quiet):
         print_line(safe(f"{plan.command}: {plan.app}"), "bold")
         for line in _summed_up(plan, how):
@@ -156,6 +156,7 @@ def _extent(plan: Plan) -> str:
 
 
 def _time(plan: Plan, how: PlanView) -> str:
+    """Return about how long the plan takes, by an earlier run if there is one."""
     from kstate_cli.change.earlier_runs import expected
     from kstate_cli.change.folder import read_runs
 

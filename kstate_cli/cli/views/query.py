@@ -76,6 +76,7 @@ class View(ABC):
         return (at, *(self._text(column, row) for column in self._columns[1:]))
 
     def _text(self, name: str, row: Row) -> str:
+        """Return a cell of the table, for people."""
         value = row.get(name)
         if name in self._serdes:
             cell = self._cell(name, row, value, self._serdes[name].text)

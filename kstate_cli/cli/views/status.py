@@ -196,6 +196,7 @@ def _of_lost_copies(copies: Copies) -> Iterator[_Step]:
 
 
 def _of_unfinished(app: Path, row: StatusRunLine, *, is_locked: bool | None) -> Iterator[_Step]:
+    """Yield what to do about a run that has not ended."""
     name, state = row["run"], row["state"]
     if state == DAMAGED:
         yield (

@@ -54,6 +54,7 @@ def store_rows(app: Application, *, transactional: bool = False) -> list[StoreLi
 
 
 def _store_row(app: Application, task: TaskOffsets, offsets: StoreOffsets) -> StoreLine:
+    """Return the row of a store with a directory."""
     store = offsets.store
     # A store with segments has a database for each.
     problems = [p for d in store.databases for p in d.problems]
@@ -361,6 +362,7 @@ def add_homes(
 
 
 def _home(topologies: RequestedTopology, homes: Homes, row: LsStoreLine) -> tuple[str | None, str]:
+    """Return the task of the store in the new topology, and whether the store moves, stays, is removed or a copy."""
     from kstate_cli.check.snapshot import home_of_store
     from kstate_cli.formats.topic_partition import GLOBAL, TaskId
 
@@ -453,6 +455,7 @@ def print_spec(app: Application, sources: SpecSources, *, quiet: bool) -> int:
 
 
 def _topic_sources(app: Application, sources: SpecSources, topology: TopologyText | None) -> tuple[TopicReport, ...]:
+    """Return what the broker and the dump state about the changelogs."""
     topics = []
     if sources.bootstrap is not None:
         topics.append(_broker_topics(app, sources.bootstrap, sources.settings, topology))

@@ -279,6 +279,7 @@ class ValuesInOrder:
     def _in_order(
         self, parts: list[_Part], first: int, last: int, size: int
     ) -> Iterator[tuple[int, int, pa.BinaryArray]]:
+        """Yield the values of the rows ``first`` to ``last`` in order; ``size`` is that of their bytes."""
         # If a window is too large for Python objects at once, it is halved until each piece fits or is one row.
         if size > self.most and last - first > 1:
             middle = (first + last) // 2
