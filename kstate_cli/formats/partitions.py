@@ -153,7 +153,7 @@ class PartitionMetadata:
         if self.processors:
             content += i32(len(self.processors))
         for name, value in sorted(self.processors.items()):
-            raw = name.encode()
+            raw = name.encode(errors="surrogateescape")
             content += i32(len(raw)) + raw + i64(value)
         return base64.b64encode(content)
 
@@ -175,7 +175,7 @@ class PartitionMetadata:
         processors: dict[str, int] = {}
         if reader.remaining:
             for _ in range(reader.i32("number of entries")):
-                name = reader.take(reader.i32("length of name"), "name").decode(errors="replace")
+                name = reader.take(reader.i32("length of name"), "name").decode(errors="surrogateescape")
                 processors[name] = reader.i64("value")
         reader.end()
         return cls(time, processors)

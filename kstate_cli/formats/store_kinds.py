@@ -269,6 +269,17 @@ def named_by_dsl(kinds: Iterable[StoreKind], store: str) -> StoreKind | None:
     return next((kind for kind in kinds if kind.dsl_name is not None and kind.dsl_name.fullmatch(store)), None)
 
 
+def key_schema_of(store: str, kind: str | None) -> KeySchema | None:
+    """Return the key schema of a store by the name of its kind; None for an unknown or ambiguous kind."""
+    if kind is None or kind not in _TABLE or not _TABLE[kind].is_exact:
+        return None
+    # Under ``dsl.store.format=HEADERS`` a subscription store is one with headers; its keys stay combined.
+    combined = [row for row in _TABLE.values() if row.key is KeySchema.COMBINED]
+    if _TABLE[kind].key is KeySchema.KEY and named_by_dsl(combined, store) is not None:
+        return KeySchema.COMBINED
+    return _TABLE[kind].key
+
+
 def is_segmented(name: str | None) -> bool:
     """Return whether stores of that kind have one database per segment; False for what is no kind on disk."""
     return name in _TABLE and _TABLE[name].key.segmented

@@ -20,7 +20,7 @@ from kstate_cli.errors import Refused, RunFailed, UsageError
 from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.formats.keys import CombinedKey, JoinSideKey, WindowKey
 from kstate_cli.formats.layouts import KeySchema
-from kstate_cli.formats.store_kinds import kind_names, named_by_dsl, store_kind, store_kinds
+from kstate_cli.formats.store_kinds import key_schema_of
 from kstate_cli.regular_files import read_given, replace_text
 from kstate_cli.rows.serde_type import SERDE_ERRORS
 from kstate_cli.rows.serdes import serde_for
@@ -180,14 +180,7 @@ def _without(topic: PlannedTopic, keys: frozenset[bytes], schema: KeySchema | No
 
 def _schema(store: str, kinds: Mapping[str, str | None]) -> KeySchema | None:
     """Return how the changelog keys of a store are built; None if its kind is unknown."""
-    kind = kinds.get(store)
-    if kind is None or kind not in kind_names() or not store_kind(kind).is_exact:
-        return None
-    # Under ``dsl.store.format=HEADERS`` a subscription store is one with headers; its keys stay combined.
-    combined = [row for row in store_kinds() if row.key is KeySchema.COMBINED]
-    if store_kind(kind).key is KeySchema.KEY and named_by_dsl(combined, store) is not None:
-        return KeySchema.COMBINED
-    return store_kind(kind).key
+    return key_schema_of(store, kinds.get(store))
 
 
 def _key_of(schema: KeySchema) -> Callable[[bytes], bytes]:

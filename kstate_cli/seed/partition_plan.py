@@ -13,7 +13,7 @@ from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.partitions import PartitionMetadata
-from kstate_cli.formats.store_kinds import kind_names, store_kind
+from kstate_cli.formats.store_kinds import key_schema_of
 from kstate_cli.formats.topic_partition import TopicPartition, store_of_changelog
 from kstate_cli.seed.cluster import Connection, read_topics
 from kstate_cli.seed.partitioning import (
@@ -180,9 +180,11 @@ def _refuse_source_tables(request: SeedRequest, changelogs: Sequence[_Changelog]
 
 def _key_of_kind(spec: StoreSpec | None) -> KeyForm | None:
     """Return what the changelog keys of a kind have; None for an unknown kind."""
-    if spec is None or spec.kind not in kind_names() or not store_kind(spec.kind).is_exact:
+    if spec is None:
         return None
-    schema = store_kind(spec.kind).key
+    schema = key_schema_of(spec.name, spec.kind)
+    if schema is None:
+        return None
     return KeyForm(schema.value, schema.logged_key)
 
 

@@ -95,6 +95,11 @@ def test_metadata_of_older_releases_and_none() -> None:
     assert PartitionMetadata.decode(base64.b64encode(b"\x01" + bytes(7) + b"\x09")) == PartitionMetadata(9)
 
 
+def test_a_name_that_is_not_utf_8_stays_the_same() -> None:
+    content = b"\x02" + bytes(8) + b"\0\0\0\x01" + b"\0\0\0\x02\xff\xfe" + bytes(8)
+    assert PartitionMetadata.decode(base64.b64encode(content)).encode() == base64.b64encode(content)
+
+
 @pytest.mark.parametrize("content", [b"\x03" + bytes(8), b"\x02" + bytes(7), b"\x02" + bytes(8) + b"\0\0\0\x01", b""])
 def test_other_metadata_is_malformed(content: bytes) -> None:
     metadata = base64.b64encode(content) or b"?"
