@@ -202,10 +202,6 @@ EXAMPLES: Final = {
         ),
         Example("Continue the application as v2", "seed --from /dump --app v2 --bootstrap-server broker:9092"),
         Example(
-            "Continue it with three partitions",
-            "seed --from /dump --app v2 --bootstrap-server broker:9092 --spec kstate.toml --partitions 3",
-        ),
-        Example(
             "DELETES the topics of that run, if they are unused",
             "seed --undo --delete-topics seed.jsonl --bootstrap-server broker:9092",
         ),
