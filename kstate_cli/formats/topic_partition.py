@@ -18,6 +18,11 @@ _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 # Written by Integer.toString: no sign, no leading zero.
 _PARTITION: Final = re.compile(r"0|[1-9][0-9]{0,9}")
 _CHANGELOG_SUFFIX: Final = "-changelog"
+_INTERNAL: Final = re.compile(
+    r"(?:.*-)?(?:.+-repartition|.+-subscription-(?:registration|response)-topic"
+    # A foreign-key join without a name (``TableJoined.as``) has numbered topics in capitals.
+    r"|KTABLE-FK-JOIN-SUBSCRIPTION-(?:REGISTRATION|RESPONSE)-\d{10}-topic)"
+)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -102,6 +107,15 @@ def changelog_topic(prefix: str, store: str) -> str:
 def is_changelog(topic: str) -> bool:
     """Return whether a topic has the name of a changelog: of any store, of any application."""
     return topic.endswith(_CHANGELOG_SUFFIX)
+
+
+def is_internal(topic: str) -> bool:
+    """Return whether a topic has a name of those through which an application sends records to itself.
+
+    Repartition topics, and registrations and responses of foreign-key joins (``RepartitionTopicConfig``,
+    ``KTableImpl.doJoinOnForeignKey``), with or without the application's id in front.
+    """
+    return _INTERNAL.fullmatch(topic) is not None
 
 
 def prefix_of_changelog(topic: str, store: str) -> str | None:

@@ -25,12 +25,12 @@ from kstate_cli.broker.client import (
 from kstate_cli.broker.tails import read_tails
 from kstate_cli.change.plan import Change, note, warning
 from kstate_cli.errors import Refused
-from kstate_cli.formats.topic_partition import changelog_prefix
+from kstate_cli.formats.topic_partition import changelog_prefix, is_internal
 from kstate_cli.offsets.resolve import usual_changelog
 from kstate_cli.rehome.model import Cluster, WhyRefused
 from kstate_cli.rehome.snapshot import RehomeLayout, RehomeSnapshot
 from kstate_cli.specification.homes import Described, Home
-from kstate_cli.specification.topology import INNER, Subtopology
+from kstate_cli.specification.topology import Subtopology
 from kstate_cli.texts import first_lines, plural, some
 
 if TYPE_CHECKING:
@@ -309,7 +309,7 @@ def _names(app_id: str, part: Subtopology, topic: str) -> tuple[str, str]:
 
 def _is_inner(app_id: str, topic: str, groups: Collection[str]) -> bool:
     """Return True for a repartition topic of this application, and of no other group with a longer name."""
-    if not topic.startswith(f"{app_id}-") or not topic.endswith(INNER):
+    if not topic.startswith(f"{app_id}-") or not is_internal(topic):
         return False
     return not any(
         len(group) > len(app_id) and group.startswith(f"{app_id}-") and topic.startswith(f"{group}-")

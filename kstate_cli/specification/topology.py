@@ -19,7 +19,7 @@ from typing import Final
 
 from kstate_cli.errors import UsageError
 from kstate_cli.formats.binary import MAX_I32
-from kstate_cli.formats.topic_partition import legal_store_name, legal_topic
+from kstate_cli.formats.topic_partition import is_internal, legal_store_name, legal_topic
 from kstate_cli.regular_files import NotReadableError, read_given
 from kstate_cli.specification.draft import SpecDraft, StoreDraft
 
@@ -43,9 +43,6 @@ _OTHER: Final = re.compile(r"(?:Sink:(?: .*)?|-->.*|<--.*)?")
 _TABLE: Final = "KTABLE-SOURCE-"
 _GENERATED: Final = re.compile(r"[A-Z-]+-\d{10}")
 _LIST: Final = re.compile(r"\[([^\[\]]*)\]")
-INNER: Final = ("-repartition", "-subscription-registration-topic", "-subscription-response-topic")
-"""The suffixes of topics that Streams creates between sub-topologies: the last two are those of foreign-key joins
-(``RepartitionTopicConfig``, ``KTableImpl.doJoinOnForeignKey``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +159,7 @@ class TopologyText:
         prefix = f"{app_id}-"
 
         def bare(topic: str) -> str:
-            return topic.removeprefix(prefix) if topic.endswith(INNER) else topic
+            return topic.removeprefix(prefix) if is_internal(topic) else topic
 
         def of_node(node: Node) -> Node:
             topics = _topic_list(node.topics or "")

@@ -1,10 +1,10 @@
-"""What the name of a task says, and what is none."""
+"""What the names of tasks and of internal topics state, and which names are none."""
 
 from __future__ import annotations
 
 import pytest
 
-from kstate_cli.formats.topic_partition import TaskId
+from kstate_cli.formats.topic_partition import TaskId, is_internal
 
 
 @pytest.mark.parametrize(
@@ -34,3 +34,27 @@ def test_their_order() -> None:
     names = ["0_2", "0_10", "2_0", "10_0", "__a__/1_0", "__b__/0_0", "global"]
     mixed = [*names[3:], *names[:3]]
     assert sorted(mixed, key=lambda name: TaskId.parse(name).order) == names
+
+
+@pytest.mark.parametrize("prefix", ["", "orders-", "orders-eu-__t__-"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "by-customer-repartition",
+        "KSTREAM-AGGREGATE-STATE-STORE-0000000003-repartition",
+        "fk-subscription-registration-topic",
+        "fk-subscription-response-topic",
+        "KTABLE-FK-JOIN-SUBSCRIPTION-REGISTRATION-0000000006-topic",
+        "KTABLE-FK-JOIN-SUBSCRIPTION-RESPONSE-0000000014-topic",
+    ],
+)
+def test_names_of_internal_topics(prefix: str, name: str) -> None:
+    assert is_internal(prefix + name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["orders-topic", "orders-count-changelog", "orders-repartition-2", "KTABLE-FK-JOIN-SUBSCRIPTION-0000000006-topic"],
+)
+def test_other_names(name: str) -> None:
+    assert not is_internal(name)
