@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from kstate_cli.broker.client import admin_client
 from kstate_cli.broker.group_offsets import CommittedOffset, read_committed
-from kstate_cli.formats.topic_partition import TopicPartition, canonical_topic_id
+from kstate_cli.formats.topic_partition import TopicPartition, canonical_topic_id, is_internal
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -17,6 +16,9 @@ if TYPE_CHECKING:
 _SECONDS: Final = 30.0
 EMPTY: Final = "EMPTY"
 """The state of a group with offsets and without members."""
+UNKNOWN: Final = "UNKNOWN"
+"""The state of a group that has committed offsets, and that librdkafka does not list: ``group.protocol=streams``."""
+UNLISTED: Final = "its group has group.protocol=streams, whose members the Kafka client cannot read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ class SeedCluster:
 
     topics: frozenset[str]
     groups: Mapping[str, str]
-    """Group -> its state, in upper case: ``STABLE``, ``EMPTY``, …"""
+    """Group -> its state, in upper case: ``STABLE``, ``EMPTY``, …; see :func:`with_groups`."""
     brokers: int
 
 
@@ -59,6 +61,18 @@ def read_cluster(connection: Connection) -> SeedCluster:
             {group.group_id: str(getattr(group.state, "name", group.state)).upper() for group in groups.valid},
             len(metadata.brokers),
         )
+
+
+def with_groups(connection: Connection, cluster: SeedCluster, *names: str) -> SeedCluster:
+    """Return the cluster with these groups, also if librdkafka does not list them. Raises UsageError and RunFailed.
+
+    It lists no group with ``group.protocol=streams`` (KIP-1071), as if there was none. Only its offsets prove that it
+    exists; whether it has members remains unknown.
+    """
+    unlisted = {
+        name: UNKNOWN for name in names if name not in cluster.groups and _partitions_with_offsets(connection, name)
+    }
+    return replace(cluster, groups={**cluster.groups, **unlisted})
 
 
 def read_topics(connection: Connection, names: Iterable[str]) -> dict[str, TopicFacts]:
@@ -124,21 +138,14 @@ def _partitions_with_offsets(connection: Connection, group: str) -> frozenset[To
 def committed_offsets(
     connection: Connection, cluster: SeedCluster, group: str
 ) -> dict[TopicPartition, CommittedOffset]:
-    """Return all offsets that a group has committed; none for a group that does not exist. Raises as above."""
+    """Return all offsets that a group has committed; none for a group that does not exist. Raises as above.
+
+    ``cluster``: with the group, see :func:`with_groups`.
+    """
     if group not in cluster.groups:
         return {}
     partitions = _partitions_with_offsets(connection, group)
     return read_committed(connection.bootstrap, connection.settings, group, partitions)
-
-
-_QUEUE: Final = re.compile(r".+(-repartition|-subscription-(registration|response)(-\d+)?-topic)", re.IGNORECASE)
-"""Topics through which an application sends records to itself (``InternalTopicConfig``, ``KTableImpl``). Those of a
-foreign-key join without a name are ``KTABLE-FK-JOIN-SUBSCRIPTION-REGISTRATION-<number>-topic``."""
-
-
-def is_queue(topic: str) -> bool:
-    """Return whether a topic of an application is one through which it sends records to itself, by its name."""
-    return _QUEUE.fullmatch(topic) is not None
 
 
 def internal_topics(application: str, cluster: SeedCluster) -> list[str]:
@@ -150,5 +157,5 @@ def internal_topics(application: str, cluster: SeedCluster) -> list[str]:
     return sorted(
         topic
         for topic in cluster.topics
-        if topic.startswith(f"{application}-") and is_queue(topic) and not topic.startswith(longer)
+        if topic.startswith(f"{application}-") and is_internal(topic) and not topic.startswith(longer)
     )

@@ -13,23 +13,27 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kstate_cli.broker.client import admin_client, ask_broker
+from kstate_cli.broker.facts import LogFacts
 from kstate_cli.broker.group_offsets import commit_offsets, read_committed
 from kstate_cli.errors import Refused, RunFailed
 from kstate_cli.formats.binary import MAX_I64
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.seed.cluster import (
     EMPTY,
+    UNKNOWN,
     Connection,
     TopicFacts,
     committed_offsets,
     read_cluster,
     topics_of,
+    with_groups,
 )
 from kstate_cli.seed.erasure import write_receipt
+from kstate_cli.seed.input_offsets import translate_offsets
 from kstate_cli.seed.journal import SeedJournal, undo_command
 from kstate_cli.seed.model import PlannedTopic, SeedPlan, SeedRequest
 from kstate_cli.seed.partition_plan import refuse_misplaced
-from kstate_cli.seed.writing import EMPTY_LOG, WrittenLog, read_log, seed_producer, write_partition
+from kstate_cli.seed.writing import EMPTY_LOG, WrittenLog, read_logs, seed_producer, write_partition
 from kstate_cli.texts import some
 
 _SECONDS: Final = 60.0
@@ -103,8 +107,7 @@ def carry_out(request: SeedRequest, plan: SeedPlan, journal: SeedJournal, watche
     ends = ask_broker(request.target.bootstrap, request.target.settings, group=None, topics=plan.targets)
     for topic in plan.topics:
         # With transaction markers: what was compared has these ends, so an undo recognizes later records.
-        own = {str(key.partition): log.end for key, log in sorted(ends.items()) if key.topic == topic.target}
-        journal.add("verified", topic=topic.target, ends=own)
+        journal.add("verified", topic=topic.target, ends=ends_of(topic.target, ends))
     _apply_settings(request.target, plan)
     _check_source(request, plan, journal)
     if plan.offsets:
@@ -116,6 +119,11 @@ def carry_out(request: SeedRequest, plan: SeedPlan, journal: SeedJournal, watche
         "done", source_app=plan.source_app, topics=len(plan.topics), records=outcome.records, copied=len(plan.offsets)
     )
     return outcome
+
+
+def ends_of(topic: str, logs: Mapping[TopicPartition, LogFacts]) -> dict[str, int]:
+    """Return the log ends of a topic by partition, as the journal has them."""
+    return {str(key.partition): log.end for key, log in sorted(logs.items()) if key.topic == topic}
 
 
 def _create_topics(target: Connection, plan: SeedPlan, journal: SeedJournal) -> int:
@@ -168,12 +176,21 @@ def _take_over(target: Connection, topic: PlannedTopic, facts: TopicFacts, journ
 
 
 def _create(admin: Any, topic: PlannedTopic) -> None:
+    settings = {**_SEEDING, **{name: topic.settings[name] for name in _FROM_THE_START if name in topic.settings}}
+    _request_topic(admin, topic, settings, only_validate=False)
+
+
+def validate_topic(admin: Any, topic: PlannedTopic) -> None:
+    """Let the target check whether it would create a topic with its final settings. Raise RunFailed if not."""
+    _request_topic(admin, topic, topic.settings, only_validate=True)
+
+
+def _request_topic(admin: Any, topic: PlannedTopic, settings: Mapping[str, str], *, only_validate: bool) -> None:
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import NewTopic
 
-    settings = {**_SEEDING, **{name: topic.settings[name] for name in _FROM_THE_START if name in topic.settings}}
-    new = NewTopic(topic.target, len(topic.partitions), topic.replicas, config=settings)
-    (future,) = admin.create_topics([new], request_timeout=_SECONDS).values()
+    new = NewTopic(topic.target, len(topic.partitions), topic.replicas, config=dict(settings))
+    (future,) = admin.create_topics([new], request_timeout=_SECONDS, validate_only=only_validate).values()
     try:
         future.result()
     except KafkaException as error:
@@ -195,13 +212,13 @@ def _write(request: SeedRequest, plan: SeedPlan, watcher: Watcher) -> tuple[int,
             group=None,
             topics=plan.targets,
         )
+        # A killed run has written the beginning of some of them.
+        earlier = read_logs(request.target, [key for key, log in ends.items() if log.end], _silent)
         watcher.begin("writing", plan.records)
         for topic in plan.topics:
             for records in topic.partitions:
                 key = TopicPartition(topic.target, records.partition)
-                committed = EMPTY_LOG
-                if ends[key].end:
-                    committed = read_log(request.target, key, _silent)
+                committed = earlier.get(key, EMPTY_LOG)
                 logs[key] = write_partition(producer, records, key, committed, watcher.add)
                 written += logs[key].records - committed.records
         producer.commit()
@@ -217,8 +234,9 @@ def _compare_again(
 ) -> None:
     """Read every log from its beginning, as an application would. Raise RunFailed if one is not as planned."""
     watcher.begin("comparing", plan.records)
+    on_broker = read_logs(target, logs, watcher.add)
     for key, expected in sorted(logs.items()):
-        if read_log(target, key, watcher.add) != expected:
+        if on_broker[key] != expected:
             raise RunFailed(
                 f"{key} does not have the records that were written",
                 hint=(
@@ -262,8 +280,12 @@ def _apply_settings(target: Connection, plan: SeedPlan) -> None:
 def _check_source(request: SeedRequest, plan: SeedPlan, journal: SeedJournal) -> None:
     """Read the source again: nothing may have changed since the plan. Raise Refused."""
     undo = undo_command(journal.path, request.target.bootstrap)
-    source = read_cluster(request.source)
-    if source.groups.get(plan.source_app) not in (EMPTY, None):
+    source = with_groups(request.source, read_cluster(request.source), plan.source_app)
+    stopped = {EMPTY, None}
+    if request.source_stopped:
+        # The logs and offsets below prove at least that no instance has processed a record meanwhile.
+        stopped.add(UNKNOWN)
+    if source.groups.get(plan.source_app) not in stopped:
         raise Refused(
             f"{plan.source_app} was started again in the meantime",
             hint=f"stop it, and write the dump again. Before another run, undo this one: {undo}",
@@ -288,21 +310,29 @@ def _check_source(request: SeedRequest, plan: SeedPlan, journal: SeedJournal) ->
         )
     if plan.directories is not None:
         plan.directories.check()
-    if expected := {**plan.committed, **plan.kept_offsets}:
-        committed = read_committed(request.source.bootstrap, request.source.settings, plan.source_app, expected)
-        if committed != expected:
-            raise Refused(
-                f"the committed offsets of {plan.source_app} have changed since the plan was made",
-                hint=f"write the dump again. Before another run, undo this one: {undo}",
-            )
-        # A producer that does not know the new number of partitions yet may have written meanwhile.
-        refuse_misplaced(request.source, plan.moved, plan.offsets)
+    expected = {**plan.committed, **plan.kept_offsets}
+    if not expected:
+        return
+    committed = read_committed(request.source.bootstrap, request.source.settings, plan.source_app, expected)
+    if committed != expected:
+        raise Refused(
+            f"the committed offsets of {plan.source_app} have changed since the plan was made",
+            hint=f"write the dump again. Before another run, undo this one: {undo}",
+        )
+    # A producer that does not know the new number of partitions yet may have written meanwhile.
+    refuse_misplaced(request.source, plan.moved, plan.offsets)
+    # Seeding may take hours. Meanwhile a mirror may have sent a record twice, or retention has removed one.
+    if not request.same_cluster and translate_offsets(request.source, request.target, plan.committed) != plan.offsets:
+        raise Refused(
+            "the input topics of the target have changed since the plan was made",
+            hint=f"stop their mirror. Before another run, undo this one: {undo}",
+        )
 
 
 def _copy_offsets(request: SeedRequest, plan: SeedPlan, journal: SeedJournal) -> None:
     """Commit the offsets of the new group, and read them again. Raise Refused and RunFailed."""
     target = request.target
-    cluster = read_cluster(target)
+    cluster = with_groups(target, read_cluster(target), plan.app)
     if cluster.groups.get(plan.app) not in (EMPTY, None):
         raise Refused(f"the group {plan.app} has members", hint="stop the new application, then run the command again")
     present = committed_offsets(target, cluster, plan.app)

@@ -39,6 +39,22 @@ def announced_topics(events: Iterable[Mapping[str, Any]]) -> frozenset[str]:
     return frozenset(str(line["topic"]) for line in events if line["event"] == "announced")
 
 
+def lines_by_topic(events: Iterable[Mapping[str, Any]], event: str) -> dict[str, Mapping[str, Any]]:
+    """Return the lines of this event by topic."""
+    return {str(line["topic"]): line for line in events if line["event"] == event}
+
+
+def announced_offsets(events: Iterable[Mapping[str, Any]]) -> dict[TopicPartition, CommittedOffset]:
+    """Return the offsets that the run has announced; none if it did not come so far."""
+    line = next((line for line in events if line["event"] == "committing"), None)
+    if line is None:
+        return {}
+    return {
+        TopicPartition(topic, partition): CommittedOffset(offset, bytes.fromhex(metadata), epoch)
+        for topic, partition, offset, metadata, epoch in line["committed"]
+    }
+
+
 class SeedJournal:
     """An open journal. Only one process has it at a time."""
 
@@ -53,7 +69,7 @@ class SeedJournal:
 
     def topics(self, event: str) -> dict[str, Mapping[str, Any]]:
         """Return the lines of this event by topic."""
-        return {str(line["topic"]): line for line in self.events if line["event"] == event}
+        return lines_by_topic(self.events, event)
 
     def announce_offsets(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         """Record the offsets that are committed next. Raise RunFailed."""
@@ -67,13 +83,7 @@ class SeedJournal:
 
     def announced_offsets(self) -> dict[TopicPartition, CommittedOffset]:
         """Return the offsets that the run has announced; none if it did not come so far."""
-        line = self.first("committing")
-        if line is None:
-            return {}
-        return {
-            TopicPartition(topic, partition): CommittedOffset(offset, bytes.fromhex(metadata), epoch)
-            for topic, partition, offset, metadata, epoch in line["committed"]
-        }
+        return announced_offsets(self.events)
 
     def add(self, event: str, **members: Any) -> None:
         """Append a line and sync it. Raise RunFailed if the file system refuses it."""

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from kstate_cli.broker.facts import LogFacts
 from kstate_cli.broker.group_offsets import CommittedOffset
@@ -19,6 +20,20 @@ from kstate_cli.seed.partition_plan import MovedInput
 from kstate_cli.seed.partitioning import PartitionRequest, ProvenPartitioning
 from kstate_cli.seed.records import TargetRecords
 from kstate_cli.specification.draft import Spec, SpecDraft
+
+DERIVED_SUFFIXES: Final = (
+    # ``StreamJoined.withStoreName`` (``KStreamImplJoin``), with and without a left or outer join.
+    "-outer-this-join-store",
+    "-outer-other-join-store",
+    "-this-join-store",
+    "-other-join-store",
+    "-left-shared-join-store",
+    "-outer-shared-join-store",
+    # ``Joined.as`` with a grace period, and ``TableJoined.as``.
+    "-Buffer",
+    "-subscription-store",
+)
+"""What Kafka Streams appends to the name of an operation for the stores that it creates for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +70,26 @@ class SeedRequest:
     receipt: Path | None = None
     """Where the receipt of an erasure goes; given with ``erased``."""
 
+    source_stopped: bool = False
+    """Whether the user confirms that no instance of the source runs; it matters only if kstate cannot read that."""
+
     @property
     def source_text(self) -> str:
         """The source, for the journal."""
         return self.dump or ", ".join(map(str, self.directories))
+
+    def renamed_store(self, store: str) -> str:
+        """Return the name of a store in the new application.
+
+        ``join=purchases`` also renames the stores of a join with that name, such as ``join-this-join-store``.
+        """
+        if store in self.renamed:
+            return self.renamed[store]
+        for suffix in DERIVED_SUFFIXES:
+            name = store.removesuffix(suffix)
+            if name != store and name in self.renamed:
+                return f"{self.renamed[name]}{suffix}"
+        return store
 
     @property
     def same_cluster(self) -> bool:
@@ -88,6 +119,9 @@ class SeedFacts:
     """Internal topics of the source -> records that it has not read yet."""
     directories: SeedDirectories | None = None
     """The source if there is no dump."""
+    source_tables: Mapping[str, TopicFacts] = field(default_factory=dict)
+    target_tables: Mapping[str, TopicFacts] = field(default_factory=dict)
+    """On each cluster: topics that are no changelogs, and from which stores of the specification are restored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +159,7 @@ class SeedPlan:
     logs: Mapping[TopicPartition, LogFacts]
     """The logs of the source, to be compared again before the offsets are committed."""
     committed: Mapping[TopicPartition, CommittedOffset]
-    """The offsets of the source application that these come from, to be compared again too."""
+    """The offsets of the source's group that ``offsets`` stand for: on another cluster they differ."""
     moved: tuple[MovedInput, ...] = ()
     """Input topics with another number of partitions, whose unread records are checked again too."""
     notes: tuple[str, ...] = ()

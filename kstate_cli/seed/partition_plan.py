@@ -29,7 +29,7 @@ from kstate_cli.seed.partitioning import (
     key_text,
 )
 from kstate_cli.seed.records import DumpedRecords, partition_in, select_records
-from kstate_cli.seed.writing import log_messages
+from kstate_cli.seed.writing import message_batches
 from kstate_cli.texts import plural, quoted, some
 
 if TYPE_CHECKING:
@@ -452,7 +452,7 @@ def refuse_misplaced(
             if begin >= logs[key].end:
                 continue
             # Which isolation the application has is unknown: without transactions it reads all of these.
-            batches = log_messages(connection, ReadFrom(key, begin), committed=False)
+            batches = message_batches(connection, [ReadFrom(key, begin)], committed=False)
             for record_key in (message.key() for messages in batches for message in messages):
                 # A record without a key may be in any partition.
                 if record_key is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from kstate_cli.broker.client import ask_broker
@@ -18,6 +18,7 @@ from kstate_cli.formats.topic_partition import (
     TopicPartition,
     changelog_topic,
     is_changelog,
+    is_internal,
     legal_store_name,
     legal_topic,
     own_changelogs,
@@ -26,13 +27,15 @@ from kstate_cli.formats.topic_partition import (
 )
 from kstate_cli.seed.cluster import (
     EMPTY,
+    UNKNOWN,
+    UNLISTED,
     Connection,
     SeedCluster,
     committed_offsets,
     internal_topics,
-    is_queue,
     read_cluster,
     read_topics,
+    with_groups,
 )
 from kstate_cli.seed.directories import (
     directory_notes,
@@ -44,7 +47,8 @@ from kstate_cli.seed.directories import (
     with_partitions,
 )
 from kstate_cli.seed.erasure import erase_keys, erasure_notes
-from kstate_cli.seed.model import PlannedTopic, SeedFacts, SeedPlan, SeedRequest
+from kstate_cli.seed.input_offsets import refuse_tables, table_topics, translate_offsets
+from kstate_cli.seed.model import DERIVED_SUFFIXES, PlannedTopic, SeedFacts, SeedPlan, SeedRequest
 from kstate_cli.seed.partition_plan import partition_notes, plan_inputs, plan_partitions
 from kstate_cli.seed.partitioning import Partitioning, repartitioned
 from kstate_cli.seed.records import TargetRecords, partition_in, select_records
@@ -69,13 +73,16 @@ def read_facts(request: SeedRequest, seeded: Collection[str] = ()) -> SeedFacts:
     target = source
     if not request.same_cluster:
         target = read_cluster(request.target)
-    source_app = request.source_app or _only_application(dump, source)
+    source_app = request.source_app or _only_application(request.source, dump, source)
+    source = with_groups(request.source, source, source_app)
+    target = with_groups(request.target, target, request.app)
     topics, _ = own_changelogs(source_app, source.topics - set(seeded), source.groups)
     if not topics:
         raise UsageError(
             f"the source cluster has no changelog of {source_app}",
             hint="pass --source-app with the application.id, or --source-bootstrap-server with its cluster",
         )
+    tables = table_topics(request, topics)
     queues = internal_topics(source_app, source)
     logs = ask_broker(
         request.source.bootstrap, request.source.settings, group=source_app, topics=[*topics, *queues], stable=True
@@ -87,10 +94,12 @@ def read_facts(request: SeedRequest, seeded: Collection[str] = ()) -> SeedFacts:
         target=target,
         source_app=source_app,
         source_topics=read_topics(request.source, topics),
-        target_topics=read_topics(request.target, [_target_topic(request, source_app, topic) for topic in topics]),
+        target_topics=read_topics(request.target, [target_topic(request, source_app, topic) for topic in topics]),
         logs=logs,
         committed=committed,
         target_committed=committed_offsets(request.target, target, request.app),
+        source_tables=read_topics(request.source, tables),
+        target_tables=read_topics(request.target, tables),
         undrained=_undrained(request.source, {key: log for key, log in logs.items() if key.topic in queues}),
     )
 
@@ -103,6 +112,8 @@ def _facts_of_directories(request: SeedRequest) -> SeedFacts:
     target = source
     if not request.same_cluster:
         target = read_cluster(request.target)
+    source = with_groups(request.source, source, app)
+    target = with_groups(request.target, target, request.app)
     inputs = {topic for topics in input_topics(directories).values() for topic in topics}
     directories = with_partitions(directories, read_topics(request.source, inputs))
     committed = committed_offsets(request.source, source, app)
@@ -115,7 +126,7 @@ def _facts_of_directories(request: SeedRequest) -> SeedFacts:
         target=target,
         source_app=app,
         source_topics=topics,
-        target_topics=read_topics(request.target, [_target_topic(request, app, topic) for topic in topics]),
+        target_topics=read_topics(request.target, [target_topic(request, app, topic) for topic in topics]),
         logs=logs,
         committed=committed,
         target_committed=committed_offsets(request.target, target, request.app),
@@ -124,14 +135,17 @@ def _facts_of_directories(request: SeedRequest) -> SeedFacts:
     )
 
 
-def _only_application(dump: Dump, source: SeedCluster) -> str:
+def _only_application(connection: Connection, dump: Dump, source: SeedCluster) -> str:
     """Return the one application whose group is on the broker and whose changelogs the dump has. Raise UsageError."""
     changelogs = {key.topic for key in dump.partitions if is_changelog(key.topic)}
     # A group of this name is what tells ``my-app`` from ``my`` in ``my-app-count-changelog``.
+    readings = {topic: [prefix for prefix, _ in readings_of_changelog(topic)] for topic in changelogs}
+    common = set[str]().union(*readings.values()).intersection(*readings.values())
+    groups = with_groups(connection, source, *common).groups
     names = {
         max(prefixes, key=len)
-        for topic in changelogs
-        if (prefixes := [prefix for prefix, _ in readings_of_changelog(topic) if prefix in source.groups])
+        for candidates in readings.values()
+        if (prefixes := [prefix for prefix in candidates if prefix in groups])
     }
     if len(names) == 1:
         return names.pop()
@@ -181,21 +195,17 @@ def plan_seed(request: SeedRequest, facts: SeedFacts, *, resumes: bool) -> SeedP
         notes += erasure_notes(topics, request.erased)
     for topic in topics:
         _refuse_timestamps(topic)
-    committed: dict[TopicPartition, CommittedOffset] = {}
     keeps_id = _keeps_id(request, facts)
-    if request.copies_offsets and not keeps_id:
-        committed = {
-            key: committed
-            for key, committed in facts.committed.items()
-            # Kafka Streams creates the internal topics of the new application, and they are empty.
-            if not _is_internal(facts.source_app, key.topic)
-        }
+    committed = input_offsets(request, facts)
     inputs = plan_inputs(request, committed, partitionings)
+    offsets = inputs.offsets
+    if not request.same_cluster:
+        offsets = translate_offsets(request.source, request.target, offsets)
     return SeedPlan(
         request.app,
         facts.source_app,
         tuple(topics),
-        inputs.offsets,
+        offsets,
         facts.logs,
         committed,
         inputs.moved,
@@ -212,18 +222,27 @@ def _keeps_id(request: SeedRequest, facts: SeedFacts) -> bool:
     return facts.directories is not None and request.same_cluster and request.app == facts.source_app
 
 
+def input_offsets(request: SeedRequest, facts: SeedFacts) -> dict[TopicPartition, CommittedOffset]:
+    """Return the committed offsets of the source that the new group gets; none if the user sets them."""
+    if not request.copies_offsets or _keeps_id(request, facts):
+        return {}
+    return {
+        key: committed
+        for key, committed in facts.committed.items()
+        # Kafka Streams creates the internal topics of the new application, and they are empty.
+        if not _is_internal(facts.source_app, key.topic)
+    }
+
+
 def refusals(request: SeedRequest, facts: SeedFacts, *, resumes: bool) -> Iterator[UsageError | Refused]:
     """Yield why the plan is refused, most basic reason first. Pure: it reads the facts only."""
-    yield from _refuse_names(request, facts)
-    yield from _refuse_source(request, facts)
-    if facts.directories is not None:
-        yield from refuse_doubts(facts.directories, request.accepted)
-    elif facts.dump is not None:
-        yield from _refuse_dump(facts, facts.dump)
-    yield from _refuse_target(request, facts, resumes=resumes)
+    for _, rule in RULES:
+        yield from rule(request, facts)
+    yield from refuse_target(request, facts, resumes=resumes)
 
 
-def _refuse_names(request: SeedRequest, facts: SeedFacts) -> Iterator[UsageError]:
+def refuse_names(request: SeedRequest, facts: SeedFacts) -> Iterator[UsageError]:
+    """Yield names that are not valid, or that something else has."""
     if not legal_topic(request.app):
         yield UsageError(f"--app {request.app!r} is not a valid application.id", hint="use letters, digits, . _ and -")
     # The lost changelogs of an application may be written again, under its own id.
@@ -232,10 +251,14 @@ def _refuse_names(request: SeedRequest, facts: SeedFacts) -> Iterator[UsageError
             f"--app {quoted(request.app)} is the source application itself",
             hint="pass the new application.id with --app",
         )
+    yield from _refuse_renames(request, facts)
+
+
+def _refuse_renames(request: SeedRequest, facts: SeedFacts) -> Iterator[UsageError]:
     stores = {store_of_changelog(topic, facts.source_app) for topic in facts.source_topics}
     for old, new in request.renamed.items():
         pair = f"{old}={new}"
-        if old not in stores:
+        if stores.isdisjoint({old, *(f"{old}{suffix}" for suffix in DERIVED_SUFFIXES)}):
             yield UsageError(
                 f"--rename-store {quoted(pair)}: {facts.source_app} has no changelog of a store {old}",
                 hint=f"its stores are {some(sorted(store for store in stores if store), _MOST)}",
@@ -245,28 +268,39 @@ def _refuse_names(request: SeedRequest, facts: SeedFacts) -> Iterator[UsageError
                 f"--rename-store {quoted(pair)}: {new} is the name of another store, or not a valid name",
                 hint="pass a name that no other store has",
             )
-    if len(set(request.renamed.values())) < len(request.renamed):
+    names = [request.renamed_store(store) for store in stores if store is not None]
+    if len(set(names)) < len(names) or len(set(request.renamed.values())) < len(request.renamed):
         yield UsageError("--rename-store gives two stores the same name", hint="pass different names")
 
 
-def _refuse_source(request: SeedRequest, facts: SeedFacts) -> Iterator[Refused]:
+def refuse_running(request: SeedRequest, facts: SeedFacts) -> Iterator[Refused]:
+    """Yield why the source application may be running."""
     state = facts.source.groups.get(facts.source_app)
-    if state not in (EMPTY, None):
+    if state == UNKNOWN and not request.source_stopped:
+        yield Refused(
+            f"kstate cannot read whether {facts.source_app} is running: {UNLISTED}",
+            hint="stop all its instances, then pass --source-stopped",
+        )
+    if state not in (EMPTY, UNKNOWN, None):
         yield Refused(
             f"the group of {facts.source_app} has members (state {state}), so the application is running",
-            hint="stop all its instances, then run the command again",
+            hint="stop all its instances. A stopped instance may stay a member until its session times out "
+            "(session.timeout.ms): then run the command again",
         )
+
+
+def refuse_without_offsets(request: SeedRequest, facts: SeedFacts) -> Iterator[Refused]:
+    """Yield that the source has no offsets to copy."""
     if request.copies_offsets and not facts.committed:
         yield Refused(
             f"the group of {facts.source_app} has no committed offsets, so the new application would not know where "
             "to continue its input",
             hint="pass --no-offsets to write only the changelogs, and set the offsets of the group yourself",
         )
-    if request.copies_offsets and not request.same_cluster:
-        yield Refused(
-            "input topics in another cluster have other offsets, and kstate cannot translate them",
-            hint="pass --no-offsets to write only the changelogs, and set the offsets of the group yourself",
-        )
+
+
+def refuse_open(_request: SeedRequest, facts: SeedFacts) -> Iterator[Refused]:
+    """Yield which logs have an open transaction: its records are neither committed nor aborted yet."""
     open_logs = [str(key) for key, log in sorted(facts.logs.items()) if log.stable_end != log.end]
     if open_logs:
         yield Refused(
@@ -275,6 +309,10 @@ def _refuse_source(request: SeedRequest, facts: SeedFacts) -> Iterator[Refused]:
                 "wait until it has timed out (transaction.timeout.ms), write the dump again, then run the command again"
             ),
         )
+
+
+def refuse_undrained(_request: SeedRequest, facts: SeedFacts) -> Iterator[Refused]:
+    """Yield which internal topics have unread records: the new application has other topics, and never reads them."""
     if facts.undrained:
         names = [str(key) for key in sorted(facts.undrained)]
         yield Refused(
@@ -282,6 +320,14 @@ def _refuse_source(request: SeedRequest, facts: SeedFacts) -> Iterator[Refused]:
             hint="start it without new input until it has read them. Then stop it, write the dump again, and run "
             "the command again",
         )
+
+
+def refuse_dump(request: SeedRequest, facts: SeedFacts) -> Iterator[UsageError | Refused]:
+    """Yield which partitions of the source the dump, or the directories, cannot stand for."""
+    if facts.directories is not None:
+        yield from refuse_doubts(facts.directories, request.accepted)
+    elif facts.dump is not None:
+        yield from _refuse_dump(facts, facts.dump)
 
 
 def _refuse_dump(facts: SeedFacts, dump: Dump) -> Iterator[Refused]:
@@ -317,11 +363,18 @@ def _incomplete(dumped: PartitionDump | None, log: LogFacts | None, topic_id: st
     return None
 
 
-def _refuse_target(request: SeedRequest, facts: SeedFacts, *, resumes: bool) -> Iterator[Refused]:
+def refuse_target(request: SeedRequest, facts: SeedFacts, *, resumes: bool) -> Iterator[Refused]:
+    """Yield what the target already has of the new application."""
     state = facts.target.groups.get(request.app)
-    if state not in (EMPTY, None):
+    if state not in (EMPTY, UNKNOWN, None):
         yield Refused(
             f"the group {request.app} has members (state {state})",
+            hint="stop the new application, or pass another --app",
+        )
+    if resumes and state == UNKNOWN:
+        # kstate commits offsets to a classic group, so an application has used it since.
+        yield Refused(
+            f"kstate cannot read whether {request.app} is running: {UNLISTED}",
             hint="stop the new application, or pass another --app",
         )
     if resumes:
@@ -338,10 +391,23 @@ def _refuse_target(request: SeedRequest, facts: SeedFacts, *, resumes: bool) -> 
         )
 
 
+Rule = Callable[[SeedRequest, SeedFacts], Iterable[UsageError | Refused]]
+RULES: Final[tuple[tuple[str, Rule], ...]] = (
+    ("names-valid", refuse_names),
+    ("source-stopped", refuse_running),
+    ("source-offsets", refuse_without_offsets),
+    ("no-open-transaction", refuse_open),
+    ("source-drained", refuse_undrained),
+    ("source-complete", refuse_dump),
+    ("tables-on-target", refuse_tables),
+)
+"""The conditions of a seed by their names, most basic first. Pure: they judge the facts only."""
+
+
 def _planned(request: SeedRequest, facts: SeedFacts, topic: str, partitioning: Partitioning | None) -> PlannedTopic:
     on_broker = facts.source_topics[topic]
     store = store_of_changelog(topic, facts.source_app) or topic
-    target = _target_topic(request, facts.source_app, topic)
+    target = target_topic(request, facts.source_app, topic)
     if facts.dump is None:
         return _planned_of_rows(facts, topic, target)
     newest_only = _keeps_newest_only(request, topic)
@@ -367,11 +433,12 @@ def _planned_of_rows(facts: SeedFacts, topic: str, target: str) -> PlannedTopic:
     return PlannedTopic(topic, target, spec.name, newest_only, records, -1, final_settings(spec, records))
 
 
-def _target_topic(request: SeedRequest, source_app: str, topic: str) -> str:
+def target_topic(request: SeedRequest, source_app: str, topic: str) -> str:
+    """Return the topic of the new application for one of the source: a topic that is no changelog of it stays."""
     store = store_of_changelog(topic, source_app)
     if store is None:
         return topic
-    return changelog_topic(request.app, request.renamed.get(store, store))
+    return changelog_topic(request.app, request.renamed_store(store))
 
 
 def _kinds(request: SeedRequest, facts: SeedFacts, topics: Iterable[PlannedTopic]) -> dict[str, str | None]:
@@ -398,7 +465,7 @@ def _keeps_newest_only(request: SeedRequest, topic: str) -> bool:
 
 
 def _is_internal(application: str, topic: str) -> bool:
-    return topic.startswith(f"{application}-") and (is_changelog(topic) or is_queue(topic))
+    return topic.startswith(f"{application}-") and (is_changelog(topic) or is_internal(topic))
 
 
 def _refuse_timestamps(topic: PlannedTopic) -> None:

@@ -7,8 +7,9 @@ history, so every record and their order count.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice, repeat
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from kstate_cli.dump_reader.footers import Passage
@@ -124,19 +125,26 @@ def partition_in(dump: Dump, key: TopicPartition) -> PartitionDump:
 
 def records_in(rows: pa.Table) -> list[Record]:
     """Return the rows of :meth:`DumpedRecords.tables` as records."""
-    headers: list[list[dict[str, bytes | str | None]] | None] = [None] * rows.num_rows
+    headers: Iterable[list[tuple[str, bytes | None]]] = repeat([], rows.num_rows)
     if "headers" in rows.column_names:
-        headers = rows.column("headers").to_pylist()
-    return [
-        Record(key, value, timestamp, [(str(header["key"]), _bytes(header["value"])) for header in own or ()])
-        for key, value, timestamp, own in zip(
-            rows.column("key").to_pylist(),
-            rows.column("value").to_pylist(),
-            rows.column("timestamp").to_pylist(),
-            headers,
-            strict=True,
-        )
-    ]
+        headers = _headers(rows.column("headers"))
+    contents = (rows.column(name).to_pylist() for name in ("key", "value", "timestamp"))
+    return [Record(*members) for members in zip(*contents, headers, strict=True)]
+
+
+def _headers(column: pa.ChunkedArray) -> Iterator[list[tuple[str, bytes | None]]]:
+    """Yield the headers of each row. A dictionary for each header, as ``to_pylist`` makes it, would take most time."""
+    import pyarrow.compute as pc
+
+    lengths = pc.fill_null(pc.list_value_length(column), 0).to_pylist()
+    flat = pc.list_flatten(column)
+    names, values = (pc.struct_field(flat, name).to_pylist() for name in ("key", "value"))
+    pairs = zip(names, values, strict=True)
+    for length in lengths:
+        if length:
+            yield list(islice(pairs, length))
+        else:
+            yield []
 
 
 def select_records(dump: Dump, partition: PartitionDump, *, newest_only: bool) -> DumpedRecords:
@@ -158,11 +166,6 @@ def select_records(dump: Dump, partition: PartitionDump, *, newest_only: bool) -
         return DumpedRecords(dump, partition, None, records - keyless, zero, keyless)
     offsets = newest.offsets()
     return DumpedRecords(dump, partition, offsets, len(offsets), zero, keyless)
-
-
-def _bytes(value: bytes | str | None) -> bytes | None:
-    assert not isinstance(value, str)
-    return value
 
 
 def _selected(table: pa.Table, newest: npt.NDArray[np.int64] | None) -> pa.Table:

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from kstate_cli.broker.client import admin_client, ask_broker
 from kstate_cli.errors import Refused, RunFailed
-from kstate_cli.seed.cluster import EMPTY, Connection, committed_offsets, read_cluster, topics_of
+from kstate_cli.seed.cluster import EMPTY, Connection, committed_offsets, read_cluster, topics_of, with_groups
+from kstate_cli.seed.execution import ends_of
 from kstate_cli.seed.journal import SeedJournal
 
 _SECONDS: Final = 60.0
@@ -50,7 +51,7 @@ def _topics_to_delete(admin: Any, target: Connection, journal: SeedJournal) -> l
     existing = topics_of(admin, {*created, *journal.topics("announced")})
     logs = ask_broker(target.bootstrap, target.settings, group=None, topics=existing)
     for topic, facts in existing.items():
-        ends = {str(key.partition): log.end for key, log in logs.items() if key.topic == topic}
+        ends = ends_of(topic, logs)
         if topic not in created:
             # Announced, and the run was killed before it recorded the id: ours only as long as it is empty.
             if any(ends.values()):
@@ -76,7 +77,7 @@ def _topics_to_delete(admin: Any, target: Connection, journal: SeedJournal) -> l
 
 def _check_group(target: Connection, app: str, journal: SeedJournal, *, keeps_id: bool) -> bool:
     """Return whether there is a group to delete. Raise Refused if an application has used it."""
-    cluster = read_cluster(target)
+    cluster = with_groups(target, read_cluster(target), app)
     if app not in cluster.groups:
         return False
     if cluster.groups[app] != EMPTY:

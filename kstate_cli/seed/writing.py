@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -23,21 +23,30 @@ from kstate_cli.errors import RunFailed
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.seed.cluster import Connection
 from kstate_cli.seed.records import Record, TargetRecords
+from kstate_cli.texts import some
 
 _GROUP: Final = "kstate-seed"
 """``group.id`` of the consumer that reads the log again. The group is never joined."""
-_TRANSACTION_RECORDS: Final = 100_000
+TRANSACTION_RECORDS: Final = 100_000
 _TRANSACTION_SECONDS: Final = 10.0
 """Far below ``transaction.timeout.ms`` (60 s), after which the broker aborts the transaction."""
 _INIT_SECONDS: Final = 60.0
 _SILENT_SECONDS: Final = 60.0
 _AT_ONCE: Final = 5_000
+_LOGS_AT_ONCE: Final = 32
 _POLL_SECONDS: Final = 0.25
 _FULL_QUEUE_SECONDS: Final = 0.05
+_SENT_AT_ONCE: Final = 1_000
 _AGAIN: Final = "run the same command again. It continues after the committed records"
 
 Progress = Callable[[int], None]
 """Is called with the number of records that were written or compared."""
+
+
+_PREFIX: Final = struct.Struct(">iiqi")
+"""Bytes of the key, of the value (-1 without one), timestamp in ms, number of headers."""
+_HEADER_PREFIX: Final = struct.Struct(">ii")
+"""Bytes of the name, and of the value (-1 without one)."""
 
 
 class LogDigest:
@@ -47,18 +56,23 @@ class LogDigest:
         self.records = 0
         self._sha256 = hashlib.sha256()
 
-    def add(self, record: Record) -> None:
-        """Add a record. Lengths come before contents, so that two different logs have no common byte sequence."""
-        key, value, timestamp, headers = record
-        size = -1
-        if value is not None:
-            size = len(value)
-        parts = [struct.pack(">iiqi", len(key), size, timestamp, len(headers)), key, value or b""]
-        for name, content in headers:
-            raw = name.encode()
-            parts += [struct.pack(">ii", len(raw), -1 if content is None else len(content)), raw, content or b""]
+    def add(self, records: Sequence[Record]) -> None:
+        """Add records. Lengths come before contents, so that two different logs have no common byte sequence."""
+        parts: list[bytes] = []
+        for key, value, timestamp, headers in records:
+            if value is None:
+                parts += (_PREFIX.pack(len(key), -1, timestamp, len(headers)), key)
+            else:
+                parts += (_PREFIX.pack(len(key), len(value), timestamp, len(headers)), key, value)
+            for name, content in headers:
+                raw = name.encode()
+                size = -1
+                if content is not None:
+                    size = len(content)
+                parts += (_HEADER_PREFIX.pack(len(raw), size), raw, content or b"")
+        # One call for all: each costs as much as the hash of a small record.
         self._sha256.update(b"".join(parts))
-        self.records += 1
+        self.records += len(records)
 
     @property
     def value(self) -> str:
@@ -77,42 +91,68 @@ class WrittenLog:
 EMPTY_LOG: Final = WrittenLog(0, LogDigest().value)
 
 
-def read_log(connection: Connection, key: TopicPartition, progress: Progress) -> WrittenLog:
-    """Return count and digest of all committed records of a log. Raises RunFailed."""
-    digest = LogDigest()
-    for messages in log_messages(connection, ReadFrom(key, 0), committed=True):
-        for message in messages:
-            digest.add(_record_of(message))
-        progress(len(messages))
-    return WrittenLog(digest.records, digest.value)
+def read_logs(
+    connection: Connection, keys: Iterable[TopicPartition], progress: Progress
+) -> dict[TopicPartition, WrittenLog]:
+    """Return count and digest of all committed records of each log. Raises RunFailed."""
+    logs: dict[TopicPartition, WrittenLog] = {}
+    remaining = sorted(keys)
+    # The start of a consumer takes longer than most logs, and each log has a queue of its own in memory.
+    while remaining:
+        batch, remaining = remaining[:_LOGS_AT_ONCE], remaining[_LOGS_AT_ONCE:]
+        digests = {(key.topic, key.partition): LogDigest() for key in batch}
+        for messages in message_batches(connection, [ReadFrom(key, 0) for key in batch]):
+            by_log: dict[tuple[str, int], list[Record]] = {}
+            for entry in messages:
+                by_log.setdefault((entry.topic(), entry.partition()), []).append(_record_of(entry))
+            for log, records in by_log.items():
+                digests[log].add(records)
+            progress(len(messages))
+        for key in batch:
+            digest = digests[key.topic, key.partition]
+            logs[key] = WrittenLog(digest.records, digest.value)
+    return logs
 
 
-def log_messages(connection: Connection, place: ReadFrom, *, committed: bool) -> Iterator[list[Any]]:
-    """Yield the messages of a log from a place to its end, in batches. Raises RunFailed.
+def message_batches(
+    connection: Connection, places: list[ReadFrom], *, committed: bool = True
+) -> Generator[list[Any], None, None]:
+    """Yield the messages of logs, from an offset of each to its end, in batches. Raises RunFailed.
 
-    ``committed``: without those of open and aborted transactions.
+    ``committed``: without those of open and aborted transactions. Messages of one log are in order. A log that ends
+    before its offset has none. Close the generator if you do not read to the end.
     """
     from confluent_kafka import KafkaError
 
-    with assigned_consumer(connection.bootstrap, connection.settings, _GROUP, [place], committed=committed) as consumer:
+    unread = {(place.key.topic, place.key.partition) for place in places}
+    with assigned_consumer(connection.bootstrap, connection.settings, _GROUP, places, committed=committed) as consumer:
         last_answer = time.monotonic()
-        while True:
-            answers = consumer.consume(_AT_ONCE, _POLL_SECONDS)
-            messages = [message for message in answers if message.error() is None]
-            if messages:
-                yield messages
-            for error in (message.error() for message in answers if message.error() is not None):
+        while unread:
+            messages = consumer.consume(_AT_ONCE, _POLL_SECONDS)
+            records = [message for message in messages if message.error() is None]
+            if records:
+                yield records
+            for entry in messages:
+                error = entry.error()
+                if error is None:
+                    continue
+                # librdkafka reports the end of a log once, and after all records before it.
                 if error.code() == KafkaError._PARTITION_EOF:
-                    return
-                if not error.retriable() and error.code() != KafkaError._TRANSPORT:
-                    raise RunFailed(f"kstate cannot read {place.key}: {error.str()}", hint=_AGAIN)
-            if answers:
+                    unread.discard((entry.topic(), entry.partition()))
+                elif not error.retriable() and error.code() != KafkaError._TRANSPORT:
+                    raise RunFailed(f"kstate cannot read {_names(unread)}: {error.str()}", hint=_AGAIN)
+            if messages:
+                # After the caller has worked on the batch, so that only the silence of the broker counts.
                 last_answer = time.monotonic()
             elif time.monotonic() - last_answer > _SILENT_SECONDS:
                 raise RunFailed(
-                    f"kstate cannot read {place.key}: the broker sent no data for {_SILENT_SECONDS:.0f} seconds",
+                    f"kstate cannot read {_names(unread)}: the broker sent no data for {_SILENT_SECONDS:.0f} seconds",
                     hint=_AGAIN,
                 )
+
+
+def _names(logs: Iterable[tuple[str, int]]) -> str:
+    return some([str(TopicPartition(topic, partition)) for topic, partition in sorted(logs)], 3)
 
 
 def _record_of(message: Any) -> Record:
@@ -128,28 +168,32 @@ class SeedProducer:
         self._records = 0
         self._began = 0.0
 
-    def send(self, key: TopicPartition, record: Record) -> None:
-        """Send a record, and begin or commit a transaction where it is due. Raises KafkaException."""
-        if not self._records:
-            self._producer.begin_transaction()
-            self._began = time.monotonic()
-        while True:
-            try:
-                self._producer.produce(
-                    key.topic,
-                    value=record.value,
-                    key=record.key,
-                    partition=key.partition,
-                    timestamp=record.timestamp,
-                    headers=record.headers or None,
-                )
-                break
-            except BufferError:
-                # The queue of librdkafka is full: its thread needs a moment to send.
-                self._producer.poll(_FULL_QUEUE_SECONDS)
-        self._records += 1
-        if self._records >= _TRANSACTION_RECORDS or time.monotonic() - self._began > _TRANSACTION_SECONDS:
-            self.commit()
+    def send(self, key: TopicPartition, records: Sequence[Record]) -> None:
+        """Send records, and begin or commit a transaction where it is due. Raises KafkaException."""
+        # Few at a time, so that a transaction ends long before the broker aborts it, however large the records are.
+        for first in range(0, len(records), _SENT_AT_ONCE):
+            part = records[first : first + _SENT_AT_ONCE]
+            if not self._records:
+                self._producer.begin_transaction()
+                self._began = time.monotonic()
+            self._send(key, part)
+            self._records += len(part)
+            if self._records >= TRANSACTION_RECORDS or time.monotonic() - self._began > _TRANSACTION_SECONDS:
+                self.commit()
+
+    def _send(self, key: TopicPartition, records: Sequence[Record]) -> None:
+        produce, topic, partition = self._producer.produce, key.topic, key.partition
+        for record_key, value, timestamp, headers in records:
+            while True:
+                try:
+                    if headers:
+                        produce(topic, value, record_key, partition, timestamp=timestamp, headers=headers)
+                    else:
+                        produce(topic, value, record_key, partition, timestamp=timestamp)
+                    break
+                except BufferError:
+                    # The queue of librdkafka is full: its thread needs a moment to send.
+                    self._producer.poll(_FULL_QUEUE_SECONDS)
 
     def commit(self) -> None:
         """Commit the open transaction, if there is one. Raises KafkaException."""
@@ -159,13 +203,9 @@ class SeedProducer:
             self._records = 0
 
 
-@contextmanager
-def seed_producer(connection: Connection, app: str) -> Iterator[SeedProducer]:
-    """Yield the producer, after it has aborted what a killed run has left open. Raises UsageError and RunFailed."""
-    from confluent_kafka import KafkaException, Producer
-
-    contact(connection.bootstrap)
-    conf: dict[str, Any] = {
+def producer_settings(connection: Connection, app: str) -> dict[str, Any]:
+    """Return the settings of the transactional producer."""
+    return {
         "log_level": 0,
         **connection.settings,
         "bootstrap.servers": connection.bootstrap,
@@ -175,8 +215,16 @@ def seed_producer(connection: Connection, app: str) -> Iterator[SeedProducer]:
         "linger.ms": 20,
         "batch.size": 1 << 20,
     }
+
+
+@contextmanager
+def seed_producer(connection: Connection, app: str) -> Iterator[SeedProducer]:
+    """Yield the producer, after it has aborted what a killed run has left open. Raises UsageError and RunFailed."""
+    from confluent_kafka import KafkaException, Producer
+
+    contact(connection.bootstrap)
     try:
-        producer = Producer(conf)
+        producer = Producer(producer_settings(connection, app))
     except (KafkaException, ValueError, TypeError) as error:
         raise refused_by_client(error) from None
     try:
@@ -210,16 +258,25 @@ def write_partition(
     digest = LogDigest()
     _compare(digest, committed, target)
     for batch in records.batches():
-        for record in batch:
-            digest.add(record)
-            if digest.records > committed.records:
-                producer.send(target, record)
-            else:
-                _compare(digest, committed, target)
+        # The log has the beginning of the planned records: what it has is compared, and the rest is sent.
+        present, missing = _split(batch, committed.records - digest.records)
+        if present:
+            digest.add(present)
+            _compare(digest, committed, target)
+        if missing:
+            digest.add(missing)
+            producer.send(target, missing)
         progress(len(batch))
     if digest.records < committed.records:
         raise _foreign(target)
     return WrittenLog(digest.records, digest.value)
+
+
+def _split(batch: list[Record], count: int) -> tuple[list[Record], list[Record]]:
+    """Return the first ``count`` records, and the others."""
+    if count <= 0:
+        return [], batch
+    return batch[:count], batch[count:]
 
 
 def _compare(digest: LogDigest, committed: WrittenLog, target: TopicPartition) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import re
+import shlex
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,11 +16,12 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from kstate_cli.broker.group_offsets import CommittedOffset, commit_offsets
 from kstate_cli.formats.topic_partition import TopicPartition as Key
+from kstate_cli.seed.cluster import EMPTY, Connection, read_cluster
 from tests.done import Done
 
 from .dumping import dump
-from .harness import Harness
-from .support import kstate
+from .harness import App, Harness
+from .support import ROOT, kstate
 
 Record = tuple[bytes | None, bytes | None, int, list[tuple[str, bytes | None]]]
 METADATA = b"AgAAAYzQ=="
@@ -45,6 +49,8 @@ class Source:
     app: str
     partitions: int = 2
     settings: dict[str, str] = field(default_factory=lambda: {"cleanup.policy": "compact", "segment.ms": "604800000"})
+    client: dict[str, str] = field(default_factory=dict)
+    """Settings of the Kafka client."""
 
     @property
     def new(self) -> str:
@@ -67,14 +73,15 @@ class Source:
 
     def topic(self, name: str, partitions: int, settings: dict[str, str] | None = None) -> None:
         """Create a topic."""
-        admin = AdminClient({"bootstrap.servers": self.harness.bootstrap})
+        admin = AdminClient({**self.client, "bootstrap.servers": self.harness.bootstrap})
         new = NewTopic(name, partitions, 1, config=settings or {})
         (future,) = admin.create_topics([new]).values()
         future.result()
 
     def produce(self, topic: str, records: Sequence[Record], *, aborted: bool = False) -> None:
         """Send the records to every partition in one transaction."""
-        producer = Producer({"bootstrap.servers": self.harness.bootstrap, "transactional.id": f"test-{topic}"})
+        conf = {**self.client, "bootstrap.servers": self.harness.bootstrap, "transactional.id": f"test-{topic}"}
+        producer = Producer(conf)
         producer.init_transactions()
         producer.begin_transaction()
         for partition in range(self.partitions if topic == self.changelog else 1):
@@ -89,11 +96,16 @@ class Source:
     def commit(self, group: str | None = None, offset: int = 0) -> None:
         """Commit an offset of the input topic."""
         committed = {Key(f"{self.app}-in", 0): CommittedOffset(offset, METADATA)}
-        commit_offsets(self.harness.bootstrap, {}, group or self.app, committed)
+        commit_offsets(self.harness.bootstrap, self.client, group or self.app, committed)
 
     def dump(self) -> None:
         """Write a dump, or extend it."""
-        dump(self.harness, self.folder / "dump", "--app", self.app)
+        words: list[object] = ["--app", self.app]
+        if self.client:
+            file = self.folder / "source.properties"
+            file.write_text("".join(f"{name}={value}\n" for name, value in self.client.items()))
+            words += ["--kafka-settings", file]
+        dump(self.harness, self.folder / "dump", *words)
 
     @property
     def journal(self) -> Path:
@@ -117,6 +129,15 @@ class Source:
         result = kstate(*words, "-o", "json")
         assert result.status == status, result.report
         return result
+
+
+def await_end(harness: Harness, app: App) -> None:
+    """Wait until the sessions of the stopped instances have timed out: Kafka Streams does not leave its group."""
+    deadline = time.monotonic() + 60
+    # The client does not list a streams group, which its instances leave.
+    while read_cluster(Connection(harness.bootstrap, {})).groups.get(app.name, EMPTY) != EMPTY:
+        assert time.monotonic() < deadline, f"{app.name} still has members"
+        time.sleep(0.5)
 
 
 def content(harness: Harness, topic: str) -> dict[int, list[Record]]:
@@ -149,3 +170,12 @@ def content(harness: Harness, topic: str) -> dict[int, list[Record]]:
 def events(journal: Path) -> list[str]:
     """The events of a journal."""
     return [json.loads(line)["event"] for line in journal.read_text(encoding="utf-8").splitlines()]
+
+
+def page_commands(page: str, names: Mapping[str, str]) -> list[list[str]]:
+    """Return the commands of a how-to page, with these names instead of those of the page."""
+    text = (ROOT / "docs" / "how-to" / page).read_text(encoding="utf-8")
+    commands = re.findall(r"^ +kstate (.*)$", text, re.MULTILINE)
+    # The longest name first: orders-v2 has orders in it.
+    pattern = re.compile("|".join(re.escape(name) for name in sorted(names, key=len, reverse=True)))
+    return [shlex.split(pattern.sub(lambda match: names[match[0]], command)) for command in commands]

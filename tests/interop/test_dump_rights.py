@@ -28,8 +28,8 @@ from .support import kstate
 pytestmark = pytest.mark.interop
 
 SECRET = "hunter2-never-printed"
-# The listener asks who it is; nobody but the administrator may do what is not granted.
-_PROPERTIES = f"""
+# The listener asks who it is; only the administrator may do what is not granted.
+ACL_PROPERTIES = f"""
 listener.security.protocol.map=PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT
 sasl.enabled.mechanisms=PLAIN
 sasl.mechanism.inter.broker.protocol=PLAIN
@@ -49,7 +49,7 @@ TOPIC, APP = "orders-count-changelog", "orders"
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with Broker(tmp_path_factory.mktemp("rights") / "broker", properties=_PROPERTIES) as started:
+    with Broker(tmp_path_factory.mktemp("rights") / "broker", properties=ACL_PROPERTIES) as started:
         yield started
 
 

@@ -12,8 +12,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -24,13 +24,15 @@ from kstate_cli.broker.group_offsets import CommittedOffset, commit_offsets, rea
 from kstate_cli.errors import Refused, RunFailed, UsageError
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.seed.cluster import Connection, read_topics
+from kstate_cli.seed.conditions import judge
 from kstate_cli.seed.execution import Watcher, carry_out
 from kstate_cli.seed.journal import open_journal
 from kstate_cli.seed.model import SeedRequest
 from kstate_cli.seed.planner import plan_seed, read_facts
+from tests.done import Done
 
 from .harness import Harness
-from .seeding import METADATA, Source, content, events, records_of
+from .seeding import METADATA, Source, content, events, page_commands, records_of
 from .support import ALL, kstate
 
 pytestmark = pytest.mark.interop
@@ -60,13 +62,18 @@ def test_records_settings_and_offsets_are_those_of_the_source(source: Source) ->
     assert source.seed().summary["executed"] is False
 
 
-def test_with_a_specification_only_the_newest_record_of_a_key_is_written(source: Source) -> None:
+def write_count_spec(source: Source) -> Path:
+    """Write the specification of the application."""
     spec = source.folder / "kstate.toml"
     spec.write_text(
         f'format = 1\napplication = "{source.app}"\n[stores.count]\nkind = "timestamped-key-value"\n'
         f'changelog = "{source.changelog}"\nsubtopology = 0\npartitions = 2\n'
     )
-    source.seed("--spec", spec)
+    return spec
+
+
+def test_with_a_specification_only_the_newest_record_of_a_key_is_written(source: Source) -> None:
+    source.seed("--spec", write_count_spec(source))
     written = content(source.harness, f"{source.new}-count-changelog")
     for partition, records in content(source.harness, source.changelog).items():
         newest = {key: number for number, (key, *_) in enumerate(records)}
@@ -122,6 +129,18 @@ def test_keys_are_erased_with_a_receipt(source: Source) -> None:
     source.journal.write_text("".join(line for line in journal if '"done"' not in line))
     keys.write_text("count=key-4\n")
     assert "belongs to another plan" in source.seed(*options, "--spec", spec, status=4).error["message"]
+
+
+def test_the_stores_of_a_join_get_the_new_name_of_the_join(source: Source) -> None:
+    suffixes = ("this-join-store", "left-shared-join-store", "Buffer", "subscription-store")
+    for suffix in suffixes:
+        source.topic(f"{source.app}-join-{suffix}-changelog", 1)
+    source.topic(f"{source.app}-disjoin-changelog", 1)
+    source.dump()
+    outcome = source.seed("--rename-store", "join=purchases")
+    targets = {row["target_topic"] for row in outcome.rows if row["type"] == "topic"}
+    names = {*(f"purchases-{suffix}" for suffix in suffixes), "disjoin", "count"}
+    assert targets == {f"{source.new}-{name}-changelog" for name in names}
 
 
 def test_undo_deletes_unused_topics_of_the_run_only(source: Source) -> None:
@@ -193,7 +212,31 @@ def _dumped(source: Source) -> None:
     source.dump()
 
 
+def _unread_registration(source: Source) -> None:
+    """A foreign-key join without a name has numbered topics."""
+    topic = f"{source.app}-KTABLE-FK-JOIN-SUBSCRIPTION-REGISTRATION-0000000006-topic"
+    source.topic(topic, 1)
+    source.produce(topic, records_of(1, keys=1))
+
+
+def _consumed_registration(source: Source) -> None:
+    topic = f"{source.app}-KTABLE-FK-JOIN-SUBSCRIPTION-REGISTRATION-0000000006-topic"
+    commit_offsets(source.harness.bootstrap, {}, source.app, {TopicPartition(topic, 0): CommittedOffset(1)})
+
+
+def _unread_response(source: Source) -> None:
+    source.topic(f"{source.app}-fk-subscription-response-topic", 1)
+    source.produce(f"{source.app}-fk-subscription-response-topic", records_of(1, keys=1))
+
+
+def _consumed_response(source: Source) -> None:
+    topic = f"{source.app}-fk-subscription-response-topic"
+    commit_offsets(source.harness.bootstrap, {}, source.app, {TopicPartition(topic, 0): CommittedOffset(1)})
+
+
 REFUSALS = {
+    "unread-registration": Refusal(_unread_registration, 4, "has not read all records", follow=_consumed_registration),
+    "unread-response": Refusal(_unread_response, 4, "has not read all records", follow=_consumed_response),
     "grown-log": Refusal(_grown_log, 4, "the dump ends at offset", follow=_dumped),
     "unread-queue": Refusal(_unread_queue, 4, "has not read all records", follow=_drained),
     "unread-subscription": Refusal(_unread_subscription, 4, "has not read all records", follow=_drained),
@@ -204,6 +247,8 @@ REFUSALS = {
     "no-pair": Refusal(_no_change, 2, "is not OLD=NEW", ("--rename-store", "x"), ("--rename-store", "count=total")),
     "no-such-application": Refusal(_no_change, 2, "has no changelog of other", ("--source-app", "other")),
     "no-cluster": Refusal(_no_change, 2, "needs --source-bootstrap-server", ("--source-kafka-settings", "/dev/null")),
+    "release-alone": Refusal(_no_change, 2, "--for needs --out", ("--for", "4.3")),
+    "directory-alone": Refusal(_no_change, 2, "--out needs the release", ("--out", "/tmp")),
     "only-undo": Refusal(_no_change, 2, "belong together", ("--undo",)),
     "undo-with-run": Refusal(
         _no_change, 2, "does not accept other options of a run", ("--undo", "--delete-topics", "/dev/null")
@@ -223,6 +268,124 @@ def test_refusals_write_nothing_and_their_hints_lead_on(source: Source, case: st
     refusal.follow(source)
     again = kstate(*source.words(*refusal.remedy, "--dry-run"))
     assert again.status == 0, again.report
+
+
+def test_markers_and_aborted_records_are_no_unread_records(source: Source) -> None:
+    """They follow the committed offset in each internal topic, and no application ever reads them."""
+    topics = [f"{source.app}-{name}" for name in ("x-repartition", "fk-subscription-registration-topic")]
+    for topic in topics:
+        source.topic(topic, 1)
+        source.produce(topic, records_of(3, keys=1))
+        source.produce(topic, records_of(2, keys=1), aborted=True)
+        commit_offsets(source.harness.bootstrap, {}, source.app, {TopicPartition(topic, 0): CommittedOffset(3)})
+    source.seed()
+    # Kafka Streams creates them for the new application.
+    assert source.seed().summary["copied_offsets"] == 1
+
+
+def conditions(result: Done) -> dict[str, str]:
+    """Return the conditions that were printed, and their states."""
+    return {row["condition"]: row["condition_state"] for row in result.rows if row["type"] == "condition"}
+
+
+def test_a_dry_run_prints_every_condition(source: Source) -> None:
+    """Not only the first that is not met; afterwards the same command shows whether the seed is still complete."""
+    met = conditions(kstate(*source.words("--dry-run")))
+    assert {name: state for name, state in met.items() if state != "met"} == {"tables-on-target": "unknown"}
+    _unread_queue(source)
+    _grown_log(source)
+    result = kstate(*source.words("--dry-run"))
+    assert result.status == 4
+    several = conditions(result)
+    assert {name for name, state in several.items() if state == "not-met"} == {"source-drained", "source-complete"}
+    assert several["records-and-offsets"] == "unknown"
+
+    _drained(source)
+    source.dump()
+    source.seed()
+    after = kstate(*source.words("--dry-run"))
+    assert after.status == 0 and set(conditions(after).values()) == {"met"}, after.report
+    # The new application begins to work: that is no fault.
+    source.produce(f"{source.new}-count-changelog", records_of(1, keys=1))
+    used = conditions(kstate(*source.words("--dry-run")))
+    assert used == {"topics-present": "met", "topics-unused": "unknown", "offsets-committed": "met"}
+    admin = AdminClient({"bootstrap.servers": source.harness.bootstrap})
+    new = f"{source.new}-count-changelog"
+    admin.delete_topics([new])[new].result()
+    incomplete = kstate(*source.words("--dry-run"))
+    assert incomplete.status == 4, incomplete.report
+    assert conditions(incomplete)["topics-present"] == "not-met"
+    again = kstate(*source.words("--app", "another-again", "--journal", source.folder / "again.jsonl", "--dry-run"))
+    assert again.status == 0, again.report
+
+
+def test_a_dry_run_reports_settings_that_the_target_rejects(source: Source) -> None:
+    """The broker validates each topic with its final settings, and creates none."""
+    source.topic(f"{source.app}-odd-changelog", 1, {"min.insync.replicas": "1"})
+    source.dump()
+    assert conditions(kstate(*source.words("--dry-run")))["target-compatible"] == "met"
+    cluster = Connection(source.harness.bootstrap, {})
+    request = SeedRequest(str(source.folder / "dump"), source.new, None, cluster, cluster, source.journal)
+    facts = read_facts(request)
+    topics = {name: replace(topic, replicas=3) for name, topic in facts.source_topics.items()}
+    judgement = judge(request, replace(facts, source_topics=topics), resumes=False)
+    (condition,) = (entry for entry in judgement.conditions if entry.name == "target-compatible")
+    assert condition.state == "not-met" and "replication factor" in str(condition.why).lower()
+    assert isinstance(judgement.refusal, RunFailed)
+
+
+def test_a_store_that_is_restored_from_a_topic_that_the_target_lacks(source: Source) -> None:
+    spec = source.folder / "kstate.toml"
+    spec.write_text(
+        f'format = 1\napplication = "{source.app}"\n[stores.count]\nkind = "timestamped-key-value"\n'
+        f'changelog = "{source.changelog}"\nsubtopology = 0\npartitions = 2\n'
+        f'[stores.customers]\nkind = "timestamped-key-value"\nglobal = true\nsource = "table"\n'
+        f'changelog = "{source.app}-customers"\n'
+    )
+    result = kstate(*source.words("--spec", spec))
+    assert result.status == 4 and "the store customers" in result.error["message"], result.report
+    source.topic(f"{source.app}-customers", 1)
+    source.seed("--spec", spec)
+
+
+def _run(words: Sequence[object], *, status: int = 0) -> Done:
+    result = kstate(*words)
+    assert result.status == status, result.report
+    return result
+
+
+def test_the_page_about_another_application_id(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(source.folder)
+    (source.folder / "state").mkdir()
+    write_count_spec(source)
+    names = {
+        "orders-v2": source.new,
+        "/dump/orders": "pages",
+        "orders": source.app,
+        "broker:9092": source.harness.bootstrap,
+    }
+    names |= {"/var/lib/orders": "state", "kstate.toml": "kstate.toml", "old:9092": "", "new:9092": ""}
+    write, check, restore, undo = page_commands("new-application-id.md", names)
+    for words in (write, check, restore):
+        _run(words)
+    assert list((source.folder / "state" / source.new).glob("0_*"))
+    _run(undo)
+    _run([word for word in check if word != "--dry-run"])
+
+
+def test_the_page_about_another_name(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(source.folder)
+    names = {
+        "orders-v2": source.new,
+        "/dump/orders": "pages",
+        "orders": source.app,
+        "broker:9092": source.harness.bootstrap,
+    }
+    write, check = page_commands("renamed-store.md", names)
+    for words in (write, check, [word for word in check if word != "--dry-run"]):
+        _run(words)
+    new = f"{source.new}-total-changelog"
+    assert content(source.harness, new) == content(source.harness, source.changelog)
 
 
 def test_timestamp_zero_is_refused_because_the_client_replaces_it(harness: Harness, tmp_path: Path) -> None:

@@ -154,6 +154,20 @@ CARRIED_OUT = {
     ("seed/partition_plan.py", "pass --partitioner murmur2"): (
         "interop/test_seed_partitions.py::test_a_single_partition_proves_no_rule"
     ),
+    **dict.fromkeys(
+        [
+            ("cli/commands/seed.py", "pass --out DIR"),
+            ("cli/seeded_directories.py", "pass --for RELEASE and --spec FILE"),
+        ],
+        "interop/test_seed_topics.py::test_refusals_write_nothing_and_their_hints_lead_on",
+    ),
+    ("seed/planner.py", "pass --source-stopped"): (
+        "interop/test_seed.py::test_results_after_the_move_are_those_of_own_sums"
+    ),
+    ("seed/input_offsets.py", "--no-offsets"): (
+        "interop/test_seed_clusters.py::test_the_hint_about_uncertain_offsets_leads_on"
+    ),
+    ("seed/conditions.py", "pass another --app"): "interop/test_seed_topics.py::test_a_dry_run_prints_every_condition",
     ("seed/planner.py", "pass the new application.id with --app"): (
         "interop/test_seed_topics.py::test_refusals_write_nothing_and_their_hints_lead_on"
     ),

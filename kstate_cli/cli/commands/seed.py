@@ -7,21 +7,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kstate_cli.cli.options.seed import (
+    SeedDirectoryOptions,
     SeedPartitionOptions,
     SeedReportOptions,
     SeedSourceOptions,
     SeedTargetOptions,
 )
-from kstate_cli.cli.options.shared import declared
+from kstate_cli.cli.options.shared import Guarantee, declared
 from kstate_cli.cli.output import output_of, waiting
 from kstate_cli.errors import EXIT_OK, UsageError
 from kstate_cli.texts import command
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from kstate_cli.cli.lines.changes import RestoreProgressLine
     from kstate_cli.cli.lines.seeds import SeedLine
     from kstate_cli.cli.output import Output
+    from kstate_cli.cli.seeded_directories import RestoredDirectories
+    from kstate_cli.errors import KstateError
     from kstate_cli.seed.cluster import Connection
     from kstate_cli.seed.model import SeedPlan, SeedRequest
     from kstate_cli.seed.partitioning import PartitionRequest
@@ -33,7 +37,11 @@ _SCOPE_HINT = "pass a value alone, or SCOPE=VALUE once for each store or sub-top
 
 @declared
 def seed(
-    source: SeedSourceOptions, target: SeedTargetOptions, partitions: SeedPartitionOptions, report: SeedReportOptions
+    source: SeedSourceOptions,
+    target: SeedTargetOptions,
+    partitions: SeedPartitionOptions,
+    directories: SeedDirectoryOptions,
+    report: SeedReportOptions,
 ) -> int:
     """Create the changelogs of a new application.id from a dump, and copy the input offsets of the old one.
 
@@ -45,7 +53,7 @@ def seed(
     """
     from kstate_cli.broker.settings import client_settings
     from kstate_cli.cli.metrics import Metrics
-    from kstate_cli.cli.views.seed import SeedProgress, show_end, show_outcome, show_plan
+    from kstate_cli.cli.views.seed import SeedProgress, show_end, show_outcome
     from kstate_cli.seed.cluster import Connection
     from kstate_cli.seed.directories import hold
     from kstate_cli.seed.execution import carry_out
@@ -56,22 +64,89 @@ def seed(
     if report.undo or report.delete_topics is not None:
         return _undo(target_cluster, source, target, report, results)
     request = _request(source, target, partitions, report, target_cluster)
+    restoration = _restoration(directories, request, report)
     with Metrics(report.metrics_file, "seed", None, application=request.app) as metrics, hold(request.directories):
         if report.dry_run:
-            plan = _plan(request, read_journal(request.journal), report)
-            show_plan(request, plan, results)
-            return metrics.finish(EXIT_OK)
+            return metrics.finish(_check(request, read_journal(request.journal), report, results))
         with open_journal(request.journal) as journal:
             # The new application may be running by now, so nothing else is judged again.
             if (done := journal.first("done")) is not None:
-                show_end(request, done, results)
-                return metrics.finish(EXIT_OK)
+                restored = restoration(str(done["source_app"]))
+                show_end(request, done, restored, results)
+                return metrics.finish(_exit_code(restored))
             plan = _plan(request, journal.events, report)
             with SeedProgress(quiet=report.quiet) as progress:
                 outcome = carry_out(request, plan, journal, progress)
-        metrics.records = outcome.written
-        show_outcome(request, plan, outcome, results)
-        return metrics.finish(EXIT_OK)
+            metrics.records = outcome.written
+            restored = restoration(plan.source_app)
+        show_outcome(request, plan, outcome, restored, results)
+        return metrics.finish(_exit_code(restored))
+
+
+def _restoration(
+    options: SeedDirectoryOptions, request: SeedRequest, report: SeedReportOptions
+) -> Callable[[str], RestoredDirectories | None]:
+    """Return a function from the source application to its restored successor; without ``--out`` it does nothing.
+
+    Raises UsageError, before anything is written.
+    """
+    if options.out is None:
+        for name, value in (("--for", options.release_name), ("--share", options.share)):
+            if value is not None:
+                raise UsageError(f"{name} needs --out", hint="pass --out DIR")
+        return lambda _: None
+    if request.dump is None:
+        raise UsageError("--out needs a dump as the source: of directories you can copy the stores themselves")
+    from kstate_cli.cli.options.application import chosen_release
+    from kstate_cli.cli.seeded_directories import SeededDirectories, restore_seeded
+
+    progress: Output[RestoreProgressLine] = output_of(report.output, None, quiet=report.quiet, on_standard_error=True)
+    release = None
+    if options.release_name is not None:
+        release = chosen_release("--for", options.release_name, None, quiet=progress.is_silent)
+    directories = SeededDirectories.of(
+        options.out / request.app,
+        release,
+        request.spec,
+        at_least_once=options.guarantee is Guarantee.at_least_once,
+        share=options.share,
+    )
+    return lambda source_app: restore_seeded(request, source_app, directories, progress)
+
+
+def _exit_code(restored: RestoredDirectories | None) -> int:
+    """Return the exit code of the restoration; 0 without one."""
+    if restored is None:
+        return EXIT_OK
+    return restored.code
+
+
+def _check(
+    request: SeedRequest, events: Sequence[Mapping[str, Any]], report: SeedReportOptions, results: Output[SeedLine]
+) -> int:
+    """Print every condition, and the plan if all are met. Raises the refusal of a real run otherwise."""
+    from kstate_cli.cli.views.seed import show_conditions, show_end, show_plan
+    from kstate_cli.seed.conditions import judge, judge_seeded, seeded_refusal
+    from kstate_cli.seed.journal import announced_topics
+    from kstate_cli.seed.planner import read_facts
+
+    with waiting("reading the dump and the brokers", quiet=report.quiet):
+        done = next((event for event in events if event["event"] == "done"), None)
+        if done is not None:
+            conditions = judge_seeded(request, events)
+            refusal: KstateError | None = seeded_refusal(conditions)
+            plan: SeedPlan | None = None
+        else:
+            judgement = judge(request, read_facts(request, announced_topics(events)), resumes=bool(events))
+            conditions, plan, refusal = judgement.conditions, judgement.plan, judgement.refusal
+    show_conditions(conditions, results)
+    if refusal is not None:
+        raise refusal
+    if plan is not None:
+        show_plan(request, plan, results)
+    elif done is not None:
+        show_end(request, done, None, results)
+    return EXIT_OK
 
 
 def _plan(request: SeedRequest, events: Sequence[Mapping[str, Any]], report: SeedReportOptions) -> SeedPlan:
@@ -164,6 +239,7 @@ def _request(
         accepted=frozenset(source.accept or ()),
         skipped_tasks=frozenset(Path(os.path.realpath(path)) for path in source.skip_task or ()),
         partitions=_partitions(partitions, from_dump=not directories, has_spec=spec is not None),
+        source_stopped=source.source_stopped,
     )
 
 

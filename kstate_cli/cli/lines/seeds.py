@@ -30,7 +30,25 @@ Topics = Annotated[int, Meaning("Changelogs.", minimum=0)]
 Created = Annotated[int, Meaning("Topics that this run has created; others existed from an earlier run.", minimum=0)]
 Written = Annotated[int, Meaning("Records that this run has written.", minimum=0)]
 CopiedOffsets = Annotated[int, Meaning("Partitions of input topics whose committed offsets are copied.", minimum=0)]
+RestoredStores = Annotated[
+    int | None, Meaning("Stores that were restored for the new application; null without --out.", minimum=0)
+]
+RestoredDirectory = Annotated[
+    str | None, Meaning("Directory of the new application that was restored; null without --out.")
+]
+Condition = Annotated[str, Meaning("Name of the condition, such as source-stopped.")]
+ConditionState = Annotated[str, Meaning("Whether the condition is met.", enum=("met", "not-met", "unknown"))]
+ConditionReason = Annotated[str | None, Meaning("Why it is not met or unknown; null if it is met.")]
 Journal = Annotated[str, Meaning("Path of the journal.")]
+
+
+class SeedConditionLine(TypedDict):
+    """With --dry-run: a condition of the run."""
+
+    type: Literal["condition"]
+    condition: Condition
+    condition_state: ConditionState
+    condition_reason: ConditionReason
 
 
 class SeedTopicLine(TypedDict):
@@ -59,7 +77,14 @@ class SeedPartitioningLine(TypedDict):
     primary_partitions: PrimaryPartitions
 
 
-class SeedSummaryLine(TypedDict):
+class RestoredMembers(TypedDict):
+    """The restored directory."""
+
+    restored_stores: RestoredStores
+    restored_directory: RestoredDirectory
+
+
+class SeedSummaryLine(RestoredMembers):
     """The end."""
 
     type: Literal["summary"]
@@ -82,5 +107,11 @@ class SeedDeletedLine(TypedDict):
 
 
 SeedLine = (
-    SeedTopicLine | SeedPartitioningLine | dumps.DumpNoteLine | SeedSummaryLine | SeedDeletedLine | shared.ErrorLine
+    SeedConditionLine
+    | SeedTopicLine
+    | SeedPartitioningLine
+    | dumps.DumpNoteLine
+    | SeedSummaryLine
+    | SeedDeletedLine
+    | shared.ErrorLine
 )

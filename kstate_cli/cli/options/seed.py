@@ -9,8 +9,10 @@ from typing import Annotated, ClassVar
 import typer
 
 from kstate_cli.cli.help_panels import OUTPUT_PANEL
-from kstate_cli.cli.options.shared import MetricsFile, OutputFormat, Quiet
+from kstate_cli.cli.options.restore import RestoredGuarantee
+from kstate_cli.cli.options.shared import Guarantee, MetricsFile, OutputFormat, Quiet
 from kstate_cli.cli.output import Format
+from kstate_cli.cli.shell_completion import releases
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +32,7 @@ class SeedSourceOptions:
     ] = None
     source_app: Annotated[
         str | None,
-        typer.Option("--source-app", metavar="ID", help="application.id of the source, if the dump has several."),
+        typer.Option("--source-app", metavar="ID", help="Its application.id, if the dump has several."),
     ] = None
     source_bootstrap_server: Annotated[
         str | None,
@@ -43,10 +45,14 @@ class SeedSourceOptions:
         typer.Option(
             "--source-kafka-settings",
             metavar="FILE",
-            help="File with client properties for that cluster.",
+            help="File with client properties for it.",
             readable=False,
         ),
     ] = None
+    source_stopped: Annotated[
+        bool,
+        typer.Option("--source-stopped", help="Confirm that the source is stopped."),
+    ] = False
     spec: Annotated[
         Path | None,
         typer.Option(
@@ -58,7 +64,7 @@ class SeedSourceOptions:
     ] = None
     accept: Annotated[
         list[str] | None,
-        typer.Option("--accept", metavar="STORE", help="Store that may lack updates in a directory; repeatable."),
+        typer.Option("--accept", metavar="STORE", help="Store that may lack updates; repeatable."),
     ] = None
     skip_task: Annotated[
         list[Path] | None,
@@ -152,6 +158,31 @@ class SeedPartitionOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SeedDirectoryOptions:
+    """The directories of the new application."""
+
+    HELP_PANEL: ClassVar[str] = "Directories"
+
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="DIR",
+            help="Also restore below this state.dir; needs --for, --spec.",
+            readable=False,
+        ),
+    ] = None
+    release_name: Annotated[
+        str | None,
+        typer.Option("--for", metavar="RELEASE", help="Release that will start.", autocompletion=releases),
+    ] = None
+    share: Annotated[
+        str | None, typer.Option("--share", metavar="I/N", help="Restore only this share of the tasks, as 1/3.")
+    ] = None
+    guarantee: RestoredGuarantee = Guarantee.exactly_once
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SeedReportOptions:
     """The journal, and what is printed."""
 
@@ -176,9 +207,7 @@ class SeedReportOptions:
             readable=False,
         ),
     ] = None
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the topics and numbers of records, and write nothing.")
-    ] = False
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print conditions and topics, and write nothing.")] = False
     metrics_file: MetricsFile = None
     output: OutputFormat = Format.table
     quiet: Quiet = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,8 +14,11 @@ from kstate_cli.texts import plural, some
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kstate_cli.cli.lines.seeds import SeedLine, SeedPartitioningLine, SeedSummaryLine
+    from kstate_cli.cli.lines.dumps import DumpNoteLine
+    from kstate_cli.cli.lines.seeds import RestoredMembers, SeedLine, SeedPartitioningLine, SeedSummaryLine
     from kstate_cli.cli.output import Output
+    from kstate_cli.cli.seeded_directories import RestoredDirectories
+    from kstate_cli.seed.conditions import Condition
     from kstate_cli.seed.execution import SeedOutcome
     from kstate_cli.seed.model import PlannedTopic, SeedPlan, SeedRequest
     from kstate_cli.seed.partitioning import ProvenPartitioning
@@ -53,24 +56,49 @@ class SeedProgress(Watcher):
         self._meter.at(self._count)
 
 
+def show_conditions(conditions: Sequence[Condition], results: Output[SeedLine]) -> None:
+    """Print every condition of a run and its state."""
+    rows = [(condition.name, condition.state, condition.why or "") for condition in conditions]
+    results.show(_condition_lines(conditions), lambda: table(None, ("condition", "state", "reason"), rows))
+
+
+def _condition_lines(conditions: Sequence[Condition]) -> Iterator[SeedLine]:
+    for condition in conditions:
+        yield {
+            "type": "condition",
+            "condition": condition.name,
+            "condition_state": condition.state,
+            "condition_reason": condition.why,
+        }
+
+
 def show_plan(request: SeedRequest, plan: SeedPlan, results: Output[SeedLine]) -> None:
     """Print what a run would do."""
-    results.show(_lines(request, plan, None), partial(_print_topics, plan, {}))
+    results.show(_lines(request, plan, None, None), partial(_print_topics, plan, {}))
     _say_notes(plan, results)
     results.remark(f"{_offsets_text(plan)}. Nothing was written: --dry-run")
 
 
-def show_outcome(request: SeedRequest, plan: SeedPlan, outcome: SeedOutcome, results: Output[SeedLine]) -> None:
+def show_outcome(
+    request: SeedRequest,
+    plan: SeedPlan,
+    outcome: SeedOutcome,
+    restored: RestoredDirectories | None,
+    results: Output[SeedLine],
+) -> None:
     """Print what a run has done, and what to do next."""
-    results.show(_lines(request, plan, outcome), partial(_print_topics, plan, outcome.topics))
+    results.show(_lines(request, plan, outcome, restored), partial(_print_topics, plan, outcome.topics))
     _say_notes(plan, results)
     results.remark(
         f"{plural(outcome.written, 'record')} written; kstate read all records again, and they are equal. "
         f"{_offsets_text(plan)}"
     )
+    _say_restored(restored, results)
 
 
-def show_end(request: SeedRequest, done: Mapping[str, Any], results: Output[SeedLine]) -> None:
+def show_end(
+    request: SeedRequest, done: Mapping[str, Any], restored: RestoredDirectories | None, results: Output[SeedLine]
+) -> None:
     """Print that an earlier run has done everything."""
     summary: SeedSummaryLine = {
         "type": "summary",
@@ -81,10 +109,41 @@ def show_end(request: SeedRequest, done: Mapping[str, Any], results: Output[Seed
         "records": int(done["records"]),
         "written": 0,
         "copied_offsets": int(done["copied"]),
+        **_restored_members(restored),
         "journal": str(request.journal.absolute()),
         "executed": False,
     }
-    results.show([summary], lambda: print_line(f"nothing to do: {request.app} already has all its changelogs"))
+    text = f"nothing to do: {request.app} already has all its changelogs"
+    results.show([*_restore_notes(restored), summary], lambda: print_line(text))
+    _say_restored(restored, results)
+
+
+def _say_restored(restored: RestoredDirectories | None, results: Output[SeedLine]) -> None:
+    if restored is None:
+        return
+    for line in _restore_notes(restored):
+        results.remark(line["message"])
+    results.remark(
+        f"{plural(len(restored.outcome.reports), 'store')} restored in {restored.application}. The dump "
+        f"{restored.dump} is not needed any more"
+    )
+
+
+def _restore_notes(restored: RestoredDirectories | None) -> Iterator[DumpNoteLine]:
+    """Yield what the restoration warns of, and the stores that it has not restored."""
+    if restored is None:
+        return
+    plan = restored.outcome.plan
+    for change in plan.change.warnings:
+        yield {"type": "note", "message": change}
+    for store in plan.unchanged:
+        yield {"type": "note", "message": f"{store.title}: unchanged: {store.why}"}
+
+
+def _restored_members(restored: RestoredDirectories | None) -> RestoredMembers:
+    if restored is None:
+        return {"restored_stores": None, "restored_directory": None}
+    return {"restored_stores": len(restored.outcome.reports), "restored_directory": str(restored.application)}
 
 
 def show_undone(journal: Path, undone: UndoneSeed, results: Output[SeedLine]) -> None:
@@ -107,6 +166,7 @@ def _undone_lines(journal: Path, undone: UndoneSeed) -> Iterator[SeedLine]:
         "records": 0,
         "written": 0,
         "copied_offsets": 0,
+        **_restored_members(None),
         "journal": str(journal.absolute()),
         "executed": True,
     }
@@ -168,7 +228,9 @@ def _partitioning_line(topic: PlannedTopic, proof: ProvenPartitioning) -> SeedPa
     }
 
 
-def _lines(request: SeedRequest, plan: SeedPlan, outcome: SeedOutcome | None) -> Iterator[SeedLine]:
+def _lines(
+    request: SeedRequest, plan: SeedPlan, outcome: SeedOutcome | None, restored: RestoredDirectories | None
+) -> Iterator[SeedLine]:
     counts: Mapping[str, int] = {}
     if outcome is not None:
         counts = outcome.topics
@@ -186,6 +248,7 @@ def _lines(request: SeedRequest, plan: SeedPlan, outcome: SeedOutcome | None) ->
             yield _partitioning_line(topic, topic.proven)
     for note in plan.notes:
         yield {"type": "note", "message": note}
+    yield from _restore_notes(restored)
     created = written = 0
     if outcome is not None:
         created, written = outcome.created, outcome.written
@@ -198,6 +261,7 @@ def _lines(request: SeedRequest, plan: SeedPlan, outcome: SeedOutcome | None) ->
         "records": sum(counts.values()) or plan.records,
         "written": written,
         "copied_offsets": len(plan.offsets),
+        **_restored_members(restored),
         "journal": str(request.journal.absolute()),
         "executed": outcome is not None,
     }

@@ -8,9 +8,12 @@ import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.kstream.EmitStrategy;
 import org.apache.kafka.streams.kstream.Grouped;
 import org.apache.kafka.streams.kstream.KStream;
+import org.apache.kafka.streams.kstream.KTable;
 import org.apache.kafka.streams.kstream.Materialized;
+import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.kstream.SessionWindows;
 import org.apache.kafka.streams.kstream.TimeWindows;
+import org.apache.kafka.streams.state.KeyValueStore;
 import org.apache.kafka.streams.state.SessionStore;
 import org.apache.kafka.streams.state.WindowStore;
 
@@ -35,6 +38,10 @@ public final class EmitFeature implements Feature {
     /** "emit-text": aggregations with emit-on-close whose values are strings, which nothing but a string serde can tell apart. */
     @Override
     public boolean build(final String topology, final StreamsBuilder builder, final Naming naming, final List<Feature> features) {
+        if (topology.equals("moved")) {
+            moved(builder, naming);
+            return true;
+        }
         if (!topology.equals("emit-text")) {
             return false;
         }
@@ -51,6 +58,25 @@ public final class EmitFeature implements Feature {
                 Materialized.<String, String, SessionStore<Bytes, byte[]>>as("session-text")
                     .withKeySerde(Serdes.String()).withValueSerde(Serdes.String()).withRetention(Naming.RETENTION));
         return true;
+    }
+
+    /** "moved": counts that are emitted once when their window closes, and a foreign-key join without a name; both write to the topic "out". */
+    private static void moved(final StreamsBuilder builder, final Naming naming) {
+        final Produced<String, String> text = Produced.with(Serdes.String(), Serdes.String());
+        builder.stream(naming.topic("events"), Topologies.TEXT)
+            .groupByKey(Grouped.with(Serdes.String(), Serdes.String()))
+            .windowedBy(TimeWindows.ofSizeAndGrace(Naming.WINDOW, Naming.GRACE))
+            .emitStrategy(EmitStrategy.onWindowClose())
+            .count(Materialized.<String, Long, WindowStore<Bytes, byte[]>>as("closed").withRetention(Naming.RETENTION))
+            .toStream((key, count) -> key.key() + "@" + key.window().start())
+            .mapValues(count -> Long.toString(count))
+            .to(naming.topic("out"), text);
+        final KTable<String, String> left = builder.table(naming.topic("fk-left"), Topologies.TEXT, Materialized.as("fk-left"));
+        final KTable<String, String> right = builder.table(naming.topic("fk-right"), Topologies.TEXT, Materialized.as("fk-right"));
+        left.join(right, value -> value.substring(0, value.indexOf('|')), (l, r) -> l + "/" + r,
+                Materialized.<String, String, KeyValueStore<Bytes, byte[]>>as("fk-result")
+                    .withKeySerde(Serdes.String()).withValueSerde(Serdes.String()))
+            .toStream().to(naming.topic("out"), text);
     }
 
     private static String append(final String key, final String value, final String before) {

@@ -1,0 +1,305 @@
+"""``kstate seed`` to another cluster: input offsets are those of identified records, or they are refused."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from kstate_cli.broker.client import ask_broker
+from kstate_cli.broker.facts import LogFacts
+from kstate_cli.broker.group_offsets import CommittedOffset
+from kstate_cli.errors import Refused
+from kstate_cli.formats.topic_partition import TopicPartition as Key
+from kstate_cli.seed.cluster import Connection, read_topics
+from kstate_cli.seed.input_offsets import translate_offsets
+
+from . import dumps
+from .harness import Harness, Run
+from .restoring import changelogs
+from .seeding import METADATA, Record, Source, await_end, content, page_commands
+from .support import BATCH, application, good, kstate, restored, wiped
+
+pytestmark = pytest.mark.interop
+
+_names = itertools.count(1)
+ABORTED = "aborted"
+"""A transaction that was aborted: a record and a marker, which no application reads."""
+MANY_ABORTED = "many aborted"
+"""More than kstate reads before an offset at first."""
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
+    """Another cluster."""
+    with Harness(tmp_path_factory.mktemp("other")) as started:
+        yield started
+
+
+def record(number: int, *, timestamp: int | None = None, key: bytes | None = b"k", header: bytes = b"h") -> Record:
+    """Return a record that no other number has."""
+    return (
+        key,
+        f"value-{number}".encode(),
+        1_000 + number if timestamp is None else timestamp,
+        [("h", header), ("n", None)],
+    )
+
+
+R = [record(number) for number in range(6)]
+Entry = Record | str
+
+
+@dataclass(frozen=True)
+class Case:
+    """The logs of both clusters, the committed offset of the source, and the offset on the target or why there is none."""
+
+    source: Sequence[Entry]
+    target: Sequence[Entry]
+    committed: int
+    expected: int | str
+    deleted: int = 0
+    """Log start of the source: the records before were deleted."""
+
+
+CASES = {
+    "same-logs": Case(R, R, 2, 2),
+    "gap-in-source": Case([*R[:2], ABORTED, *R[2:]], R, 4, 2),
+    "gap-in-source-offset-in-it": Case([*R[:2], ABORTED, *R[2:]], R, 3, 2),
+    "wide-gap-in-source": Case([*R[:2], MANY_ABORTED, *R[2:]], R, 1_503, 2),
+    "gap-in-target": Case(R, [ABORTED, *R[:2], ABORTED, *R[2:]], 2, 6),
+    "compacted-target": Case(R, [R[1], R[2], R[5]], 2, 1),
+    "compacted-source": Case([R[1], R[2], R[5]], [R[1], R[2], R[5]], 1, 1),
+    "start": Case(R, [ABORTED, *R], 0, 2),
+    "start-with-records-before": Case(R, [record(9), *R], 0, "records before the first unconsumed one"),
+    "end": Case(R, [*R, ABORTED], 6, 6),
+    "end-behind-marker": Case([*R, ABORTED], R, 8, 6),
+    "end-with-records-behind": Case(R, [*R, record(9)], 6, "records after the last consumed one"),
+    "empty": Case([], [], 0, 0),
+    "only-aborted": Case([ABORTED], [ABORTED], 2, 0),
+    "empty-source": Case([], R, 0, "the source has no record, but the target has"),
+    "empty-target": Case(R, [], 3, "does not have the last consumed record"),
+    "consumed-twice": Case(R, [*R[:2], R[1], *R[2:]], 2, "has the last consumed record 2 times"),
+    "unconsumed-twice": Case(R, [*R, R[2]], 2, "has the first unconsumed record 2 times"),
+    "twice-in-both": Case([R[0], R[0], R[1]], [R[0], R[0], R[1]], 1, "has the last consumed record 2 times"),
+    "consumed-missing": Case(R, [R[0], *R[2:]], 2, "does not have the last consumed record"),
+    "unconsumed-missing": Case(R, [*R[:2], *R[3:]], 2, "does not have the first unconsumed record"),
+    "record-between": Case(R, [*R[:2], record(9), *R[2:]], 2, "does not follow the last consumed one"),
+    "other-order": Case(R, [R[0], R[2], R[1], *R[3:]], 2, "does not follow the last consumed one"),
+    "other-header": Case(R, [R[0], record(1, header=b"x"), *R[2:]], 2, "does not have the last consumed record"),
+    "other-timestamp": Case(R, [R[0], record(1, timestamp=5), *R[2:]], 2, "does not have the last consumed record"),
+    "no-key": Case(
+        [record(0, key=b""), R[1]], [record(0, key=None), R[1]], 1, "does not have the last consumed record"
+    ),
+    "times-in-other-order": Case(
+        [record(0), record(1, timestamp=9_000), record(2, timestamp=50), record(3)],
+        [record(0), record(1, timestamp=9_000), record(2, timestamp=50), record(3)],
+        2,
+        2,
+    ),
+    "no-timestamps": Case(
+        [record(number, timestamp=-1) for number in range(4)],
+        [record(number, timestamp=-1) for number in range(4)],
+        2,
+        2,
+    ),
+    "deleted-before": Case(R, R[3:], 3, 0, deleted=3),
+    "deleted-before-in-source-only": Case(R, R, 3, "which the source no longer has", deleted=3),
+    "deleted-behind": Case(R, R, 3, "is below the log start 4", deleted=4),
+    "beyond-end": Case(R, R, 7, "is above the log end 6"),
+}
+
+
+def create(harness: Harness, topic: str, partitions: int = 1) -> None:
+    """Create a topic."""
+    admin = AdminClient({"bootstrap.servers": harness.bootstrap})
+    (future,) = admin.create_topics([NewTopic(topic, partitions, 1)]).values()
+    future.result()
+
+
+def write(harness: Harness, topic: str, entries: Sequence[Entry], partition: int = 0) -> None:
+    """Write records to a partition, without a transaction, and aborted transactions between them."""
+    plain = Producer({"bootstrap.servers": harness.bootstrap, "linger.ms": 0})
+    for entry in entries:
+        if isinstance(entry, str):
+            assert not plain.flush(30)
+            _abort(harness, topic, partition, 1 if entry == ABORTED else 1_500)
+            continue
+        key, value, timestamp, headers = entry
+        plain.produce(topic, value, key, partition, timestamp=timestamp, headers=headers or None)
+    assert not plain.flush(30)
+
+
+def _abort(harness: Harness, topic: str, partition: int, records: int) -> None:
+    producer = Producer({"bootstrap.servers": harness.bootstrap, "transactional.id": f"abort-{next(_names)}"})
+    producer.init_transactions()
+    producer.begin_transaction()
+    for _ in range(records):
+        producer.produce(topic, b"aborted", b"aborted", partition)
+    producer.flush()
+    producer.abort_transaction()
+    # The coordinator writes the marker later than it answers: records of other producers could come before.
+    deadline = time.monotonic() + 60
+    while (log := _log(harness, topic, partition)).stable_end != log.end:
+        assert time.monotonic() < deadline, f"{topic} keeps an open transaction"
+        time.sleep(0.05)
+
+
+def _log(harness: Harness, topic: str, partition: int) -> LogFacts:
+    logs = ask_broker(harness.bootstrap, {}, group=None, topics=[topic], stable=True)
+    return logs[Key(topic, partition)]
+
+
+def translated(harness: Harness, other: Harness, topic: str, committed: int) -> CommittedOffset:
+    """Translate the offset of the partition."""
+    key = Key(topic, 0)
+    source, target = Connection(harness.bootstrap, {}), Connection(other.bootstrap, {})
+    offsets = translate_offsets(source, target, {key: CommittedOffset(committed, METADATA, 3)})
+    return offsets[key]
+
+
+@pytest.fixture(scope="module")
+def _logs(harness: Harness, other: Harness) -> None:
+    """A topic for each case, on both clusters."""
+    for cluster in (harness, other):
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        for future in admin.create_topics([NewTopic(name, 1, 1) for name in CASES]).values():
+            future.result()
+    for name, case in CASES.items():
+        write(harness, name, case.source)
+        write(other, name, case.target)
+        if case.deleted:
+            admin = AdminClient({"bootstrap.servers": harness.bootstrap})
+            (future,) = admin.delete_records([TopicPartition(name, 0, case.deleted)]).values()
+            future.result()
+
+
+@pytest.mark.usefixtures("_logs")
+@pytest.mark.parametrize("topic", CASES)
+def test_an_offset_is_that_of_identified_records(harness: Harness, other: Harness, topic: str) -> None:
+    case = CASES[topic]
+    if isinstance(case.expected, int):
+        assert translated(harness, other, topic, case.committed) == CommittedOffset(case.expected, METADATA, None)
+        return
+    with pytest.raises(Refused) as caught:
+        translated(harness, other, topic, case.committed)
+    (detail,) = caught.value.details
+    assert detail.startswith(f"{Key(topic, 0)}: ") and case.expected in detail
+
+
+def test_topics_that_cannot_be_compared(harness: Harness, other: Harness) -> None:
+    create(harness, "two-here", 2)
+    create(other, "two-here", 1)
+    create(harness, "missing-there")
+    for cluster in (harness, other):
+        create(cluster, "open")
+    write(harness, "open", R)
+    producer = Producer({"bootstrap.servers": other.bootstrap, "transactional.id": "open"})
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.produce("open", b"open", b"open", 0)
+    producer.flush()
+    for topic, reason in (
+        ("two-here", "2 partitions on the source and 1 on the target"),
+        ("missing-there", "the target does not have the topic"),
+        ("missing-here", "the source no longer has the topic"),
+        ("open", "a transaction is open in the target topic"),
+    ):
+        with pytest.raises(Refused) as caught:
+            translated(harness, other, topic, 1)
+        assert reason in caught.value.details[0]
+    producer.abort_transaction()
+
+
+def test_the_hint_about_uncertain_offsets_leads_on(harness: Harness, other: Harness, tmp_path: Path) -> None:
+    source = Source(harness, tmp_path, f"clusters-{next(_names)}").create()
+    words: list[object] = ["seed", "--from", tmp_path / "dump", "--app", source.app, "--journal", source.journal]
+    words += ["--source-bootstrap-server", harness.bootstrap, "--bootstrap-server", other.bootstrap, "-o", "json"]
+    refused = kstate(*words)
+    assert refused.status == 4 and "--no-offsets" in refused.error["hint"], refused.report
+    assert refused.error["details"] == [f"{Key(f'{source.app}-in', 0)}: the target does not have the topic"]
+    seeded = kstate(*words, "--no-offsets")
+    assert seeded.status == 0, seeded.report
+    assert content(other, source.changelog) == content(harness, source.changelog)
+
+
+class Mirror:
+    """Copies the input topics of an application to another cluster: to other offsets, and not every record."""
+
+    def __init__(self, source: Harness, target: Harness, prefix: str) -> None:
+        self._source, self._target, self._prefix = source, target, prefix
+        self._copied: dict[Key, int] = {}
+
+    def run(self) -> None:
+        """Copy what has come since the last time."""
+        for topic in sorted(name for name in _topics(self._source) if name.startswith(self._prefix)):
+            partitions = content(self._source, topic)
+            if topic not in _topics(self._target):
+                create(self._target, topic, len(partitions))
+                for partition in partitions:
+                    write(self._target, topic, [ABORTED], partition)
+            for partition, records in partitions.items():
+                begin = self._copied.get(Key(topic, partition), 0)
+                entries: list[Entry] = [*records[begin:]]
+                if begin == 0 and topic.endswith(("-left", "-right")):
+                    # The application has consumed them; retention has deleted them here.
+                    entries = entries[7:]
+                if begin == 0 and topic.endswith(("-table", "-global")):
+                    entries = _compacted(records)
+                write(self._target, topic, [*entries[:3], ABORTED, *entries[3:]], partition)
+                self._copied[Key(topic, partition)] = len(records)
+
+
+def _compacted(records: Sequence[Record]) -> list[Entry]:
+    """Return the newest record of each key, and the last ten whatever their keys: compaction spares the end of a log."""
+    newest = {key: number for number, (key, *_) in enumerate(records)}
+    return [entry for number, entry in enumerate(records) if number == newest[entry[0]] or number >= len(records) - 10]
+
+
+def _topics(harness: Harness) -> frozenset[str]:
+    return frozenset(AdminClient({"bootstrap.servers": harness.bootstrap}).list_topics(timeout=30).topics)
+
+
+@pytest.mark.parametrize(("release", "guarantee"), [("4.2.1", "eos")])
+def test_the_same_application_continues_on_another_cluster(
+    harness: Harness, other: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, release: str, guarantee: str
+) -> None:
+    """Real Kafka Streams continues there with the same rows; the old application continues as well."""
+    app = application("kinds", guarantee)
+    harness.produce(release, app, BATCH)
+    first = good(harness.run(release, app, tmp_path / "old", Run(read=False)))
+    await_end(harness, app)
+    mirror = Mirror(harness, other, f"{app.input}-")
+    mirror.run()
+    topics = changelogs(first)
+    # The page has the same id on both clusters: each cluster has an application of its own.
+    monkeypatch.chdir(tmp_path)
+    names = {"/dump/orders": "dump", "orders": app.name, "old:9092": harness.bootstrap, "new:9092": other.bootstrap}
+    write, check = page_commands("another-cluster.md", names)
+    dumped = kstate(*write)
+    assert dumped.status == 0, dumped.report
+    checked = kstate(*check, "-o", "json")
+    assert checked.status == 0, checked.report
+    before = {name: facts.topic_id for name, facts in read_topics(Connection(harness.bootstrap, {}), topics).items()}
+    seeded = kstate(*[word for word in check if word != "--dry-run"], "-o", "json")
+    assert seeded.status == 0, seeded.report
+    assert seeded.summary["written"] > 0 and seeded.summary["copied_offsets"] > 0
+    assert before == {
+        name: facts.topic_id for name, facts in read_topics(Connection(harness.bootstrap, {}), topics).items()
+    }
+
+    harness.produce(release, app, BATCH.then())
+    mirror.run()
+    for cluster, folder in ((harness, "old"), (other, "new")):
+        run = Run(dump=tmp_path / f"{folder}.jsonl")
+        outcome = good(cluster.run(release, app, tmp_path / folder, run))
+        assert not wiped(outcome)
+    assert restored(outcome)
+    differences = dumps.differences(tmp_path / "old.jsonl", tmp_path / "new.jsonl")
+    assert not [str(difference) for difference in differences]

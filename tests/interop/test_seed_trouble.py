@@ -1,0 +1,154 @@
+"""``kstate seed`` and a broker in trouble: it ends with a reason and no traceback, and the same command continues."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AclOperation, AdminClient, ResourceType
+
+from kstate_cli.broker.settings import client_settings
+from kstate_cli.errors import RunFailed
+from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.seed.cluster import Connection
+from kstate_cli.seed.records import Record
+from kstate_cli.seed.writing import seed_producer
+
+from .broker import Broker
+from .harness import Harness
+from .seeding import Source, content
+from .support import kstate
+from .test_dump_rights import ACL_PROPERTIES, SECRET, grant, settings
+
+pytestmark = pytest.mark.interop
+
+RECORDS = 60_000
+_FILE_BYTES = 1 << 20
+"""Less than a partition of the new changelog has: the broker's file system refuses what follows."""
+
+
+class OwnBroker(Harness):
+    """A harness whose broker can be stopped and started again, with its data."""
+
+    def __init__(self, folder: Path, properties: str = "") -> None:
+        super().__init__(folder, properties)
+        self.pid = 0
+
+    def __enter__(self) -> OwnBroker:
+        """Start it."""
+        self.restart()
+        return self
+
+    def restart(self) -> None:
+        """Start the broker again: on another port."""
+        if self._broker is not None:
+            self._broker.stop()
+        self._broker = Broker(self.folder / "broker", properties=self._properties, version=self._version)
+        self.pid = self._broker.start()
+
+    def stop(self) -> None:
+        """Kill the broker."""
+        assert self._broker is not None
+        self._broker.stop()
+
+
+@pytest.fixture
+def trouble(tmp_path: Path) -> Iterator[OwnBroker]:
+    with OwnBroker(tmp_path / "broker") as started:
+        yield started
+
+
+def _kill(broker: OwnBroker) -> None:
+    broker.stop()
+
+
+def _fill(broker: OwnBroker) -> None:
+    # No file may grow beyond it: the broker gets the error of a full disk from each write, and stops.
+    resource.prlimit(broker.pid, resource.RLIMIT_FSIZE, (_FILE_BYTES, _FILE_BYTES))
+
+
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("harm", [_kill, _fill])
+def test_a_broker_that_stops(trouble: OwnBroker, tmp_path: Path, harm: Callable[[OwnBroker], None]) -> None:
+    source = Source(trouble, tmp_path, "trouble").create(RECORDS // 2, 5_000)
+    expected = content(trouble, source.changelog)
+    (tmp_path / "client.properties").write_text("socket.timeout.ms=4000\ntransaction.timeout.ms=8000\n")
+    words = source.words("--kafka-settings", tmp_path / "client.properties")
+    if harm is _fill:
+        harm(trouble)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-m", "kstate_cli", *map(str, words)]
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while process.poll() is None and "created" not in _text(source.journal) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    if harm is _kill:
+        harm(trouble)
+    out, errors = process.communicate(timeout=240)
+    assert process.returncode == 6, (out, errors)
+    assert "Traceback" not in errors and "run the" in errors, errors
+    trouble.restart()
+    source.seed("--kafka-settings", tmp_path / "client.properties")
+    assert content(trouble, f"{source.new}-count-changelog") == expected
+
+
+def _text(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
+def test_a_second_run_takes_over(harness: Harness, tmp_path: Path) -> None:
+    source = Source(harness, tmp_path, "fenced")
+    source.topic("fenced-topic", 1)
+    cluster, key = Connection(harness.bootstrap, {}), TopicPartition("fenced-topic", 0)
+    record = Record(b"k", b"v", 1, [])
+    with (
+        pytest.raises(RunFailed, match="another run with the same --app has taken over"),
+        seed_producer(cluster, "f") as first,
+    ):
+        first.send(key, [record])
+        with seed_producer(cluster, "f") as second:
+            second.send(key, [record])
+            second.commit()
+        first.commit()
+    assert len(content(harness, "fenced-topic")[0]) == 1
+
+
+def test_rights_that_are_missing_are_named_and_the_run_continues(tmp_path: Path) -> None:
+    """Each missing right ends the run with its name. Once all are granted, the same command completes it."""
+    with OwnBroker(tmp_path / "broker", ACL_PROPERTIES) as broker:
+        admin_settings = client_settings(settings(tmp_path, "admin", "admin"))
+        source = Source(broker, tmp_path, "rights", client=admin_settings)
+        source.create()
+        admin = AdminClient({**admin_settings, "bootstrap.servers": broker.bootstrap})
+        words = source.words("--source-app", source.app, "--kafka-settings", settings(tmp_path, "backup", SECRET))
+        new = f"{source.new}-count-changelog"
+        rights = [
+            (ResourceType.TOPIC, source.changelog, AclOperation.DESCRIBE),
+            (ResourceType.TOPIC, source.changelog, AclOperation.DESCRIBE_CONFIGS),
+            (ResourceType.GROUP, source.app, AclOperation.DESCRIBE),
+            (ResourceType.TOPIC, f"{source.app}-in", AclOperation.DESCRIBE),
+            (ResourceType.GROUP, source.new, AclOperation.DESCRIBE),
+            (ResourceType.TOPIC, new, AclOperation.CREATE),
+            (ResourceType.TOPIC, new, AclOperation.DESCRIBE),
+            (ResourceType.TOPIC, new, AclOperation.DESCRIBE_CONFIGS),
+            (ResourceType.TRANSACTIONAL_ID, f"kstate-seed-{source.new}", AclOperation.WRITE),
+            (ResourceType.TOPIC, new, AclOperation.WRITE),
+            (ResourceType.TOPIC, new, AclOperation.READ),
+            (ResourceType.TOPIC, new, AclOperation.ALTER_CONFIGS),
+            (ResourceType.TOPIC, f"{source.app}-in", AclOperation.READ),
+            (ResourceType.GROUP, source.new, AclOperation.READ),
+        ]
+        for number, right in enumerate(rights):
+            result = kstate(*words)
+            assert result.status in (2, 4, 6), (number, right, result.report)
+            assert SECRET not in result.report
+            grant(admin, *right)
+        result = kstate(*words)
+        assert result.status == 0, result.report
+        assert result.summary["records"] == 400
