@@ -184,9 +184,15 @@ def read_keys(
             if records:
                 answer = now
             if now - answer > _SILENT_SECONDS:
-                raise RunFailed(f"{key} cannot be read: the broker sent nothing for {_SILENT_SECONDS:.0f} seconds")
+                raise RunFailed(
+                    f"{key} cannot be read: the broker sent nothing for {_SILENT_SECONDS:.0f} seconds",
+                    hint="check whether its leader is available, then run the command again",
+                )
             if now - began > _MOST_SEARCH_SECONDS:
-                raise RunFailed(f"{key} has more records than are read in {_MOST_SEARCH_SECONDS:.0f} seconds")
+                raise RunFailed(
+                    f"{key} has more records than are read in {_MOST_SEARCH_SECONDS:.0f} seconds",
+                    hint="check the load of the broker, then run the command again",
+                )
             for record in records:
                 error = record.error()
                 if error is None:
@@ -198,7 +204,10 @@ def read_keys(
                     return
                 elif not error.retriable() and error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
                     # Also the end of the log before ``last``: the log was truncated, or it is another log.
-                    raise RunFailed(f"{key} cannot be read up to offset {last}: {error.str()}")
+                    raise RunFailed(
+                        f"{key} cannot be read up to offset {last}: {error.str()}",
+                        hint="check the state of the broker, then run the command again",
+                    )
 
 
 _QUEUE_KBYTES: Final = 8 << 10

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import kstate_cli
+from kstate_cli.change.journal import JournalError
 from kstate_cli.errors import CommandEnd, Interrupted, KstateError, OutputLost, SeveralApplicationsError
 from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.restore.running.states import IllegalTransition
@@ -177,11 +178,17 @@ def test_every_error_of_ours_crosses_a_process_boundary() -> None:
     damaged = DamagedError("objects/ab", "is missing")
     again = pickle.loads(pickle.dumps(damaged))
     assert (type(again), str(again), vars(again)) == (DamagedError, str(damaged), vars(damaged))
+    # Its message is cut once, and not again where it comes out.
+    journal = JournalError("x" * 10_000)
+    again = pickle.loads(pickle.dumps(journal))
+    assert (type(again), str(again)) == (JournalError, str(journal)) and len(str(journal)) < 10_000
     # A transition that is not in the table is a defect of the driver, which raises and handles it in one process.
     others = {
         kind
         for kind in ours
-        if not issubclass(kind, (CommandEnd, DamagedError, MalformedBytesError, RocksError, IllegalTransition))
+        if not issubclass(
+            kind, (CommandEnd, DamagedError, JournalError, MalformedBytesError, RocksError, IllegalTransition)
+        )
     }
     for kind in others:
         if "__init__" in vars(kind) or "__new__" in vars(kind):
