@@ -30,6 +30,8 @@ _applications = itertools.count(1)
 
 def kstate(*arguments: object) -> Done:
     """Run the command line as a user does, in a process of its own; it may end with any exit code."""
+    if "spark" in arguments:
+        return support.kstate_cold(*arguments, status=None)  # a fork ends at once, and would not wait for Spark's JVM
     return support.kstate(*arguments, status=None)
 
 
