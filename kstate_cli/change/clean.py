@@ -187,7 +187,8 @@ def clean_runs(
         names = set(os.listdir(run.path))
         try:
             _refuse(request.app, run)
-            # First the files in other places: only the journal, which is deleted with the run, records these places.
+            # Files in other places are removed first: only the journal, which is deleted with the run, names these
+            # places.
             whole = not elsewhere(run) and whole
             with note_half_deletion(request.app, run):
                 _delete(request.app, run)

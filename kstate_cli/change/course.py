@@ -276,7 +276,7 @@ def change(request: ChangeRequest, *, on_plan: Callable[[Plan], None], progress:
 
 def _purge(plan: Plan, result: RunResult) -> None:
     """Delete the backup of the run. Raise RunHalfway: the change itself is done."""
-    # Before the deletion begins: from here on no message may promise an undo.
+    # Noted before the deletion begins: from here on no message may promise an undo.
     note_commit(result.run, plan.app, has_backup=False)
     run = next(run for run in read_runs(plan.app) if run.name == result.run)
     try:

@@ -304,7 +304,8 @@ def copy_tree(
             copy.symlink_to(os.readlink(path))
             own_like(copy, entry.stat(follow_symlinks=False), follow_symlinks=False)
         elif path in later:
-            # Only the folder and its permissions: the worker that edits this database clones the contents, in parallel.
+            # Only the folder and its permissions are made here: the worker that edits this database clones the
+            # contents, in parallel.
             copy.mkdir()
             _keep(entry.stat(), path, copy, required=not copy_ssts)
         elif entry.is_dir(follow_symlinks=False):

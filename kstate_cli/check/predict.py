@@ -91,7 +91,7 @@ def judge(snapshot: Snapshot) -> Report:
     findings = [*doubles.findings, *topology_findings(snapshot)]
     findings += [finding for draft in drafts for finding in draft.findings]
     findings += [finding for rule in AROUND_RULES for finding in rule.judge(snapshot)]
-    # After all other rules, because it reports the problems that none of them has judged.
+    # Called after all other rules, because it reports the problems that none of them has judged.
     findings += [*not_understood(snapshot, tuple(findings))]
     predictions = [prediction for draft in drafts for prediction in draft.predictions]
     predictions = doubted(snapshot, predictions, doubles.shared)

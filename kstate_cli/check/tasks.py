@@ -109,7 +109,8 @@ def _absent_stores(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     findings = []
     for name, lines in sorted(draft.read.absent.items()):
         offset = max(lines.values())
-        # If there is a folder of that name, it is a custom store. With -4 no rows are missing.
+        # Nothing is wrong if a folder has that name, which is that of a custom store, nor with -4: then no rows are
+        # missing.
         if name in snapshot.entries[task.name] or offset == OFFSET_UNKNOWN:
             continue
         if task.has_offsets_family and name not in absent:

@@ -144,7 +144,7 @@ def _warn(lines: list[str]) -> None:
         from kstate_cli.cli.output import say
 
         for line in lines:
-            # Not with quiet=: --quiet may be a variable too.
+            # ``quiet`` is not passed, since --quiet may be a variable too.
             say(f"warning: {line}")
 
 

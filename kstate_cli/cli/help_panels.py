@@ -95,7 +95,7 @@ class HelpfulGroup(_WithExamples, typer.core.TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
         """Parse the words of the command line."""
         if not args and not ctx.resilient_parsing:
-            # On standard output, since Click would call it an error and use standard error.
+            # Printed here on standard output, since Click would call it an error and use standard error.
             typer.echo(ctx.get_help(), color=ctx.color)
             ctx.exit()
         return super().parse_args(ctx, args)

@@ -82,7 +82,7 @@ class Metrics:
     def __enter__(self) -> Metrics:
         self._began = clock.now_seconds()
         if self._path is not None:
-            # For the whole command: two that write the same file would erase each other's gauges.
+            # The lock is held for the whole command: two that write the same file would erase each other's gauges.
             self._lock = self._take_lock(self._path)
             # A service manager may kill the process before the end of with: the file must say how far it came.
             deadline.at_the_deadline(self._at_the_deadline)

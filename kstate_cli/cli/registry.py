@@ -122,7 +122,7 @@ def _rules(parser: Any, path: str) -> None:
     """Apply to ``parser`` and its subcommands the rules of every argument and option; ``path``: ``query key``."""
     parser.words = path
     parser.before_parsing = (json_lines.note_variable,)
-    # Before the loop: --config is an option too, and an empty file name is refused like any other.
+    # Called before the loop: --config is an option too, and an empty file name is refused like any other.
     give_config(parser, path)
     for parameter in parser.params:
         _watch(parameter, path)

@@ -27,7 +27,7 @@ from kstate_cli.errors import OutputLost
 _INPUT, _OUTPUT, _MESSAGES = 0, 1, 2
 _CLOSED = {
     _INPUT: os.O_RDONLY,
-    # For reading: a write fails, as for a closed descriptor.
+    # Opened for reading, so that a write fails, as for a closed descriptor.
     _OUTPUT: os.O_RDONLY,
     _MESSAGES: os.O_WRONLY,
 }

@@ -20,7 +20,7 @@ def main() -> None:
     """Run the command line, and end the process with its exit code."""
     if sys.argv[1:] in _LIST and _print_list():
         return
-    # Only here, because this import is what takes the time.
+    # Imported only here, because this import is what takes the time.
     from kstate_cli.cli.app import main as run
 
     run()

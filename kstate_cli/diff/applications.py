@@ -272,7 +272,7 @@ def _rows(
     diff.left_out = fields.left_out
     same = same_values(a.layout, b.layout, fields)
     for number, (key, left, right) in enumerate(pairs(a, b, segments_a, segments_b), 1):
-        # Only every _STEP rows, because a call for each row would take longer than the comparison.
+        # The progress is reported every _STEP rows: a call for each row would take longer than the comparison.
         if number % _STEP == 0:
             watcher.at(diff, number)
         diff.rows_a += left is not None

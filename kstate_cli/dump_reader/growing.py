@@ -89,7 +89,7 @@ def render(grown: Grown) -> bytes:
     }
     if grown.clock is not None:
         content["clock"] = {name: value for name, value in asdict(grown.clock).items() if value is not None}
-    # Without white space, because a reader loads the manifest at every call, and it may have megabytes.
+    # Written without white space: a reader loads the manifest at every call, and it may have megabytes.
     return (json.dumps(content, separators=(",", ":")) + "\n").encode("utf-8")
 
 

@@ -134,7 +134,7 @@ def record_unfinished(uri: str, number: int, parts: int, unfinished: Unfinished)
 
 def _before(uri: str, parts: int) -> Verified:
     before = read_verified(uri)
-    # With another number of parts each file belongs to another part: nothing of the record holds any more.
+    # With another number of parts each file belongs to another part, so nothing in the record counts any more.
     if before is None or before.parts != parts:
         return Verified(parts, {})
     return before

@@ -163,8 +163,11 @@ class RangeFile:
     ) -> None:
         self._path, self._schema, self._most, self._new_file = path, schema, group_bytes, new_file
         self._waiting: list[pa.RecordBatch] = []
+        """The batches of the next row group."""
         self._size = 0
+        """Bytes of these batches; the group is written once they reach ``group_bytes``."""
         self._spans: list[tuple[int, int]] = []
+        """First and last offset of each row group that is written."""
         self._sink: _DigestSink | None = None
         self._writer: pq.ParquetWriter | None = None
         self._written: list[Any] = []

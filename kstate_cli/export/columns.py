@@ -220,8 +220,8 @@ def splitter(layout: Layout, schema: pa.Schema) -> Splitter | None:
         columns = of_keys | of_values
         if layout.has_headers:
             columns["headers"] = _empty_lists(len(lengths) // 2, schema.field("headers").type)
-        # The schema is that of the shape. Columns that this layout does not have, such as the end of a window, are
-        # null.
+        # The schema has the columns of all kinds of stores with this form of records (:class:`Shape`). Columns that
+        # this layout does not have, such as the end of a window, are null.
         nulls = {field.name: pa.nulls(len(lengths) // 2, field.type) for field in schema if field.name not in columns}
         return columns | nulls
 

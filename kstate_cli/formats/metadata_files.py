@@ -320,7 +320,7 @@ def live_tables(data: bytes) -> Mapping[int, Mapping[int, int]]:
             continue
         tables = families.setdefault(edit.family, {})
         for number in edit.deleted:
-            # In this order: an edit that moves an SST to another level deletes and adds it.
+            # Removals come first: an edit that moves an SST to another level deletes and adds it.
             tables.pop(number, None)
         tables.update(edit.added)
     return families
@@ -419,7 +419,7 @@ class _VersionEdit:
         for _ in range(_BLOB_NUMBERS):
             self._number()
         if checksum:
-            # Its method, and its value.
+            # The checksum consists of two byte strings: its method, and its value.
             self._skip()
             self._skip()
         while self._number():

@@ -145,7 +145,7 @@ class _Thrift:
 
     def _value(self, kind: int, depth: int) -> Any:
         if kind in (_TRUE, _FALSE):
-            # Only in fields, whose type is the value: the elements of a list have a byte.
+            # A boolean field has no byte, since its type is the value. The elements of a list have one.
             return kind == _TRUE
         if kind == _BYTE:
             return self._byte()

@@ -271,6 +271,7 @@ def _into_family(snapshot: MigrationSnapshot, state: TaskOffsets) -> Iterator[Ch
 def _store_into_family(snapshot: MigrationSnapshot, task: Task, state: StoreOffsets) -> Iterator[Change]:
     """Yield steps and remarks that move the offsets and the Position of one store into its databases."""
     store, keeping = state.store, _keeping(snapshot, task)
+    # Some of its segments do not state an offset, so the store is removed, and the next start restores it.
     if state.silent:
         yield from _leave_out_store(snapshot, state)
         if store.position_file is not None:
@@ -279,8 +280,10 @@ def _store_into_family(snapshot: MigrationSnapshot, task: Task, state: StoreOffs
     record = closed(state.offsets, state.position)
     for database in store.databases:
         yield EditDatabase(snapshot.relative(database.path), database, offsets=record)
+    # Without a segment there is no database for the offset: one without rows is created.
     if store.segmented and not store.databases and state.offsets:
         yield keeping.carrier(store.name, record, segmented=True)
+    # Streams keeps the offset of a grace buffer in a file of the store.
     if store.is_grace_buffer and state.offsets:
         yield _offsets_file(snapshot, task, state.offsets, store.name)
     yield from _name_unlogged(snapshot, state)

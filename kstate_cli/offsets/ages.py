@@ -308,7 +308,7 @@ def ages_of_converted(app: Application, plan: Plan) -> list[Age]:
 
     A conversion writes new SSTs for old rows, so they would look young afterwards.
     """
-    # Only steps with a conversion: a compaction, which other steps cause, keeps the times of its source files.
+    # Only steps with a conversion count: a compaction, which other steps cause, keeps the times of its source files.
     converted = {step.before.path for step in plan.steps if isinstance(step, EditDatabase) and step.conversions}
     if not converted:
         return []

@@ -279,11 +279,11 @@ def on_broker(app_id: str, part: Subtopology, topic: str, topics: Collection[str
 def between(
     app_id: str, new: Described | None, old: Described | None, topics: Collection[str], groups: Collection[str]
 ) -> list[str]:
-    """Return the topics between sub-topologies of before that the new topology does not read.
+    """Return the topics between two sub-topologies of the old topology that the new topology does not read.
 
-    The old text shows these topics. Without it, they are recognized by the names that Streams gives them. ``topics``
-    are all topics of the broker, ``groups`` all its groups: ``app-2-x-repartition`` belongs to ``app-2`` if there is
-    such a group.
+    The text of the old topology shows these topics. Without it, they are recognized by the names that Streams gives
+    them. ``topics`` are all topics of the broker, ``groups`` all its groups: ``app-2-x-repartition`` belongs to
+    ``app-2`` if there is such a group.
     """
     read: set[str] = set()
     if new is not None:

@@ -130,7 +130,7 @@ def task_key(task: str) -> str:
 
 def task_of(key: str) -> str:
     """Return the task of a ``task_key``: the name of a topology may have dots, the task after it has none."""
-    # From the right: a task has no dot, while the name of a topology may have any number of them.
+    # Split from the right: a task has no dot, while the name of a topology may have any number of them.
     topology, _, task = key.rpartition(".")
     if not topology:
         return task

@@ -219,7 +219,8 @@ class Staging:
             {
                 (note["task"], note["store"], note["number"])
                 for note in self.notes(FINISHED)
-                # By sizes alone: this is asked several times a second. Before a slice is used, every byte is compared.
+                # Only sizes are compared, because this is asked several times a second. Before a slice is used, every
+                # byte is compared.
                 if note["seal"] == seal(note) and self._are_there(note)
             }
         )

@@ -109,7 +109,7 @@ class WritableStore:
             raise RocksError(f"column family {family} is missing, and the release that it is for is unknown")
         with as_rocks_error():
             options = family_options(family, self._release)
-            # As for all families while kstate writes: no compaction may replace a linked SST.
+            # Set as for all families while kstate writes: no compaction may replace a linked SST.
             options.set_disable_auto_compactions(True)
             options.set_optimize_filters_for_hits(False)
             self._open.create_column_family(family, options)
@@ -227,7 +227,7 @@ class WritableStore:
             while handle.property_int_value(_MERGING):
                 time.sleep(_LOOK_SECONDS)
             failures = handle.property_int_value("rocksdb.background-errors") or 0
-            del handle  # for the same reason as in compact
+            del handle  # rocksdict closes no database while this object exists
         if failures:
             self.close()
             raise RocksError(f"merging sorted files of column family {family} failed")

@@ -85,7 +85,7 @@ def _string_bytes(value: Any) -> bytes:
 def _json_value(data: bytes | str) -> Any:
     try:
         if isinstance(data, bytes):
-            # Only UTF-8: with bytes, json.loads would also accept UTF-16 and UTF-32.
+            # Only UTF-8 is accepted: given bytes, json.loads would also take UTF-16 and UTF-32.
             data = data.decode("utf-8")
         return json.loads(data)
     except RecursionError:

@@ -105,7 +105,7 @@ class _Attempt(Generic[Job, Answer]):
     def __call__(self, job: Job) -> Answer | _TaskRefusal:
         try:
             return self.function(job)
-        # As a value: Spark would run the task four times before it gave up on an exception.
+        # The error is returned as a value: for an exception Spark would run the task four times.
         except self.refusals as error:
             return _TaskRefusal(error)
 
@@ -329,7 +329,7 @@ def _does_not_start(error: Exception, output: IO[bytes]) -> Refused:
         )
     output.seek(0)
     lines = [line.strip() for line in output.read().decode(errors="replace").splitlines()]
-    # Of a stack trace, only the lines with errors are shown, without the places in the code.
+    # Of a stack trace only the lines with errors are shown, without the places in the code.
     tail = [line for line in lines if line and not line.startswith("at ")][-_TAIL_LINES:]
     return Refused(
         f"Spark failed to start: {_last_line(error)}",

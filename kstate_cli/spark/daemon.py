@@ -39,7 +39,7 @@ def import_modules(names: Iterable[str]) -> None:
 
 def main() -> None:
     """Run PySpark's daemon, to the end of the process."""
-    # Kept, in case the zip is the only PySpark of this host.
+    # The path with the zip is kept, in case that is the only PySpark of this host.
     before = sys.path[:]
     sys.path[:] = without_zip(before)
     if importlib.util.find_spec("pyspark") is None:

@@ -135,7 +135,7 @@ def entry_kind(name: str, *, is_directory: bool) -> EntryKind:
     # ``OffsetCheckpoint.write`` writes ``.checkpoint.tmp`` and renames it. A crash in between leaves this file.
     if name.startswith(CHECKPOINT) and name.endswith(".tmp"):
         return EntryKind.LEFTOVER
-    # After the .tmp test: ".checkpoint_<store>.tmp" is a left-over, too.
+    # Tested after .tmp: ".checkpoint_<store>.tmp" is a left-over, too.
     if name.startswith(store_checkpoint("")):
         return EntryKind.STORE_CHECKPOINT
     if name.endswith(POSITION):

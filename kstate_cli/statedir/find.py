@@ -266,7 +266,7 @@ def task_directories(app: Path) -> list[tuple[str, Path]]:
                 for name in sorted(os.listdir(path))
                 if is_task(name) and (path / name).is_dir() and not (path / name).is_symlink()
             ]
-    # By number: as text 0_10 would come before 0_2.
+    # Sorted by number: as a text, 0_10 would come before 0_2.
     return sorted(directories, key=lambda task: TaskId.parse(task[0]).order)
 
 

@@ -235,8 +235,7 @@ class FamilyDigest:
 def database_digest(families: Mapping[str, FamilyDigest]) -> bytes:
     """The data column families of one database; empty bytes where none has a row."""
     whole = hashlib.sha256()
-    # Sorted by name, and empty families skipped: a release that adds a family without rows changes
-    # nothing.
+    # Families are sorted by name, and empty ones skipped: a release that adds a family without rows changes nothing.
     filled = sorted((name, family) for name, family in families.items() if family.rows)
     for name, family in filled:
         whole.update(_sized(name.encode()) + family.rows.to_bytes(8, "big") + family.digest())

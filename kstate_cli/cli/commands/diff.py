@@ -117,7 +117,7 @@ def diff(
 def _verdict(compared: Diff, store: StoreDiff) -> str:
     from kstate_cli.diff.model import In
 
-    # First: of a store that cannot be read nothing else is certain.
+    # Tested first: if a store cannot be read, nothing else about it is certain.
     if store.unreadable is not None:
         return "unreadable"
     if store.where is not In.BOTH:

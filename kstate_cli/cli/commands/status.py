@@ -36,7 +36,7 @@ def status(app: App, output: OutputFormat = Format.table) -> int:
         is_locked, pid = table.is_locked(path / LOCK), table.holder(path / LOCK)
         runs = read_runs(path)
         rows = [_row(run, is_locked=is_locked) for run in runs]
-        # None: it never was one.
+        # None means that the directory was never a standby.
         standby = standby_use(path)
 
     def show() -> None:

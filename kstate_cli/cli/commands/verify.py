@@ -81,7 +81,7 @@ def verify(
     with Metrics(metrics_file, "verify", request.app) as metrics:
         with VerifyProgress(quiet=quiet) as progress:
             report = verify_application(request, progress)
-        # Counted before printing, since metrics have them even if standard output is lost.
+        # The findings are counted before they are printed: the metrics have them even if standard output is lost.
         codes = Counter(finding.code for finding in report.findings)
         metrics.records = sum(store.rows for store in report.stores)
         metrics.findings = {(code.name, code.level.value): count for code, count in codes.items()}
@@ -90,7 +90,7 @@ def verify(
         sys.stdout.flush()
         _remarks(report, subset, quiet=quiet)
         emptied = backups_of_missing(request.app, quiet=quiet)
-        # Stores that only a backup of kstate has: verify cannot report them, because they are not here.
+        # The report has only stores that are here. Those that only a backup of kstate has are named beside it.
         say_backups(emptied, quiet=quiet)
         _raise_verdict(codes, report)
         return metrics.finish(warnings_code(report.doubtful or emptied))
@@ -130,13 +130,13 @@ def _raise_verdict(codes: Counter[VerifyCode], report: AppReport) -> None:
             ),
             hint_details=first_lines(_ways_out(report)),
         )
-    # Only that: a second call may read it, and nothing is wrong with the files.
+    # The only problem is that files were in use. A second call may read them, and nothing is wrong with them.
     if codes.keys() == {IN_USE}:
         raise InUse(
             "kstate could not read some stores, because the application changes them too fast",
             hint="run the command again, or stop the application first",
         )
-    # In the order of the table of codes, which is that of their weight.
+    # The codes keep the order of their table, in which the most severe come first.
     unjudged = [code for code in VERIFY_CODES.values() if code in codes]
     raise Refused(
         f"kstate could not judge all stores: {counts}",

@@ -60,7 +60,7 @@ def verify_dump(
     number, parts = part_of("--subset", subset, "for example 1/7")
     began = time.monotonic()
     with waiting("reading the manifest", quiet=quiet):
-        # By the manifest: a file that is missing has to be reported, and only the manifest names it.
+        # The files are those of the manifest: one that is missing has to be reported, and only the manifest names it.
         dump_files = files_of_dump(dump)
     # The part follows from the name of the file, so that it stays while the dump grows.
     files = [file for file in dump_files.files if file.part(parts) == number]

@@ -104,7 +104,7 @@ def wipe(
         ),
         planner=lambda application: plan_wipe(application, options),
         purge=purge,
-        # Under the lock: the last run may have ended after this one was planned.
+        # Tested under the lock: the last run may have ended after this one was planned.
         last_word=lambda: refuse_after_error(path, after_error=after_error),
     )
     with Metrics(metrics_file, "wipe", path) as metrics:
@@ -158,7 +158,7 @@ def _finish(
 
 def _warn_of_reset() -> None:
 
-    # Also with --quiet: the reset tool deletes the topics without asking, and no rows can be rebuilt afterwards.
+    # Printed even with --quiet: the reset tool deletes the topics without asking, and then no rows can be rebuilt.
     say(
         "note: this deletes the changelog topics, the only source for rebuilding stores. The application "
         "reads its input topics again from the beginning, as far as they still contain it"

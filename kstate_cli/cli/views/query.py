@@ -126,7 +126,7 @@ class JsonView(View):
 
     def _print(self, partition: int | None, row: Row) -> None:
         marks: Row = {}
-        # In this order: type begins every line (json_lines.py).
+        # The members are in this order, since ``type`` begins every line (json_lines.py).
         line: Row = {"type": "row", "partition": partition}
         line.update((name, self._json(name, row, value, marks)) for name, value in row.items())
         if marks:
@@ -209,7 +209,7 @@ class TableView(View):
         return f"{column} ({self._serdes[column].name})"
 
     def _time(self, name: str, value: int) -> str:
-        # Of a window or a version, -1 would be a time; only a record has -1 for "none".
+        # For a window or a version, -1 is a time; only for a record it means "none".
         if name == "timestamp" and value == _NO_TIMESTAMP:
             return "-"
         return show_time(value)

@@ -212,7 +212,7 @@ class RestoreProgress(RestoreWatcher):
         """Take the plan; the run follows."""
         # A dry run has read the rows by now. A bar that is still drawn would share its line with the plan.
         self._meter.stop()
-        # Without work no progress follows.
+        # If there is no work, no progress follows.
         if not self._quiet and plan.work:
             records = sum(work.records for work in plan.work)
             self._line(

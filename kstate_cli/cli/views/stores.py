@@ -175,7 +175,7 @@ def span(names: Sequence[str]) -> str:
 
 def legend(rows: Iterable[StoreLine]) -> list[str]:
     """Return the meaning of each sign in these rows of ``store_rows``."""
-    # Read several times below.
+    # Made a list, since it is read several times below.
     rows = list(rows)
     kinds = [short_kind(row["kind"], certain=row["kind_certain"]) for row in rows]
     signs = [f"{mark} {meaning}" for mark, meaning in _MEANINGS.items() if any(mark in kind for kind in kinds)]

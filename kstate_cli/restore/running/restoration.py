@@ -421,7 +421,7 @@ class Restoration:
             self._machine.to(after)
 
     def _in_order(self, runner: Runner, dump: PartitionDump, staging: Staging) -> tuple[PartitionDump, str]:
-        # Once for each partition, though several slices ask for it: a shuffle writes the whole partition.
+        # Each partition is sorted once, though several slices ask for it: a shuffle writes the whole partition.
         if dump.key not in self._ordered:
             target = below(staging.target, fitting(f"sorted-{dump.key.kafka_name}"))
             self._watcher.phase("sort", str(dump.key), 0)

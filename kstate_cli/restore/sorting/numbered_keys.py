@@ -217,7 +217,7 @@ class NumberedKeys:
         return count_of(self._bits) + self._shift <= WORD_BITS
 
     def _coded(self, table: npt.NDArray[np.uint8], numbers: Ints) -> _NumberSet:
-        # Never more than one word: ``add`` refuses keys that differ in more bits.
+        # Keys are never more than one number, because ``add`` refuses keys that differ in more bits.
         (word,) = words(table, self._bits)
         if not self._together:
             return _NumberSet(word, numbers)

@@ -99,7 +99,8 @@ def encoded_headers(headers: pa.ListArray) -> pa.BinaryArray:
     pool = pa.concat_arrays([table, keys, values.fill_null(b"")])
     first_key, first_value = len(table), len(table) + len(keys)
     numbers = np.arange(len(keys))
-    # Of each header: length of the key, key, length of the value, value. The table begins with -1, hence the + 1.
+    # The parts of each header: length of the key, key, length of the value, value. The table begins with -1, hence the
+    # + 1.
     of_flat = np.stack((key_sizes + 1, first_key + numbers, value_sizes + 1, first_value + numbers), axis=1)
     # The parts of a row are hs and the number of headers, then four for each header. Without headers hs is the only
     # part.

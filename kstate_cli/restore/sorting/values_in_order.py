@@ -102,7 +102,7 @@ class _File:
 
     def close(self) -> None:
         """End the thread, and release the disk space."""
-        # First the thread, which writes to the file that is closed below.
+        # The thread is stopped first, because it writes to the file that is closed below.
         self._pool.shutdown()
         self._writing = None
         self._file.close()
@@ -254,7 +254,7 @@ class ValuesInOrder:
         """Yield windows of a part that fit the memory together, or one that does not."""
         while begin < end:
             upto, size = begin + 1, int(self._sizes[begin])
-            # By exact sizes: everything has been added by now.
+            # The sizes are exact here, since everything has been added by now.
             while upto < end and size + int(self._sizes[upto]) <= self.memory:
                 size += int(self._sizes[upto])
                 upto += 1
@@ -303,7 +303,7 @@ class ValuesInOrder:
         return int(self.starts[window])
 
     def _made_file(self) -> _File:
-        # By the average so far: so many bytes for all rows.
+        # The size is estimated: every row counts as the average so far.
         expected = self._held_bytes * self.rows // max(self._taken_rows, 1)
         parts = -(-expected * FILE_SPARE // max(self.memory, 1))
         parts = max(1, min(parts, MOST_FILE_PARTS, len(self.starts)))
@@ -401,7 +401,7 @@ class WaitingFile:
         begin, size = where
         # O_DIRECT reads whole pages into aligned memory; a batch begins and ends anywhere.
         first, upto = whole_pages(begin, begin + size)
-        # In Arrow's memory, as all that waits for its turn; at the beginning of a page.
+        # The room is in Arrow's memory, as all that waits for its turn, and begins at a page.
         memory = pa.allocate_buffer(upto - first + PAGE_BYTES)
         skipped = -memory.address % PAGE_BYTES
         pages = memoryview(memory).cast("B")[skipped : skipped + upto - first]
