@@ -85,19 +85,25 @@ def plan_partitions(request: SeedRequest, facts: SeedFacts) -> dict[str, Partiti
             primary = _primary(request, facts, changelog, changelogs, counts)
         if source == target and primary is None:
             continue
-        partitioner = _stated(statements.partitioners, changelog.scopes)
-        if key is None:
-            key = _key_of_data(facts, changelog, partitioner or Partitioner())
-        if partitioner is None and source == 1 and _sources(facts, changelog):
-            raise Refused(
-                f"the store {changelog.store} has one partition, so its records cannot prove how their keys are "
-                "partitioned",
-                hint="pass --partitioner murmur2 if its producers use Kafka's own partitioner, else --partitioner "
-                "MODULE:NAME",
-            )
-        rule = PartitionRule(partitioner or Partitioner(), key)
+        rule = _rule_of(facts, changelog, key, _stated(statements.partitioners, changelog.scopes))
         partitionings[changelog.topic] = Partitioning(changelog.store, source, target, rule, primary)
     return partitionings
+
+
+def _rule_of(
+    facts: SeedFacts, changelog: _Changelog, key: KeyForm | None, partitioner: Partitioner | None
+) -> PartitionRule:
+    """Return the rule of a store. Raise Refused if its records cannot show it, and the user does not state it."""
+    if key is None:
+        key = _key_of_data(facts, changelog, partitioner or Partitioner())
+    if partitioner is None and changelog.count == 1 and _sources(facts, changelog):
+        raise Refused(
+            f"the store {changelog.store} has one partition, so its records cannot prove how their keys are "
+            "partitioned",
+            hint="pass --partitioner murmur2 if its producers use Kafka's own partitioner, else --partitioner "
+            "MODULE:NAME",
+        )
+    return PartitionRule(partitioner or Partitioner(), key)
 
 
 def _changelog(request: SeedRequest, facts: SeedFacts, topic: str) -> _Changelog:
@@ -226,29 +232,13 @@ def _primary(
     """Return how the partitions of the left table change; None if they do not. Raise Refused if that is unknown."""
     statements = request.partitions
     assert statements is not None
-    # The response goes back to the task of the left table, so its topic has the partitions of that table.
-    responses: dict[str, int] = {}
-    for key in facts.logs:
-        if _RESPONSE in key.topic.lower() and key.topic.startswith(f"{facts.source_app}-"):
-            responses[key.topic] = max(responses.get(key.topic, 0), key.partition + 1)
-    join = changelog.store.removesuffix(_SUBSCRIPTIONS)
-    own = {count for topic, count in responses.items() if topic == f"{facts.source_app}-{join}-{_RESPONSE}-topic"}
-    sizes = own or set(responses.values())
+    sizes = _left_sizes(facts, changelog)
     changes = {
         (other.count, counts[other.topic], _stated(statements.partitioners, other.scopes) or Partitioner())
         for other in changelogs
         if (other.count in sizes or not sizes) and other.store != changelog.store
     }
-    # A left table that is restored from its input topic has no changelog, and keeps its number.
-    if request.spec is not None:
-        changes |= {
-            (store.partitions, store.partitions, Partitioner())
-            for store in request.spec.stores
-            if store.source_topic is not None
-            and not store.is_global
-            and store.partitions is not None
-            and store.partitions in sizes
-        }
+    changes |= {(size, size, Partitioner()) for size in _source_table_sizes(request) if size in sizes}
     # Any table with these partitions may be the left one, so all of them must get the same number by the same rule.
     if len(changes) != 1:
         raise _unknown_left(changelog)
@@ -256,6 +246,34 @@ def _primary(
     if target == size:
         return None
     return PrimaryPartitions(size, target, partitioner)
+
+
+def _left_sizes(facts: SeedFacts, changelog: _Changelog) -> set[int]:
+    """Return the numbers of partitions that the left table of a foreign-key join may have; none if no topic shows it.
+
+    A response goes back to the task of the left table, so the topic of responses has the partitions of that table.
+    """
+    responses: dict[str, int] = {}
+    for key in facts.logs:
+        if _RESPONSE in key.topic.lower() and key.topic.startswith(f"{facts.source_app}-"):
+            responses[key.topic] = max(responses.get(key.topic, 0), key.partition + 1)
+    join = changelog.store.removesuffix(_SUBSCRIPTIONS)
+    named = responses.get(f"{facts.source_app}-{join}-{_RESPONSE}-topic")
+    if named is not None:
+        return {named}
+    # Without a name, the numbers of store and topic differ: it may be any of them.
+    return set(responses.values())
+
+
+def _source_table_sizes(request: SeedRequest) -> set[int]:
+    """Return the numbers of partitions of tables that are restored from their input topic, and keep their number."""
+    if request.spec is None:
+        return set()
+    return {
+        store.partitions
+        for store in request.spec.stores
+        if store.source_topic is not None and not store.is_global and store.partitions is not None
+    }
 
 
 def _unknown_left(changelog: _Changelog) -> Refused:
@@ -330,21 +348,7 @@ def plan_inputs(
             "partitions",
             hint="pass --no-offsets, and set the offsets of the new group yourself",
         )
-    topics = read_topics(request.source, {key.topic for key in committed})
-    kept = _kept_topics(request)
-    old = {partitioning.source_count for partitioning in changed}
-    new = {partitioning.target_count for partitioning in changed}
-    moved, unrelated = [], []
-    for topic, facts in sorted(topics.items()):
-        if topic in kept:
-            continue
-        if facts.partitions in old:
-            raise _not_enlarged(topic, facts.partitions, new)
-        if facts.partitions in new:
-            partitioner = _stated(statements.partitioners, (topic, None)) or Partitioner()
-            moved.append(MovedInput(topic, facts.partitions, partitioner))
-        else:
-            unrelated.append(topic)
+    moved, unrelated = _moved_inputs(request, statements, changed, {key.topic for key in committed})
     offsets = _moved_offsets(request.source, committed, moved)
     refuse_misplaced(request.source, moved, offsets)
     notes = []
@@ -353,6 +357,27 @@ def plan_inputs(
             f"the offsets of {some(unrelated, _MOST)} are copied unchanged: the number of partitions is another"
         )
     return InputPlan(offsets, tuple(moved), tuple(notes))
+
+
+def _moved_inputs(
+    request: SeedRequest, statements: PartitionRequest, changed: Sequence[Partitioning], names: set[str]
+) -> tuple[list[MovedInput], list[str]]:
+    """Return the input topics with a new number of partitions, and those of another number. Raise Refused."""
+    kept = _kept_topics(request)
+    old = {partitioning.source_count for partitioning in changed}
+    new = {partitioning.target_count for partitioning in changed}
+    moved: list[MovedInput] = []
+    unrelated: list[str] = []
+    for topic, facts in sorted(read_topics(request.source, names - kept).items()):
+        # An old number comes first: whether the topic belongs to a sub-topology that keeps it is unknown.
+        if facts.partitions in old:
+            raise _not_enlarged(topic, facts.partitions, new)
+        if facts.partitions in new:
+            partitioner = _stated(statements.partitioners, (topic, None)) or Partitioner()
+            moved.append(MovedInput(topic, facts.partitions, partitioner))
+        else:
+            unrelated.append(topic)
+    return moved, unrelated
 
 
 def _kept_topics(request: SeedRequest) -> set[str]:
