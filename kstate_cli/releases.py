@@ -273,15 +273,20 @@ def prefer_proven(alike: Sequence[Release]) -> Sequence[Release]:
 def written_by(rocksdb_version: str | None, families: frozenset[str]) -> tuple[Release, ...]:
     """Return the releases that may have opened a database last, by the RocksDB that wrote its OPTIONS."""
     has_offsets = OFFSETS_CF in families
-    # OPTIONS that kstate itself, or ldb, wrote name a RocksDB that no release ships: then only the layout counts.
-    is_shipped = any(_same_version(rocksdb_version or "", v) for candidate in RELEASES for v in candidate.rocksdb)
+    # Without such a release only the layout counts.
+    shipped = is_shipped(rocksdb_version)
     releases: list[Release] = []
     for candidate in RELEASES:
         if (candidate.offsets_home is OffsetsHome.COLUMN_FAMILY) != has_offsets:
             continue
-        if not is_shipped or any(_same_version(rocksdb_version or "", v) for v in candidate.rocksdb):
+        if not shipped or any(_same_version(rocksdb_version or "", v) for v in candidate.rocksdb):
             releases.append(candidate)
     return tuple(releases)
+
+
+def is_shipped(rocksdb_version: str | None) -> bool:
+    """Return whether a release has that RocksDB: OPTIONS that kstate itself, or ldb, wrote name another one."""
+    return any(_same_version(rocksdb_version or "", v) for candidate in RELEASES for v in candidate.rocksdb)
 
 
 def unproven_too(name: str) -> tuple[str, ...]:

@@ -53,7 +53,7 @@ from kstate_cli.snapshot.model import (
     utc_name,
 )
 from kstate_cli.snapshot.repository import ChangedError, DamagedError, Repository
-from kstate_cli.snapshot.rules import UnflushedSegments
+from kstate_cli.snapshot.rules import TWO_MOMENTS, UnflushedSegments, closing_was_one_flush
 from kstate_cli.statedir.find import task_directories, unknown_selection
 from kstate_cli.statedir.locks import read_mounts
 from kstate_cli.statedir.model import Application, Database, Store, Task
@@ -391,6 +391,8 @@ def _why_not_store(resolved: TaskOffsets, offsets: StoreOffsets) -> str | None:
         if ending(database) is Ending.SILENT:
             # Even without a row: a run that ends before its first commit leaves this, and closing writes a status.
             return "one of its databases has neither an offset nor a closed status"
+        if not closing_was_one_flush(database):
+            return TWO_MOMENTS
     if not resolved.task.has_offsets_family or not offsets.offsets:
         return None
     if "column-family" not in offsets.places and "store-file" not in offsets.places:

@@ -15,6 +15,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from kstate_cli.formats.binary import MAX_I64, MalformedBytesError
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
@@ -23,6 +24,7 @@ from kstate_cli.formats.offsets import STATUS_CLOSED, OffsetsRecord
 from kstate_cli.formats.store_kinds import has_key
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.offsets.last_run import Ending, all_silent, ending, lowest_position, silent_by_key, stated_offset
+from kstate_cli.releases import is_shipped
 from kstate_cli.snapshot.model import Generation, StoredDatabase, StoredStore
 from kstate_cli.statedir.model import Database, Store, Task
 from kstate_cli.statedir.names import segment_folder
@@ -74,11 +76,28 @@ def families_are_one_prefix(_facts: CutFacts, store: Store) -> str | None:
     ``.checkpoint``, and rows that are ahead of it are harmless, whatever each family has flushed.
     """
     for database in store.databases:
-        if database.offsets is None:
-            continue
-        if database.options is None or database.options.db.get("atomic_flush") != "true":
-            return "its OPTIONS do not contain atomic_flush=true, so its rows and its offset may not match"
+        if database.offsets is not None and not _flushes_all_families(database):
+            return TWO_MOMENTS
     return None
+
+
+TWO_MOMENTS: Final = "its OPTIONS do not contain atomic_flush=true, so its rows and its offset may not match"
+
+
+def _flushes_all_families(database: Database) -> bool:
+    return database.options is not None and database.options.db.get("atomic_flush") == "true"
+
+
+def closing_was_one_flush(database: Database) -> bool:
+    """Return whether ``status`` closed proves that rows and offset of a database are of one moment.
+
+    Streams writes the status before it closes RocksDB, which then flushes. Without ``atomic_flush`` a kill in between
+    may leave the status and the offset, and not the rows. A database that kstate changed last, such as by ``migrate``,
+    has the options of its old release, and kstate has compared the rows since.
+    """
+    if database.offsets is None or _flushes_all_families(database):
+        return True
+    return database.options is not None and not is_shipped(database.options.rocksdb_version)
 
 
 def rows_in_one_family(facts: CutFacts, store: Store) -> str | None:

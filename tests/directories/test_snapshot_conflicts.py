@@ -33,6 +33,7 @@ from .support import kstate
 
 OLD = "--accept-resurrected"
 DAY_MS = 86_400_000
+STORES = ("kv-timestamped", "window-count")
 CLEANING = ("--keep", "1", "--grace", "0s")
 
 
@@ -76,6 +77,23 @@ def test_a_store_whose_database_is_missing_is_not_captured(app: Path, tmp_path: 
     partial = kstate("snapshot", app, "--out", repository, status=1)
     assert re.search(r"snapshot 2\S+ in \S+: 1 of 2 tasks, ", partial.err)
     assert good in listed_snapshots(repository)
+
+
+def test_a_closed_store_without_atomic_flush_is_not_captured(tmp_path: Path) -> None:
+    app = small("4.3.1-kinds-eos", tmp_path / "state", ("kv-timestamped",))
+    for path in app.rglob("OPTIONS-*"):
+        text = path.read_text()
+        assert "atomic_flush=true" in text
+        path.write_text(text.replace("atomic_flush=true", "atomic_flush=false"))
+    refused = kstate("snapshot", app, "--out", tmp_path / "repository", status=4)
+    assert "do not contain atomic_flush=true" in refused.err
+
+
+def test_a_migrated_directory_is_captured(tmp_path: Path) -> None:
+    """Its OPTIONS are those of 4.2, without atomic_flush, and kstate has compared its rows."""
+    app = small("4.2.1-kinds-eos", tmp_path / "state", STORES)
+    kstate("migrate", app, "--to", "4.3", "--warnings-ok")
+    assert snapshot(app, tmp_path / "repository")["captured"] == 1
 
 
 @pytest.mark.parametrize("words", [("--store", "count"), ("--host", "another")])

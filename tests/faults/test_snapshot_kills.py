@@ -19,12 +19,15 @@ import pytest
 from tests.faults.small import small
 from tests.object_store import ObjectStore
 
+from .bucket_kills import kill_all, prepare, world_of
 from .forked import ROOT
 
 MOMENTS = int(os.environ.get("KSTATE_KILLS", "14"))
 """Of each of the three sweeps."""
 BUCKET_MOMENTS = int(os.environ.get("KSTATE_KILLS", "4"))
 """Of the sweep of a bucket: each moment takes three clients and a verification."""
+BUCKET_SEEDS = max(1, BUCKET_MOMENTS // 4)
+"""Of the sweep that also restores: four kills each."""
 STORES = ("kv-timestamped", "window-count", "grace-join-Buffer")
 OLD = "--accept-resurrected"
 _PROGRAM = """
@@ -201,3 +204,15 @@ def test_writers_and_a_cleaner_of_a_bucket_that_are_killed_leave_only_whole_snap
     assert len(objects.keys("shared/")) < before
     verification = _kstate("verify-snapshots", out)
     assert verification.returncode == 0, verification.stderr
+
+
+def test_kills_of_writers_a_cleaner_and_a_restoration_leave_whole_snapshots_in_a_bucket(
+    object_store_endpoint: str, tmp_path: Path
+) -> None:
+    """The first seeds of `python -m tests.faults.bucket_kills`, which runs as many as a user wants."""
+    world = world_of(tmp_path, object_store_endpoint)
+    most = prepare(world)
+    lines = [kill_all(world, seed, most) for seed in range(BUCKET_SEEDS)]
+    world.objects.behave()
+    killed = [status for line in lines for status in line.status.values() if status == -signal.SIGKILL]
+    assert len(killed) >= 2 * BUCKET_SEEDS

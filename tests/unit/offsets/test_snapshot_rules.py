@@ -20,7 +20,15 @@ from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.rocks.files import FIRST_WAL
 from kstate_cli.snapshot.log_facts import offset_in_log
 from kstate_cli.snapshot.model import StoredDatabase, StoredFile, StoredStore
-from kstate_cli.snapshot.rules import CutFacts, UnflushedSegments, closed_record, never_flushed, offset_of, why_not
+from kstate_cli.snapshot.rules import (
+    CutFacts,
+    UnflushedSegments,
+    closed_record,
+    closing_was_one_flush,
+    never_flushed,
+    offset_of,
+    why_not,
+)
 from kstate_cli.statedir.model import Database, Store
 from tests.unit.model import NEW, changelog, database, record, store, task
 
@@ -87,6 +95,19 @@ def test_families_without_atomic_flush() -> None:
 def test_a_store_between_two_families() -> None:
     why = reason(cut(), filled=2)
     assert why is not None and "moving its rows" in why
+
+
+def test_a_status_proves_a_closing_only_with_atomic_flush() -> None:
+    assert closing_was_one_flush(cut(status=STATUS_CLOSED))
+    apart = cut(status=STATUS_CLOSED, atomic=False)
+    assert not closing_was_one_flush(apart)
+    assert not closing_was_one_flush(dataclasses.replace(apart, options=None))
+    # Up to 4.2 the offset is in a file, which is written after the rows.
+    assert closing_was_one_flush(database())
+    # ``migrate`` keeps the options of the release before, and names the RocksDB of kstate.
+    assert apart.options is not None
+    migrated = dataclasses.replace(apart.options, rocksdb_version="9.8.4")
+    assert closing_was_one_flush(dataclasses.replace(apart, options=migrated))
 
 
 def test_a_versioned_store_whose_rows_may_be_ahead() -> None:
