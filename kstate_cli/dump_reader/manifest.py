@@ -29,6 +29,7 @@ from typing import Any, Final
 
 from kstate_cli.formats.binary import MAX_I32, JsonObject, parse_json
 from kstate_cli.formats.topic_partition import TopicPartition, canonical_topic_id, legal_topic, parse_partition
+from kstate_cli.regular_files import is_utf8
 
 from .errors import DumpError, printable
 
@@ -307,6 +308,9 @@ def _file(content: Any, key: TopicPartition | None) -> ManifestFile:
 def inside(path: str) -> bool:
     """Return whether a relative path stays in its folder: no ``..``, not absolute, no other spelling of a path."""
     parts = path.split("/")
+    # A path that JSON can spell and pyarrow cannot open: half a pair of surrogates has no UTF-8.
+    if not is_utf8(path):
+        return False
     # Some writers treat a backslash as a separator, and a null byte ends a path in C.
     return all(part not in {"", ".", ".."} for part in parts) and "\\" not in path and "\0" not in path
 

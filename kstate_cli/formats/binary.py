@@ -247,7 +247,7 @@ def parse_json(data: bytes) -> Any:
 
     try:
         # "utf-8-sig" drops a byte order mark, which some editors put in front.
-        document = json.loads(data.decode("utf-8-sig"), object_pairs_hook=_distinct, parse_constant=_no_number)
+        document = json.loads(data.decode("utf-8-sig"), **_STRICT)
     except MalformedBytesError:
         raise
     except RecursionError:
@@ -287,6 +287,21 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_number(text: str) -> NoReturn:
     raise MalformedBytesError(f"{text} is not a JSON number")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    # Python reads 1e999 as infinity, and would write it as a word that no other parser of JSON reads.
+    if number in (float("inf"), float("-inf")):
+        raise MalformedBytesError(f"{text[:100]} is too large for a number")
+    return number
+
+
+_STRICT: Final[dict[str, Any]] = {
+    "object_pairs_hook": _distinct,
+    "parse_constant": _no_number,
+    "parse_float": _finite,
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from kstate_cli.formats.offsets import OffsetsRecord, Position
 from kstate_cli.formats.store_kinds import OFFSETS_CF, row_families, store_kind
 from kstate_cli.formats.topic_partition import TaskId, TopicPartition, legal_store_name, legal_topic
 from kstate_cli.logs import RETENTION_MS, most_ms
+from kstate_cli.regular_files import is_utf8
 from kstate_cli.releases import OffsetsHome
 from kstate_cli.rocks.files import CURRENT
 from kstate_cli.statedir.names import segment_start
@@ -616,7 +617,8 @@ def _list(value: Any) -> list[Any]:
 
 
 def _text(value: Any) -> str:
-    if not isinstance(value, str):
+    # JSON can spell half a pair of surrogates, which has no UTF-8: no file and no row could have that name.
+    if not isinstance(value, str) or not is_utf8(value):
         raise TypeError(f"{str(value)[:80]!r} is not a text")
     return value
 

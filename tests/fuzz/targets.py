@@ -387,6 +387,9 @@ def _journal_lines(events: list[dict[str, Any]]) -> bytes | None:
 
 def _dump_manifest(data: bytes) -> manifest.Manifest:
     parsed = manifest.parse(data)
+    for entry in parsed.files:
+        # As pyarrow opens it.
+        entry.path.encode()
     # Written in one order, in whatever order they are read.
     partitions = tuple(sorted(parsed.partitions, key=lambda partition: (partition.topic, partition.partition)))
     return replace(parsed, partitions=partitions, files=tuple(sorted(parsed.files, key=lambda file: file.path)))
@@ -420,6 +423,8 @@ def _generation(data: bytes) -> model.Generation:
     generation.lacking({})
     for store in (store for _, store in generation.stores):
         _computed(store, "delete_retention_ms", "usable_until_ms", "size", "has_rows")
+        if store.position is not None:
+            store.position.to_bytes()
         for database in store.databases:
             if database.offsets is not None:
                 encode_rows(database.offsets)
