@@ -139,9 +139,13 @@ def message_batches(
                 # librdkafka reports the end of a log once, and after all records before it.
                 if error.code() == KafkaError._PARTITION_EOF:
                     unread.discard((entry.topic(), entry.partition()))
-                elif not error.retriable() and error.code() != KafkaError._TRANSPORT:
+                # librdkafka looks for the coordinator of the group, which kstate never uses.
+                elif not error.retriable() and error.code() not in (
+                    KafkaError._TRANSPORT,
+                    KafkaError.GROUP_AUTHORIZATION_FAILED,
+                ):
                     raise RunFailed(f"kstate cannot read {_names(unread)}: {error.str()}", hint=_AGAIN)
-            if messages:
+            if records:
                 # After the caller has worked on the batch, so that only the silence of the broker counts.
                 last_answer = time.monotonic()
             elif time.monotonic() - last_answer > _SILENT_SECONDS:
