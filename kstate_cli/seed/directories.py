@@ -22,7 +22,7 @@ from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.offsets import Position
 from kstate_cli.formats.store_kinds import JOIN_WINDOW, store_kind
-from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.formats.topic_partition import TopicPartition, store_of_changelog
 from kstate_cli.offsets.last_run import position_reached
 from kstate_cli.offsets.model import TaskOffsets
 from kstate_cli.offsets.resolve import resolve
@@ -59,6 +59,8 @@ class SeedDirectories:
     """What cannot be seeded, in sentences."""
     partitions: Mapping[Subtopology, int] = field(default_factory=dict)
     """Tasks of each sub-topology, by its input topics or the specification."""
+    by_broker: frozenset[Subtopology] = frozenset()
+    """Those whose number of tasks the input topics show."""
     doubts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Store -> why it may lack updates."""
 
@@ -78,6 +80,13 @@ class SeedDirectories:
 
     def topics(self) -> dict[str, TopicFacts]:
         """Return the changelogs as the lost ones were: Kafka Streams' defaults for each kind of store."""
+        for store in self.stores:
+            if store_of_changelog(str(store.changelog), self.app_id) is None:
+                # Under another prefix, which only an internal setting gives, kstate does not know the new name.
+                raise Refused(
+                    f"the changelog of {store.name} was {store.changelog}, which is no name of {self.app_id}",
+                    hint="kstate cannot seed it: let the application build the store from its input",
+                )
         return {
             str(store.changelog): TopicFacts("", self.partitions[self._place(store.name)], -1, _settings(store))
             for store in self.stores
@@ -281,6 +290,7 @@ def with_partitions(directories: SeedDirectories, on_broker: Mapping[str, TopicF
     (``StreamsPartitionAssignor``). The directories alone never show that the last task is missing.
     """
     counts: dict[Subtopology, int] = {}
+    certain: set[Subtopology] = set()
     for place, topics in sorted(input_topics(directories).items(), key=str):
         by_broker = max((on_broker[topic].partitions for topic in topics if topic in on_broker), default=None)
         stated = _stated(directories, place)
@@ -291,6 +301,8 @@ def with_partitions(directories: SeedDirectories, on_broker: Mapping[str, TopicF
                 hint="correct partitions in kstate.toml",
             )
         count = by_broker or stated
+        if by_broker is not None:
+            certain.add(place)
         if count is None:
             names = sorted(store.name for task in _tasks_of(directories, place) for store in task.stores)
             raise Refused(
@@ -300,7 +312,7 @@ def with_partitions(directories: SeedDirectories, on_broker: Mapping[str, TopicF
             )
         _refuse_gaps(directories, place, count)
         counts[place] = count
-    return replace(directories, partitions=counts)
+    return replace(directories, partitions=counts, by_broker=frozenset(certain))
 
 
 def _tasks_of(directories: SeedDirectories, place: Subtopology) -> list[Task]:
@@ -384,26 +396,36 @@ def _behind(
         inputs[task.task.name] = []
         for topic in sorted(topics[subtopology_of(task.task)]):
             key = TopicPartition(topic, partition)
-            # A topic with fewer partitions than the task's siblings has none for it.
-            if key in committed:
+            first = reached.get(topic, {}).get(partition, -1) + 1
+            # A topic with fewer partitions than there are tasks has none for this one.
+            if key in committed or first:
                 inputs[task.task.name].append(key)
-                firsts[key] = reached.get(topic, {}).get(partition, -1) + 1
+                firsts[key] = first
     # A transaction marker has an offset and is no record, so the log is read between Position and committed offset.
-    requests = {key: ({first}, committed[key].offset) for key, first in firsts.items() if first < committed[key].offset}
+    ends = {key: committed[key].offset for key in firsts if key in committed}
+    requests = {key: ({firsts[key]}, end) for key, end in ends.items() if firsts[key] < end}
     tails = read_tails(connection.bootstrap, connection.settings, requests, committed=True)
     behind: dict[str, list[str]] = {}
     for name, keys in inputs.items():
-        lines = []
+        behind[name] = []
         for key in keys:
-            if key not in requests or (key in tails and tails[key].records(firsts[key], committed[key].offset) == 0):
+            tail = tails.get(key)
+            # Nothing but markers between them: the task has read everything.
+            if firsts[key] == ends.get(key) or (tail is not None and tail.records(firsts[key], ends[key]) == 0):
                 continue
-            lines.append(
-                f"{name}: updates by {key}, offsets {firsts[key]} to {committed[key].offset - 1}, may be missing"
-            )
+            behind[name].append(f"{name}: {_difference(key, firsts[key], ends.get(key))}")
         if not keys:
-            lines.append(f"{name}: no committed offset of its inputs shows whether it is complete")
-        behind[name] = lines
+            behind[name].append(f"{name}: no committed offset of its inputs shows whether it is complete")
     return behind
+
+
+def _difference(key: TopicPartition, first: int, end: int | None) -> str:
+    """Return what differs between the Position of a task, which ends before ``first``, and the committed offset."""
+    if end is None:
+        return f"the group has no committed offset of {key}, and the Position is {first - 1}"
+    if first > end:
+        return f"the Position in {key} is {first - 1}, and the group continues at {end}: updates would come twice"
+    return f"updates by {key}, offsets {first} to {end - 1}, may be missing"
 
 
 def _reached(task: TaskOffsets) -> Mapping[str, Mapping[int, int]]:
@@ -438,6 +460,14 @@ def refuse_doubts(directories: SeedDirectories, accepted: Collection[str]) -> It
 # --- what the plan says -----------------------------------------------------------------------------------------------
 
 
+def stale_offsets_note(directories: SeedDirectories) -> str:
+    """Return what to do before an application starts under its own id on the directories that it has."""
+    return (
+        "the directories have offsets of the lost changelogs, at which Kafka Streams would continue in the new ones. "
+        f"Before you start the application, run on every host: {command('wipe', directories.paths[0], '--all')}"
+    )
+
+
 def directory_notes(
     directories: SeedDirectories, records: Mapping[str, Sequence[RowRecords]], accepted: Collection[str]
 ) -> Iterator[str]:
@@ -464,5 +494,9 @@ def directory_notes(
             yield f"{spec.name}: Kafka Streams keeps no headers in such a store, so its records have none"
         if kind.key is KeySchema.BUFFER:
             yield f"{spec.name}: Kafka Streams garbles the keys of such a buffer when it restores it from a changelog"
+    by_file = [place for place in directories.partitions if place not in directories.by_broker]
+    if by_file:
+        names = [str(number) for _, number in by_file]
+        yield f"only the specification shows how many tasks these sub-topologies have: {some(names, _MOST)}"
     yield "records get headers only of stores that keep them"
     yield "new topics get Kafka Streams' default settings for each kind of store, and the broker's replication factor"

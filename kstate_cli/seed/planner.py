@@ -43,6 +43,7 @@ from kstate_cli.seed.directories import (
     input_topics,
     read_directories,
     refuse_doubts,
+    stale_offsets_note,
     with_doubts,
     with_partitions,
 )
@@ -483,6 +484,8 @@ def _notes(request: SeedRequest, facts: SeedFacts, topics: Iterable[PlannedTopic
     if facts.directories is not None:
         rows = {topic.source: [part for part in topic.partitions if isinstance(part, RowRecords)] for topic in topics}
         yield from directory_notes(facts.directories, rows, request.accepted)
+        if _keeps_id(request, facts):
+            yield stale_offsets_note(facts.directories)
         return
     keyless = sum(partition.without_key for topic in topics for partition in topic.partitions)
     if keyless:

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from kstate_cli.errors import UsageError
 from kstate_cli.formats.keys import VersionedKey
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.store_kinds import store_kind
@@ -20,6 +21,8 @@ from kstate_cli.rocks.scanning import Row
 from kstate_cli.rows.open import filled, open_whole
 from kstate_cli.rows.segment import Databases
 from kstate_cli.seed import rows as seed_rows
+from kstate_cli.seed.erasure import KeysToErase, RemainingRecords, erase_keys, read_keys
+from kstate_cli.seed.model import PlannedTopic
 from kstate_cli.seed.records import Record
 from kstate_cli.seed.rows import RowRecords, count_records
 from kstate_cli.statedir.model import Store, Task
@@ -101,3 +104,55 @@ def test_versions_beyond_memory_are_sorted_by_way_of_files(tmp_path: Path, monke
     monkeypatch.setattr(seed_rows, "_SORT_BYTES", 1_000)
     assert list(records.batches()) == whole
     assert sum(map(len, whole)) > 20
+
+
+@pytest.mark.parametrize("name", ["4.3.1-kinds-eos", "4.2.1-kinds-alos", "4.3.1-headers-joins-eos"])
+def test_a_key_is_erased_with_all_its_windows_and_versions(name: str, tmp_path: Path) -> None:
+    """What remains, and what is erased, are those records whose key has that of the record in it."""
+    app = read_application(unpack(name, tmp_path))
+    erased_kinds = set()
+    for task in app.tasks:
+        for store in task.stores:
+            if task.is_global or store.empty or not store.kind.certain:
+                continue
+            kind, _ = _stored(task, store)
+            records = count_records(RowRecords(task.partition or 0, task, store, (store,), kind))
+            topic = PlannedTopic("old", "new", store.name, True, (records,), -1, {})
+            everything = [record for batch in records.batches() for record in batch]
+            for key in (b"k0002", b"k0003"):
+                keys = KeysToErase({"*": frozenset({key})})
+                (remaining,) = erase_keys([topic], keys, {store.name: kind}, ())[0].partitions
+                kept = [record for batch in remaining.batches() for record in batch]
+                assert isinstance(remaining, RemainingRecords)
+                assert remaining.records == len(kept)
+                assert kept == [record for record in everything if key not in record.key]
+                assert remaining.erased[key] == len(everything) - len(kept)
+                if len(kept) < len(everything):
+                    erased_kinds.add(store_kind(kind).key)
+    assert len(erased_kinds) >= 5
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("count", "line 2 is not STORE=KEY"),
+        ("=k", "line 2 is not STORE=KEY"),
+        ("count=k\r", "line 2 is not STORE=KEY"),
+        ("count:long=x", "the key is not a long"),
+        ("count:nothing=x", "is not a serde"),
+    ],
+)
+def test_a_line_that_names_no_key_is_rejected(tmp_path: Path, line: str, message: str) -> None:
+    file = tmp_path / "keys"
+    file.write_bytes(f"# keys\n{line}\n".encode())
+    with pytest.raises(UsageError, match=message):
+        read_keys(file)
+
+
+def test_keys_of_a_file_have_the_bytes_of_their_serdes(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_bytes(b"count=a=b \ncount:long=42\n\n*:base64=AP8=\n*=\\x00x\n")
+    keys = read_keys(file)
+    assert keys.of("count") == {b"a=b ", (42).to_bytes(8, "big"), b"\x00\xff", b"\x00x"}
+    assert keys.of("other") == {b"\x00\xff", b"\x00x"}
+    assert keys.stores == {"count"}

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import json
+import os
+import random
 import re
 import shutil
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -13,7 +19,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from kstate_cli.broker.group_offsets import CommittedOffset, commit_offsets
+from kstate_cli.broker.group_offsets import CommittedOffset, commit_offsets, read_committed
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.seed.cluster import EMPTY, Connection, read_cluster, read_topics
 from kstate_cli.statedir.scan import read_application
@@ -23,8 +29,8 @@ from tests.golden import unpack
 from . import dumps
 from .harness import App, Harness, Run
 from .restoring import write_spec
-from .seeding import Record, content
-from .support import BATCH, application, good, kstate, wiped
+from .seeding import Record, content, events
+from .support import ALL, BATCH, ROOT, application, good, kstate, wiped
 
 pytestmark = pytest.mark.interop
 
@@ -66,6 +72,8 @@ def delete_topics(harness: Harness, topics: Iterable[str]) -> None:
     """Delete topics, and wait until the broker no longer lists them."""
     admin = AdminClient({"bootstrap.servers": harness.bootstrap})
     names = list(topics)
+    if not names:
+        return
     for future in admin.delete_topics(names).values():
         future.result()
     deadline = time.monotonic() + 60
@@ -351,3 +359,138 @@ def test_unknown_inputs_need_partitions_in_the_specification(harness: Harness, t
     assert "specify partitions of store" in refused.error["hint"], refused.report
     spec.write_text(text)
     assert kstate(*words).status == 0
+
+
+@dataclass
+class Orders:
+    """The application of the pages: its directory on two hosts, its input topic and its offsets."""
+
+    harness: Harness
+    folder: Path
+
+    def create(self) -> Orders:
+        """Unpack the directory, split it, and give the broker what it lacks."""
+        for host in ("host1", "host2"):
+            (self.folder / "hosts" / host / "state").mkdir(parents=True)
+        unpack("4.3.1-demo-eos", self.folder / "hosts" / "host1" / "state")
+        shutil.copytree(self.directories[0], self.directories[1])
+        shutil.rmtree(self.directories[0] / "0_1")
+        shutil.rmtree(self.directories[1] / "0_0")
+        admin = AdminClient({"bootstrap.servers": self.harness.bootstrap})
+        if "shop-events" not in admin.list_topics(timeout=30).topics:
+            (future,) = admin.create_topics([NewTopic("shop-events", 2, 1)]).values()
+            future.result()
+        offsets = {0: 29, 1: 51}
+        committed = {TopicPartition("shop-events", number): CommittedOffset(at) for number, at in offsets.items()}
+        commit_offsets(self.harness.bootstrap, {}, "orders", committed)
+        delete_topics(
+            self.harness, [topic for topic in admin.list_topics(timeout=30).topics if topic.startswith("orders")]
+        )
+        return self
+
+    @property
+    def directories(self) -> tuple[Path, Path]:
+        """The application directories."""
+        first, second = (self.folder / "hosts" / host / "state" / "orders" for host in ("host1", "host2"))
+        return first, second
+
+    def content(self, app: str) -> dict[str, dict[int, list[Record]]]:
+        """The changelogs of an application, by store."""
+        stores = ("latest-order", "orders-per-minute", "visits")
+        return {store: content(self.harness, f"{app}-{store}-changelog") for store in stores}
+
+
+@pytest.fixture
+def orders(harness: Harness, tmp_path: Path) -> Orders:
+    return Orders(harness, tmp_path).create()
+
+
+def _commands(page: str) -> list[str]:
+    text = (ROOT / "docs" / "how-to" / page).read_text(encoding="utf-8")
+    return [line.strip() for line in re.findall(r"^ {4,}((?:kstate|mkdir|cp|sed|echo) .*)$", text, flags=re.MULTILINE)]
+
+
+def test_the_commands_of_the_pages_run_in_order(orders: Orders) -> None:
+    """The second page dumps the changelogs that the first one has written."""
+    commands = [*_commands("lost-changelog.md"), *_commands("erase-a-person.md")]
+    assert len(commands) == 14
+    for command in commands:
+        for place in ("copies", "hosts", "dump"):
+            command = command.replace(f" /{place}", f" {orders.folder}/{place}")
+        command = command.replace("broker:9092", orders.harness.bootstrap)
+        process = subprocess.run(
+            ["bash", "-c", command.replace("kstate ", f"{sys.executable} -m kstate_cli ")], cwd=orders.folder,
+            env={**os.environ, "PYTHONPATH": str(ROOT)}, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            check=False, timeout=300,
+        )  # fmt: skip
+        # Exit code 1: the specification has a line to fill in.
+        assert process.returncode in ((0, 1) if "--spec >" in command else (0,)), (command, process.stderr)
+        if command.startswith("sed"):
+            spec = orders.folder / "kstate.toml"
+            spec.write_text(re.sub(r"^# source = .*$", 'source = "table"', spec.read_text(), flags=re.MULTILINE))
+    lost, erased = orders.content("orders"), orders.content("orders-v2")
+    for store, partitions in lost.items():
+        for partition, records in partitions.items():
+            keys = (b"k0002", b"k0003") if store == "visits" else (b"k0002",)
+            assert erased[store][partition] == [r for r in records if not (r[0] or b"").startswith(keys)]
+    lines = [
+        json.loads(line) for line in (orders.folder / "kstate-seed-orders-v2-erased.jsonl").read_text().splitlines()
+    ]
+    assert lines[-1]["records"] == sum(
+        len(records) - len(erased[store][partition])
+        for store, partitions in lost.items()
+        for partition, records in partitions.items()
+    ) > 0  # fmt: skip
+
+
+@pytest.mark.parametrize("moments", [30 if ALL else 6])
+def test_a_killed_run_writes_the_same_records(orders: Orders, moments: int) -> None:
+    first, second = orders.directories
+    spec = orders.folder / "kstate.toml"
+    write_spec(first, spec)
+    spec.write_text(re.sub(r"^partitions = .*\n", "", spec.read_text(), flags=re.MULTILINE))
+    words = ["--from", second, "--spec", spec]
+    seed(orders.harness, first, orders.folder, "orders-whole", *words)
+    expected = orders.content("orders-whole")
+    journal = orders.folder / "killed.jsonl"
+    arguments = ["seed", "--from", first, *words, "--app", "orders-killed", "--journal", journal]
+    command = [
+        sys.executable,
+        "-m",
+        "kstate_cli",
+        *map(str, [*arguments, "--bootstrap-server", orders.harness.bootstrap]),
+    ]
+    chance = random.Random(20261127)
+    for _ in range(moments):
+        process = subprocess.Popen(
+            command, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        )
+        time.sleep(chance.uniform(0.3, 5.0))
+        process.send_signal(signal.SIGKILL)
+        _, errors = process.communicate()
+        assert b"Traceback" not in errors, errors
+        if journal.exists() and events(journal)[-1:] == ["done"]:
+            undone = ["seed", "--undo", "--delete-topics", journal, "--bootstrap-server", orders.harness.bootstrap]
+            assert kstate(*undone).status == 0
+    assert kstate(*arguments, "--bootstrap-server", orders.harness.bootstrap).status == 0
+    assert orders.content("orders-killed") == expected
+
+
+def test_an_undo_of_lost_changelogs_keeps_the_group(orders: Orders) -> None:
+    """The group is that of the application: its offsets were there before."""
+    first, second = orders.directories
+    spec = orders.folder / "kstate.toml"
+    write_spec(first, spec)
+    spec.write_text(re.sub(r"^partitions = .*\n", "", spec.read_text(), flags=re.MULTILINE))
+    key = TopicPartition("shop-events", 1)
+    before = read_committed(orders.harness.bootstrap, {}, "orders", [key])
+    seeded = seed(orders.harness, first, orders.folder, "orders", "--from", second, "--spec", spec)
+    assert [row for row in seeded.rows if "kstate wipe" in row.get("message", "")]
+    undo = ["seed", "--undo", "--delete-topics", orders.folder / "journal-orders.jsonl"]
+    undone = kstate(*undo, "--bootstrap-server", orders.harness.bootstrap, "-o", "json")
+    assert undone.status == 0, undone.report
+    assert len(undone.rows) == 3
+    assert read_committed(orders.harness.bootstrap, {}, "orders", [key]) == before
+    # The undone run no longer counts.
+    partly = seed(orders.harness, first, orders.folder, "orders", "--from", second, "--spec", spec)
+    assert partly.summary["written"] > 0
