@@ -77,7 +77,7 @@ def undo(app: Path, options: UndoOptions, *, reason: str | None = None) -> tuple
     backups = [run for run in require_understood(read_runs(app)) if run.state is RunState.KEPT]
     if not backups:
         return None, "nothing to undo"
-    # Only the newest run: the later runs started from its result, so an older backup in APP's place would not fit them.
+    # Only the newest run can be undone: the backup of an older one would not fit the runs that came after it.
     run = backups[-1]
     times = _prove_kept(app, run, options)
     name = run.events[0]["command"]

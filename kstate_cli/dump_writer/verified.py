@@ -88,7 +88,10 @@ def read_verified(uri: str) -> Verified | None:
 
 
 def _parsed(content: Any, place: str) -> Verified | None:
-    """Return the content of the file, checked; None if it is of another place or format. Raises as the lookups do."""
+    """Return the checked content of the file; None if it is of another place or format.
+
+    Raises ValueError, KeyError, TypeError or AttributeError for anything malformed.
+    """
     if content["format"] != _FORMAT or content["place"] != place:
         return None
     parts = _number(content["parts"])

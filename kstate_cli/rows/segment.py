@@ -324,6 +324,7 @@ class StoreReader:
         self.serdes = read_as.serdes
         self.retention_ms = read_as.retention_ms
         self._misplaced_segments = misplaced_segments
+        """The error that queries by time raise if a sampled row is outside of its segment; None if all are inside."""
         self._read = layout.read
         self._earliest: int | None = None
 
