@@ -142,7 +142,9 @@ def test_an_application_continues_from_its_directories(
     again = seed(harness, directory, tmp_path, old.name, *options)
     assert again.summary["copied_offsets"] == 0
     # In an empty state directory, and in the one with offsets of the lost log: Kafka Streams finds the logs shorter.
-    for folder in ("empty", "copy"):
+    # With at-least-once it keeps files and their offsets: a task with a grace buffer is restored again and again.
+    folders = {"eos": ("empty", "copy"), "alos": ("empty",)}[guarantee]
+    for folder in folders:
         good(harness.run(release, old, tmp_path / folder, Run(dump=tmp_path / f"{folder}.jsonl")))
         differences = dumps.differences(tmp_path / "old.jsonl", tmp_path / f"{folder}.jsonl", ignore=NOT_SEEDED)
         assert not [str(difference) for difference in differences], folder
