@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
 _SECONDS: Final = 30.0
+_AGAIN_SECONDS: Final = 0.2
+_LOADING: Final = frozenset({14, 15, 16})
+"""Coordinator load in progress, coordinator not available, and not coordinator (``protocol.Errors``)."""
 EMPTY: Final = "EMPTY"
 """The state of a group with offsets and without members."""
 UNKNOWN: Final = "UNKNOWN"
@@ -123,11 +127,22 @@ def _own_settings(entries: Mapping[str, Any]) -> dict[str, str]:
 
 def _partitions_with_offsets(connection: Connection, group: str) -> frozenset[TopicPartition]:
     """Return the partitions for which a group has committed an offset. Raises UsageError and RunFailed."""
-    from confluent_kafka import ConsumerGroupTopicPartitions
+    from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
 
     with admin_client(connection.bootstrap, connection.settings) as admin:
         request = [ConsumerGroupTopicPartitions(group)]
-        (future,) = admin.list_consumer_group_offsets(request, require_stable=True, request_timeout=_SECONDS).values()
+        deadline = time.monotonic() + _SECONDS
+        while True:
+            answers = admin.list_consumer_group_offsets(request, require_stable=True, request_timeout=_SECONDS)
+            (future,) = answers.values()
+            try:
+                future.result()
+                break
+            except KafkaException as error:
+                # The first request about a group of a new cluster creates the topic of offsets, which takes a moment.
+                if error.args[0].code() not in _LOADING or time.monotonic() > deadline:
+                    raise
+                time.sleep(_AGAIN_SECONDS)
         return frozenset(
             TopicPartition(entry.topic, entry.partition)
             for entry in future.result().topic_partitions or ()
