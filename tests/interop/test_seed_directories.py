@@ -379,8 +379,9 @@ class Orders:
         shutil.rmtree(self.directories[0] / "0_1")
         shutil.rmtree(self.directories[1] / "0_0")
         admin = AdminClient({"bootstrap.servers": self.harness.bootstrap})
-        if "shop-events" not in admin.list_topics(timeout=30).topics:
-            (future,) = admin.create_topics([NewTopic("shop-events", 2, 1)]).values()
+        # The global table is restored from its topic, which the specification names.
+        for topic in {"shop-events", "shop-global"} - admin.list_topics(timeout=30).topics.keys():
+            (future,) = admin.create_topics([NewTopic(topic, 2, 1)]).values()
             future.result()
         offsets = {0: 29, 1: 51}
         committed = {TopicPartition("shop-events", number): CommittedOffset(at) for number, at in offsets.items()}
