@@ -35,7 +35,7 @@ from kstate_cli.specification.topic_settings import DAY_MS
 from kstate_cli.statedir.find import find_application
 from kstate_cli.statedir.model import Application, Store, Task
 from kstate_cli.statedir.scan import read_application
-from kstate_cli.texts import command, first_lines, plural, quoted, some
+from kstate_cli.texts import command, did_you_mean, first_lines, plural, quoted, some
 
 _MOST: Final = 5
 _POLICY: Final = "cleanup.policy"
@@ -444,7 +444,8 @@ def refuse_doubts(directories: SeedDirectories, accepted: Collection[str]) -> It
     unknown = sorted(set(accepted) - {store.name for store in directories.stores})
     if unknown:
         yield UsageError(
-            f"--accept {quoted(unknown[0])}: no changelog is written for such a store", hint="pass another name"
+            f"--accept {quoted(unknown[0])}: no changelog is written for such a store",
+            hint=f"{did_you_mean(unknown, sorted(store.name for store in directories.stores))}pass another name",
         )
     open_doubts = {store: why for store, why in directories.doubts.items() if store not in accepted}
     if open_doubts:

@@ -31,6 +31,7 @@ ELSEWHERE = {
     # Names that cannot be known here, each with the reason.
     ("inspect-position", "TOPIC:PARTITION=OFFSET"): "an answer of its own: not reached, exit 3",
     ("restore", "TOPIC"): "test_a_topic_of_the_dump",
+    ("seed", "STORE"): "kstate reads the stores after the broker: tests/interop/test_seed_directories.py",
     ("rehome", "TASK"): "a half task of two topologies: tests/directories/test_rehome_completion.py",
 }
 
@@ -52,7 +53,7 @@ def orders(tmp_path_factory: pytest.TempPathFactory, warm: Warm) -> Path:
 
 def _line(path: str, app: Path, out: Path) -> tuple[list[object], dict[str, object]]:
     """Arguments and options of a command that would work, but for the one that is wrong."""
-    arguments: dict[str, list[object]] = {"export": [app, "visits"], "diff": [app, app], "demo": []}
+    arguments: dict[str, list[object]] = {"export": [app, "visits"], "diff": [app, app], "demo": [], "seed": []}
     needs: dict[str, dict[str, object]] = {
         "export": {"--out": out / "out"},
         "lag": {"--dump": RESTORE[1]},
@@ -64,6 +65,8 @@ def _line(path: str, app: Path, out: Path) -> tuple[list[object], dict[str, obje
         "rehome": {"--map": "0=7", "--dry-run": None},
         "restore": {**dict(zip(RESTORE[::2], RESTORE[1::2], strict=True)), "--dry-run": None},
         "clean": {"--dry-run": None},
+        # Nothing listens there: a name that is wrong is named before kstate connects.
+        "seed": {"--from": RESTORE[1], "--app": "new", "--bootstrap-server": "127.0.0.1:9", "--out": out},
     }
     if path.startswith("query "):
         return [app, "visits", *(["k1"] if "range" not in path and "scan" not in path else [])], {}

@@ -360,6 +360,8 @@ def test_unknown_inputs_need_partitions_in_the_specification(harness: Harness, t
     refused = kstate(*words)
     assert "specify partitions of store" in refused.error["hint"], refused.report
     spec.write_text(text)
+    mistyped = kstate(*words, "--accept", "vistis")
+    assert mistyped.error["hint"] == "did you mean visits? pass another name", mistyped.report
     assert kstate(*words).status == 0
 
 
