@@ -25,7 +25,7 @@ from kstate_cli.check.codes.offsets import (
     WITHOUT_CHANGELOG,
 )
 from kstate_cli.check.codes.topology import MOVED_WITHOUT_CHANGELOG
-from kstate_cli.check.findings import Finding, FindingCode, Level, Outcome, Prediction, Records
+from kstate_cli.check.findings import RESTORE_STORE, Finding, FindingCode, Level, Outcome, Prediction, Records
 from kstate_cli.check.judge_offsets import (
     is_lost,
     is_surely_lost,
@@ -321,12 +321,24 @@ def _from_the_beginning(
     elif _offset_is_unknown(draft, name):
         # The store is empty, and its log was not read. Probably it never had a record: Streams wrote -4 when it closed.
         level = Level.EXPECTED if is_empty and records is None else None
-        finding = snapshot.finding(UNKNOWN_OFFSET, "its offset is -4", task, name, level)
+        finding = snapshot.finding(
+            UNKNOWN_OFFSET, "its offset is -4", task, name, level, hint=_hint_about_unknown_offset(draft, name)
+        )
     elif store.segmented and not store.databases:
         finding = snapshot.finding(NO_SEGMENTS_YET, "it has no segment", task, name)
     else:
         finding = snapshot.finding(OFFSET_MISSING, "it has no offset", task, name)
     return Prediction(task.name, name, Outcome.RESTORES_ALL, records, finding.code), (finding,)
+
+
+def _hint_about_unknown_offset(draft: TaskCheckDraft, name: str) -> str | None:
+    """Return the hint for a store whose offset is -4; None for that of the code."""
+    initial = draft.read.stores.get(name)
+    if initial is not None and initial.dropped_unknown:
+        # A migration writes -4 into the store, where the new release accepts it.
+        return None
+    # The release reads -4 where it is, so a migration has nothing to do.
+    return RESTORE_STORE
 
 
 def _offset_is_unknown(draft: TaskCheckDraft, name: str) -> bool:

@@ -481,7 +481,7 @@ def test_the_code(command: str, code: int, cell: Cell, warm: Warm, templates: di
 MESSAGES = {
     "change/commits_made.py": 1,
     "cli/app.py": 1,
-    "snapshot/planner.py": 1,
+    "snapshot/restoring.py": 1,
 }
 """In how many texts of a module. What fails does not say it by itself: one that fails after the exchange knows nothing of
 it. Whoever adds one has a test that holds it to its word: see `hold_to_its_word`."""
