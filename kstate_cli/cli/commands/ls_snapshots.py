@@ -26,12 +26,12 @@ def ls_snapshots(
     output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
-    """List the snapshots of a repository: time, host, tasks, size, and how long each can be used with the log.
+    """List the snapshots of a repository: time, host, tasks, size, and until when each can be restored.
 
     ls-snapshots compares only the names and sizes of files. To read the files in full, run kstate verify-snapshots.
-    After the time in the column `usable until`, the log may have lost deletes, and restore needs --accept-resurrected.
-    If a snapshot was taken without a broker, kstate assumes the default of delete.retention.ms. The exit code is 3 if a
-    snapshot is damaged.
+    After the time in the column `usable until`, the log may no longer contain deletes, and restore-snapshot needs
+    --accept-resurrected. If a snapshot was taken without a broker, kstate assumes the default of delete.retention.ms.
+    The exit code is 3 if a snapshot is damaged.
     """
     from kstate_cli.errors import ConditionNotMet
     from kstate_cli.snapshot.health import list_generations

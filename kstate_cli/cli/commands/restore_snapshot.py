@@ -198,7 +198,8 @@ def restore_snapshot(
 
     Stop the application first. kstate keeps existing stores, takes each missing store from the newest snapshot that has
     it, and compares every byte with its SHA-256. With --from-changelog, it adds the later records of a dump. With
-    --for, it migrates the stores. Otherwise, start a release that keeps offsets where the snapshot has them.
+    --for, it migrates the stores. Without it, start a release like the one that wrote the snapshot: up to 4.2, or 4.3
+    and later.
     """
     from kstate_cli.cli.commands.restore import barrier_of, wait_at_barrier
     from kstate_cli.cli.metrics import Metrics

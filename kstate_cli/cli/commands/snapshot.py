@@ -55,7 +55,7 @@ def snapshot(
         typer.Option("--keep-for", metavar="AGE", help="DELETES snapshots that are older than AGE, such as 14d."),
     ] = None,
     grace: Annotated[
-        str, typer.Option("--grace", metavar="AGE", help="Delete the files of a snapshot AGE after it has expired.")
+        str, typer.Option("--grace", metavar="AGE", help="Keep the files of an expired snapshot for AGE.")
     ] = "1d",
     workers: Annotated[int, workers_option("Files")] = 0,
     dry_run: Annotated[
@@ -69,7 +69,7 @@ def snapshot(
         typer.Option(
             "--guarantee",
             metavar="GUARANTEE",
-            help="With at_least_once, a running or killed application has no uncommitted rows.",
+            help="Guarantee of the application. Pass at_least_once to also capture tasks that were not closed.",
         ),
     ] = Guarantee.exactly_once,
     wait: Wait = 0.0,
@@ -81,9 +81,9 @@ def snapshot(
     """Copy the files of stores to a repository of snapshots.
 
     Stop the application first, or pass a standby that kstate keeps up to date. While the application is running, pass
-    its guarantee: with at_least_once, kstate captures what RocksDB has flushed; under exactly-once, it captures only
+    its guarantee. With at_least_once, kstate captures what RocksDB has flushed. Under exactly-once, it captures only
     tasks without uncommitted rows. snapshot changes nothing in APP, and does not copy SSTs that are already in the
-    repository. Several hosts can write to one repository. Restore with `kstate restore APP --from-snapshot REPO`. The
+    repository. Several hosts can write to one repository. To restore a snapshot, run `kstate restore-snapshot`. The
     exit code is 1 if kstate skips a task, and 4 if it skips all of them. It prints the reasons.
     """
     from kstate_cli.cli.metrics import Metrics

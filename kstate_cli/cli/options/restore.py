@@ -106,13 +106,16 @@ class FleetOptions:
     ] = None
     before: Annotated[
         Path | None,
-        typer.Option("--before", metavar="FILE", help="Only tasks that this host had before.", readable=False),
+        typer.Option(
+            "--before", metavar="FILE", help="Only this host's tasks in an older fleet -o json.", readable=False
+        ),
     ] = None
     host: Annotated[
         str | None, typer.Option("--host", metavar="NAME", help=("Name of this host in the file of --before."))
     ] = None
     barrier: Annotated[
-        str | None, typer.Option("--barrier", metavar="PLACE", help="Then wait for all hosts at this folder or URI.")
+        str | None,
+        typer.Option("--barrier", metavar="PLACE", help="Then wait for all hosts at this folder or URI."),
     ] = None
     hosts: Annotated[
         int | None, typer.Option("--hosts", metavar="N", min=1, help="Number of hosts; default: N of --share.")

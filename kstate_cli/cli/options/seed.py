@@ -32,7 +32,7 @@ class SeedSourceOptions:
     ] = None
     source_app: Annotated[
         str | None,
-        typer.Option("--source-app", metavar="ID", help="Its application.id, if the dump has several."),
+        typer.Option("--source-app", metavar="ID", help="application.id of the source, if DUMP has several."),
     ] = None
     source_bootstrap_server: Annotated[
         str | None,
@@ -45,7 +45,7 @@ class SeedSourceOptions:
         typer.Option(
             "--source-kafka-settings",
             metavar="FILE",
-            help="File with client properties for it.",
+            help="File with its client properties.",
             readable=False,
         ),
     ] = None
@@ -64,7 +64,7 @@ class SeedSourceOptions:
     ] = None
     accept: Annotated[
         list[str] | None,
-        typer.Option("--accept", metavar="STORE", help="Store that may lack updates; repeatable."),
+        typer.Option("--accept", metavar="STORE", help="Seed STORE although it may lack updates; repeatable."),
     ] = None
     skip_task: Annotated[
         list[Path] | None,
@@ -107,7 +107,7 @@ class SeedTargetOptions:
         typer.Option(
             "--drop-keys",
             metavar="FILE",
-            help="Keys that are not written: STORE=KEY or STORE:SERDE=KEY in each line; * is every store.",
+            help="Keys to erase, one per line: STORE=KEY or STORE:SERDE=KEY; * means every store.",
             readable=False,
         ),
     ] = None
@@ -116,13 +116,13 @@ class SeedTargetOptions:
         typer.Option(
             "--receipt",
             metavar="FILE",
-            help="Receipt of --drop-keys; default: kstate-seed-ID-erased.jsonl.",
+            help="Report of these keys; default: kstate-seed-ID-erased.jsonl.",
             readable=False,
         ),
     ] = None
-    no_offsets: Annotated[
-        bool, typer.Option("--no-offsets", help="Write only the changelogs, and set the input offsets yourself.")
-    ] = False
+    no_offsets: Annotated[bool, typer.Option("--no-offsets", help="Write only the changelogs, no input offsets.")] = (
+        False
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +144,7 @@ class SeedPartitionOptions:
         typer.Option(
             "--partitioner",
             metavar="MODULE:NAME",
-            help="Function of key and count; default: murmur2. For a part: SCOPE=MODULE:NAME; repeatable.",
+            help="Function of key and count; default: murmur2. For one store: STORE=MODULE:NAME; repeatable.",
         ),
     ] = None
     key_of: Annotated[
@@ -152,7 +152,7 @@ class SeedPartitionOptions:
         typer.Option(
             "--key-of",
             metavar="STORE=KIND",
-            help="What the keys of a store have: window, session, …, or MODULE:NAME of a function; repeatable.",
+            help="Form of the keys of a store: window, session, …, or MODULE:NAME of a function; repeatable.",
         ),
     ] = None
 
@@ -174,10 +174,10 @@ class SeedDirectoryOptions:
     ] = None
     release_name: Annotated[
         str | None,
-        typer.Option("--for", metavar="RELEASE", help="Release that will start.", autocompletion=releases),
+        typer.Option("--for", metavar="RELEASE", help="Release of the new application.", autocompletion=releases),
     ] = None
     share: Annotated[
-        str | None, typer.Option("--share", metavar="I/N", help="Restore only this share of the tasks, as 1/3.")
+        str | None, typer.Option("--share", metavar="I/N", help="Restore only this share of the tasks, such as 1/3.")
     ] = None
     guarantee: RestoredGuarantee = Guarantee.exactly_once
 
@@ -203,7 +203,7 @@ class SeedReportOptions:
         typer.Option(
             "--delete-topics",
             metavar="FILE",
-            help="DELETES the topics of the run with this journal, if they are unused.",
+            help="DELETES the unused topics that the run of this journal created.",
             readable=False,
         ),
     ] = None
