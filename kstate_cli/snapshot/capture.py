@@ -171,6 +171,8 @@ class CaptureReport:
     """None for a dry run."""
     stores: tuple[CapturedStore, ...]
     skipped: Mapping[str, str]
+    usable_until_ms: int | None = None
+    """Until when it can be restored without a dump, in ms since 1970; None if that is unknown, and for a dry run."""
 
     @property
     def tasks(self) -> int:
@@ -228,7 +230,7 @@ def capture(
             intent.require()
             name = _publish(generation, repository)
     reports = tuple(_report(task, store, copies.new_bytes) for task in whole for store in task.stores)
-    return CaptureReport(name, reports, skipped)
+    return CaptureReport(name, reports, skipped, generation.usable_until_ms)
 
 
 def _plan(

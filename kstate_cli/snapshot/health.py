@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kstate_cli.signals import mapped
-from kstate_cli.snapshot.model import Generation, StoredStore, digest_of
+from kstate_cli.snapshot.model import Generation, digest_of
 from kstate_cli.snapshot.repository import CHUNK, DamagedError, Repository, generation_path, object_path
 
 MISSING: Final = "missing"
@@ -39,32 +39,20 @@ class ListedGeneration:
 
     @property
     def usable_until_ms(self) -> int | None:
-        """Return until when the log is certain to have every later delete, in ms since 1970; None if that is unknown.
-
-        The log keeps deletes for 24 h, Kafka's default, less a margin; or as long as the broker stated.
-        """
+        """Return until when the logs are certain to have every later delete, in ms since 1970; None if unknown."""
         if self.content is None:
             return None
-        times = [store.usable_until_ms for store in self._continued]
-        ends = [time for time in times if time is not None]
-        if not ends or len(ends) < len(times):
-            return None
-        return min(ends)
+        return self.content.usable_until_ms
 
     @property
     def delete_retention_ms(self) -> int | None:
         """Return how long the logs keep deletes, as the broker stated; None if it did not, for one of them."""
-        stores = self._continued
+        if self.content is None:
+            return None
+        stores = self.content.continued_stores
         if not stores or any(not store.logs.keys() >= store.offsets.keys() for store in stores):
             return None
         return min(store.delete_retention_ms for store in stores)
-
-    @property
-    def _continued(self) -> list[StoredStore]:
-        """Return the stores whose deletes matter: they have rows, and a log that continues them."""
-        if self.content is None:
-            return []
-        return [store for _, store in self.content.stores if store.offsets and store.has_rows]
 
 
 def list_generations(repository: Repository) -> list[ListedGeneration]:

@@ -191,6 +191,23 @@ class Generation:
             yield from store.files
 
     @property
+    def continued_stores(self) -> list[StoredStore]:
+        """Return the stores whose later deletes matter: they have rows, and a log that continues them."""
+        return [store for _, store in self.stores if store.offsets and store.has_rows]
+
+    @property
+    def usable_until_ms(self) -> int | None:
+        """Return until when the logs are certain to have every later delete, in ms since 1970; None if unknown.
+
+        A log keeps deletes for 24 h, Kafka's default, less a margin; or as long as the broker stated.
+        """
+        times = [store.usable_until_ms for store in self.continued_stores]
+        ends = [time for time in times if time is not None]
+        if not ends or len(ends) < len(times):
+            return None
+        return min(ends)
+
+    @property
     def objects(self) -> dict[str, int]:
         """Return the name of each object that it needs, with its size."""
         return {file.object: file.size for file in self.files if file.data is None}

@@ -104,11 +104,15 @@ def _show(listed: Sequence[ListedGeneration], *, with_stores: bool) -> None:
 
 
 def _until(row: ListedGeneration) -> str:
-    from kstate_cli.clock import utc_text
+    from kstate_cli import clock
 
     if row.usable_until_ms is None:
         return "unknown"
-    return utc_text(row.usable_until_ms)
+    until = clock.utc_text(row.usable_until_ms)
+    if row.usable_until_ms < clock.now_ms():
+        # Only a dump, or the user's consent, lets a restoration use it.
+        return f"{until} (past)"
+    return until
 
 
 def _show_stores(row: ListedGeneration) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kstate_cli import clock
 from kstate_cli.cli.output import say, table
 from kstate_cli.formats.topic_partition import typed_offsets
 from kstate_cli.offsets.model import by_topic
@@ -42,8 +43,15 @@ def show_capture(report: CaptureReport, results: Output[SnapshotLine], out: str,
             "reads the whole log of the store. Later snapshots show where the segment begins, and with "
             "--bootstrap-server kstate finds it in the log"
         )
+    if report.usable_until_ms is not None and report.usable_until_ms < clock.now_ms():
+        results.remark(
+            "the data of this snapshot is old, and the logs may no longer contain all later deletes. So "
+            "restore-snapshot needs a dump (--from-changelog) or --accept-resurrected"
+        )
     if expiry.condemned or expiry.waiting:
-        results.remark(f"{plural(expiry.condemned, 'snapshot')} expired; {expiry.waiting} files will be deleted later")
+        results.remark(
+            f"{plural(expiry.condemned, 'snapshot')} expired; {plural(expiry.waiting, 'file')} will be deleted later"
+        )
     if expiry.removed:
         results.remark(f"{plural(expiry.removed, 'file')} deleted")
     if expiry.why_not is not None:
