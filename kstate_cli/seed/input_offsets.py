@@ -22,7 +22,7 @@ from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.seed.cluster import Connection, TopicFacts, read_topics
 from kstate_cli.seed.model import SeedFacts, SeedRequest
 from kstate_cli.seed.writing import message_batches
-from kstate_cli.texts import first_lines, plural
+from kstate_cli.texts import first_lines, plural, size_text
 
 _GROUP: Final = "kstate-seed"
 _SECONDS: Final = 30.0
@@ -280,5 +280,5 @@ def _described(record: InputRecord | None) -> str:
         return ""
     size = "no value"
     if record.value is not None:
-        size = f"{len(record.value)} bytes"
+        size = size_text(len(record.value))
     return f"timestamp {record.timestamp}, {size}"

@@ -1,7 +1,7 @@
 """Fuzz decoders and parsers: ``python -m tests.fuzz TARGET… | all --inputs 200000 --resume``; ``scripts/fuzz.sh`` installs atheris.
 
-Each target runs in a process of libFuzzer. Inputs that reach new branches are kept in ``build/fuzz/kept``, findings in
-``build/fuzz/findings``, and each run adds a line to ``record.jsonl``. With ``--resume`` only inputs that the record lacks
+Each target runs in a process of libFuzzer. Inputs that reach new branches are kept in the folder ``kept``, findings in
+``findings``, both in ``fuzz`` below ``build``, and each run adds a line to ``record.jsonl``. With ``--resume`` only inputs that the record lacks
 are run. ``--seeds`` rebuilds the corpus, ``--merge`` adds the kept inputs that it needs, ``--figures`` prints the record.
 """
 

@@ -195,6 +195,7 @@ MADE_BY = {
     "version": "create.newest_options = lambda _: hold(); create.rocksdb_version()",
     "dump": "RangesInProcesses(Pool()).run([], print, print)",
     "options": "stack = temporary.private_folder('options'); stack.__enter__()",
+    "seed": "stack = temporary.private_folder('seed'); stack.__enter__()",
     "export": "write_parts([], 0, 'one process', 1, Watcher())",
 }
 BEFORE = """
