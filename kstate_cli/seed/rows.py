@@ -17,11 +17,11 @@ from functools import partial
 from itertools import chain, groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import BinaryIO, Final, NamedTuple
+from typing import BinaryIO, Final, NamedTuple, TypeVar
 
 from kstate_cli import temporary
 from kstate_cli.formats.binary import MAX_I64, MalformedBytesError
-from kstate_cli.formats.keys import JoinSideKey, VersionedKey
+from kstate_cli.formats.keys import JoinSideKey, SessionKey, VersionedKey, WindowKey
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.store_kinds import store_kind
 from kstate_cli.formats.values import BufferValue
@@ -46,6 +46,7 @@ _SORTABLE_BYTES: Final = 200
 _SEQUENCE_BYTES: Final = 4
 _NO_SEQUENCE: Final = bytes(_SEQUENCE_BYTES)
 """``seq:i32`` at the end of a window key."""
+_TimedKey = TypeVar("_TimedKey", WindowKey, SessionKey)
 _NO_BUFFER_TIME: Final = bytes(8)
 """``RocksDBTimeOrderedKeyValueBuffer`` logs a time behind the ``BufferValue``, which it never reads."""
 
@@ -190,25 +191,9 @@ def _converter(layout: Layout) -> Callable[[Row], Record]:
     if schema is KeySchema.BUFFER:
         return _buffered
     if schema.windows:
-        window = schema.window
-
-        def of_window(row: Row) -> Record:
-            key, parts = window(row[0]), read(row[1])
-            return Record(
-                key.to_bytes(), parts.value, _time(layout, parts.timestamp, key.start), header_pairs(parts.headers)
-            )
-
-        return of_window
+        return _timed_converter(layout, schema.window, attrgetter("start"))
     if schema.sessions:
-        session = schema.session
-
-        def of_session(row: Row) -> Record:
-            key, parts = session(row[0]), read(row[1])
-            return Record(
-                key.to_bytes(), parts.value, _time(layout, parts.timestamp, key.end), header_pairs(parts.headers)
-            )
-
-        return of_session
+        return _timed_converter(layout, schema.session, attrgetter("end"))
     if schema is KeySchema.JOIN_SIDE:
         return _of_list
 
@@ -217,6 +202,20 @@ def _converter(layout: Layout) -> Callable[[Row], Record]:
         return Record(row[0], parts.value, parts.timestamp, header_pairs(parts.headers))
 
     return of_key
+
+
+def _timed_converter(
+    layout: Layout, key_of: Callable[[bytes], _TimedKey], time_of: Callable[[_TimedKey], int]
+) -> Callable[[Row], Record]:
+    """Return the function for rows whose keys have times; ``time_of`` is the one that stands in for a timestamp."""
+    read = layout.read
+
+    def of_row(row: Row) -> Record:
+        key, parts = key_of(row[0]), read(row[1])
+        time = _time(layout, parts.timestamp, time_of(key))
+        return Record(key.to_bytes(), parts.value, time, header_pairs(parts.headers))
+
+    return of_row
 
 
 def _time(layout: Layout, timestamp: int, instead: int) -> int:
