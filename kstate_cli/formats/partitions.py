@@ -54,6 +54,17 @@ class KeyPart:
     counted: bool = False
     """Its length (i32) comes first, and bytes of any number follow it."""
 
+    def of(self, key: bytes) -> bytes | None:
+        """Return the record's own key; None for a changelog key that is too short to have it."""
+        if self.counted:
+            size = int.from_bytes(key[:_LENGTH_BYTES], "big", signed=True)
+            if not 0 <= size <= len(key) - _LENGTH_BYTES:
+                return None
+            return key[_LENGTH_BYTES : _LENGTH_BYTES + size]
+        if len(key) < self.head + self.tail:
+            return None
+        return key[self.head : len(key) - self.tail]
+
 
 WHOLE_KEY: Final = KeyPart()
 

@@ -185,20 +185,15 @@ def _schema(store: str, kinds: Mapping[str, str | None]) -> KeySchema | None:
 
 def _key_of(schema: KeySchema) -> Callable[[bytes], bytes]:
     """Return the function that takes the record's key out of a changelog key; it raises MalformedBytesError."""
-    if schema.tail:
-        return lambda key: _head(key, schema.tail)
-    return _KEYS.get(schema, _itself)
+    part = schema.logged_key
 
+    def of_part(key: bytes) -> bytes:
+        base = part.of(key)
+        if base is None:
+            raise MalformedBytesError("it is shorter than the times of a window")
+        return base
 
-def _head(key: bytes, tail: int) -> bytes:
-    # Time-ordered stores log the same keys as others: the time comes behind the key.
-    if len(key) < tail:
-        raise MalformedBytesError("it is shorter than the times of a window")
-    return key[:-tail]
-
-
-def _itself(key: bytes) -> bytes:
-    return key
+    return _KEYS.get(schema, of_part)
 
 
 _KEYS: Final[Mapping[KeySchema, Callable[[bytes], bytes]]] = {

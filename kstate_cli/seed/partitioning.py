@@ -124,22 +124,10 @@ class PartitionRule:
             part = WHOLE_KEY
         if self.partitioner.function is None:
             return partitions_of(keys, part, count)
-        # Count 1 gives 0 for each key that has the part.
-        fits = partitions_of(keys, part, 1)
-        bases = (_part_of(key, part) for key in keys.to_pylist())
+        bases = map(part.of, keys.to_pylist())
         return np.array(
-            [
-                NO_PARTITION if place == NO_PARTITION else self.partitioner.partition(base, count)
-                for place, base in zip(fits.tolist(), bases, strict=True)
-            ],
-            np.int64,
+            [NO_PARTITION if base is None else self.partitioner.partition(base, count) for base in bases], np.int64
         )
-
-
-def _part_of(key: bytes, part: KeyPart) -> bytes:
-    if part.counted:
-        return key[4 : 4 + int.from_bytes(key[:4], "big")]
-    return key[part.head : len(key) - part.tail]
 
 
 def key_text(key: bytes) -> str:
@@ -367,13 +355,14 @@ class _RuleComparison:
     expected: int = 0
 
 
-def _compared(rule: PartitionRule, count: int, sources: Sequence[DumpedRecords]) -> _RuleComparison:
+def _compare(rule: PartitionRule, sources: Sequence[DumpedRecords]) -> _RuleComparison:
+    """Compare the partition of every record with that of the rule. ``sources``: one for each old partition."""
     import numpy as np
 
     result = _RuleComparison()
     for number, source in enumerate(sources):
         for table in _with_keys(source):
-            places = _partitions(rule, table, count)
+            places = _partitions(rule, table, len(sources))
             misses = np.flatnonzero(places != number)
             example, partition, expected = result.example, result.partition, result.expected
             if len(misses) and not result.wrong:
@@ -388,7 +377,7 @@ def _compared(rule: PartitionRule, count: int, sources: Sequence[DumpedRecords])
 def _refusal(partitioning: Partitioning, sources: Sequence[DumpedRecords]) -> Refused:
     """Return the refusal of a store whose records are not where the rule puts them."""
     store, rule = partitioning.store, partitioning.rule
-    comparison = _compared(rule, partitioning.source_count, sources)
+    comparison = _compare(rule, sources)
     place = f"and not in {comparison.expected}"
     if comparison.expected == NO_PARTITION:
         place = f"and is too short for the kind {rule.key.name}"
@@ -396,7 +385,7 @@ def _refusal(partitioning: Partitioning, sources: Sequence[DumpedRecords]) -> Re
         f"pass --partitioner {quoted(f'{store}=MODULE:NAME')} or --key-of {quoted(f'{store}=MODULE:NAME')} with the "
         "rule of this store, or let the new application build it from its input"
     )
-    other = _fitting(partitioning, sources)
+    other = fitting_key(rule.partitioner, sources)
     if other is not None:
         hint = f"all its keys fit another form: pass --key-of {quoted(f'{store}={other}')}"
     return Refused(
@@ -408,24 +397,20 @@ def _refusal(partitioning: Partitioning, sources: Sequence[DumpedRecords]) -> Re
     )
 
 
-def _fitting(partitioning: Partitioning, sources: Sequence[DumpedRecords]) -> str | None:
-    """Return the name of the key part with which the partitioner fits all records; None if none or several do."""
-    count = partitioning.source_count
+def fitting_key(partitioner: Partitioner, sources: Sequence[DumpedRecords]) -> str | None:
+    """Return the name of the key form with which the partitioner fits all records; None if none or several do.
+
+    ``sources``: one for each old partition.
+    """
     names = []
     for name, part in KEY_PARTS.items():
-        comparison = _compared(PartitionRule(partitioning.rule.partitioner, KeyForm(name, part)), count, sources)
+        comparison = _compare(PartitionRule(partitioner, KeyForm(name, part)), sources)
         if not comparison.wrong and comparison.records >= FEW:
             names.append(name)
     # Two names may mean the same bytes (a versioned store logs the record's own key): either is right then.
     if len({KEY_PARTS[name] for name in names}) == 1:
         return names[0]
     return None
-
-
-def fitting_key(partitioner: Partitioner, sources: Sequence[DumpedRecords]) -> str | None:
-    """Return the name of the key form that the records of a store of unknown kind prove; None if none or several do."""
-    rule = PartitionRule(partitioner, KeyForm(KeySchema.KEY.value))
-    return _fitting(Partitioning("", len(sources), len(sources), rule), sources)
 
 
 def _prove_primary(partitioning: Partitioning, primary: PrimaryPartitions, sources: Sequence[DumpedRecords]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import random
 
 import pyarrow as pa
 import pytest
@@ -14,6 +15,7 @@ from kstate_cli.formats.keys import CombinedKey, JoinSideKey, SessionKey, Window
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.partitions import (
     NO_PARTITION,
+    WHOLE_KEY,
     KeyPart,
     PartitionMetadata,
     murmur2,
@@ -105,3 +107,13 @@ def test_other_metadata_is_malformed(content: bytes) -> None:
     metadata = base64.b64encode(content) or b"?"
     with pytest.raises(MalformedBytesError):
         PartitionMetadata.decode(metadata)
+
+
+@pytest.mark.parametrize("part", [WHOLE_KEY, KeyPart(tail=12), KeyPart(head=9, tail=4), KeyPart(counted=True)])
+def test_a_key_has_its_part_if_it_has_a_partition(part: KeyPart) -> None:
+    """The part of one key and the partitions of many agree, also for keys that are too short."""
+    rng = random.Random(7)
+    keys = [rng.randbytes(length) for length in range(40)]
+    keys += [rng.randrange(-2, 9).to_bytes(4, "big", signed=True) + rng.randbytes(length) for length in range(12)]
+    expected = [NO_PARTITION if (base := part.of(key)) is None else partition_of(base, 5) for key in keys]
+    assert partitions_of(pa.array(keys, pa.binary()), part, 5).tolist() == expected
