@@ -27,7 +27,7 @@ from kstate_cli.check.codes.layout import (
 from kstate_cli.check.codes.topology import STORE_ELSEWHERE
 from kstate_cli.check.findings import Finding, Level, Outcome, Prediction
 from kstate_cli.check.rule import Obstacle, java_text
-from kstate_cli.check.snapshot import Snapshot, subtopology
+from kstate_cli.check.snapshot import Snapshot
 from kstate_cli.formats.binary import MAX_I32, MalformedBytesError
 from kstate_cli.formats.topic_partition import TaskId
 from kstate_cli.patch_releases import SHARED_STORE_BUILDER, old_releases
@@ -186,7 +186,7 @@ def stores_in_two(snapshot: Snapshot) -> Doubles:
             findings.append(_copied_directory(snapshot, names, numbers))
             # Nothing on disk shows which directory is the copy, so the one with the highest number is assumed to be it.
             higher.add((topology, numbers[-1]))
-    copies = (task.name for task in snapshot.app.tasks if not task.is_global and subtopology(task) in higher)
+    copies = (task.name for task in snapshot.app.tasks if not task.is_global and task.sub_topology in higher)
     return Doubles(frozenset(copies), shared, tuple(findings))
 
 
@@ -194,7 +194,7 @@ def _names_by_numbers(snapshot: Snapshot) -> dict[tuple[str | None, tuple[int, .
     """Return the stores that several sub-topologies have, as (named topology, their numbers) -> names of stores."""
     owners: dict[tuple[str | None, str], set[int]] = {}
     for task in snapshot.app.tasks:
-        topology, number = subtopology(task)
+        topology, number = task.sub_topology
         if number is not None:
             for store in task.stores:
                 owners.setdefault((topology, store.name), set()).add(number)

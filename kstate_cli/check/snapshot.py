@@ -155,7 +155,7 @@ class Snapshot:
     def __post_init__(self) -> None:
         families: dict[_Family, list[Task]] = {}
         for task in self.app.tasks:
-            families.setdefault(subtopology(task), []).append(task)
+            families.setdefault(task.sub_topology, []).append(task)
         # The class is frozen, so this part of its construction needs object.__setattr__.
         object.__setattr__(self, "_families", families)
 
@@ -214,7 +214,7 @@ class Snapshot:
     def siblings(self, task: Task) -> list[Task]:
         """Return the tasks of the same subtopology, other than ``task``."""
         # Compared by identity: equality would compare all stores of both tasks.
-        return [other for other in self._families.get(subtopology(task), ()) if other is not task]
+        return [other for other in self._families.get(task.sub_topology, ()) if other is not task]
 
     @property
     def has_global(self) -> bool:
@@ -291,11 +291,6 @@ class Snapshot:
 
 
 _Family = tuple[str | None, int | None]
-
-
-def subtopology(task: Task) -> _Family:
-    """Return the topology and the number of the subtopology of a task; None for the global stores."""
-    return task.id.topology, task.id.subtopology
 
 
 def misplaced_segments(store: Store, others: Iterable[Store]) -> tuple[Database, ...]:

@@ -42,7 +42,7 @@ _POLICY: Final = "cleanup.policy"
 _RETENTION: Final = "retention.ms"
 _UNLIMITED: Final = "-1"
 
-Subtopology = tuple[str | None, int]
+Subtopology = tuple[str | None, int | None]
 """The named topology, and the number in it."""
 
 
@@ -131,12 +131,7 @@ class SeedDirectories:
         ]
 
     def _place(self, name: str) -> Subtopology:
-        return subtopology_of(self._places(name)[0][0])
-
-
-def subtopology_of(task: Task) -> Subtopology:
-    """Return the sub-topology of a task."""
-    return task.topology, task.id.subtopology or 0
+        return self._places(name)[0][0].sub_topology
 
 
 @contextmanager
@@ -279,7 +274,7 @@ def input_topics(directories: SeedDirectories) -> dict[Subtopology, frozenset[st
     topics: dict[Subtopology, frozenset[str]] = {}
     for task in directories.app.tasks:
         names = frozenset(topic for store in task.stores for topic in store.position.as_map())
-        topics[subtopology_of(task)] = topics.get(subtopology_of(task), frozenset()) | names
+        topics[task.sub_topology] = topics.get(task.sub_topology, frozenset()) | names
     return topics
 
 
@@ -316,7 +311,7 @@ def with_partitions(directories: SeedDirectories, on_broker: Mapping[str, TopicF
 
 
 def _tasks_of(directories: SeedDirectories, place: Subtopology) -> list[Task]:
-    return [task for task in directories.app.tasks if subtopology_of(task) == place]
+    return [task for task in directories.app.tasks if task.sub_topology == place]
 
 
 def _stated(directories: SeedDirectories, place: Subtopology) -> int | None:
@@ -394,7 +389,7 @@ def _behind(
         partition = task.task.partition or 0
         reached = _reached(task)
         inputs[task.task.name] = []
-        for topic in sorted(topics[subtopology_of(task.task)]):
+        for topic in sorted(topics[task.task.sub_topology]):
             key = TopicPartition(topic, partition)
             first = reached.get(topic, {}).get(partition, -1) + 1
             # A topic with fewer partitions than there are tasks has none for this one.

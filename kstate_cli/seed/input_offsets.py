@@ -21,10 +21,9 @@ from kstate_cli.errors import Refused, RunFailed
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.seed.cluster import Connection, TopicFacts, read_topics
 from kstate_cli.seed.model import SeedFacts, SeedRequest
-from kstate_cli.seed.writing import message_batches
+from kstate_cli.seed.writing import GROUP, message_batches
 from kstate_cli.texts import first_lines, plural, size_text
 
-_GROUP: Final = "kstate-seed"
 _SECONDS: Final = 30.0
 _NEAR: Final = 1_000
 """Offsets to read before a committed one at first; each further step reads eight times as many."""
@@ -257,7 +256,7 @@ def _begin(target: Connection, key: TopicPartition, log: LogFacts, neighbours: N
 
     earliest = min(record.timestamp for record in records)
     place = ReadFrom(key, log.start)
-    with assigned_consumer(target.bootstrap, target.settings, _GROUP, [place], committed=True) as consumer:
+    with assigned_consumer(target.bootstrap, target.settings, GROUP, [place], committed=True) as consumer:
         try:
             (lookup,) = consumer.offsets_for_times([Key(key.topic, key.partition, earliest)], timeout=_SECONDS)
         except KafkaException as error:

@@ -19,7 +19,7 @@ from kstate_cli.seed.erasure import KeysToErase
 from kstate_cli.seed.partition_plan import MovedInput
 from kstate_cli.seed.partitioning import PartitionRequest, ProvenPartitioning
 from kstate_cli.seed.records import TargetRecords
-from kstate_cli.specification.draft import Spec, SpecDraft
+from kstate_cli.specification.draft import Spec, SpecDraft, StoreSpec
 
 DERIVED_SUFFIXES: Final = (
     # ``StreamJoined.withStoreName`` (``KStreamImplJoin``), with and without a left or outer join.
@@ -90,6 +90,12 @@ class SeedRequest:
             if name != store and name in self.renamed:
                 return f"{self.renamed[name]}{suffix}"
         return store
+
+    def specified_stores(self, topic: str) -> tuple[StoreSpec, ...]:
+        """Return the stores whose changelog the specification says a topic is; none without a specification."""
+        if self.spec is None:
+            return ()
+        return tuple(store for store in self.spec.stores if store.changelog == topic)
 
     @property
     def same_cluster(self) -> bool:

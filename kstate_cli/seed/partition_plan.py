@@ -107,9 +107,7 @@ def _rule_of(
 
 
 def _changelog(request: SeedRequest, facts: SeedFacts, topic: str) -> _Changelog:
-    spec = None
-    if request.spec is not None:
-        spec = next((store for store in request.spec.stores if store.changelog == topic), None)
+    spec = next(iter(request.specified_stores(topic)), None)
     store = store_of_changelog(topic, facts.source_app) or topic
     return _Changelog(topic, store, facts.source_topics[topic].partitions, spec)
 

@@ -70,10 +70,7 @@ def read_facts(request: SeedRequest, seeded: Collection[str] = ()) -> SeedFacts:
     if request.dump is None:
         return _facts_of_directories(request)
     dump = read_dump(request.dump, complete=False, committed_only=False)
-    source = read_cluster(request.source)
-    target = source
-    if not request.same_cluster:
-        target = read_cluster(request.target)
+    source, target = _read_clusters(request)
     source_app = request.source_app or _only_application(request.source, dump, source)
     source = with_groups(request.source, source, source_app)
     target = with_groups(request.target, target, request.app)
@@ -109,10 +106,7 @@ def _facts_of_directories(request: SeedRequest) -> SeedFacts:
     """Read the directories, and what the brokers know about their application. Raises as read_facts, and InUse."""
     directories = read_directories(request.directories, request.draft, request.spec_name, request.skipped_tasks)
     app = directories.app_id
-    source = read_cluster(request.source)
-    target = source
-    if not request.same_cluster:
-        target = read_cluster(request.target)
+    source, target = _read_clusters(request)
     source = with_groups(request.source, source, app)
     target = with_groups(request.target, target, request.app)
     inputs = {topic for topics in input_topics(directories).values() for topic in topics}
@@ -134,6 +128,14 @@ def _facts_of_directories(request: SeedRequest) -> SeedFacts:
         undrained=_undrained(request.source, logs),
         directories=with_doubts(directories, request.source, committed),
     )
+
+
+def _read_clusters(request: SeedRequest) -> tuple[SeedCluster, SeedCluster]:
+    """Return source and target, read once if they are the same cluster."""
+    source = read_cluster(request.source)
+    if request.same_cluster:
+        return source, source
+    return source, read_cluster(request.target)
 
 
 def _only_application(connection: Connection, dump: Dump, source: SeedCluster) -> str:
@@ -446,18 +448,14 @@ def _kinds(request: SeedRequest, facts: SeedFacts, topics: Iterable[PlannedTopic
     """Return the kind of each store; None if no specification states it."""
     if facts.directories is not None:
         return {topic.store: facts.directories.store_of(topic.source).kind for topic in topics}
-    kinds: dict[str, str | None] = {}
-    for topic in topics:
-        stores = request.spec.stores if request.spec is not None else ()
-        kinds[topic.store] = next((store.kind for store in stores if store.changelog == topic.source), None)
-    return kinds
+    return {
+        topic.store: next((store.kind for store in request.specified_stores(topic.source)), None) for topic in topics
+    }
 
 
 def _keeps_newest_only(request: SeedRequest, topic: str) -> bool:
     """Return whether only the newest record of each key counts; False unless the specification states the kind."""
-    if request.spec is None:
-        return False
-    kinds = {store.kind for store in request.spec.stores if store.changelog == topic}
+    kinds = {store.kind for store in request.specified_stores(topic)}
     if len(kinds) != 1:
         return False
     name = kinds.pop()

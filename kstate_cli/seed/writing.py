@@ -25,8 +25,8 @@ from kstate_cli.seed.cluster import Connection
 from kstate_cli.seed.records import Record, TargetRecords
 from kstate_cli.texts import some
 
-_GROUP: Final = "kstate-seed"
-"""``group.id`` of the consumer that reads the log again. The group is never joined."""
+GROUP: Final = "kstate-seed"
+"""``group.id`` of the consumers of a seed. The group is never joined."""
 TRANSACTION_RECORDS: Final = 100_000
 _TRANSACTION_SECONDS: Final = 10.0
 """Far below ``transaction.timeout.ms`` (60 s), after which the broker aborts the transaction."""
@@ -125,7 +125,7 @@ def message_batches(
     from confluent_kafka import KafkaError
 
     unread = {(place.key.topic, place.key.partition) for place in places}
-    with assigned_consumer(connection.bootstrap, connection.settings, _GROUP, places, committed=committed) as consumer:
+    with assigned_consumer(connection.bootstrap, connection.settings, GROUP, places, committed=committed) as consumer:
         last_answer = time.monotonic()
         while unread:
             messages = consumer.consume(_AT_ONCE, _POLL_SECONDS)

@@ -216,7 +216,7 @@ def _absent(app: Application, store: StoreDraft, described: SpecDraft) -> str | 
 
 def _has_store(task: Task, store: StoreDraft) -> bool:
     """Return whether a task is of the sub-topology of the store."""
-    return not task.is_global and (task.topology, task.id.subtopology or 0) == (store.topology, store.subtopology)
+    return not task.is_global and task.sub_topology == (store.topology, store.subtopology)
 
 
 def apply_settings(

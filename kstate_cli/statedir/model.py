@@ -272,6 +272,11 @@ class Task:
         return self.id.topology
 
     @property
+    def sub_topology(self) -> tuple[str | None, int | None]:
+        """The named topology and the number of the sub-topology; no number for the global stores."""
+        return self.id.topology, self.id.subtopology
+
+    @property
     def has_offsets_family(self) -> bool:
         """True when any database of the task has the column family ``offsets``."""
         return any(store.has_offsets_family for store in self.stores)
