@@ -106,12 +106,14 @@ class ReaderLock:
 
 
 @contextlib.contextmanager
-def reader_lock(app: Path, wait: float = 0.0) -> Iterator[ReaderLock]:
+def reader_lock(app: Path, wait: float | None) -> Iterator[ReaderLock]:
     """Keep other commands of kstate from exchanging a directory while this one reads it. Nothing is written.
 
     The application may start meanwhile: this function takes no lock that Streams needs, because Streams would fail if
     it did not get its own. So the caller calls :meth:`ReaderLock.application_pid` before and after reading. Raise InUse
     if a command is changing the directory, and Refused if the lock file cannot be opened.
+
+    ``wait``: the seconds of ``--wait``; None for a command without this option, whose hint then does not name it.
     """
     path = app / LOCK
     try:
@@ -126,8 +128,10 @@ def reader_lock(app: Path, wait: float = 0.0) -> Iterator[ReaderLock]:
         if _tells_locks_apart(app):
             # A shared lock, because two snapshots must not exclude each other. A change takes the same lock
             # exclusively.
-            deadline = time.monotonic() + wait
-            _wait_for(lambda: fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB), app, deadline)
+            deadline = time.monotonic() + (wait or 0.0)
+            _wait_for(
+                lambda: fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB), app, deadline, can_wait=wait is not None
+            )
         yield ReaderLock(descriptor)
     finally:
         # Closing the file drops POSIX locks of this process, but never those of Java. This process has none on this
@@ -224,7 +228,7 @@ def _flock(descriptor: int, app: Path, deadline: float) -> None:
     _wait_for(lambda: fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB), app, deadline)
 
 
-def _wait_for(lock: Callable[[], object], app: Path, deadline: float) -> None:
+def _wait_for(lock: Callable[[], object], app: Path, deadline: float, *, can_wait: bool = True) -> None:
     """Call ``lock``, which must not block, until it succeeds or ``deadline`` passes. Raise InUse and Refused."""
     waits = deadline > time.monotonic()
     while True:
@@ -242,24 +246,24 @@ def _wait_for(lock: Callable[[], object], app: Path, deadline: float) -> None:
                     ),
                 ) from None
             if time.monotonic() >= deadline:
-                raise in_use(app, read_lock_table().holder(app / LOCK), after_wait=waits) from None
+                raise in_use(app, read_lock_table().holder(app / LOCK), after_wait=waits, can_wait=can_wait) from None
             # Polled, since a blocking lock (F_SETLKW) can be given a time limit only by a signal.
             time.sleep(_POLL_SECONDS)
 
 
-def in_use(app: Path, pid: int | None, *, after_wait: bool = False) -> InUse:
+def in_use(app: Path, pid: int | None, *, after_wait: bool = False, can_wait: bool = True) -> InUse:
     """Return the error for a directory that another process uses; ``pid`` is 0 or None if that process is not visible.
 
-    ``after_wait``: the command has already waited for it.
+    ``after_wait``: the command has already waited for it. ``can_wait``: the command has the option ``--wait``.
     """
     # The process may be in another pid namespace, or on another host.
     who = f"process {pid}" if pid else "another process"
-    how = "with --wait SECONDS"
+    hint = "stop the application (or the other kstate) first"
     if after_wait:
-        how = "longer"
-    return InUse(
-        f"{app} is in use by {who}", hint=f"stop the application (or the other kstate) first, or wait for it {how}"
-    )
+        hint += ", or wait for it longer"
+    elif can_wait:
+        hint += ", or wait for it with --wait SECONDS"
+    return InUse(f"{app} is in use by {who}", hint=hint)
 
 
 _OPEN_STORE_BYTES = 24 * 1024 * 1024

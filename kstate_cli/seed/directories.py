@@ -139,7 +139,7 @@ def hold(paths: Iterable[Path]) -> Iterator[None]:
     """Keep other commands of kstate from changing the directories. Raises InUse and Refused."""
     with ExitStack() as stack:
         for path in paths:
-            stack.enter_context(reader_lock(path))
+            stack.enter_context(reader_lock(path, None))
         yield
 
 
@@ -165,7 +165,7 @@ def read_directories(
     apps = [read_application(path) for path in paths]
     for app in apps:
         if app.running:
-            raise in_use(app.path, app.pid)
+            raise in_use(app.path, app.pid, can_wait=False)
         problem = next((problem for problem in app.all_problems() if problem.fatal or problem.doubt), None)
         if problem is not None:
             raise Refused(f"{app.path}: {problem.text}", hint=f"to see all problems, run {command('ls', app.path)}")
@@ -183,10 +183,10 @@ def read_directories(
 
 def _refuse_running(path: Path) -> None:
     # The kernel also reports locks of other pid namespaces, which /proc/locks does not list.
-    with reader_lock(path) as lock:
+    with reader_lock(path, None) as lock:
         pid = lock.application_pid()
     if pid is not None:
-        raise in_use(path, pid)
+        raise in_use(path, pid, can_wait=False)
 
 
 def _each_once(tasks: Sequence[Task], skipped_tasks: Collection[Path]) -> list[Task]:

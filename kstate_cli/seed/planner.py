@@ -9,6 +9,8 @@ from kstate_cli.broker.client import ask_broker
 from kstate_cli.broker.facts import LogFacts
 from kstate_cli.broker.group_offsets import CommittedOffset
 from kstate_cli.broker.tails import read_tails
+from kstate_cli.dump_reader.errors import NoManifestError
+from kstate_cli.dump_reader.location import uri_text
 from kstate_cli.dump_reader.model import Dump, PartitionDump
 from kstate_cli.dump_reader.open import read_dump
 from kstate_cli.errors import Refused, UsageError
@@ -69,7 +71,14 @@ def read_facts(request: SeedRequest, seeded: Collection[str] = ()) -> SeedFacts:
     """
     if request.dump is None:
         return _facts_of_directories(request)
-    dump = read_dump(request.dump, complete=False, committed_only=False)
+    try:
+        dump = read_dump(request.dump, complete=False, committed_only=False)
+    except NoManifestError:
+        # A lost file must not look like compaction, so the user cannot vouch for a dump without a manifest here.
+        raise Refused(
+            f"{uri_text(request.dump)} is neither an application directory nor a dump with a manifest",
+            hint="pass state.dir/application.id, or a dump that kstate has written",
+        ) from None
     source, target = _read_clusters(request)
     source_app = request.source_app or _only_application(request.source, dump, source)
     source = with_groups(request.source, source, source_app)
