@@ -161,7 +161,7 @@ def _key_of(record: Any) -> TopicPartition | None:
 def _stop(consumer: Any, key: TopicPartition) -> None:
     from confluent_kafka import TopicPartition as Key
 
-    # The partition is unassigned at once, since librdkafka would go on fetching it.
+    # The partition is unassigned at once, since librdkafka would continue to fetch it.
     consumer.incremental_unassign([Key(key.topic, key.partition)])
 
 

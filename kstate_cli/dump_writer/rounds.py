@@ -205,7 +205,7 @@ def _counting(jobs: Sequence[RangeJob], on_progress: OnProgress) -> Iterator[lis
         counters = [Counters(Path(scratch) / name, len(jobs)) for name in ("records", "bytes")]
 
         def look() -> None:
-            # If a counter file cannot be read, the reading goes on and only the progress stops.
+            # If a counter file cannot be read, reading continues and only the progress stops.
             with contextlib.suppress(OSError):
                 on_progress(counters[0].total(), counters[1].total())
 

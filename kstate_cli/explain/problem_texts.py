@@ -32,7 +32,7 @@ _NOT_SET = "if it sets neither, let the application restore the store when it st
 )
 _OPENS = f"RocksDBStore.openDB: RocksDB has to open the directory ({see('rocksdb.md')})"
 
-# The third text is what Streams prints: SILENT where it goes on and prints nothing, None where no message of its own
+# The third text is what Streams prints: SILENT where it continues and prints nothing, None where no message of its own
 # belongs to the problem.
 PROBLEMS: Final = {
     ProblemCode.LINK: Texts(

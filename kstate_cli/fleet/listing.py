@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from kstate_cli.errors import ConditionNotMet, Refused, UsageError
-from kstate_cli.fleet.model import MOST_PARTITIONS, Gap, HostReport, ListedProblem, StoreCopy, sub_topology, task_name
+from kstate_cli.fleet.model import Gap, HostReport, ListedProblem, StoreCopy, sub_topology, task_name
 from kstate_cli.formats.binary import MAX_I64, MalformedBytesError, parse_json
-from kstate_cli.formats.topic_partition import TaskId, TopicPartition, parse_partition
+from kstate_cli.formats.topic_partition import MOST_PARTITIONS, TaskId, TopicPartition, parse_partition
 from kstate_cli.regular_files import read_given
 from kstate_cli.texts import command, did_you_mean, first_lines, size_text, some
 

@@ -7,12 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
-from typing import Final
 
 from kstate_cli.broker.client import GroupMember, StreamsGroup
 from kstate_cli.broker.facts import Facts, LogFacts
 from kstate_cli.errors import Refused
-from kstate_cli.formats.topic_partition import TaskId, TopicPartition
+from kstate_cli.formats.topic_partition import MOST_PARTITIONS, TaskId, TopicPartition
 from kstate_cli.specification.draft import IN_MEMORY, SpecDraft
 
 
@@ -108,8 +107,6 @@ class HostReport:
         return tuple(sorted({report.task for report in self.copies}, key=lambda name: TaskId.parse(name).order))
 
 
-MOST_PARTITIONS: Final = 100_000
-"""No topic has so many: a number of a damaged file does not make a list of them."""
 SubTopology = tuple[str | None, int]
 """Name of its topology, where it has one, and number."""
 

@@ -3,8 +3,8 @@
 Rows: ``<topic>-<partition>`` -> offset:i64 (8 bytes exactly), ``position`` -> ``PositionSerde`` bytes, ``status`` ->
 i64, 0 closed and 1 open. Keys are UTF-8 without a length; no topic-partition can be spelled like the other two.
 
-The offset is the bare number: the last *applied* changelog record in a task store (reading goes on at value + 1), the
-*next* record to read in a global store (reading goes on at the value). -4 is a consistent store without an offset.
+The offset is the bare number: the last *applied* changelog record in a task store (reading continues at value + 1), the
+*next* record to read in a global store (reading continues at the value). -4 is a consistent store without an offset.
 
 A ``Position`` states up to which *input* offset a store has been fed, per topic and partition. It never is about
 changelog offsets. Bytes of ``PositionSerde``, version 0::

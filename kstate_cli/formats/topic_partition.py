@@ -17,6 +17,8 @@ from kstate_cli.formats.binary import MAX_I32, MalformedBytesError
 _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 # Written by Integer.toString: no sign, no leading zero.
 _PARTITION: Final = re.compile(r"0|[1-9][0-9]{0,9}")
+MOST_PARTITIONS: Final = 100_000
+"""No topic has so many. A larger number comes from a damaged file or a typing error, and makes no list of them."""
 _CHANGELOG_SUFFIX: Final = "-changelog"
 _INTERNAL: Final = re.compile(
     r"(?:.*-)?(?:.+-repartition|.+-subscription-(?:registration|response)-topic"

@@ -70,7 +70,7 @@ def read_cluster(connection: Connection) -> SeedCluster:
 def with_groups(connection: Connection, cluster: SeedCluster, *names: str) -> SeedCluster:
     """Return the cluster with these groups, also if librdkafka does not list them. Raises UsageError and RunFailed.
 
-    It lists no group with ``group.protocol=streams`` (KIP-1071), as if there was none. Only its offsets prove that it
+    It lists no group with ``group.protocol=streams`` (KIP-1071). Only the offsets of such a group prove that it
     exists; whether it has members remains unknown.
     """
     unlisted = {

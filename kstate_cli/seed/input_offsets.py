@@ -154,7 +154,7 @@ def _unreadable(place: CommittedOffset, ours: LogFacts | None, theirs: LogFacts 
         return f"the committed offset {place.offset} is below the log start {ours.start} of the source"
     if place.offset > ours.end:
         return f"the committed offset {place.offset} is above the log end {ours.end} of the source"
-    # A record of an open transaction may be on either side of the offset, and nobody may read it yet.
+    # A record of an open transaction may be on either side of the offset, and cannot be read yet.
     if ours.stable_end != ours.end:
         return "a transaction is open in the source topic"
     if theirs.stable_end != theirs.end:

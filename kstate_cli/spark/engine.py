@@ -123,7 +123,7 @@ def find_java() -> str | None:
     """Return the Java that Spark would start: that of JAVA_HOME if it is set, else of the PATH; None without one."""
     home = os.environ.get("JAVA_HOME")
     if home:
-        # Java is looked for only in JAVA_HOME if that is set: Spark's scripts do not go on to the PATH either.
+        # Java is looked for only in JAVA_HOME if that is set: Spark's scripts do not search the PATH then either.
         return shutil.which(f"{home}/bin/java")
     return shutil.which("java")
 

@@ -120,7 +120,7 @@ class TopologyText:
         """Return all nodes whose records end in a store, back to the topics that the application only reads.
 
         Store names are left out of the nodes, so two texts with the same origin describe the same store, whatever its
-        name is. The way goes on through repartition topics into the sub-topologies that write them.
+        name is. The path continues through repartition topics into the sub-topologies that write them.
         """
         part = self.of(store)
         if part is None:

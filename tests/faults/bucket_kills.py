@@ -2,8 +2,8 @@
 Kill writers, a cleaner and a restoration of a bucket at random moments: `python -m tests.faults.bucket_kills --seeds 0-49`.
 
 Each seed runs two writers, a cleaner and a restoration at once, and kills each at a moment of its own: the sending of a request,
-or the creation, renaming and removal of a file. Then every snapshot must be whole, and the newest one must be restored byte for
-byte. Seeds that the record has are not run again.
+or the creation, renaming and removal of a file. Then every snapshot must be whole, and the newest one must be restored with
+the same rows. Seeds that the record has are not run again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ STORES = ("kv-timestamped", "window-count", "grace-join-Buffer")
 CLEANING = ("--keep", "1", "--grace", "0s", "-q")
 _EIGHT_DAYS = 8 * 86_400
 """An intent of a killed writer counts for seven days: the next seed begins after it."""
-_PROGRAM = """
+PROGRAM = """
 import os, signal, sys
 folder, at, report = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 sys.argv = ["kstate", *sys.argv[4:]]
@@ -64,7 +64,7 @@ class World:
 
     def start(self, title: str, at: int, *words: object) -> subprocess.Popen[str]:
         """Start a command that is killed at a moment; 0 is none."""
-        line = [sys.executable, "-c", _PROGRAM, str(self.folder / "lost"), str(at), str(self.folder / title)]
+        line = [sys.executable, "-c", PROGRAM, str(self.folder / "lost"), str(at), str(self.folder / title)]
         with (self.folder / f"{title}.err").open("w") as errors:
             return subprocess.Popen(
                 [*line, *map(str, words)], cwd=ROOT, stdout=errors, stderr=errors, text=True, start_new_session=True,

@@ -19,7 +19,7 @@ import pytest
 from tests.faults.small import small
 from tests.object_store import ObjectStore
 
-from .bucket_kills import kill_all, prepare, world_of
+from .bucket_kills import PROGRAM, STORES, kill_all, prepare, world_of
 from .forked import ROOT
 
 MOMENTS = int(os.environ.get("KSTATE_KILLS", "14"))
@@ -28,38 +28,13 @@ BUCKET_MOMENTS = int(os.environ.get("KSTATE_KILLS", "4"))
 """Of the sweep of a bucket: each moment takes three clients and a verification."""
 BUCKET_SEEDS = max(1, BUCKET_MOMENTS // 4)
 """Of the sweep that also restores: four kills each."""
-STORES = ("kv-timestamped", "window-count", "grace-join-Buffer")
 OLD = "--accept-resurrected"
-_PROGRAM = """
-import os, signal, sys
-folder, at, report = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-sys.argv = ["kstate", *sys.argv[4:]]
-count = 0
-def hook(event, arguments):
-    global count
-    if event == "http.client.send" and folder.startswith("s3://"):
-        count += 1
-        if count == at:
-            os.killpg(0, signal.SIGKILL)
-    elif event == "open" or event.startswith(("os.link", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.utime")):
-        if any(isinstance(one, (str, bytes)) and folder in os.fsdecode(one) for one in arguments):
-            count += 1
-            if count == at:
-                os.killpg(0, signal.SIGKILL)
-sys.addaudithook(hook)
-from kstate_cli.cli.app import main
-try:
-    main()
-finally:
-    with open(report, "w") as file:
-        file.write(str(count))
-"""
 
 
 def _run(folder: Path, at: int, *words: object) -> int:
     """Run a command, killed at the moment; 0 is none. Return its status."""
     report = folder.parent / "count"
-    line = [sys.executable, "-c", _PROGRAM, str(folder), str(at), str(report), *map(str, words)]
+    line = [sys.executable, "-c", PROGRAM, str(folder), str(at), str(report), *map(str, words)]
     result = subprocess.run(
         line, cwd=ROOT, capture_output=True, text=True, start_new_session=True, timeout=120, check=False
     )
@@ -78,7 +53,7 @@ def _kstate(*words: object) -> subprocess.CompletedProcess[str]:
 
 def _start(folder: Path, at: int, *words: object) -> subprocess.Popen[str]:
     """Start a command that is killed at the moment; it runs beside others."""
-    line = [sys.executable, "-c", _PROGRAM, str(folder), str(at), str(folder.parent / f"count-{at}"), *map(str, words)]
+    line = [sys.executable, "-c", PROGRAM, str(folder), str(at), str(folder.parent / f"count-{at}"), *map(str, words)]
     return subprocess.Popen(
         line, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True, start_new_session=True
     )
@@ -175,7 +150,7 @@ def test_writers_and_a_cleaner_of_a_bucket_that_are_killed_leave_only_whole_snap
     cleaning = ("--keep", "1", "--grace", "0s", "-q")
 
     def start(at: int, *words: object) -> subprocess.Popen[str]:
-        line = [sys.executable, "-c", _PROGRAM, "s3://", str(at), str(tmp_path / f"count-{at}"), *map(str, words)]
+        line = [sys.executable, "-c", PROGRAM, "s3://", str(at), str(tmp_path / f"count-{at}"), *map(str, words)]
         return subprocess.Popen(
             line, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True, start_new_session=True
         )

@@ -2,7 +2,7 @@
 
 Each target runs in a child process, so that the modules are instrumented once. A line with the status of the child answers.
 
-Exceptions that a target must not raise are collected, one input for each place in the code, so that a run goes on. An input that
+Exceptions that a target must not raise are collected, one input for each place in the code, so that a run continues. An input that
 takes too long, or too much memory, ends the process: libFuzzer writes it to a file.
 """
 

@@ -146,7 +146,7 @@ def check(
         at_least_once = guarantee is Guarantee.at_least_once
         changed, homes = None, tuple[StoreKey, ...]()
         if topology is not None:
-            # The texts are compared with the directory: only its stores tell whether they are of this application.
+            # The texts are compared with the directory: only its stores show whether they belong to this application.
             changed = read_topologies(application, topology, old, spec, at_least_once=at_least_once)
             # The logs of stores that only the new topology has are read too: they decide whether these stores restore
             # anything.

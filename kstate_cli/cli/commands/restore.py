@@ -208,7 +208,7 @@ def _options(
     from kstate_cli.restore.planning.judge import Permissions
     from kstate_cli.restore.planning.plan import RestoreOptions
 
-    # Tasks that other hosts have are left out: on a second host they would be standbys that nobody planned.
+    # Tasks that other hosts have are skipped: on a second host they would be unplanned standbys.
     elsewhere, only = tasks_of(selection.fleet, path.name)
     return RestoreOptions(
         release=chosen_release("--for", selection.release_name, selection.for_jar, quiet=is_silent),

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from kstate_cli.seed.partitioning import PartitionRequest
 
 
-_MOST_PARTITIONS = 100_000
 _SCOPE_HINT = "pass a value alone, or SCOPE=VALUE once for each store or sub-topology"
 
 
@@ -318,10 +317,12 @@ def _by_scope(option: str, values: Sequence[str]) -> Mapping[str | None, str]:
 
 
 def _count(text: str) -> int:
+    from kstate_cli.formats.topic_partition import MOST_PARTITIONS
+
     # int() also takes signs, spaces and underscores.
-    if not text.isascii() or not text.isdigit() or not 0 < int(text) <= _MOST_PARTITIONS:
+    if not text.isascii() or not text.isdigit() or not 0 < int(text) <= MOST_PARTITIONS:
         raise UsageError(
-            f"--partitions {text!r} is not a number from 1 to {_MOST_PARTITIONS:,}", hint="pass N, or SCOPE=N"
+            f"--partitions {text!r} is not a number from 1 to {MOST_PARTITIONS:,}", hint="pass N, or SCOPE=N"
         )
     return int(text)
 

@@ -330,7 +330,7 @@ def _jobs_of_store(work: StoreWork, slicing: Slicing, pieces: int) -> list[Slice
         # Some partitions of a global store may stay, unless it is rebuilt: all partitions share one database.
         if part.verdict.action is Action.LEAVE and not work.rebuild:
             continue
-        # The numbers go on over all partitions and slices of the store, since they decide which of its files counts.
+        # The numbers continue over all partitions and slices of the store, since they decide which of its files counts.
         for piece, uri in _slices(work, part, slicing, pieces):
             first = len(jobs)
             new_jobs = _jobs_of_slice(work, piece, uri, slicing, first)

@@ -6,8 +6,8 @@ import pytest
 
 from kstate_cli.broker.facts import LogFacts
 from kstate_cli.errors import Refused
-from kstate_cli.fleet.model import MOST_PARTITIONS, CountSource, Partitions, StoreCopy, expected_partitions
-from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.fleet.model import CountSource, Partitions, StoreCopy, expected_partitions
+from kstate_cli.formats.topic_partition import MOST_PARTITIONS, TopicPartition
 from kstate_cli.specification.draft import IN_MEMORY, SpecDraft, StoreDraft
 
 TOPIC = "orders-count-changelog"
