@@ -258,12 +258,13 @@ def in_use(app: Path, pid: int | None, *, after_wait: bool = False, can_wait: bo
     """
     # The process may be in another pid namespace, or on another host.
     who = f"process {pid}" if pid else "another process"
-    hint = "stop the application (or the other kstate) first"
+    problem = f"{app} is in use by {who}"
+    if not can_wait:
+        return InUse(problem, hint="stop the application (or the other kstate), then run the command again")
+    how = "with --wait SECONDS"
     if after_wait:
-        hint += ", or wait for it longer"
-    elif can_wait:
-        hint += ", or wait for it with --wait SECONDS"
-    return InUse(f"{app} is in use by {who}", hint=hint)
+        how = "longer"
+    return InUse(problem, hint=f"stop the application (or the other kstate) first, or wait for it {how}")
 
 
 _OPEN_STORE_BYTES = 24 * 1024 * 1024

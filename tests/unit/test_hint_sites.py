@@ -42,6 +42,7 @@ CARRIED_OUT = {
         "directories/test_snapshot.py::test_a_damaged_file_is_stored_again_once_it_is_out_of_the_way"
     ),
     ("change/lockfile.py", "or wait for it "): "directories/test_hints.py::test_a_lock_that_was_waited_for",
+    ("change/lockfile.py", "then run the command again"): "directories/test_hints.py::test_a_lock_that_was_waited_for",
     ("cli/commands/verify.py", "command('explain', code.name)"): (
         "directories/test_other_folders.py::test_ssts_in_other_folders_are_unknown"
     ),
