@@ -26,6 +26,7 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, TypeVar
 
+from kstate_cli import option
 from kstate_cli.host import HostError, most_descriptors
 from kstate_cli.signals import ENDING, now_and_then, signals_held, submitted
 
@@ -203,7 +204,7 @@ def _ended(status: int) -> HostError:
     """Return the error of a process that was killed, mostly for want of memory: that proves nothing about its input."""
     return HostError(
         f"a worker process ended (exit status {status})",
-        hint="pass fewer --workers, which need less memory. The system's log may show why it ended",
+        hint=f"pass fewer {option.WORKERS}, which need less memory. The system's log may show why it ended",
     )
 
 

@@ -13,10 +13,11 @@ from enum import Enum
 from os import PathLike
 from typing import Final
 
+from kstate_cli import option
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.store_kinds import OFFSETS_CF, headers_families, row_families, store_kind
 from kstate_cli.patch_releases import PatchDifference, behaviour, decides, is_new
-from kstate_cli.texts import UNPROVEN, did_you_mean
+from kstate_cli.texts import did_you_mean
 
 
 class OffsetsHome(Enum):
@@ -148,13 +149,13 @@ _BEFORE_RELEASE: Final = re.compile(
 )
 
 
-def release(text: str, option: str | None = None) -> Release:
+def release(text: str, option_name: str | None = None) -> Release:
     """Return the release that ``text`` names: ``4.2``, ``4.2.1`` with its patch, Confluent's ``cp-8.2``, or a build.
 
     A build has a version of Apache Kafka and a suffix of its vendor: ``3.7.0.redhat-00007``. It has no patch release,
     since a vendor may have taken over changes of later ones. Raise UsageError for anything else: for a number that
-    only Confluent Platform has, and for builds that were made before X.Y.0 was released. ``option``: the option that
-    names a release, for the hint.
+    only Confluent Platform has, and for builds that were made before X.Y.0 was released. ``option_name``: the option
+    that names a release, for the hint.
     """
     name = text.strip()
     if name.startswith(CONFLUENT_NAME):
@@ -171,7 +172,7 @@ def release(text: str, option: str | None = None) -> Release:
         # A snapshot of X.Y.1 was built after X.Y.0 was released, so it counts as that release.
         if _BEFORE_RELEASE.fullmatch(suffix) is None or (patch or "0") != "0":
             return row
-        instruction = f": {option} {row}" if option else f", name {row}"
+        instruction = f": {option_name} {row}" if option_name else f", name {row}"
         raise UsageError(
             f"release {text!r} was built before {row}.0 was released, so its formats are unknown",
             hint=f"if it behaves as {row} does{instruction}",
@@ -292,7 +293,7 @@ def is_shipped(rocksdb_version: str | None) -> bool:
 def unproven_too(name: str) -> tuple[str, ...]:
     """Return the option that a command needs to write for an unproven release; nothing for any other."""
     if any(row.unproven and row.name == name for row in RELEASES):
-        return (UNPROVEN,)
+        return (option.UNPROVEN,)
     return ()
 
 

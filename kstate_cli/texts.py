@@ -14,24 +14,24 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Final
 
+from kstate_cli import option
+
 INTERNALS: Final = "docs/internals"
 """The pages about Kafka Streams with their proofs: in the repository, and below ``share/doc/kstate`` if installed."""
 DOCS_URL: Final = "KSTATE_DOCS_URL"
 """The variable with the address of the documentation site, for organizations that host it."""
 EXAMPLES: Final = "examples"
 """The folder of the examples: in the repository, in the package, and in the command that writes them."""
-LOCK_IS_SHARED: Final = "--lock-is-shared"
-TRANSACTIONAL_STORES: Final = "--transactional-stores"
 COMMANDS_WITH_OPTION: Final = {
-    LOCK_IS_SHARED: frozenset(
+    option.LOCK_IS_SHARED: frozenset(
         {"clean", "migrate", "rehome", "restore", "restore-snapshot", "snapshot", "undo", "wipe"}
     ),
-    TRANSACTIONAL_STORES: frozenset({"check", "ls", "migrate", "restore", "restore-snapshot"}),
+    option.TRANSACTIONAL_STORES: frozenset({"check", "ls", "migrate", "restore", "restore-snapshot"}),
 }
-"""Each option that is repeated, and the commands that have it."""
-UNPROVEN: Final = "--unproven"
-"""Permits to write for a release that was never run. The user types it for each command: it is not repeated."""
-_HELP: Final = "--help"
+"""Each option that is repeated, and the commands that have it.
+
+Not ``option.UNPROVEN``, which permits to write for a release that was never run: the user types it for each command.
+"""
 _MOST_LINES = 20
 _UNITS: Final = ("KiB", "MiB", "GiB", "TiB", "PiB")
 _SPANS: Final = ((86_400_000, "days"), (3_600_000, "hours"), (60_000, "minutes"), (1_000, "seconds"))
@@ -50,19 +50,19 @@ def forget_options() -> None:
     _options.clear()
 
 
-def carry_option(option: str, value: object) -> None:
+def carry_option(name: str, value: object) -> None:
     """Remember an option for printed commands if the current command was called with it (``value`` is True)."""
     if value is True:
-        _options.add(option)
+        _options.add(name)
 
 
 def lacking_options(words: Sequence[object]) -> list[str]:
     """Return the remembered options that a command line lacks. ``words`` begin with the name of the command."""
-    if not words or _HELP in words:
+    if not words or option.HELP in words:
         return []
     lacking = _options - set(map(str, words))
     # A command that lacks the option would end with a usage error: only those that have it repeat it.
-    return sorted(option for option in lacking if words[0] in COMMANDS_WITH_OPTION[option])
+    return sorted(name for name in lacking if words[0] in COMMANDS_WITH_OPTION[name])
 
 
 def documentation(name: str) -> str:
@@ -85,7 +85,7 @@ def internals(section: str) -> str:
 
 def example(name: str) -> str:
     """Return the name of an example file for messages, with the command that writes it."""
-    return f"{EXAMPLES}/{name}, which this writes: {command('examples', '--out', EXAMPLES)}"
+    return f"{EXAMPLES}/{name}, which this writes: {command('examples', option.OUT, EXAMPLES)}"
 
 
 def some(names: Sequence[str], at_most: int) -> str:

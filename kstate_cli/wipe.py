@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from kstate_cli import option
 from kstate_cli.change.plan import Change, OmitTree, Plan, RemarkKind, RemoveFile, steps_of, texts_of, warning
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
@@ -53,11 +54,15 @@ class WipeOptions:
     @property
     def command(self) -> str:
         """Return the command line of these options, without the application directory."""
-        flags = (("--global", self.global_stores), ("--all", self.every_task), ("--everything", self.own_files))
+        flags = (
+            (option.GLOBAL, self.global_stores),
+            (option.ALL, self.every_task),
+            (option.EVERYTHING, self.own_files),
+        )
         words = [
             "wipe",
-            *(f"--task {quoted(name)}" for name in sorted(self.tasks)),
-            *(f"--store {quoted(name)}" for name in sorted(self.stores)),
+            *(f"{option.TASK} {quoted(name)}" for name in sorted(self.tasks)),
+            *(f"{option.STORE} {quoted(name)}" for name in sorted(self.stores)),
             *(name for name, is_set in flags if is_set),
         ]
         return " ".join(words)
@@ -152,11 +157,13 @@ def refuse_contradictions(options: WipeOptions) -> None:
     """Raise UsageError for an empty selection, or options that exclude each other."""
     is_named = bool(options.tasks or options.stores or options.global_stores)
     if not (is_named or options.every_task):
-        raise UsageError("no store is selected", hint="pass --task, --store, --global or --all")
+        raise UsageError(
+            "no store is selected", hint=f"pass {option.TASK}, {option.STORE}, {option.GLOBAL} or {option.ALL}"
+        )
     if options.every_task and is_named:
-        raise UsageError("--all includes all stores: omit --task, --store and --global")
+        raise UsageError(f"{option.ALL} includes all stores: omit {option.TASK}, {option.STORE} and {option.GLOBAL}")
     if options.own_files and not options.every_task:
-        raise UsageError("--everything needs --all: pass --all too")
+        raise UsageError(f"{option.EVERYTHING} needs {option.ALL}: pass {option.ALL} too")
 
 
 def refuse_unknown_names(snapshot: WipeSnapshot) -> None:
@@ -196,8 +203,8 @@ def refuse_shared_lines(task: TaskOffsets, leaving: Sequence[StoreOffsets]) -> N
 
 def _wipe_of_whole_task(task: Task) -> str:
     if task.is_global:
-        return command("wipe", task.app, "--global")
-    return command("wipe", task.app, "--task", task.name)
+        return command("wipe", task.app, option.GLOBAL)
+    return command("wipe", task.app, option.TASK, task.name)
 
 
 # --- steps and warnings -----------------------------------------------------------------------------------------------

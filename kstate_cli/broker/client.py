@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from kstate_cli import option
 from kstate_cli.broker.facts import LogFacts
 from kstate_cli.broker.settings import cause_of, refused_by_client
 from kstate_cli.deadline import contact
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
 _Answer = TypeVar("_Answer")
 _LOG = logging.getLogger(__name__)
 _SECONDS: Final = 30.0
-GRANTS = "grant Describe and DescribeConfigs on the topics, Read to dump them, and Describe on the group of --app"
+GRANTS = (
+    f"grant Describe and DescribeConfigs on the topics, Read to dump them, and Describe on the group of {option.APP}"
+)
 """The hint for a user without the rights."""
 _REFUSED_SECONDS = 5.0
 """Limit if every address refuses connections. A broker that restarts does so for a moment."""
@@ -49,7 +52,7 @@ def admin_client(bootstrap: str, settings: Mapping[str, str]) -> Iterator[AdminC
         from confluent_kafka.admin import AdminClient
     except ImportError as error:
         raise UsageError(
-            f"--bootstrap-server needs the Kafka client: {error}", hint="pip install 'kstate[kafka]'"
+            f"{option.BOOTSTRAP_SERVER} needs the Kafka client: {error}", hint="pip install 'kstate[kafka]'"
         ) from None
     contact(bootstrap)
     # librdkafka reports the reason of a failed connection only to this callback. Requests themselves just time out.
@@ -113,7 +116,7 @@ def _failed(bootstrap: str, error: Any) -> RunFailed:
         )
     return RunFailed(
         f"{bootstrap} does not respond: {_error_text(cause)}",
-        hint="check the address, and the settings in --kafka-settings",
+        hint=f"check the address, and the settings in {option.KAFKA_SETTINGS}",
     )
 
 

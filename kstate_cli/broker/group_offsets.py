@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kstate_cli import option
 from kstate_cli.deadline import contact
 from kstate_cli.errors import RunFailed, UsageError
 from kstate_cli.formats.topic_partition import TopicPartition
@@ -161,11 +162,11 @@ def _client(bootstrap: str, settings: Mapping[str, str], group: str) -> Iterator
         if library.rd_kafka_conf_set(handle, name.encode(), value.encode(), text, _ERROR_BYTES) != 0:
             library.rd_kafka_conf_destroy(handle)
             # The message of librdkafka may contain the value, which may be a password.
-            raise UsageError(f"the Kafka client rejects the setting {name}", hint="correct --kafka-settings")
+            raise UsageError(f"the Kafka client rejects the setting {name}", hint=f"correct {option.KAFKA_SETTINGS}")
     client = ctypes.c_void_p(library.rd_kafka_new(_CONSUMER, handle, text, _ERROR_BYTES))
     if not client:
         library.rd_kafka_conf_destroy(handle)
-        raise UsageError("the Kafka client rejects these settings", hint="correct --kafka-settings")
+        raise UsageError("the Kafka client rejects these settings", hint=f"correct {option.KAFKA_SETTINGS}")
     try:
         # The client owns the configuration now, so it is not destroyed here.
         yield library, client

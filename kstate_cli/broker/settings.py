@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from kstate_cli import option
 from kstate_cli.errors import UsageError
 from kstate_cli.regular_files import read_given
 
@@ -205,4 +206,4 @@ def refused_by_client(error: BaseException) -> UsageError:
     setting = "one of them"
     if match:
         setting = f"{match[1]} (librdkafka's own settings count)"
-    return UsageError(f"the Kafka client rejects these settings: {setting}", hint="correct --kafka-settings")
+    return UsageError(f"the Kafka client rejects these settings: {setting}", hint=f"correct {option.KAFKA_SETTINGS}")

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from kstate_cli import clock
+from kstate_cli import clock, option
 from kstate_cli.change.engine import pinned_bytes
 from kstate_cli.change.folder import forget, read_runs, require_understood
 from kstate_cli.change.journal import Run, RunState
@@ -155,7 +155,7 @@ def _why_precious(app: Path, run: Run, *, locked: bool) -> str | None:
 
 
 def _by_name(app: Path, run: Run) -> str:
-    return command("clean", app, "--run", run.name)
+    return command("clean", app, option.RUN, run.name)
 
 
 def _refuse_only_copy(request: CleanRequest, choice: Choice) -> None:

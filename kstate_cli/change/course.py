@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
+from kstate_cli import option
 from kstate_cli.change.access import own_like
 from kstate_cli.change.clean import note_half_deletion
 from kstate_cli.change.commit import recover, tell_unfinished, unfinished_runs
@@ -287,7 +288,7 @@ def _purge(plan: Plan, result: RunResult) -> None:
         raise RunHalfway(
             f"{plan.command} is done (run {result.run}), but kstate could not delete the removed files: {why}",
             where=str(where),
-            hint=f"fix the cause. To continue the deletion, run {command('clean', plan.app, '--run', run.name)}",
+            hint=f"fix the cause. To continue the deletion, run {command('clean', plan.app, option.RUN, run.name)}",
         ) from error
     remove_empty_folders(plan.app)
 

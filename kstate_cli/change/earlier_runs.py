@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from kstate_cli import option
 from kstate_cli.change.folder import read_runs, require_understood
 from kstate_cli.change.journal import Run, RunState
 from kstate_cli.change.plan import BuildStore, EditDatabase, Plan
@@ -59,7 +60,7 @@ def refuse_after_error(app: Path, *, after_error: bool) -> None:
     if not runs:
         return
     last = runs[-1]
-    hint = "fix the cause, then run the command again with --after-error"
+    hint = f"fix the cause, then run the command again with {option.AFTER_ERROR}"
     more = [f"to see what the runs did, run {command('status', app)}"]
     if state_of(last) == _ERROR:
         raise Refused(

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from kstate_cli import option
 from kstate_cli.change.access import own_like, reading
 from kstate_cli.change.folder import read_runs, runs_folder
 from kstate_cli.change.journal import RunState
@@ -30,7 +31,7 @@ from kstate_cli.rocks.files import is_never_changed
 from kstate_cli.statedir.database import is_database
 from kstate_cli.statedir.locks import Mount, mount_of, mounts_at_or_below, read_lock_table, read_mounts
 from kstate_cli.statedir.names import LOCK, LOST_AND_FOUND
-from kstate_cli.texts import LOCK_IS_SHARED, command, size_text
+from kstate_cli.texts import command, size_text
 
 _LOG = logging.getLogger(__name__)
 _POLL_SECONDS = 0.2
@@ -261,7 +262,7 @@ def in_use(app: Path, pid: int | None, *, after_wait: bool = False, can_wait: bo
     problem = f"{app} is in use by {who}"
     if not can_wait:
         return InUse(problem, hint="stop the application (or the other kstate), then run the command again")
-    how = "with --wait SECONDS"
+    how = f"with {option.WAIT} SECONDS"
     if after_wait:
         how = "longer"
     return InUse(problem, hint=f"stop the application (or the other kstate) first, or wait for it {how}")
@@ -317,7 +318,7 @@ def check_locks(app: Path, mounts: tuple[Mount, ...], *, lock_is_shared: bool) -
                 f"{app} is on {mount.kind} ({mount.point}), where the host of the application may not see the "
                 "locks of kstate"
             ),
-            hint=f"make sure that the application is stopped on all hosts, then pass {LOCK_IS_SHARED}",
+            hint=f"make sure that the application is stopped on all hosts, then pass {option.LOCK_IS_SHARED}",
         )
 
 
@@ -479,5 +480,5 @@ def _check_owner(app: Path) -> None:
                         f"{path} belongs to uid {stat.st_uid}, gid {stat.st_gid}, and this user cannot preserve "
                         "that owner"
                     ),
-                    hint=f"run kstate as {_who_may(stat.st_uid)}, or pass --copy",
+                    hint=f"run kstate as {_who_may(stat.st_uid)}, or pass {option.COPY}",
                 )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from kstate_cli import option
 from kstate_cli.change.fingerprint import digest, start_files
 from kstate_cli.change.journal import EMPTY_AT_START, Run, RunState
 from kstate_cli.change.undo import UndoOptions
@@ -44,7 +45,7 @@ class LostCopy:
     @property
     def delete(self) -> str:
         """Return the command that deletes the run."""
-        return command("clean", self.app, "--run", self.run.name)
+        return command("clean", self.app, option.RUN, self.run.name)
 
     @property
     def ways(self) -> str:

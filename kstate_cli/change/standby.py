@@ -19,6 +19,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
+from kstate_cli import option
 from kstate_cli.change.access import reading
 from kstate_cli.change.fingerprint import STAGED_LIST, Listing, differences_from, digest, every_file
 from kstate_cli.change.folder import STANDBY, read_runs, runs_folder, write_own_file
@@ -122,7 +123,7 @@ def refuse_no_standby(app: Path) -> None:
         raise Refused(
             f"kstate does not update {app} from the dump: {why}",
             hint=(
-                "start the application on it, or update it once without --standby. To create a standby in its "
+                f"start the application on it, or update it once without {option.STANDBY}. To create a standby in its "
                 "place, first move it away:"
             ),
             hint_details=[shell("mv", app, app.with_name(f"{app.name}.old"))],

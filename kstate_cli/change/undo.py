@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from kstate_cli import option
 from kstate_cli.change.commit import BACKWARD, commit
 from kstate_cli.change.fingerprint import (
     KEPT_LIST,
@@ -39,7 +40,7 @@ from kstate_cli.signals import signals_held
 from kstate_cli.statedir.database import is_database
 from kstate_cli.statedir.find import holds_tasks
 from kstate_cli.statedir.scan import read_application
-from kstate_cli.texts import LOCK_IS_SHARED, command, some
+from kstate_cli.texts import command, some
 
 _MOST_NAMES = 3
 
@@ -61,9 +62,9 @@ class UndoOptions:
         A hint prints it, so it must allow what the user has allowed already.
         """
         flags = {
-            "--discard-newer": self.discard_newer,
-            "--times-lost": self.times_lost,
-            LOCK_IS_SHARED: self.lock_is_shared,
+            option.DISCARD_NEWER: self.discard_newer,
+            option.TIMES_LOST: self.times_lost,
+            option.LOCK_IS_SHARED: self.lock_is_shared,
         }
         return command("undo", app, *(flag for flag, is_set in flags.items() if is_set))
 
@@ -114,7 +115,7 @@ def _prove_kept(app: Path, run: Run, options: UndoOptions) -> Listing:
         raise Refused(
             f"run {run.name} has no backup of the earlier directory: {run.tree} is not a directory",
             hint=f"check {run.path}, because another program has removed or replaced the backup",
-            hint_details=[f"to abandon the run, run {command('clean', app, '--run', run.name)}"],
+            hint_details=[f"to abandon the run, run {command('clean', app, option.RUN, run.name)}"],
         )
     # Before an exchange kstate removes all marks from APP (list_trees). So a tree with this mark has never been APP.
     if token_of(run.tree, STAGED) is not None:
@@ -152,7 +153,7 @@ def _prove_listed(app: Path, run: Run, options: UndoOptions, list_digest: str) -
             hint=f"{app} is unchanged, because undo would replace it with a damaged directory. Choose one:",
             hint_details=[
                 f"restore the missing files in {run.tree}",
-                f"or abandon the run: {command('clean', app, '--run', run.name)}",
+                f"or abandon the run: {command('clean', app, option.RUN, run.name)}",
             ],
         )
     if not options.times_lost:
@@ -190,7 +191,7 @@ def _cannot_be_put_back(app: Path, run: Run, why: str) -> Refused:
         f"kstate cannot restore the backup of run {run.name}: {why}",
         where=str(run.tree),
         hint=f"check {run.tree}. {app} is unchanged",
-        hint_details=[f"or abandon the run: {command('clean', app, '--run', run.name)}"],
+        hint_details=[f"or abandon the run: {command('clean', app, option.RUN, run.name)}"],
     )
 
 
@@ -242,7 +243,7 @@ def _ways_on(app: Path, run: Run, options: UndoOptions) -> list[str]:
     if created.get("source") == created.get("target") or not holds_tasks(app):
         return [aside]
     source = str(created.get("source", "RELEASE"))
-    back = command("migrate", app, "--to", source, *unproven_too(source))
+    back = command("migrate", app, option.TO, source, *unproven_too(source))
     return [f"to keep the changes since then: {back}", aside]
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from kstate_cli import option
 from kstate_cli.codes import Code
 
 
@@ -54,17 +55,17 @@ class Finding:
 
 
 # Templates of hints that several codes share.
-MIGRATE: Final = "kstate migrate APP --to RELEASE"
-RESTORE: Final = "kstate restore APP --from-changelog DUMP --for RELEASE"
-RESTORE_STORE: Final = f"{RESTORE} --store STORE"
-WIPE_TASK: Final = "kstate wipe APP --task TASK"
-WIPE_GLOBAL: Final = "kstate wipe APP --global"
-WIPE_STORE: Final = "kstate wipe APP --task TASK --store STORE"
-REHOME: Final = "kstate rehome APP --topology NEW"
+MIGRATE: Final = f"kstate migrate APP {option.TO} RELEASE"
+RESTORE: Final = f"kstate restore APP {option.FROM_CHANGELOG} DUMP {option.FOR} RELEASE"
+RESTORE_STORE: Final = f"{RESTORE} {option.STORE} STORE"
+WIPE_TASK: Final = f"kstate wipe APP {option.TASK} TASK"
+WIPE_GLOBAL: Final = f"kstate wipe APP {option.GLOBAL}"
+WIPE_STORE: Final = f"kstate wipe APP {option.TASK} TASK {option.STORE} STORE"
+REHOME: Final = f"kstate rehome APP {option.TOPOLOGY} NEW"
 NOTHING: Final = "nothing to do"
 EXPORT_FIRST: Final = (
     "do not start the application, because it would restore from a log that has lost these records. First "
-    "run: kstate export APP STORE --out DIR"
+    f"run: kstate export APP STORE {option.OUT} DIR"
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from kstate_cli import streams_log
+from kstate_cli import option, streams_log
 from kstate_cli.check.codes.layout import OFFSETS_IN_COLUMN_FAMILY, UNKNOWN_KIND
 from kstate_cli.check.codes.logs import (
     BELOW_LOG_START,
@@ -172,7 +172,10 @@ def because_of(
 def _lost(snapshot: Snapshot, task: Task, store: Store, code: FindingCode, or_else: Outcome | None) -> Verdict:
     """Judge a store without a changelog in a task that is wiped."""
     outcome = Outcome.MAY_BE_LOST
-    reason = "it may be a store without a changelog. To find out, pass --bootstrap-server, --dump or --offsets"
+    reason = (
+        f"it may be a store without a changelog. To find out, pass {option.BOOTSTRAP_SERVER}, "
+        f"{option.DUMP} or {option.OFFSETS}"
+    )
     if is_surely_lost(snapshot, store):
         outcome, reason = Outcome.LOST, "Streams treats it as a store without a changelog"
     text = f"no offset: {reason}, and Streams wipes its task ({code})"

@@ -16,6 +16,7 @@ from itertools import combinations
 from math import gcd
 from pathlib import Path
 
+from kstate_cli import option
 from kstate_cli.check.findings import Finding, FindingCode, Level, Outcome, Records
 from kstate_cli.check.logs import LogSource
 from kstate_cli.formats.topic_partition import TaskId, TopicPartition
@@ -30,7 +31,7 @@ from kstate_cli.specification.intervals import MIN_INTERVAL_MS
 from kstate_cli.statedir.locks import Mount
 from kstate_cli.statedir.model import Application, Database, Store, Task
 from kstate_cli.statedir.names import CHECKPOINT, LOCK
-from kstate_cli.texts import TRANSACTIONAL_STORES, Filling, filled
+from kstate_cli.texts import Filling, filled
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +58,9 @@ class CheckRequest:
         """Return the options that a command of a hint needs too, because its user has said so of the application."""
         options: tuple[str, ...] = ()
         if not self.exactly_once:
-            options = ("--guarantee", "at_least_once")
+            options = (option.GUARANTEE, "at_least_once")
         if self.transactional:
-            options = (*options, TRANSACTIONAL_STORES)
+            options = (*options, option.TRANSACTIONAL_STORES)
         return options
 
     @property

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import typer
 
-from kstate_cli import deadline, host, temporary
+from kstate_cli import deadline, host, option, temporary
 from kstate_cli.cli import json_lines, standard
 from kstate_cli.cli.ending import exit_code_of, print_json_error, report_deadline, report_errors
 from kstate_cli.cli.registry import LazyGroup
@@ -39,7 +39,7 @@ app = typer.Typer(
     epilog=_EPILOG,
     add_completion=False,
     rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", option.HELP]},
     pretty_exceptions_enable=False,
 )
 
@@ -57,10 +57,10 @@ def _version(ctx: typer.Context, value: bool) -> None:
 def _root(
     # Eager, so that it is known when the version is printed.
     verbose: bool = typer.Option(
-        False, "--verbose", help="With --version, also print details for a bug report.", is_eager=True
+        False, option.VERBOSE, help="With --version, also print details for a bug report.", is_eager=True
     ),
-    version: bool = typer.Option(False, "--version", help="Print the version.", callback=_version),
-    debug: bool = typer.Option(False, "--debug", help="Log to standard error what kstate reads and decides."),
+    version: bool = typer.Option(False, option.VERSION, help="Print the version.", callback=_version),
+    debug: bool = typer.Option(False, option.DEBUG, help="Log to standard error what kstate reads and decides."),
 ) -> None:
     """Inspect, migrate, dump and restore the state directories of Kafka Streams applications."""
     if debug:
@@ -70,7 +70,7 @@ def _root(
     if verbose and not version:
         raise UsageError(
             "pass --version too, because --verbose needs it",
-            hint=f"to see the versions, run {command('--version', '--verbose')}",
+            hint=f"to see the versions, run {command(option.VERSION, option.VERBOSE)}",
         )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from kstate_cli import clock
+from kstate_cli import clock, option
 from kstate_cli.change.plan import (
     BuildStore,
     CreateDatabase,
@@ -63,7 +63,7 @@ class Migration:
                     "only in a directory"
                 ),
                 where=str(app),
-                hint=f"restore without --for first. Then run {command('migrate', app, '--to', self.target.version)}",
+                hint=f"restore without --for first. Then run {command('migrate', app, option.TO, self.target.version)}",
             )
         migration = plan_migration(application, self.target, self.options)
         change = replace(

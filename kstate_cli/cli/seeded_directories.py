@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kstate_cli import option
 from kstate_cli.broker.client import ask_broker
 from kstate_cli.change.course import Terms
 from kstate_cli.change.engine import RunOptions
@@ -61,11 +62,11 @@ class SeededDirectories:
         if release is None or spec is None:
             raise UsageError(
                 "--out needs the release that will start and the kinds of the stores",
-                hint=f"pass --for RELEASE and --spec FILE. To create the file, run {command('ls', 'APP', '--spec')}",
+                hint=f"pass --for RELEASE and --spec FILE. To create the file, run {command('ls', 'APP', option.SPEC)}",
             )
         part = None
         if share is not None:
-            part = part_of("--share", share, _SHARE_HINT)
+            part = part_of(option.SHARE, share, _SHARE_HINT)
         # Before hours of writing: the folder above must exist.
         return cls(find_application_to_create(application), release, spec, at_least_once, part)
 

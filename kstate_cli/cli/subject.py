@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from kstate_cli import deadline, texts
+from kstate_cli import deadline, option, texts
 from kstate_cli.texts import command
 
 _APP = frozenset({"app", "a"})
 """Parameter names of the argument APP, and of the first argument of ``diff``."""
 
 _app: list[str] = []
-_WORKERS = "--workers"
+_WORKERS = option.WORKERS
 _workers: list[int] = []
 
 
@@ -49,9 +49,9 @@ def notes_of(parameter: Any) -> Iterator[Callable[[Any], None]]:
         yield _note
     if _WORKERS in parameter.opts:
         yield _note_workers
-    for option in texts.COMMANDS_WITH_OPTION:
-        if option in parameter.opts:
-            yield partial(texts.carry_option, option)
+    for option_name in texts.COMMANDS_WITH_OPTION:
+        if option_name in parameter.opts:
+            yield partial(texts.carry_option, option_name)
 
 
 def workers() -> int | None:

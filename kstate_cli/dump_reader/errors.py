@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable
 from typing import Final
 
+from kstate_cli import option
 from kstate_cli.errors import Refused
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.texts import command
@@ -64,7 +65,7 @@ def rot(path: str, message: str, *, growing: str | None = None) -> DumpRot:
     # A dump that was written at once cannot grow, so the topics are read into a new dump.
     out: tuple[str, ...] = ("NEW",)
     if growing is not None:
-        out = (growing, "--full")
+        out = (growing, option.FULL)
     return DumpRot(
         message,
         where=printable(path),
@@ -73,7 +74,7 @@ def rot(path: str, message: str, *, growing: str | None = None) -> DumpRot:
             "file again from another copy of the dump. If you have none, read the topics again into a new "
             "full dump while the broker still has the records:"
         ),
-        hint_details=[command("dump", "--bootstrap-server", "HOST:PORT", "--app", "ID", "--out", *out)],
+        hint_details=[command("dump", option.BOOTSTRAP_SERVER, "HOST:PORT", option.APP, "ID", option.OUT, *out)],
     )
 
 

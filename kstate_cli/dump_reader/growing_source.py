@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from kstate_cli import option
 from kstate_cli.errors import UsageError
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.regular_files import kind_of
@@ -136,13 +137,13 @@ def _as_of_generation(grown: Grown, generation: int, where: str) -> tuple[Grown,
         if first is not None:
             hint = f"its oldest full dump is generation {first}"
         raise UsageError(
-            f"--full-dump {quoted(str(generation))}: {where} has no full dump of that generation", hint=hint
+            f"{option.FULL_DUMP} {quoted(str(generation))}: {where} has no full dump of that generation", hint=hint
         )
     left_out = sorted(str(key) for key, full in grown.newest().items() if full.began > generation)
     if not left_out:
         return grown, ()
     warning = (
-        f"{some(left_out, _MOST_NAMES)}: restored from an older full dump (--full-dump "
+        f"{some(left_out, _MOST_NAMES)}: restored from an older full dump ({option.FULL_DUMP} "
         f"{quoted(str(generation))}). kstate skips the newest full dump and all records that only this dump "
         "contains"
     )

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
+from kstate_cli import option
 from kstate_cli.errors import KstateError, UsageError, warn_before
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.signals import mapped
@@ -102,8 +103,8 @@ class ParquetFolder:
         """Open the files that count. Raises UsageError and DumpError, naming the file."""
         if options.full_dump is not None:
             raise UsageError(
-                f"--full-dump {quoted(str(options.full_dump))}: {place.text} was written at once, so it has only "
-                "one full dump",
+                f"{option.FULL_DUMP} {quoted(str(options.full_dump))}: {place.text} was written at once, so it has "
+                "only one full dump",
                 hint="omit the option",
             )
         survey = _Survey()

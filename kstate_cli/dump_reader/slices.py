@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Final
 
+from kstate_cli import option
 from kstate_cli.errors import KstateError, RunFailed
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.texts import first_line
@@ -257,7 +258,7 @@ _NO_HEADERS: Final = "cast(array() as array<struct<key: string, value: binary>>)
 # Writers express "no headers" as an empty list or as null. Duplicates with either must be equal.
 _SOME_HEADERS: Final = f"coalesce(headers, {_NO_HEADERS})"
 
-_ODD = "check the disks of --staging and of the executors, then run the command again"
+_ODD = f"check the disks of {option.STAGING} and of the executors, then run the command again"
 
 
 def repartition(context: SparkContext, dump: Dump, partitions: Iterable[TopicPartition], target_uri: str) -> Dump:

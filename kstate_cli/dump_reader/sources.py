@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Protocol
 
+from kstate_cli import option
 from kstate_cli.host import cores_here
 from kstate_cli.signals import mapped, submitted
 
@@ -74,7 +75,8 @@ def no_manifest(message: str, where: str) -> NoManifestError:
     return NoManifestError(
         message,
         where=where,
-        hint="if you know that no file is missing, pass --dump-is-complete (and --dump-is-committed if the dump "
+        hint=f"if you know that no file is missing, pass {option.DUMP_IS_COMPLETE} (and "
+        f"{option.DUMP_IS_COMMITTED} if the dump "
         "was read with isolation read_committed)",
     )
 

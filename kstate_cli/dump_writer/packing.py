@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from kstate_cli import option
 from kstate_cli.broker.facts import LogFacts
 from kstate_cli.dump_reader.errors import DumpError, printable
 from kstate_cli.dump_reader.model import Full, Grown, GrownFile, LastRecord, Round, TailRecord
@@ -215,7 +216,7 @@ def join_small_files(
             smaller, paths = pack(store, full, generation, run)
         except DumpError as error:
             # Joined, the damaged rows would get a new file whose digest calls them sound. So the file stays as it is.
-            warn(f"{full.key}: {error}. kstate does not join its small files. To replace them, dump with --full")
+            warn(f"{full.key}: {error}. kstate does not join its small files. To replace them, dump with {option.FULL}")
             smaller, paths = full, ()
         packed.append(smaller)
         joined += paths

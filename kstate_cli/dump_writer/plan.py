@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final
 
-from kstate_cli import clock
+from kstate_cli import clock, option
 from kstate_cli.broker.facts import LogFacts
 from kstate_cli.clock import BootTime
 from kstate_cli.dump_reader.growing import newest_fulls
@@ -300,7 +300,7 @@ def select_topics(
         foreign = [(topic, of) for topic, of in others if topic not in names]
         names.update(own)
         if not own and not others:
-            message = f"--app {app!r}: the broker has no changelog with this prefix"
+            message = f"{option.APP} {app!r}: the broker has no changelog with this prefix"
             if topics_on_broker:
                 message += f"; the changelogs are {some(sorted(filter(is_changelog, topics_on_broker)), _MOST_NAMES)}"
             raise UsageError(

@@ -7,6 +7,7 @@ from bisect import insort
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from kstate_cli import option
 from kstate_cli.broker.client import admin_client, ask_broker, names_on
 from kstate_cli.broker.facts import LogFacts
 from kstate_cli.clock import now_ms
@@ -215,7 +216,7 @@ class DumpRound:
         for topic, other in topics.foreign:
             self._warn(
                 f"{topic} is not dumped, because it seems to belong to the application {other} (to dump it, pass "
-                "--topic)"
+                f"{option.TOPIC})"
             )
 
     def _warn_of_transactions(self) -> None:
@@ -258,7 +259,7 @@ class DumpRound:
         keys = ", ".join(str(plan.key) for plan in waiting[:_MOST_NAMES])
         raise RunFailed(
             f"{keys}: the log changes again and again while kstate reads it",
-            hint="find out what deletes its records. With more --workers, kstate reads faster",
+            hint=f"find out what deletes its records. With more {option.WORKERS}, kstate reads faster",
         )
 
     def _read(self, plans: Sequence[PartitionPlan], runner: RangeRunner) -> None:

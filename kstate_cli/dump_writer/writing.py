@@ -19,7 +19,7 @@ from operator import methodcaller
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from kstate_cli import clock
+from kstate_cli import clock, option
 from kstate_cli.dump_reader.errors import DumpError
 from kstate_cli.dump_reader.model import Grown, GrownFile, RowGroup
 from kstate_cli.errors import InUse, Refused
@@ -353,7 +353,7 @@ def lost_file(path: str, where: str) -> Refused:
         f"{printable(path)} no longer exists, or was replaced after kstate wrote it",
         where=where,
         hint=(
-            "copy it again from another copy of the dump. If you have none, dump to a new place (--out), and "
+            f"copy it again from another copy of the dump. If you have none, dump to a new place ({option.OUT}), and "
             "keep this dump, because the broker may no longer have all of its records"
         ),
     )

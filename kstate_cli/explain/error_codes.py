@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from typing import Final
 
+from kstate_cli import option
 from kstate_cli import streams_log as log
 from kstate_cli.dump_reader.errors import DumpError, DumpRot
 from kstate_cli.errors import (
@@ -66,20 +67,20 @@ ERRORS: Final = {
         do=(
             "copy the file again from another copy of the dump",
             "or read the topics again into a new full dump, while the broker has their records: "
-            + command("dump", "--bootstrap-server", "HOST:PORT", "--app", "ID", "--out", "NEW"),
+            + command("dump", option.BOOTSTRAP_SERVER, "HOST:PORT", option.APP, "ID", option.OUT, "NEW"),
             f"to see which other files are damaged: {command('verify-dump', 'DUMP')}",
         ),
     ),
     SerdeError.code: Texts(
         "The serde cannot read the bytes, or cannot serialize this key (exit 4)",
         "kstate printed the rows that it could read.",
-        do=("pass another serde: --key-serde, --value-serde",),
+        do=(f"pass another serde: {option.KEY_SERDE}, {option.VALUE_SERDE}",),
     ),
     InUse.code: Texts(
         "Another process is using the directory (exit 5)",
         "The application or another command of kstate is running. If the process is known, the message names it.",
         (log.LOCKED, log.TASK_LOCKED),
-        do=("stop the application, or pass --wait SECONDS",),
+        do=(f"stop the application, or pass {option.WAIT} SECONDS",),
     ),
     RunFailed.code: Texts(
         "A run failed before it exchanged the directories (exit 6)",
@@ -101,7 +102,7 @@ ERRORS: Final = {
     StoreUnreadable.code: Texts(
         "kstate cannot read a store (exit 6)",
         "The store is damaged, open in a running application, or of an ambiguous kind.",
-        do=(look_closer("APP"), "to read the last flush of a running application: --last-flush"),
+        do=(look_closer("APP"), f"to read the last flush of a running application: {option.LAST_FLUSH}"),
     ),
     OutputLost.code: Texts(
         "kstate could not write all results (exit 6)",
@@ -128,7 +129,7 @@ ERRORS: Final = {
 
 
 # The same advice for several refusals: only the old text distinguishes their cases.
-_OLD: Final = "pass the text of the topology that ran here last too: --from OLD.txt"
+_OLD: Final = f"pass the text of the topology that ran here last too: {option.FROM} OLD.txt"
 
 REHOME: Final = {
     WhyRefused.OTHER_APPLICATION: Texts(
@@ -161,7 +162,10 @@ REHOME: Final = {
             "is missing."
         ),
         do=(
-            "complete it from a dump, in the same run and on every host: --from-changelog DUMP --for RELEASE",
+            (
+                f"complete it from a dump, in the same run and on every host: {option.FROM_CHANGELOG} DUMP "
+                f"{option.FOR} RELEASE"
+            ),
             "or move the directories of one partition to one host, while the application is stopped on both hosts",
         ),
     ),
@@ -180,7 +184,7 @@ REHOME: Final = {
             "From the numbers alone, kstate cannot see whether sub-topologies were merged, or whether one "
             "replaced another."
         ),
-        do=("map those tasks with another --map, or pass texts: --topology, --from",),
+        do=(f"map those tasks with another {option.MAP}, or pass texts: {option.TOPOLOGY}, {option.FROM}",),
     ),
     WhyRefused.KIND_UNKNOWN: Texts(
         "A store is new, and its kind is unknown (exit 4)",
@@ -188,15 +192,19 @@ REHOME: Final = {
             'From 4.3 on, an empty store needs an offset that means "from the beginning". Without it, Streams '
             "wipes the task under exactly-once. Where this offset is stored depends on the kind of the store."
         ),
-        do=("specify the kind in kstate.toml: --spec", _OLD, "or, with at-least-once: --guarantee at_least_once"),
+        do=(
+            f"specify the kind in kstate.toml: {option.SPEC}",
+            _OLD,
+            f"or, with at-least-once: {option.GUARANTEE} at_least_once",
+        ),
     ),
     # Both ways lose something: the restoration its time, the other guarantee its safety. The user chooses.
     WhyRefused.UNCLEAN: Texts(
         "Stores that kstate would move were not closed cleanly (exit 4)",
         "Under exactly-once they may contain uncommitted rows.",
         do=(
-            "pass --wipe-unclean to remove these stores, so that Streams restores only them",
-            "or --guarantee at_least_once",
+            f"pass {option.WIPE_UNCLEAN} to remove these stores, so that Streams restores only them",
+            f"or {option.GUARANTEE} at_least_once",
         ),
     ),
     WhyRefused.FOREIGN: Texts(
@@ -210,7 +218,7 @@ REHOME: Final = {
             "An instance is running, or was stopped less than session.timeout.ms ago. Streams does not leave its "
             "group when it stops."
         ),
-        do=("stop all instances", "then wait until the sessions of stopped instances end: --wait 60"),
+        do=("stop all instances", f"then wait until the sessions of stopped instances end: {option.WAIT} 60"),
     ),
     WhyRefused.UNREAD: Texts(
         "The new topology does not read some topics that have unread records (exit 4)",
@@ -220,7 +228,7 @@ REHOME: Final = {
         ),
         do=(
             "start the old topology, let it process all its input, and stop it",
-            "if you can lose these records, omit --bootstrap-server",
+            f"if you can lose these records, omit {option.BOOTSTRAP_SERVER}",
         ),
     ),
     WhyRefused.PARTITIONS: Texts(
@@ -267,7 +275,7 @@ EXITS: Final = {
             "The work is complete, but you should know something: stores were skipped, headers were dropped, or a "
             "shutdown was unclean. If the command reads, rows may be silently missing."
         ),
-        do=("read the warnings. If you accept them, pass --warnings-ok to exit with 0",),
+        do=(f"read the warnings. If you accept them, pass {option.WARNINGS_OK} to exit with 0",),
     ),
     str(UsageError.exit_code): Texts(
         "The command line is invalid",
@@ -275,7 +283,7 @@ EXITS: Final = {
             "An option, a file or a store does not exist, or the directory does not belong to an application. "
             "kstate changed nothing."
         ),
-        do=("read the message, which names the mistake. To see every option, pass --help to the command",),
+        do=(f"read the message, which names the mistake. To see every option, pass {option.HELP} to the command",),
     ),
     str(ConditionNotMet.exit_code): Texts(
         "A check has a negative result",
@@ -301,7 +309,7 @@ EXITS: Final = {
             "directory, it prints the messages below."
         ),
         (log.LOCKED, log.TASK_LOCKED),
-        do=("stop the application, or pass --wait SECONDS",),
+        do=(f"stop the application, or pass {option.WAIT} SECONDS",),
     ),
     str(RunFailed.exit_code): Texts(
         "Failed, and the application directory is unchanged",
@@ -333,7 +341,7 @@ EXITS: Final = {
             "kstate could not shut down cleanly. The directory is still completely the old one or completely the "
             "new one."
         ),
-        do=("give the container more memory, or pass fewer --workers", _AGAIN, _STATUS),
+        do=(f"give the container more memory, or pass fewer {option.WORKERS}", _AGAIN, _STATUS),
     ),
     _of_signal(signal.SIGPIPE): Texts(
         "The program that reads the output has ended, for example | head",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from kstate_cli import option
 from kstate_cli import streams_log as log
 from kstate_cli.codes import SILENT
 from kstate_cli.explain.model import Texts
@@ -15,20 +16,23 @@ from kstate_cli.texts import command
 from kstate_cli.texts import internals as see
 
 _PUT_BACK = "move it out of the application directory, or restore the original entry"
-_CHECK = f"to see what happens when the application starts: {command('check', 'APP', '--for', 'RELEASE')}"
+_CHECK = f"to see what happens when the application starts: {command('check', 'APP', option.FOR, 'RELEASE')}"
 _VERIFY = f"to read all files: {command('verify', 'APP')}"
-_REBUILD = f"rebuild the store from a dump: {command('restore', 'APP', '--from-changelog', 'DUMP', '--for', 'RELEASE')}"
+_REBUILD = (
+    f"rebuild the store from a dump: {command('restore', 'APP', option.FROM_CHANGELOG, 'DUMP', option.FOR, 'RELEASE')}"
+)
 _WIPE = (
-    f"or let the application restore it when it starts: {command('wipe', 'APP', '--task', 'TASK', '--store', 'STORE')}"
+    "or let the application restore it when it starts: "
+    f"{command('wipe', 'APP', option.TASK, 'TASK', option.STORE, 'STORE')}"
 )
 _DAMAGED = (_VERIFY, _REBUILD, _WIPE)
 _KILLED = (
     "if the application was killed while it created or dropped the database, a migration can exclude its task: "
-    + command("migrate", "APP", "--to", "RELEASE", "--unclean", "wipe")
+    + command("migrate", "APP", option.TO, "RELEASE", option.UNCLEAN, "wipe")
 )
 _HALF_MADE = (*_DAMAGED, _KILLED)
 _NOT_SET = "if it sets neither, let the application restore the store when it starts: " + command(
-    "wipe", "APP", "--task", "TASK", "--store", "STORE"
+    "wipe", "APP", option.TASK, "TASK", option.STORE, "STORE"
 )
 _OPENS = f"RocksDBStore.openDB: RocksDB has to open the directory ({see('rocksdb.md')})"
 
@@ -291,7 +295,7 @@ class Note:
     texts: Texts
 
 
-_LS_SPEC = command("ls", "APP", "--spec")
+_LS_SPEC = command("ls", "APP", option.SPEC)
 
 # By the code under which ``kstate explain`` has them. Their commands print the parts.
 NOTES: Final = {
@@ -314,7 +318,7 @@ NOTES: Final = {
             ("This affects only applications with bounded queries (IQv2, PositionBound), until they read new "
             "input. kstate refuses to restore stores with headers from such a dump."),
             do=("dump the topics with their headers: "
-                + command("dump", "--bootstrap-server", "HOST:PORT", "--app", "ID", "--out", "DUMP"),),
+                + command("dump", option.BOOTSTRAP_SERVER, "HOST:PORT", option.APP, "ID", option.OUT, "DUMP"),),
         ),
     ),
     "rows-not-read": Note(
@@ -323,7 +327,7 @@ NOTES: Final = {
             "The dry run has not read the rows, so restore may still refuse the dump",
             ("kstate detects damaged bytes, and rows that do not match their stores, only when it reads the rows. "
              "In this case, the restoration changes nothing."),
-            do=("run the dry run without --no-verify-dump",),
+            do=(f"run the dry run without {option.NO_VERIFY_DUMP}",),
         ),
     ),
     "topic-not-used": Note(
@@ -331,7 +335,12 @@ NOTES: Final = {
         Texts(
             "The dump contains a topic that you excluded, or that belongs to no store of this application",
             "This is correct if the topic belongs to another application, or to a store that was removed.",
-            do=("if a store is missing from the plan, describe it in kstate.toml, and pass the file with --spec",),
+            do=(
+                (
+                    "if a store is missing from the plan, describe it in kstate.toml, and pass the file with "
+                    f"{option.SPEC}"
+                ),
+            ),
         ),
     ),
     "in-memory": Note(
@@ -357,7 +366,7 @@ NOTES: Final = {
             ("This is normal for a healthy store. If the note states that the log was truncated or recreated, "
             "the store may be the only copy of its records."),
             do=("if the log may have been recreated, compare with the broker: "
-                + command("check", "APP", "--for", "RELEASE", "--bootstrap-server", "HOST:PORT"),),
+                + command("check", "APP", option.FOR, "RELEASE", option.BOOTSTRAP_SERVER, "HOST:PORT"),),
         ),
     ),
     "as-of-last-flush": Note(
@@ -428,7 +437,7 @@ NOTES: Final = {
             rule=("a store has reached a Position or an offset only if every segment has reached it "
                 f"({see('offsets.md')})"),
             do=(("to see what happens when the application starts: "
-                f"{command('check', 'APP', '--for', 'RELEASE')}"),),
+                f"{command('check', 'APP', option.FOR, 'RELEASE')}"),),
         ),
     ),
     "unproven": Note(

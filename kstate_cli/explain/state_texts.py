@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kstate_cli import option
 from kstate_cli import streams_log as log
 from kstate_cli.change.earlier_runs import INTERRUPTED
 from kstate_cli.change.journal import CREATED, DAMAGED, RunState
@@ -17,10 +18,10 @@ from kstate_cli.texts import command
 from kstate_cli.texts import internals as see
 
 _UNDO = f"to roll it back: {command('undo', 'APP')}"
-_CLEAN = f"to free the space of its backup: {command('clean', 'APP', '--older-than', '7d')}"
+_CLEAN = f"to free the space of its backup: {command('clean', 'APP', option.OLDER_THAN, '7d')}"
 _TAKEN_OVER = "run the command again. The next command that changes the directory completes or removes the run"
 _WAIT = "do nothing, because the run is in progress"
-_AFTER_ERROR = "fix the cause, then run the command again with --after-error"
+_AFTER_ERROR = f"fix the cause, then run the command again with {option.AFTER_ERROR}"
 _WHY = f"to see why it failed: {command('status', 'APP')}"
 _RUNS = f"no rule of Streams: the change engine ({see('engine.md#run-states')})"
 _LIKE = f"KafkaStreams.State, as of KIP-696 ({see('restoring.md#states')})"
@@ -123,15 +124,16 @@ RESTORATION_STATES: Final = {
     RestoreState.ERROR.value: Texts(
         "The restoration has failed, and this state is final",
         (
-            "The next restoration and the next wipe require --after-error, so that a cron job does not repeat the "
-            "failure forever."
+            f"The next restoration and the next wipe require {option.AFTER_ERROR}, so that a cron job does not repeat "
+            "the failure forever."
         ),
         rule=_LIKE,
         do=(_WHY, _AFTER_ERROR),
     ),
     INTERRUPTED: Texts(
         "The process of the restoration died",
-        ("The next restoration uses the sorted files. After three interruptions in a row, it requires --after-error."),
+        "The next restoration uses the sorted files. After three interruptions in a row, it requires "
+        f"{option.AFTER_ERROR}.",
         rule=f"no state of Streams ({see('restoring.md#taken-up-again')})",
         do=("run the restoration again",),
     ),
@@ -147,7 +149,7 @@ STORE_STATUS: Final = {
         ),
         log.INVALID_STATE,
         f"AbstractColumnFamilyAccessor.open ({see('offsets.md#status')})",
-        ((f"to predict what happens when the application starts: {command('check', 'APP', '--for', 'RELEASE')}"),),
+        ((f"to predict what happens when the application starts: {command('check', 'APP', option.FOR, 'RELEASE')}"),),
     ),
     "closed": Texts(
         "The store was closed cleanly",
@@ -162,7 +164,7 @@ STORE_STATUS: Final = {
 _FINDING = "read the finding that causes this, and its hint"
 _DUMP = (
     "to restore from a dump before you start the application: "
-    f"{command('restore', 'APP', '--from-changelog', 'DUMP', '--for', 'RELEASE')}"
+    f"{command('restore', 'APP', option.FROM_CHANGELOG, 'DUMP', option.FOR, 'RELEASE')}"
 )
 _CHANGELOG = f"StoreChangelogReader ({see('changelogs.md#log-ends')})"
 _WIPED = f"TaskCorruptedException, StateManagerUtil.closeStateManager ({see('start.md#wiped-tasks')})"
@@ -213,7 +215,7 @@ OUTCOMES: Final = {
         (
             "do not start the application",
             # Before the start: afterwards there is nothing left to export.
-            f"to keep its rows as Parquet: {command('export', 'APP', 'STORE', '--out', 'DIR')}",
+            f"to keep its rows as Parquet: {command('export', 'APP', 'STORE', option.OUT, 'DIR')}",
             _FINDING,
         ),
     ),
@@ -223,8 +225,11 @@ OUTCOMES: Final = {
         (log.CORRUPTED, log.REVIVED, log.WIPED, log.NOT_LOGGED),
         _WIPED,
         (
-            ("before you start the application, pass a source of the topics: --bootstrap-server, --dump or --offsets"),
-            f"to keep its rows as Parquet: {command('export', 'APP', 'STORE', '--out', 'DIR')}",
+            (
+                f"before you start the application, pass a source of the topics: {option.BOOTSTRAP_SERVER}, "
+                f"{option.DUMP} or {option.OFFSETS}"
+            ),
+            f"to keep its rows as Parquet: {command('export', 'APP', 'STORE', option.OUT, 'DIR')}",
             _FINDING,
         ),
     ),
@@ -328,7 +333,7 @@ FAILURES: Final = {
         ),
         rule=_RULE,
         do=(
-            "to read the last flush of a running application: --last-flush",
+            f"to read the last flush of a running application: {option.LAST_FLUSH}",
             f"to see its kind: {command('ls', 'APP')}",
         ),
     ),

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from kstate_cli import temporary
+from kstate_cli import option, temporary
 from kstate_cli.errors import InUse, Refused, UsageError
 from kstate_cli.formats.binary import parse_json
 from kstate_cli.host import WRITING_THREADS, require_headroom
@@ -256,10 +256,10 @@ def check_out(out: Path, app: Path) -> Path:
     absolute = Path(os.path.realpath(out))
     for forbidden in (app, app.parent / OWN_FOLDER):
         if absolute == forbidden or forbidden in absolute.parents:
-            raise UsageError(f"--out {quoted(out)} is within {forbidden}", hint="pass a folder outside of it")
+            raise UsageError(f"{option.OUT} {quoted(out)} is within {forbidden}", hint="pass a folder outside of it")
     if absolute.exists() and not absolute.is_dir():
         raise UsageError(
-            f"--out {quoted(out)} is not a directory", hint="pass a folder, or a path that does not exist yet"
+            f"{option.OUT} {quoted(out)} is not a directory", hint="pass a folder, or a path that does not exist yet"
         )
     return absolute
 
@@ -288,7 +288,9 @@ class OutFolder:
             try:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise InUse(f"another export writes to {self.out}", hint="wait for it, or pass another --out") from None
+                raise InUse(
+                    f"another export writes to {self.out}", hint=f"wait for it, or pass another {option.OUT}"
+                ) from None
             # Checked under the lock, so that no other export changes the names meanwhile.
             self._refuse_others()
             self._drop_interrupted()
@@ -368,10 +370,12 @@ class OutFolder:
         # An interrupted export lists the parts that it has renamed. All other parts belong to a complete export,
         # which may be the only copy of the rows, so the user must pass --overwrite.
         if INCOMPLETE not in names or MANIFEST in names or own - {INCOMPLETE} - self._renamed():
-            raise Refused(f"{self.out} contains an export", hint="pass a new folder, or --overwrite")
+            raise Refused(f"{self.out} contains an export", hint=f"pass a new folder, or {option.OVERWRITE}")
         # The file is the first that an export writes. Without it the interrupted export has no rows to lose.
         if self._read(_OWNER) not in (None, self._owner):
-            raise Refused(f"{self.out} contains another, interrupted export", hint="pass a new folder, or --overwrite")
+            raise Refused(
+                f"{self.out} contains another, interrupted export", hint=f"pass a new folder, or {option.OVERWRITE}"
+            )
 
     def _drop_interrupted(self) -> None:
         if self.folder.exists():

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+from kstate_cli import option
 from kstate_cli.errors import Refused
 from kstate_cli.export.files import ExportWatcher, OutFolder, PartJob, PartResult, check_out, choose_engine, write_parts
 from kstate_cli.formats.store_kinds import OFFSETS_CF
@@ -71,7 +72,7 @@ def export_store(request: ExportRequest, watcher: ExportWatcher) -> Exported:
     After an error, no file of this export is left. After a kill, the folder ``_incomplete`` is.
     """
     out = check_out(request.out, request.app)
-    key, value = serde_for("--key-serde", request.key_serde), serde_for("--value-serde", request.value_serde)
+    key, value = serde_for(option.KEY_SERDE, request.key_serde), serde_for(option.VALUE_SERDE, request.value_serde)
     app = read_application(request.app, stores={request.store}, workers=request.workers)
     refuse_running(app, last_flush=request.last_flush)
     in_spec = request.spec.store(request.store) or StoreDraft(name=request.store)
@@ -104,7 +105,7 @@ def export_store(request: ExportRequest, watcher: ExportWatcher) -> Exported:
         if plan.shape.internal and request.value_serde != "bytes":
             raise Refused(
                 (f"only Streams can read the values of a {plan.shape.name} store, because there is no serde for them"),
-                hint="omit --value-serde",
+                hint=f"omit {option.VALUE_SERDE}",
             )
         engine = choose_engine(request.engine, plan.size, len(plan.parts), request.workers)
         results = write_parts(plan.parts, plan.rows, engine, request.workers, watcher)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from kstate_cli import option
 from kstate_cli.codes import Code
 from kstate_cli.statedir.names import PROCESS_FILE
 from kstate_cli.texts import command, documentation, shell
@@ -50,8 +51,8 @@ _ASSIGNED: Final = (
     "of them restores it ({page})"
 )
 _ASSIGNMENT: Final = "start.md#which-instance-gets-a-task"
-_RESTORE: Final = command("restore", "APP", "--from-changelog", "DUMP", "--for", "RELEASE")
-_CHECK: Final = command("check", "APP", "--for", "RELEASE")
+_RESTORE: Final = command("restore", "APP", option.FROM_CHANGELOG, "DUMP", option.FOR, "RELEASE")
+_CHECK: Final = command("check", "APP", option.FOR, "RELEASE")
 _LIST: Final = command("ls", "APP", "-o", "json")
 # Streams writes the file again at its start, with a new id.
 _REMOVE: Final = shell("rm", f"APP/{PROCESS_FILE}")
@@ -182,7 +183,7 @@ TASK_DOUBLED: Final = FleetCode(
         "one active task and num.standby.replicas more. Other copies remain until the cleaner deletes them ({page})"
     ),
     page="start.md",
-    hint="if the application has standbys, pass --standby-replicas N. Otherwise the cleaner deletes it "
+    hint=f"if the application has standbys, pass {option.STANDBY_REPLICAS} N. Otherwise the cleaner deletes it "
     "after state.cleanup.delay.ms",
 )
 TASK_TOO_FEW: Final = FleetCode(

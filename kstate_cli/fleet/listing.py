@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from kstate_cli import option
 from kstate_cli.errors import ConditionNotMet, Refused, UsageError
 from kstate_cli.fleet.model import Gap, HostReport, ListedProblem, StoreCopy, sub_topology, task_name
 from kstate_cli.formats.binary import MAX_I64, MalformedBytesError, parse_json
@@ -443,7 +444,7 @@ def had_before(fleet: FleetListing, application: str, host: str) -> frozenset[st
         raise Refused(
             f"kstate does not know the former tasks of {host}, because its listing was incomplete",
             where=str(fleet.source),
-            hint="pass an older listing, or --share for a share of the missing tasks",
+            hint=f"pass an older listing, or {option.SHARE} for a share of the missing tasks",
         )
     return frozenset(task for task, hosts in fleet.tasks.items() if host in hosts)
 

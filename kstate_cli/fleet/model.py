@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 
+from kstate_cli import option
 from kstate_cli.broker.client import GroupMember, StreamsGroup
 from kstate_cli.broker.facts import Facts, LogFacts
 from kstate_cli.errors import Refused
@@ -149,7 +150,7 @@ def expected_partitions(
                     f"sub-topology {sub[1]} has {partitions.count:,} partitions according to "
                     f"{partitions.source.value}, which is not possible"
                 ),
-                hint="check the files of --offsets and --spec",
+                hint=f"check the files of {option.OFFSETS} and {option.SPEC}",
             )
     return expected
 

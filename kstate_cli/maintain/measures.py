@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from kstate_cli import clock
+from kstate_cli import clock, option
 from kstate_cli.formats.topic_partition import GLOBAL
 from kstate_cli.maintain.steps import STANDBY
 
@@ -36,8 +36,8 @@ MEASURES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "kstate_step_last_run_timestamp_seconds": ("maintain: time when the step last ended.", _STEP),
     "kstate_step_last_success_timestamp_seconds": (
         (
-            "maintain: time when the step last ended without an error, and without a warning that --warnings-ok "
-            "does not accept."
+            "maintain: time when the step last ended without an error, and without a warning that "
+            f"{option.WARNINGS_OK} does not accept."
         ),
         _STEP,
     ),

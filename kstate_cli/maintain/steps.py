@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from kstate_cli import option
 from kstate_cli.errors import UsageError
 from kstate_cli.statedir.names import OWN_FOLDER
 from kstate_cli.texts import quoted, span_text
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 DIRECTORY: Final = "directory"
 STANDBY: Final = "standby"
 # Last in each command: ``plain_words`` cuts them off for users.
-_JSON: Final = ("--output", "json")
+_JSON: Final = (option.OUTPUT, "json")
 _SLACK: Final = 10
 """Calls come at fixed times, but a step begins when the step before ends. So a step that is a tenth early is due."""
 _BROKER_VARIABLE: Final = "KSTATE_INSPECT_POSITION_BOOTSTRAP_SERVER"
@@ -62,7 +63,7 @@ class StepCommand:
     @property
     def plain_words(self) -> tuple[str, ...]:
         """The arguments for a user who runs the command by hand: with messages and tables."""
-        return tuple(word for word in self.words[: -len(_JSON)] if word != "--quiet")
+        return tuple(word for word in self.words[: -len(_JSON)] if word != option.QUIET)
 
     @property
     def name(self) -> str:
@@ -211,11 +212,11 @@ def _task(
     subject: tuple[str, ...] = ()
     if directory is not None:
         subject = (os.fspath(directory),)
-    settings: tuple[str, ...] = ("--config", os.fspath(configuration.path))
+    settings: tuple[str, ...] = (option.CONFIG, os.fspath(configuration.path))
     if step.name == "verify-dump":
         # This command has no options that [defaults] could set.
         subject, settings = (str(configuration.defaults["dump"]),), ()
-    silent = ("--quiet",) * is_silent
+    silent = (option.QUIET,) * is_silent
     words = (command, *subject, *settings, *_options(step, part), *silent, *_JSON)
     not_due = _not_due(step, memory.result(step.name, of), now_ms)
     asks_broker = "bootstrap_server" in configuration.defaults or _BROKER_VARIABLE in os.environ
@@ -225,26 +226,26 @@ def _task(
 def _options(step: Step, part: tuple[int, int] | None) -> tuple[str, ...]:
     """Return the options that only this step has."""
     if part is not None:
-        return ("--subset", f"{part[0]}/{part[1]}")
+        return (option.SUBSET, f"{part[0]}/{part[1]}")
     if step.name == "dump" and step.keep is not None:
-        return ("--keep", str(step.keep))
+        return (option.KEEP, str(step.keep))
     if step.name == "restore":
-        return ("--standby",)
+        return (option.STANDBY,)
     if step.name == "snapshot":
         return _snapshot_options(step)
     if step.name == "clean":
-        return ("--older-than", step.older_than)
+        return (option.OLDER_THAN, step.older_than)
     return ()
 
 
 def _snapshot_options(step: Step) -> tuple[str, ...]:
-    words: tuple[str, ...] = ("--out", str(step.out))
+    words: tuple[str, ...] = (option.OUT, str(step.out))
     if step.keep is not None:
-        words = (*words, "--keep", str(step.keep))
+        words = (*words, option.KEEP, str(step.keep))
     if step.keep_for is not None:
-        words = (*words, "--keep-for", step.keep_for)
+        words = (*words, option.KEEP_FOR, step.keep_for)
     if step.guarantee is not None:
-        words = (*words, "--guarantee", step.guarantee)
+        words = (*words, option.GUARANTEE, step.guarantee)
     return words
 
 

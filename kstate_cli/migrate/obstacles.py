@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
+from kstate_cli import option
 from kstate_cli.change.plan import Conversion, EditDatabase, Remark, Step, note
 from kstate_cli.errors import Refused
 from kstate_cli.formats.layouts import KeySchema, stripped
@@ -37,7 +38,7 @@ from kstate_cli.statedir.model import (
     without_headers,
 )
 from kstate_cli.statedir.problems import Problem
-from kstate_cli.texts import TRANSACTIONAL_STORES, command, first_lines, some
+from kstate_cli.texts import command, first_lines, some
 
 
 def _stores(snapshot: MigrationSnapshot) -> Iterator[tuple[Task, Store, str]]:
@@ -78,7 +79,7 @@ def refuse_unreadable(snapshot: MigrationSnapshot) -> None:
             f"{snapshot.target} cannot read these stores",
             details=first_lines(headers),
             where=str(snapshot.app.path),
-            hint="pass --drop-headers to convert their rows to the older layout. You lose the headers",
+            hint=f"pass {option.DROP_HEADERS} to convert their rows to the older layout. You lose the headers",
         )
 
 
@@ -109,7 +110,7 @@ def misread_sessions(snapshot: MigrationSnapshot) -> Iterator[Remark]:
             where=str(snapshot.app.path),
             hint="if the store never had headers, leave dsl.store.format at DEFAULT. Otherwise wipe it, and "
             "Streams restores it from its changelog:",
-            hint_details=[command("wipe", snapshot.app.path, "--store", name) for name in names],
+            hint_details=[command("wipe", snapshot.app.path, option.STORE, name) for name in names],
         )
     if at_risk:
         yield note(
@@ -251,7 +252,7 @@ def replayed(app: Application, resolved: TaskOffsets) -> list[str]:
             "When Streams starts, it replays records over them, which changes the versions of a versioned store. "
             "To restore it instead: "
         )
-        + command("wipe", app.path, "--task", resolved.task.name, "--store", state.store.name)
+        + command("wipe", app.path, option.TASK, resolved.task.name, option.STORE, state.store.name)
         for state in resolved.stores
         if may_be_ahead(state.store, resolved)
     ]
@@ -267,7 +268,7 @@ def lost_with_it(app: Application, resolved: TaskOffsets, logged: Collection[str
     if not unknown:
         return []
     untold = _untold(resolved.task, unknown)
-    keep = command("export", app.path, unknown[0], "--out", "DIR")
+    keep = command("export", app.path, unknown[0], option.OUT, "DIR")
     return [f"{untold} rows are lost with the task. To keep them, first run {keep}"]
 
 
@@ -300,8 +301,8 @@ def refuse_unclean(snapshot: MigrationSnapshot, reasons: Sequence[str]) -> None:
             details=first_lines(reasons),
             where=str(snapshot.app.path),
             hint=f"{_transactional_hint(snapshot.offsets, snapshot.options)}if the application ran with "
-            "at-least-once, pass --guarantee at_least_once. Otherwise pass --wipe-unclean to remove these "
-            "tasks, so that Streams restores them",
+            f"at-least-once, pass {option.GUARANTEE} at_least_once. Otherwise pass {option.WIPE_UNCLEAN} to remove "
+            "these tasks, so that Streams restores them",
         )
 
 
@@ -313,7 +314,7 @@ def _transactional_hint(tasks: Collection[TaskOffsets], options: MigrateOptions)
     ambiguous = any(reason.no_status for state in tasks for reason in state.unclean)
     if options.transactional or not ambiguous:
         return ""
-    return f"if the application ran with transactional stores (4.4), pass {TRANSACTIONAL_STORES}. "
+    return f"if the application ran with transactional stores (4.4), pass {option.TRANSACTIONAL_STORES}. "
 
 
 def refuse_losses(snapshot: MigrationSnapshot, reasons: Sequence[str]) -> None:
@@ -325,7 +326,7 @@ def refuse_losses(snapshot: MigrationSnapshot, reasons: Sequence[str]) -> None:
             where=str(snapshot.app.path),
             hint=(
                 "let the older release recreate the wiped store: start it, stop it, then migrate. If the "
-                "application runs with at-least-once, it does not wipe the task, so pass --guarantee "
+                f"application runs with at-least-once, it does not wipe the task, so pass {option.GUARANTEE} "
                 "at_least_once"
             ),
         )

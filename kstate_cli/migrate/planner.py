@@ -10,6 +10,7 @@ import logging
 from collections.abc import Iterator
 from dataclasses import replace
 
+from kstate_cli import option
 from kstate_cli.change.plan import (
     Change,
     Conversion,
@@ -56,7 +57,7 @@ from kstate_cli.releases import (
 )
 from kstate_cli.statedir.model import Application, Database, Store, Task
 from kstate_cli.statedir.names import CHECKPOINT, position_file, store_checkpoint
-from kstate_cli.texts import UNPROVEN, command, first_lines, quoted
+from kstate_cli.texts import command, first_lines, quoted
 
 _LOG = logging.getLogger(__name__)
 
@@ -88,7 +89,7 @@ def plan_of(snapshot: MigrationSnapshot) -> Plan:
     # A plan without steps writes nothing, so an unproven target does no harm then.
     if steps and target.unproven and not options.unproven:
         path = snapshot.app.path
-        raise unproven_release(target, path, options.command(path, target.version, UNPROVEN))
+        raise unproven_release(target, path, options.command(path, target.version, option.UNPROVEN))
     # A partially created database may lack column families, so it does not show which release wrote it. It only counts
     # if there are no other tasks.
     sources = sources_of(snapshot.whole_tasks or snapshot.app.tasks, transactional=options.transactional)
@@ -100,7 +101,7 @@ def plan_of(snapshot: MigrationSnapshot) -> Plan:
         notes = (*notes, *unproven_pair(sources, target))
     return Plan(
         app=snapshot.app.path,
-        command=f"migrate --to {quoted(target.version)}",
+        command=f"migrate {option.TO} {quoted(target.version)}",
         source=source.name,
         target=target.name,
         steps=steps,
@@ -438,7 +439,7 @@ def _refuse_below_zero(snapshot: MigrationSnapshot, task: Task, lines: Offsets) 
     """Raise Refused for offsets below 0 other than -4: no release accepts them."""
     bad = {key: offset for key, offset in lines.items() if offset < 0 and offset != OFFSET_UNKNOWN}
     if bad:
-        out = command("wipe", snapshot.app.path, "--task", task.name)
+        out = command("wipe", snapshot.app.path, option.TASK, task.name)
         raise Refused(
             "Streams does not write such offsets",
             details=first_lines([f"{task.name}: offset {offset} of {key}" for key, offset in bad.items()]),

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kstate_cli import option
 from kstate_cli.errors import Refused
 from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.formats.layouts import Inner
@@ -20,7 +21,7 @@ from kstate_cli.rocks.errors import RocksError, cannot_be_read
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.statedir.model import Application, Store, Task
 from kstate_cli.statedir.problems import Problem, ProblemCode
-from kstate_cli.texts import TRANSACTIONAL_STORES, UNPROVEN, command, first_lines
+from kstate_cli.texts import command, first_lines
 
 StoreKey = tuple[str, str]
 """Task and store."""
@@ -108,10 +109,10 @@ def _refuse_fatal(
     # If the disk does not answer, nothing proves damage. So no hint may suggest to remove these stores.
     if all(problem.code is ProblemCode.UNREADABLE for problem in fatal):
         raise _not_all_read(app.path, [problem.text for problem in fatal])
-    hint = f"to see what to do about each problem, run {command('check', app.path, '--for', target.version)}"
+    hint = f"to see what to do about each problem, run {command('check', app.path, option.FOR, target.version)}"
     # --wipe-unclean is only suggested if it is enough: with other problems the command would be refused again.
     if {problem.place.task for problem in fatal} <= unfinished.keys():
-        wipe = options.command(app.path, target.version, "--wipe-unclean")
+        wipe = options.command(app.path, target.version, option.WIPE_UNCLEAN)
         killed = f"if the application was killed, remove these tasks, so that Streams restores them: {wipe}"
         hint = f"{killed}; {hint}"
     raise Refused(
@@ -192,15 +193,15 @@ class MigrateOptions:
     def command(self, app: Path, target: str, *more: str) -> str:
         """Return the command line that states these options, and ``more``."""
         options = (
-            (self.at_least_once, ("--guarantee", "at_least_once")),
-            (self.wipe_unclean, ("--wipe-unclean",)),
-            (self.drop_headers, ("--drop-headers",)),
-            (self.headers_format, ("--dsl-store-format", "HEADERS")),
-            (self.transactional, (TRANSACTIONAL_STORES,)),
-            (self.unproven, (UNPROVEN,)),
+            (self.at_least_once, (option.GUARANTEE, "at_least_once")),
+            (self.wipe_unclean, (option.WIPE_UNCLEAN,)),
+            (self.drop_headers, (option.DROP_HEADERS,)),
+            (self.headers_format, (option.DSL_STORE_FORMAT, "HEADERS")),
+            (self.transactional, (option.TRANSACTIONAL_STORES,)),
+            (self.unproven, (option.UNPROVEN,)),
         )
         words = (word for is_set, words in options if is_set for word in words)
-        return command("migrate", app, "--to", target, *words, *more)
+        return command("migrate", app, option.TO, target, *words, *more)
 
 
 def sources_of(tasks: Collection[Task], *, transactional: bool) -> tuple[Release, ...]:

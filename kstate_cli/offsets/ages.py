@@ -30,7 +30,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from kstate_cli import clock
+from kstate_cli import clock, option
 from kstate_cli.change.access import reading
 from kstate_cli.change.folder import AGES, runs_folder, write_own_file
 from kstate_cli.change.plan import EditDatabase, Plan
@@ -248,7 +248,7 @@ def _damaged(path: Path, app: Path, error: Exception) -> Refused:
             "it, data that kstate has rewritten may appear newer than it is, so that deleted keys remain. If "
             "you have no backup, move the file away and rebuild the stores:"
         ),
-        hint_details=[command("restore", app, "--from-changelog", "DUMP", "--for", "RELEASE", "--rebuild")],
+        hint_details=[command("restore", app, option.FROM_CHANGELOG, "DUMP", option.FOR, "RELEASE", option.REBUILD)],
     )
 
 

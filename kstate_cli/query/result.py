@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Generic, TypeVar
 
+from kstate_cli import option
 from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.formats.offsets import Position, PositionBound
 from kstate_cli.formats.topic_partition import typed_offsets
@@ -259,13 +260,14 @@ def hints(app: str | os.PathLike[str]) -> dict[FailureReason, str]:
     STORE_EXCEPTION has that for damage.
     """
     return {
-        FailureReason.NOT_ACTIVE: "omit --require-active. Or pass --assume-active if the tasks were active here",
+        FailureReason.NOT_ACTIVE: f"omit {option.REQUIRE_ACTIVE}. Or pass {option.ASSUME_ACTIVE} if the tasks "
+        "were active here",
         FailureReason.NOT_UP_TO_BOUND: f"to see how far each store has read: {command('inspect-position', app)}",
         FailureReason.NOT_PRESENT: "query the host that has the partition. To list the tasks here: "
         f"{command('ls', app)}",
         FailureReason.DOES_NOT_EXIST: "count partitions from 0",
         FailureReason.UNKNOWN_QUERY_TYPE: "to see which subcommand fits which kind of store: "
-        f"{command('query', '--help')}",
+        f"{command('query', option.HELP)}",
         FailureReason.STORE_EXCEPTION: look_closer(app),
     }
 

@@ -23,6 +23,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
+from kstate_cli import option
 from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.offsets import is_permitted
@@ -164,7 +165,7 @@ class OfflineStreams:
             holder = f"process {app.pid}" if app.pid else "another process"
             raise StoreUnreadable(
                 f"{task.name}/{store.name} is open in {holder}, so its newest rows are not on disk",
-                hint="query the application, stop it, or pass --last-flush to read the last flush",
+                hint=f"query the application, stop it, or pass {option.LAST_FLUSH} to read the last flush",
             )
         spec = self._store_spec(store.name)
         # All tasks of a store have its kind. So for an empty store, the kind of the same store in another task decides.

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from kstate_cli import option
 from kstate_cli.broker.client import (
     GroupMember,
     StreamsGroup,
@@ -166,7 +167,7 @@ def _refuse_members(snapshot: RehomeSnapshot, group: StreamsGroup, *, only_looks
         where=str(snapshot.app.path),
         code=WhyRefused.MEMBERS,
         hint=(
-            "stop them, then pass --wait 60. Streams does not leave its group, so a stopped instance stays a "
+            f"stop them, then pass {option.WAIT} 60. Streams does not leave its group, so a stopped instance stays a "
             "member until its session times out (session.timeout.ms, 45 s by default)"
         ),
     )
@@ -208,7 +209,7 @@ def _unread_records(cluster: Cluster, app_id: str, topics: list[str]) -> Iterato
 
 def _records_lost(snapshot: RehomeSnapshot, unread: list[str]) -> Refused:
     """Return the refusal for records that no sub-topology of the new topology would read."""
-    topics = "these topics, as far as --map shows"
+    topics = f"these topics, as far as {option.MAP} shows"
     if snapshot.options.new is not None:
         topics = "these topics"
     return Refused(
@@ -218,7 +219,7 @@ def _records_lost(snapshot: RehomeSnapshot, unread: list[str]) -> Refused:
         code=WhyRefused.UNREAD,
         hint=(
             "start the old topology, let it process all its input, and stop it. If you can lose these "
-            "records, omit --bootstrap-server"
+            f"records, omit {option.BOOTSTRAP_SERVER}"
         ),
     )
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Final
 
+from kstate_cli import option
 from kstate_cli.errors import Refused
 from kstate_cli.formats.topic_partition import TaskId
 from kstate_cli.rehome.model import DirectoryTask, LeaveReason, MissingStore, Placement, Rehoming, WhyRefused
@@ -46,7 +47,7 @@ def _refuse_named_topologies(homes: Iterable[Home]) -> None:
                 f"the directory has named topologies ({some(topologies, _MOST)}), so numbers are not enough to "
                 "identify sub-topologies"
             ),
-            hint="pass both texts: --topology NEW.txt --from OLD.txt",
+            hint=f"pass both texts: {option.TOPOLOGY} NEW.txt {option.FROM} OLD.txt",
         )
 
 
@@ -65,8 +66,8 @@ def _refuse_occupied_numbers(targets: Mapping[Home, int | None], numbers: Mappin
                 ),
                 code=WhyRefused.NUMBER_TAKEN,
                 hint=(
-                    f"also pass its new number: --map {quoted(f'{occupants[0]}={REMOVED}')}, or a number that "
-                    "is free. If sub-topologies were merged, pass both texts: --topology, --from"
+                    f"also pass its new number: {option.MAP} {quoted(f'{occupants[0]}={REMOVED}')}, or a number that "
+                    f"is free. If sub-topologies were merged, pass both texts: {option.TOPOLOGY}, {option.FROM}"
                 ),
             )
 
@@ -241,7 +242,7 @@ def _refuse_others(
             code=WhyRefused.OTHER_APPLICATION,
             hint=(
                 "check that the text describes this application. If it does, pass the text of the previous "
-                "topology too: --from OLD.txt"
+                f"topology too: {option.FROM} OLD.txt"
             ),
         )
     raise Refused(
@@ -278,7 +279,7 @@ def _refuse_old(tasks: Sequence[DirectoryTask], new: Described, old: Described) 
             details=first_lines(wrong),
             code=WhyRefused.OLD_DOES_NOT_FIT,
             hint=(
-                "pass --from with the text of the topology that ran here last, made by build(props). With "
+                f"pass {option.FROM} with the text of the topology that ran here last, made by build(props). With "
                 "topology.optimization, the numbers depend on the properties"
             ),
         )
@@ -313,7 +314,7 @@ def _source_tasks(tasks: Sequence[DirectoryTask], new: Described, old: Described
             details=first_lines(sorted(ambiguous)),
             code=WhyRefused.TWO_COPIES,
             hint=(
-                "pass the text of the topology that ran before: --from OLD.txt. kstate uses the copies of "
+                f"pass the text of the topology that ran before: {option.FROM} OLD.txt. kstate uses the copies of "
                 "that topology. In some patch releases, several sub-topologies have a copy of one store, and "
                 "that text shows them"
             ),
@@ -375,7 +376,8 @@ def _refuse_generated(names: Sequence[StoreKey], old: Described | None) -> None:
         raise _generated_names(
             names,
             "without the old text, they may belong to other operators",
-            hint="pass the text of the topology that ran here last too: --topology NEW.txt --from OLD.txt",
+            hint=f"pass the text of the topology that ran here last too: {option.TOPOLOGY} NEW.txt "
+            f"{option.FROM} OLD.txt",
         )
     pins = some([f'Materialized.as("{key.store}") at its operator' for key in names], _MOST)
     raise _generated_names(
@@ -472,11 +474,11 @@ def half_a_task(rehoming: Rehoming) -> Refused:
         details=first_lines(list(_half_lines(rehoming))),
         code=WhyRefused.HALF_A_TASK,
         hint=(
-            "complete it from a dump of the changelogs: --from-changelog DUMP --for RELEASE --from OLD.txt. "
-            "Or stop the application on both hosts, and move the task directories of one partition to one of "
-            "them. Or wipe the half on this host. If a missing store is in memory, specify its kind in a "
-            "kstate.toml (--spec). If the topics have different numbers of partitions, pass "
-            "--bootstrap-server, and kstate counts them"
+            f"complete it from a dump of the changelogs: {option.FROM_CHANGELOG} DUMP {option.FOR} RELEASE "
+            f"{option.FROM} OLD.txt. Or stop the application on both hosts, and move the task directories of one "
+            "partition to one of them. Or wipe the half on this host. If a missing store is in memory, specify its "
+            f"kind in a kstate.toml ({option.SPEC}). If the topics have different numbers of partitions, pass "
+            f"{option.BOOTSTRAP_SERVER}, and kstate counts them"
         ),
     )
 

@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
+from kstate_cli import option
 from kstate_cli.errors import UsageError
 from kstate_cli.formats.topic_partition import TaskId, TopicPartition
 from kstate_cli.specification.draft import IN_MEMORY, SpecDraft, StoreDraft
@@ -228,7 +229,7 @@ class Completer(Protocol):
         """Plan the restoration. Raises Refused, naming what the dump lacks, or what is unknown about a store."""
 
 
-_BOTH: Final = "--topology and --map exclude each other: omit one of them"
+_BOTH: Final = f"{option.TOPOLOGY} and {option.MAP} exclude each other: omit one of them"
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,12 +329,12 @@ def options_of(
     options = RehomeOptions("", at_least_once=at_least_once, wipe_unclean=wipe_unclean)
     # In the order of the arguments, so that of several unreadable files the first one is reported.
     if new is not None:
-        words.append(f"--topology {quoted(str(new))}")
+        words.append(f"{option.TOPOLOGY} {quoted(str(new))}")
         options = replace(options, new=Described.by(read_topology(new)))
     if old is not None:
-        words.append(f"--from {quoted(str(old))}")
+        words.append(f"{option.FROM} {quoted(str(old))}")
         options = replace(options, old=Described.by(read_topology(old)))
-    words += [f"--map {quoted(pair)}" for pair in pairs]
+    words += [f"{option.MAP} {quoted(pair)}" for pair in pairs]
     options = replace(options, numbers=read_pairs(pairs))
     if spec is not None:
         options = replace(options, spec=read_draft(spec), spec_name=str(spec))
@@ -343,8 +344,10 @@ def options_of(
 def _refuse_contradictions(new: Path | None, old: Path | None, pairs: Sequence[str]) -> None:
     if (new is None) == (not pairs):
         raise UsageError(
-            "specify the new topology: pass --topology FILE, or --map OLD=NEW" if new is None else _BOTH,
+            f"specify the new topology: pass {option.TOPOLOGY} FILE, or {option.MAP} OLD=NEW" if new is None else _BOTH,
             hint="write the text of System.out.println(builder.build(props).describe()) to a file",
         )
     if old is not None and new is None:
-        raise UsageError("pass --topology too: --from goes with --topology", hint="--map needs no text")
+        raise UsageError(
+            f"pass {option.TOPOLOGY} too: {option.FROM} goes with {option.TOPOLOGY}", hint=f"{option.MAP} needs no text"
+        )

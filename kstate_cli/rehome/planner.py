@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from kstate_cli import option
 from kstate_cli.change.plan import Change, MoveStore, OmitTree, Plan, RemarkKind, note, steps_of, texts_of, warning
 from kstate_cli.errors import Refused
 from kstate_cli.formats.topic_partition import GLOBAL, TaskId
@@ -208,8 +209,8 @@ def _unclean_stores(layout: RehomeLayout, tasks: Iterable[str]) -> list[TaskStor
             where=str(layout.snapshot.app.path),
             code=WhyRefused.UNCLEAN,
             hint=(
-                "if the application ran with at-least-once, pass --guarantee at_least_once. Otherwise pass "
-                "--wipe-unclean to skip these stores, so that Streams restores only them"
+                f"if the application ran with at-least-once, pass {option.GUARANTEE} at_least_once. Otherwise pass "
+                f"{option.WIPE_UNCLEAN} to skip these stores, so that Streams restores only them"
             ),
         )
     return stores
@@ -241,7 +242,7 @@ def _partial_copies(layout: RehomeLayout) -> Iterator[Change | Omission]:
         yield key, str(LeaveReason.COPY)
         yield note(
             f"if only one sub-topology writes {placement.store}, its copy is complete: specify "
-            f"{table_of(placement.store)} subtopology = N in kstate.toml (--spec), and Kafka Streams restores "
+            f"{table_of(placement.store)} subtopology = N in kstate.toml ({option.SPEC}), and Kafka Streams restores "
             "nothing"
         )
 
@@ -376,7 +377,7 @@ def _omission_remarks(layout: RehomeLayout, placement: Placement) -> Iterator[Ch
         yield warning(
             f"{placement.source}/{placement.store} has rows, but no offset. Without a changelog, they are lost "
             "forever. To keep them, first run "
-            f"{command('export', layout.snapshot.app.path, placement.store, '--out', 'DIR')}"
+            f"{command('export', layout.snapshot.app.path, placement.store, option.OUT, 'DIR')}"
         )
 
 
@@ -422,7 +423,7 @@ def _repartition_remarks(layout: RehomeLayout) -> Iterator[Change]:
     if new is None or old is None:
         yield warning(
             "if the new topology does not read a repartition topic, its unread records are never processed. "
-            "To see these topics, pass the texts of both topologies (--topology, --from)"
+            f"To see these topics, pass the texts of both topologies ({option.TOPOLOGY}, {option.FROM})"
         )
     elif topics := list(stranded(new, old)):
         yield warning(
@@ -444,7 +445,7 @@ def _partition_remarks(layout: RehomeLayout) -> Iterator[Change]:
             yield note(
                 f"sub-topology {home}: it gets stores of {some(sorted(map(str, sources)), _MOST)}. Kafka "
                 "Streams starts only if their source topics have the same number of partitions (to check "
-                "that, pass --bootstrap-server)"
+                f"that, pass {option.BOOTSTRAP_SERVER})"
             )
 
 

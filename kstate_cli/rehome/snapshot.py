@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+from kstate_cli import option
 from kstate_cli.change.plan import Change, note, warning
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
@@ -127,7 +128,7 @@ def read_snapshot(app: Application, options: RehomeOptions) -> RehomeSnapshot:
             details=first_lines(fatal),
             where=str(app.path),
             hint="to see what to do about each problem, run "
-            f"{command('check', app.path, '--for', release_of(app).name)}",
+            f"{command('check', app.path, option.FOR, release_of(app).name)}",
         )
     # Only the kinds are compared, because the file may be of the new topology, which has other numbers.
     if options.spec is not None:
@@ -277,11 +278,11 @@ def _refuse_unknown_tasks(layout: RehomeLayout, halves: Mapping[str, tuple[str, 
     complete = layout.snapshot.options.complete
     if NONE in complete and len(complete) > 1:
         raise UsageError(
-            f"--complete {quoted(NONE)} and the name of a task exclude each other", hint="omit one of them"
+            f"{option.COMPLETE} {quoted(NONE)} and the name of a task exclude each other", hint="omit one of them"
         )
     if unknown := sorted(complete - {*layout.rehoming.targets, NONE}):
         raise UsageError(
-            f"--complete: no store here goes to {some(unknown, _MOST)}",
+            f"{option.COMPLETE}: no store here goes to {some(unknown, _MOST)}",
             hint=f"{did_you_mean(unknown, halves)}the half tasks here are {some(sorted(halves), _MOST) or 'none'}",
         )
 
@@ -303,7 +304,7 @@ def _leaving_remarks(layout: RehomeLayout, decision: HalfTasks) -> Iterator[Chan
         sources = sorted({placement.source for placement in layout.rehoming.into(name)})
         yield warning(
             f"{name}: only {some(sources, _MOST)} is here, and kstate removes it, because "
-            f"{_host(layout, name)} completes {name}. If none of the hosts does, pass --complete "
+            f"{_host(layout, name)} completes {name}. If none of the hosts does, pass {option.COMPLETE} "
             f"{quoted(name)} on one of them"
         )
 
@@ -341,8 +342,8 @@ def _refuse_other_release(layout: RehomeLayout, release: Release) -> None:
             f"{release} cannot open the directory",
             details=first_lines(wrong),
             where=str(snapshot.app.path),
-            hint="pass the release that runs here to --for. Or migrate the directory first: "
-            + command("migrate", snapshot.app.path, "--to", release.name),
+            hint=f"pass the release that runs here to {option.FOR}. Or migrate the directory first: "
+            + command("migrate", snapshot.app.path, option.TO, release.name),
         )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from kstate_cli import option
 from kstate_cli.change.plan import Change, OmitTree, note, warning
 from kstate_cli.errors import Refused
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
@@ -247,8 +248,8 @@ def refuse_unknown_kinds(layout: RehomeLayout) -> None:
             "kstate does not know the kinds of these stores, because other hosts have them",
             halves,
             hint=(
-                "specify them in a kstate.toml, and pass it with --spec. To print it, run `ls` with --spec on "
-                "the hosts that have these stores"
+                f"specify them in a kstate.toml, and pass it with {option.SPEC}. To print it, run `ls` with "
+                f"{option.SPEC} on the hosts that have these stores"
             ),
         )
     new = sorted({missing.store for missing in unspecified if not missing.existed})
@@ -261,9 +262,9 @@ def refuse_unknown_kinds(layout: RehomeLayout) -> None:
             ),
             new,
             hint=(
-                "specify them in a kstate.toml, and pass it with --spec. If a store was in memory before, "
-                "pass the old text: --from OLD.txt. If the application runs with at-least-once, pass "
-                "--guarantee at_least_once, because Streams then wipes nothing"
+                f"specify them in a kstate.toml, and pass it with {option.SPEC}. If a store was in memory before, "
+                f"pass the old text: {option.FROM} OLD.txt. If the application runs with at-least-once, pass "
+                f"{option.GUARANTEE} at_least_once, because Streams then wipes nothing"
             ),
         )
 
@@ -353,7 +354,7 @@ def _source_topic(layout: RehomeLayout, target: str, missing: MissingStore) -> t
         return None, ()
     doubt = (
         f"{target}: kstate assumes that {missing.store} has a separate changelog. If Streams restores it from "
-        f"{some(topics, _MOST)} (topology.optimization), specify that in kstate.toml (--spec). Otherwise "
+        f"{some(topics, _MOST)} (topology.optimization), specify that in kstate.toml ({option.SPEC}). Otherwise "
         "Streams wipes the task under exactly-once"
     )
     return None, (warning(doubt),)

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from kstate_cli import option
 from kstate_cli.change.access import own_like
 from kstate_cli.change.journal import Run
 from kstate_cli.diagnosis import kept_uri, leads_there
@@ -88,7 +89,7 @@ def check_area(uri: str) -> None:
     if not leads_there(uri):
         raise Refused(
             (
-                f"--staging {uri_text(uri)}: kstate does not record passwords, and a path with an @ after a "
+                f"{option.STAGING} {uri_text(uri)}: kstate does not record passwords, and a path with an @ after a "
                 "password is ambiguous without it"
             ),
             hint=(
@@ -113,7 +114,7 @@ def check_area(uri: str) -> None:
         filesystem.delete_file(name)
     except (OSError, KstateError) as error:
         raise Refused(
-            f"kstate cannot write to --staging {uri_text(uri)}: {_words(error)}",
+            f"kstate cannot write to {option.STAGING} {uri_text(uri)}: {_words(error)}",
             hint="pass a folder or URI that this host and the executors can write to",
         ) from None
 
@@ -296,7 +297,7 @@ def remove_from_area(run: Run) -> Leftover | None:
         f"kstate does not delete the files that run {run.name} left in its staging area {leftover.place}: "
         f"{leftover.why}",
         hint=("check that folder and remove it yourself. Then, or if you want to keep it, delete the run by its name: ")
-        + command("clean", run.path.parents[2] / run.path.parent.name, "--run", run.name),
+        + command("clean", run.path.parents[2] / run.path.parent.name, option.RUN, run.name),
     )
 
 

@@ -16,6 +16,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
+from kstate_cli import option
 from kstate_cli.errors import InUse, Refused
 from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.formats.store_kinds import expires, is_segmented, store_kind
@@ -114,8 +115,8 @@ def _layout(task: Task, store: Store, others: Sequence[Store], kind: str | None)
         elif not store.empty:
             raise StoreUnreadable(
                 f"{task.name}/{store.name} may be of several kinds ({store.kind.inferred_from})",
-                hint="specify its kind in a specification, and pass that with --spec",
-                hint_details=[f"to create one, run {command('ls', task.app, '--spec')}"],
+                hint=f"specify its kind in a specification, and pass that with {option.SPEC}",
+                hint_details=[f"to create one, run {command('ls', task.app, option.SPEC)}"],
                 is_damage=False,
             )
     # The newest of the existing column families decides how values are read.
@@ -134,7 +135,7 @@ def _layout(task: Task, store: Store, others: Sequence[Store], kind: str | None)
             hint=(
                 "it is not a database of this store. Replace it with the right one, or move it out, which you can undo:"
             ),
-            hint_details=[command("wipe", task.app, "--task", task.name, "--store", store.name)],
+            hint_details=[command("wipe", task.app, option.TASK, task.name, option.STORE, store.name)],
             is_damage=False,
         )
     if layout is None:
@@ -186,12 +187,14 @@ def refuse_several_places(tasks: Sequence[Task], name: str) -> None:
     topologies = sorted({task.topology or "" for task in tasks})
     if len(topologies) > 1:
         raise Refused(
-            f"store {name} is in several topologies: {', '.join(topologies)}", hint="pass one of them: --topology"
+            f"store {name} is in several topologies: {', '.join(topologies)}",
+            hint=f"pass one of them: {option.TOPOLOGY}",
         )
     if len({_subtopology(task) for task in tasks}) > 1:
         raise Refused(
             f"store {name} is in tasks of several sub-topologies: {', '.join(task.name for task in tasks)}",
-            hint=f"only one of them is current. Specify it in kstate.toml (--spec): [stores.{name}] subtopology = …",
+            hint=f"only one of them is current. Specify it in kstate.toml ({option.SPEC}): [stores.{name}] "
+            "subtopology = …",
         )
 
 
@@ -258,7 +261,7 @@ def refuse_running(app: Application, *, last_flush: bool) -> None:
             holder = f"process {app.pid}"
         raise InUse(
             f"{app.path} is open in {holder}, so its newest rows are not on disk",
-            hint="stop the application, or pass --last-flush to read the last flush",
+            hint=f"stop the application, or pass {option.LAST_FLUSH} to read the last flush",
         )
 
 

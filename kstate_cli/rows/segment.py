@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kstate_cli import option
 from kstate_cli.errors import InUse, KstateError
 from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.formats.store_kinds import OFFSETS_CF
@@ -148,7 +149,7 @@ class Segment:
                     "it is not a database of this store, or a newer release wrote it. Replace it with the "
                     "right one, or move it out, which you can undo:"
                 ),
-                hint_details=[command("wipe", self.app, "--task", str(self._task), "--store", self._store)],
+                hint_details=[command("wipe", self.app, option.TASK, str(self._task), option.STORE, self._store)],
                 is_damage=False,
             )
         return [family for family in self._layout.families if family[0] in shadow.column_families]
@@ -178,7 +179,7 @@ class Segment:
             text = f"{self.relative_path}: {error}"
         if cannot_be_read(error):
             return StoreUnreadable(text, hint=STORES_STAY, by_host=True)
-        rebuild = command("restore", self.app, "--from-changelog", "DUMP", "--for", "RELEASE")
+        rebuild = command("restore", self.app, option.FROM_CHANGELOG, "DUMP", option.FOR, "RELEASE")
         return StoreUnreadable(
             text,
             hint=look_closer(self.app),

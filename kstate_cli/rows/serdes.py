@@ -32,6 +32,7 @@ from collections.abc import Callable
 from typing import Any, Final
 from uuid import UUID
 
+from kstate_cli import option
 from kstate_cli.errors import UsageError
 from kstate_cli.formats.keys import SessionKey
 from kstate_cli.rows.serde_type import BYTES, Serde, import_serde
@@ -63,14 +64,16 @@ def serde(name: str) -> Serde:
     raise ValueError(f"{name!r} is not a serde: {', '.join(NAMES)}, or MODULE:NAME")
 
 
-def serde_for(option: str, name: str) -> Serde:
+def serde_for(option_name: str, name: str) -> Serde:
     """Return as :func:`serde`, for an option of a command. Raise UsageError with its name."""
     try:
         return serde(name)
     except ValueError as error:
         suggestion = did_you_mean([name], NAMES)
-        more = f"{suggestion}to list the serdes, and to see how to use a custom one, run {command('query', '--help')}"
-        raise UsageError(f"{option}: {error}", hint=more) from None
+        more = (
+            f"{suggestion}to list the serdes, and to see how to use a custom one, run {command('query', option.HELP)}"
+        )
+        raise UsageError(f"{option_name}: {error}", hint=more) from None
 
 
 # --- text and JSON ----------------------------------------------------------------------------------------------------

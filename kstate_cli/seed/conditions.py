@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from kstate_cli import option
 from kstate_cli.broker.client import admin_client, ask_broker
 from kstate_cli.errors import KstateError, Refused, RunFailed
 from kstate_cli.seed import planner
@@ -103,7 +104,8 @@ def seeded_refusal(conditions: Iterable[Condition]) -> Refused | None:
     for condition in conditions:
         if condition.state == "not-met":
             return Refused(
-                f"the seed is no longer complete: {condition.why}", hint="pass another --app, and a new --journal"
+                f"the seed is no longer complete: {condition.why}",
+                hint=f"pass another {option.APP}, and a new {option.JOURNAL}",
             )
     return None
 
@@ -128,10 +130,10 @@ def _doubt(name: str, request: SeedRequest, facts: SeedFacts) -> tuple[State, st
         if state is None:
             return "unknown", f"the source has no group {facts.source_app}"
         if state == UNKNOWN:
-            return "unknown", f"{UNLISTED}. You confirm it with --source-stopped"
+            return "unknown", f"{UNLISTED}. You confirm it with {option.SOURCE_STOPPED}"
         assert state == EMPTY
     if name == "tables-on-target" and request.spec is None:
-        return "unknown", "only --spec shows which tables and global stores are restored from other topics"
+        return "unknown", f"only {option.SPEC} shows which tables and global stores are restored from other topics"
     return "met", None
 
 

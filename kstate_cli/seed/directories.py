@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from kstate_cli import clock
+from kstate_cli import clock, option
 from kstate_cli.broker.group_offsets import CommittedOffset
 from kstate_cli.broker.tails import read_tails
 from kstate_cli.change.lockfile import in_use, reader_lock
@@ -147,7 +147,7 @@ def find_directories(texts: Sequence[str]) -> tuple[Path, ...]:
     """Return the application directories. Raise UsageError if they are of different applications, or given twice."""
     paths = tuple(find_application(Path(text)) for text in texts)
     if len(set(paths)) < len(paths):
-        raise UsageError("--from names one directory twice", hint="pass each directory once")
+        raise UsageError(f"{option.FROM} names one directory twice", hint="pass each directory once")
     if len({path.name for path in paths}) > 1:
         raise UsageError(
             f"the directories have different names: {', '.join(sorted({path.name for path in paths}))}",
@@ -194,7 +194,8 @@ def _each_once(tasks: Sequence[Task], skipped_tasks: Collection[Path]) -> list[T
     unknown = sorted(set(skipped_tasks) - {task.path for task in tasks})
     if unknown:
         raise UsageError(
-            f"--skip-task {quoted(unknown[0])} is no task of the directories", hint="pass the path of a task directory"
+            f"{option.SKIP_TASK} {quoted(unknown[0])} is no task of the directories",
+            hint="pass the path of a task directory",
         )
     by_name: dict[str, list[Task]] = {}
     for task in tasks:
@@ -207,7 +208,7 @@ def _each_once(tasks: Sequence[Task], skipped_tasks: Collection[Path]) -> list[T
             f"several directories have the same task: {some(sorted(double), _MOST)}",
             details=first_lines([str(task.path) for same in double.values() for task in same]),
             hint="one of them was a standby copy, or was left behind when the task moved. Pass the others with "
-            "--skip-task. inspect-position shows which one is ahead",
+            f"{option.SKIP_TASK}. inspect-position shows which one is ahead",
         )
     return [task for name in by_name for task in by_name[name]]
 
@@ -303,7 +304,7 @@ def with_partitions(directories: SeedDirectories, on_broker: Mapping[str, TopicF
             raise Refused(
                 f"the number of tasks of sub-topology {place[1]} is unknown: no Position of its stores names an input "
                 "topic of the cluster",
-                hint=f"specify partitions of store {names[0]} in kstate.toml, and pass it with --spec",
+                hint=f"specify partitions of store {names[0]} in kstate.toml, and pass it with {option.SPEC}",
             )
         _refuse_gaps(directories, place, count)
         counts[place] = count
@@ -337,13 +338,13 @@ def _refuse_gaps(directories: SeedDirectories, place: Subtopology, count: int) -
     if missing:
         raise Refused(
             f"the directories do not have every task: {some(missing, _MOST)} missing",
-            hint="pass the directories of all hosts, each with --from",
+            hint=f"pass the directories of all hosts, each with {option.FROM}",
         )
     beyond = sorted(task.name for task in tasks if (task.partition or 0) >= count)
     if beyond:
         raise Refused(
             f"the input topics have {plural(count, 'partition')}, so {some(beyond, _MOST)} cannot be a task",
-            hint="it was left behind by another topology: pass it with --skip-task",
+            hint=f"it was left behind by another topology: pass it with {option.SKIP_TASK}",
         )
     names = {store.name for task in tasks for store in task.stores}
     for task in tasks:
@@ -439,7 +440,7 @@ def refuse_doubts(directories: SeedDirectories, accepted: Collection[str]) -> It
     unknown = sorted(set(accepted) - {store.name for store in directories.stores})
     if unknown:
         yield UsageError(
-            f"--accept {quoted(unknown[0])}: no changelog is written for such a store",
+            f"{option.ACCEPT} {quoted(unknown[0])}: no changelog is written for such a store",
             hint=f"{did_you_mean(unknown, sorted(store.name for store in directories.stores))}pass another name",
         )
     open_doubts = {store: why for store, why in directories.doubts.items() if store not in accepted}
@@ -449,7 +450,7 @@ def refuse_doubts(directories: SeedDirectories, accepted: Collection[str]) -> It
             f"{plural(len(open_doubts), 'store')} may lack updates: {some(sorted(open_doubts), _MOST)}",
             details=first_lines(list(lines)),
             hint="pass the directory of the host that had the active task. If you have checked that these are "
-            "complete, or accept the loss, pass --accept STORE for each store",
+            f"complete, or accept the loss, pass {option.ACCEPT} STORE for each store",
         )
 
 
@@ -460,7 +461,7 @@ def stale_offsets_note(directories: SeedDirectories) -> str:
     """Return what to do before an application starts under its own id on the directories that it has."""
     return (
         "the directories have offsets of the lost changelogs, at which Kafka Streams would continue in the new ones. "
-        f"Before you start the application, run on every host: {command('wipe', directories.paths[0], '--all')}"
+        f"Before you start the application, run on every host: {command('wipe', directories.paths[0], option.ALL)}"
     )
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kstate_cli import clock
+from kstate_cli import clock, option
 from kstate_cli.errors import Refused, RunFailed, UsageError
 from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.formats.keys import CombinedKey, JoinSideKey, WindowKey
@@ -62,7 +62,7 @@ def read_keys(path: Path) -> KeysToErase:
     try:
         text = read_given(path).decode("utf-8")
     except (OSError, ValueError) as error:
-        raise UsageError(f"--drop-keys: kstate cannot read {path}: {error}", hint="pass a text file") from None
+        raise UsageError(f"{option.DROP_KEYS}: kstate cannot read {path}: {error}", hint="pass a text file") from None
     by_store: dict[str, set[bytes]] = {}
     for number, line in enumerate(text.split("\n"), 1):
         if not line or line.startswith("#"):
@@ -75,7 +75,7 @@ def read_keys(path: Path) -> KeysToErase:
                 f"{path}, line {number} is not STORE=KEY or STORE:SERDE=KEY",
                 hint="write one key per line, and end lines with a line feed only",
             )
-        of_store = serde_for("--drop-keys", serde or "bytes")
+        of_store = serde_for(option.DROP_KEYS, serde or "bytes")
         try:
             by_store.setdefault(store, set()).add(of_store.serialize(of_store.parse(key)))
         except SERDE_ERRORS as error:
@@ -157,7 +157,8 @@ def erase_keys(
     unknown = sorted(keys.stores - {topic.store for topic in topics})
     if unknown:
         raise UsageError(
-            f"--drop-keys names {some(unknown, _MOST)}, of which no changelog is written", hint="correct the file"
+            f"{option.DROP_KEYS} names {some(unknown, _MOST)}, of which no changelog is written",
+            hint="correct the file",
         )
     unclear = [topic.store for topic in topics if keys.of(topic.store) and _schema(topic.store, kinds) is None]
     refused = sorted(set(unclear) - set(accepted))
@@ -165,8 +166,8 @@ def erase_keys(
         raise Refused(
             f"the kind of {plural(len(refused), 'store')} is unknown, so kstate cannot find the keys in "
             f"{some(refused, _MOST)}",
-            hint="specify the kinds in kstate.toml, and pass it with --spec. To keep the keys in a store, pass "
-            "--accept STORE",
+            hint=f"specify the kinds in kstate.toml, and pass it with {option.SPEC}. To keep the keys in a store, pass "
+            f"{option.ACCEPT} STORE",
         )
     return [_without(topic, keys.of(topic.store), _schema(topic.store, kinds)) for topic in topics]
 
@@ -214,7 +215,7 @@ def _remaining(topic: PlannedTopic) -> list[RemainingRecords]:
 
 def erasure_notes(topics: Sequence[PlannedTopic], keys: KeysToErase) -> Iterator[str]:
     """Yield how many records are erased, the keys that no store has, and stores that were not searched."""
-    yield f"--drop-keys erases {plural(erased_records(topics), 'record')}"
+    yield f"{option.DROP_KEYS} erases {plural(erased_records(topics), 'record')}"
     nowhere = _nowhere(topics, keys)
     if nowhere:
         names = [f"{store}={bytes_text(key)}" for store, key in nowhere]
@@ -278,5 +279,5 @@ def write_receipt(path: Path, app: str, digest: str, topics: Sequence[PlannedTop
     except OSError as error:
         raise RunFailed(
             f"kstate cannot write the receipt {path}: {error.strerror}",
-            hint="make space or pass --receipt with another file, then run the command again",
+            hint=f"make space or pass {option.RECEIPT} with another file, then run the command again",
         ) from None

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kstate_cli import option
 from kstate_cli.broker.client import admin_client, ask_broker
 from kstate_cli.broker.facts import LogFacts
 from kstate_cli.broker.group_offsets import commit_offsets, read_committed
@@ -149,7 +150,7 @@ def _create_topics(target: Connection, plan: SeedPlan, journal: SeedJournal) -> 
             elif recorded.get("id") != facts.topic_id:
                 raise RunFailed(
                     f"another program deleted {topic.target} and created it again",
-                    hint="pass another --app, or delete the topic and run the command again with a new journal",
+                    hint=f"pass another {option.APP}, or delete the topic and run the command again with a new journal",
                 )
     return created
 
@@ -167,11 +168,13 @@ def _await_topic(admin: Any, topic: str) -> TopicFacts:
 def _take_over(target: Connection, topic: PlannedTopic, facts: TopicFacts, journal: SeedJournal) -> None:
     """Record the id of a topic whose creation was announced, while it is empty. Raise Refused."""
     if topic.target not in journal.topics("announced"):
-        raise Refused(f"{topic.target} exists, but this run did not create it", hint="pass another --app")
+        raise Refused(f"{topic.target} exists, but this run did not create it", hint=f"pass another {option.APP}")
     logs = ask_broker(target.bootstrap, target.settings, group=None, topics=[topic.target])
     if facts.partitions != len(topic.partitions) or any(log.end for log in logs.values()):
         # A kill between creation and record leaves an empty topic. This one is of another program.
-        raise Refused(f"{topic.target} is not the empty topic that this run announced", hint="pass another --app")
+        raise Refused(
+            f"{topic.target} is not the empty topic that this run announced", hint=f"pass another {option.APP}"
+        )
     journal.add("created", topic=topic.target, id=facts.topic_id)
 
 

@@ -13,6 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from kstate_cli import option
 from kstate_cli.broker.client import ask_broker
 from kstate_cli.broker.facts import LogFacts
 from kstate_cli.broker.group_offsets import CommittedOffset
@@ -127,7 +128,7 @@ def translate_offsets(
         raise Refused(
             f"the committed offsets of {plural(len(problems), 'partition')} are not certain on the target",
             details=first_lines(problems),
-            hint="pass --no-offsets to write the changelogs only, and set the offsets of the group yourself",
+            hint=f"pass {option.NO_OFFSETS} to write the changelogs only, and set the offsets of the group yourself",
         )
     return offsets
 

@@ -24,6 +24,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from kstate_cli import option
 from kstate_cli.broker.group_offsets import CommittedOffset
 from kstate_cli.change.system_calls import sync_directory
 from kstate_cli.errors import InUse, Refused, RunFailed
@@ -104,7 +105,7 @@ class SeedJournal:
 
 def undo_command(path: Path, bootstrap: str) -> str:
     """Return the command that deletes the topics of a run."""
-    return command("seed", "--undo", "--delete-topics", path, "--bootstrap-server", bootstrap)
+    return command("seed", option.UNDO, option.DELETE_TOPICS, path, option.BOOTSTRAP_SERVER, bootstrap)
 
 
 @contextmanager
@@ -114,7 +115,7 @@ def open_journal(path: Path) -> Iterator[SeedJournal]:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         raise RunFailed(
-            f"kstate cannot open the journal {path}: {error.strerror}", hint="pass --journal with another file"
+            f"kstate cannot open the journal {path}: {error.strerror}", hint=f"pass {option.JOURNAL} with another file"
         ) from None
     try:
         try:
@@ -186,7 +187,7 @@ def _read(path: Path, descriptor: int) -> tuple[list[dict[str, Any]], int]:
         if not isinstance(event, dict) or not _is_line(event):
             raise Refused(
                 f"{path}, line {number}: this is not the journal of a seed",
-                hint="pass --journal with the file of the run, or with a new one",
+                hint=f"pass {option.JOURNAL} with the file of the run, or with a new one",
             )
         events.append(event)
         if event["event"] == "undone":

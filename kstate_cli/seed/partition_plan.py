@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from kstate_cli import option
 from kstate_cli.broker.client import ask_broker
 from kstate_cli.broker.group_offsets import CommittedOffset
 from kstate_cli.broker.tails import ReadFrom
@@ -75,7 +76,7 @@ def plan_partitions(request: SeedRequest, facts: SeedFacts) -> dict[str, Partiti
     counts = {changelog.topic: _target_count(statements, changelog, changelogs) for changelog in changelogs}
     _refuse_source_tables(request, changelogs, counts)
     if all(counts[changelog.topic] == changelog.count for changelog in changelogs):
-        raise UsageError("every store has this number of partitions already", hint="omit --partitions")
+        raise UsageError("every store has this number of partitions already", hint=f"omit {option.PARTITIONS}")
     partitionings: dict[str, Partitioning] = {}
     for changelog in changelogs:
         source, target = changelog.count, counts[changelog.topic]
@@ -100,7 +101,8 @@ def _rule_of(
         raise Refused(
             f"the store {changelog.store} has one partition, so its records cannot prove how their keys are "
             "partitioned",
-            hint="pass --partitioner murmur2 if its producers use Kafka's own partitioner, else --partitioner "
+            hint=f"pass {option.PARTITIONER} murmur2 if its producers use Kafka's own partitioner, else "
+            f"{option.PARTITIONER} "
             "MODULE:NAME",
         )
     return PartitionRule(partitioner or Partitioner(), key)
@@ -116,15 +118,15 @@ def _refuse_scopes(statements: PartitionRequest, changelogs: Sequence[_Changelog
     """Refuse a name that is none: the statement would silently be about nothing."""
     scopes = {scope for changelog in changelogs for scope in changelog.scopes if scope is not None}
     stores = {changelog.store for changelog in changelogs}
-    for option, names, existing in (
-        ("--partitions", statements.counts.keys(), scopes),
-        ("--partitioner", statements.partitioners.keys(), scopes | inputs),
-        ("--key-of", statements.keys.keys(), stores),
+    for option_name, names, existing in (
+        (option.PARTITIONS, statements.counts.keys(), scopes),
+        (option.PARTITIONER, statements.partitioners.keys(), scopes | inputs),
+        (option.KEY_OF, statements.keys.keys(), stores),
     ):
         unknown = sorted(name for name in names if name is not None and name not in existing)
         if unknown:
             raise UsageError(
-                f"{option} {quoted(unknown[0])}: nothing has this name",
+                f"{option_name} {quoted(unknown[0])}: nothing has this name",
                 hint=f"these names exist: {some(sorted(existing), _MOST_NAMES)}",
             )
 
@@ -143,7 +145,8 @@ def _target_count(statements: PartitionRequest, changelog: _Changelog, changelog
     stated |= {statements.counts[scope] for scope in changelog.scopes[1:-1] if scope in statements.counts}
     if len(stated) > 1:
         raise UsageError(
-            f"--partitions gives the stores of one sub-topology several numbers: {some(sorted(siblings), _MOST)}",
+            f"{option.PARTITIONS} gives the stores of one sub-topology several numbers: "
+            f"{some(sorted(siblings), _MOST)}",
             hint="pass one number for each sub-topology",
         )
     if stated:
@@ -153,7 +156,8 @@ def _target_count(statements: PartitionRequest, changelog: _Changelog, changelog
     if len(changelog.scopes) == len((changelog.store, None)):
         raise UsageError(
             f"kstate does not know whether {changelog.store} belongs to one of these sub-topologies",
-            hint=f"pass --partitions {quoted(f'{changelog.store}=NUMBER')} too, or add its sub-topology to --spec",
+            hint=f"pass {option.PARTITIONS} {quoted(f'{changelog.store}=NUMBER')} too, or add its sub-topology "
+            f"to {option.SPEC}",
         )
     return changelog.count
 
@@ -177,7 +181,8 @@ def _refuse_source_tables(request: SeedRequest, changelogs: Sequence[_Changelog]
             raise Refused(
                 f"Kafka Streams restores {store.name} from its input topic {store.source_topic}, where the records of "
                 "a key stay in their old partition",
-                hint=f"pass --partitions SUBTOPOLOGY=NUMBER for sub-topologies without {store.name}, or let the new "
+                hint=f"pass {option.PARTITIONS} SUBTOPOLOGY=NUMBER for sub-topologies without {store.name}, or "
+                "let the new "
                 "application build its state from its input",
             )
 
@@ -214,9 +219,9 @@ def _key_of_data(facts: SeedFacts, changelog: _Changelog, partitioner: Partition
     if not sources:
         return KeyForm(KeySchema.KEY.value)
     forms = ", ".join(sorted(KEY_PARTS))
-    hint = f"pass --key-of {quoted(f'{changelog.store}=KIND')} with one of these kinds, or MODULE:NAME: {forms}"
+    hint = f"pass {option.KEY_OF} {quoted(f'{changelog.store}=KIND')} with one of these kinds, or MODULE:NAME: {forms}"
     if (name := fitting_key(partitioner, sources)) is not None:
-        hint = f"all its keys fit {name}: pass --key-of {quoted(f'{changelog.store}={name}')}"
+        hint = f"all its keys fit {name}: pass {option.KEY_OF} {quoted(f'{changelog.store}={name}')}"
     raise Refused(f"kstate does not know what the keys of the store {changelog.store} have", hint=hint)
 
 
@@ -277,7 +282,7 @@ def _source_table_sizes(request: SeedRequest) -> set[int]:
 def _unknown_left(changelog: _Changelog) -> Refused:
     return Refused(
         f"the store {changelog.store} keeps partition numbers of another table, and {_UNKNOWN}",
-        hint="pass one number for all stores: --partitions NUMBER",
+        hint=f"pass one number for all stores: {option.PARTITIONS} NUMBER",
     )
 
 
@@ -344,7 +349,7 @@ def plan_inputs(
         raise Refused(
             "the input topics of another cluster have other offsets, and kstate cannot give them another number of "
             "partitions",
-            hint="pass --no-offsets, and set the offsets of the new group yourself",
+            hint=f"pass {option.NO_OFFSETS}, and set the offsets of the new group yourself",
         )
     moved, unrelated = _moved_inputs(request, statements, changed, {key.topic for key in committed})
     offsets = _moved_offsets(request.source, committed, moved)
@@ -393,8 +398,8 @@ def _not_enlarged(topic: str, count: int, new: set[int]) -> Refused:
     )
     if count > number:
         hint = (
-            "Kafka cannot remove partitions, so the new application reads another topic: pass --no-offsets, and set "
-            "its offsets yourself"
+            f"Kafka cannot remove partitions, so the new application reads another topic: pass {option.NO_OFFSETS}, "
+            "and set its offsets yourself"
         )
     return Refused(
         f"the input topic {topic} has {plural(count, 'partition')}, and the new application needs {number}", hint=hint
@@ -435,7 +440,7 @@ def _decoded(key: TopicPartition, metadata: bytes) -> PartitionMetadata:
     except MalformedBytesError as error:
         raise Refused(
             f"the metadata of the committed offset of {key} is not that of Kafka Streams: {error}",
-            hint="pass --no-offsets, and set the offsets of the new group yourself",
+            hint=f"pass {option.NO_OFFSETS}, and set the offsets of the new group yourself",
         ) from None
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
+from kstate_cli import option
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.formats.layouts import KeySchema
@@ -75,7 +76,7 @@ class Partitioner:
 
     def _failed(self, key: bytes, problem: str) -> UsageError:
         return UsageError(
-            f"--partitioner {quoted(self.name)} fails for the key {key_text(key)}: {problem}",
+            f"{option.PARTITIONER} {quoted(self.name)} fails for the key {key_text(key)}: {problem}",
             hint="correct the function",
         )
 
@@ -101,7 +102,8 @@ class KeyForm:
 
     def _failed(self, key: bytes, problem: str) -> UsageError:
         return UsageError(
-            f"--key-of {quoted(self.name)} fails for the key {key_text(key)}: {problem}", hint="correct the function"
+            f"{option.KEY_OF} {quoted(self.name)} fails for the key {key_text(key)}: {problem}",
+            hint="correct the function",
         )
 
 
@@ -142,7 +144,7 @@ def partitioner_of(text: str) -> Partitioner:
     """Return the partitioner of a name. Raise UsageError if the module cannot be imported."""
     if text == MURMUR2:
         return Partitioner()
-    return Partitioner(text, guarded(_imported("--partitioner", text)))
+    return Partitioner(text, guarded(_imported(option.PARTITIONER, text)))
 
 
 def key_form_of(text: str) -> KeyForm:
@@ -150,22 +152,24 @@ def key_form_of(text: str) -> KeyForm:
     part = KEY_PARTS.get(text)
     if part is not None:
         return KeyForm(text, part)
-    return KeyForm(text, function=guarded(_imported("--key-of", text)))
+    return KeyForm(text, function=guarded(_imported(option.KEY_OF, text)))
 
 
-def _imported(option: str, text: str) -> Callable[..., object]:
+def _imported(option_name: str, text: str) -> Callable[..., object]:
     module, colon, name = text.partition(":")
     if not colon:
         names = sorted(KEY_PARTS)
-        if option == "--partitioner":
+        if option_name == option.PARTITIONER:
             names = [MURMUR2]
-        raise UsageError(f"{option}: {text!r} is unknown", hint=f"pass {', '.join(names)} or MODULE:NAME")
+        raise UsageError(f"{option_name}: {text!r} is unknown", hint=f"pass {', '.join(names)} or MODULE:NAME")
     try:
         function: Callable[..., object] = import_attribute(text, module, name)
     except ValueError as error:
-        raise UsageError(f"{option}: {error}", hint="pass MODULE:NAME of a function that Python can import") from None
+        raise UsageError(
+            f"{option_name}: {error}", hint="pass MODULE:NAME of a function that Python can import"
+        ) from None
     if not callable(function):
-        raise UsageError(f"{option}: {text!r} is no function", hint="pass MODULE:NAME of a function")
+        raise UsageError(f"{option_name}: {text!r} is no function", hint="pass MODULE:NAME of a function")
     return function
 
 
@@ -382,12 +386,13 @@ def _refusal(partitioning: Partitioning, sources: Sequence[DumpedRecords]) -> Re
     if comparison.expected == NO_PARTITION:
         place = f"and is too short for the kind {rule.key.name}"
     hint = (
-        f"pass --partitioner {quoted(f'{store}=MODULE:NAME')} or --key-of {quoted(f'{store}=MODULE:NAME')} with the "
-        "rule of this store, or let the new application build it from its input"
+        f"pass {option.PARTITIONER} {quoted(f'{store}=MODULE:NAME')} or {option.KEY_OF} "
+        f"{quoted(f'{store}=MODULE:NAME')} with the rule of this store, or let the new application build it from its "
+        "input"
     )
     other = fitting_key(rule.partitioner, sources)
     if other is not None:
-        hint = f"all its keys fit another form: pass --key-of {quoted(f'{store}={other}')}"
+        hint = f"all its keys fit another form: pass {option.KEY_OF} {quoted(f'{store}={other}')}"
     return Refused(
         f"the store {store} cannot get {plural(partitioning.target_count, 'partition')}: {comparison.wrong:,} of its "
         f"{plural(comparison.records, 'record')} are not in the partition that {rule.partitioner.name} gives for their "
@@ -430,7 +435,8 @@ def _prove_primary(partitioning: Partitioning, primary: PrimaryPartitions, sourc
             raise Refused(
                 f"the store {partitioning.store} has a subscription of the key {key_text(wrapper.primary_key)} from "
                 f"partition {wrapper.partition} of the left table, and {primary.partitioner.name} gives {expected}",
-                hint="pass --partitioner MODULE:NAME with the rule of the left table, or let the new application build "
+                hint=f"pass {option.PARTITIONER} MODULE:NAME with the rule of the left table, or let the new "
+                "application build "
                 "the join from its input",
             )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final
 
+from kstate_cli import option
 from kstate_cli.broker.client import ask_broker
 from kstate_cli.broker.facts import LogFacts
 from kstate_cli.broker.group_offsets import CommittedOffset
@@ -87,7 +88,8 @@ def read_facts(request: SeedRequest, seeded: Collection[str] = ()) -> SeedFacts:
     if not topics:
         raise UsageError(
             f"the source cluster has no changelog of {source_app}",
-            hint="pass --source-app with the application.id, or --source-bootstrap-server with its cluster",
+            hint=f"pass {option.SOURCE_APP} with the application.id, or {option.SOURCE_BOOTSTRAP_SERVER} with "
+            "its cluster",
         )
     tables = table_topics(request, topics)
     queues = internal_topics(source_app, source)
@@ -164,7 +166,7 @@ def _only_application(connection: Connection, dump: Dump, source: SeedCluster) -
     problem = "the source cluster has no group for any application in the dump"
     if names:
         problem = f"the dump has changelogs of several applications: {some(sorted(names), _MOST)}"
-    raise UsageError(problem, hint="pass --source-app with the application.id of the source")
+    raise UsageError(problem, hint=f"pass {option.SOURCE_APP} with the application.id of the source")
 
 
 def _undrained(connection: Connection, logs: Mapping[TopicPartition, LogFacts]) -> dict[TopicPartition, int]:
@@ -256,12 +258,14 @@ def refusals(request: SeedRequest, facts: SeedFacts, *, resumes: bool) -> Iterat
 def refuse_names(request: SeedRequest, facts: SeedFacts) -> Iterator[UsageError]:
     """Yield names that are not valid, or that something else has."""
     if not legal_topic(request.app):
-        yield UsageError(f"--app {request.app!r} is not a valid application.id", hint="use letters, digits, . _ and -")
+        yield UsageError(
+            f"{option.APP} {request.app!r} is not a valid application.id", hint="use letters, digits, . _ and -"
+        )
     # The lost changelogs of an application may be written again, under its own id.
     if request.app == facts.source_app and request.same_cluster and not _keeps_id(request, facts):
         yield UsageError(
-            f"--app {quoted(request.app)} is the source application itself",
-            hint="pass the new application.id with --app",
+            f"{option.APP} {quoted(request.app)} is the source application itself",
+            hint=f"pass the new application.id with {option.APP}",
         )
     yield from _refuse_renames(request, facts)
 
@@ -272,17 +276,17 @@ def _refuse_renames(request: SeedRequest, facts: SeedFacts) -> Iterator[UsageErr
         pair = f"{old}={new}"
         if stores.isdisjoint({old, *(f"{old}{suffix}" for suffix in DERIVED_SUFFIXES)}):
             yield UsageError(
-                f"--rename-store {quoted(pair)}: {facts.source_app} has no changelog of a store {old}",
+                f"{option.RENAME_STORE} {quoted(pair)}: {facts.source_app} has no changelog of a store {old}",
                 hint=f"its stores are {some(sorted(store for store in stores if store), _MOST)}",
             )
         if not legal_store_name(new) or (new in stores and new not in request.renamed):
             yield UsageError(
-                f"--rename-store {quoted(pair)}: {new} is the name of another store, or not a valid name",
+                f"{option.RENAME_STORE} {quoted(pair)}: {new} is the name of another store, or not a valid name",
                 hint="pass a name that no other store has",
             )
     names = [request.renamed_store(store) for store in stores if store is not None]
     if len(set(names)) < len(names) or len(set(request.renamed.values())) < len(request.renamed):
-        yield UsageError("--rename-store gives two stores the same name", hint="pass different names")
+        yield UsageError(f"{option.RENAME_STORE} gives two stores the same name", hint="pass different names")
 
 
 def refuse_running(request: SeedRequest, facts: SeedFacts) -> Iterator[Refused]:
@@ -291,7 +295,7 @@ def refuse_running(request: SeedRequest, facts: SeedFacts) -> Iterator[Refused]:
     if state == UNKNOWN and not request.source_stopped:
         yield Refused(
             f"kstate cannot read whether {facts.source_app} is running: {UNLISTED}",
-            hint="stop all its instances, then pass --source-stopped",
+            hint=f"stop all its instances, then pass {option.SOURCE_STOPPED}",
         )
     if state not in (EMPTY, UNKNOWN, None):
         yield Refused(
@@ -307,7 +311,7 @@ def refuse_without_offsets(request: SeedRequest, facts: SeedFacts) -> Iterator[R
         yield Refused(
             f"the group of {facts.source_app} has no committed offsets, so the new application would not know where "
             "to continue its input",
-            hint="pass --no-offsets to write only the changelogs, and set the offsets of the group yourself",
+            hint=f"pass {option.NO_OFFSETS} to write only the changelogs, and set the offsets of the group yourself",
         )
 
 
@@ -381,13 +385,13 @@ def refuse_target(request: SeedRequest, facts: SeedFacts, *, resumes: bool) -> I
     if state not in (EMPTY, UNKNOWN, None):
         yield Refused(
             f"the group {request.app} has members (state {state})",
-            hint="stop the new application, or pass another --app",
+            hint=f"stop the new application, or pass another {option.APP}",
         )
     if resumes and state == UNKNOWN:
         # kstate commits offsets to a classic group, so an application has used it since.
         yield Refused(
             f"kstate cannot read whether {request.app} is running: {UNLISTED}",
-            hint="stop the new application, or pass another --app",
+            hint=f"stop the new application, or pass another {option.APP}",
         )
     if resumes:
         # The journal knows the topics that it created by their ids, and the offsets that it committed.
@@ -395,11 +399,12 @@ def refuse_target(request: SeedRequest, facts: SeedFacts, *, resumes: bool) -> I
     if facts.target_topics:
         yield Refused(
             f"the target has topics that this run did not create: {some(sorted(facts.target_topics), _MOST)}",
-            hint="pass --journal with the file of the run that created them, or another --app",
+            hint=f"pass {option.JOURNAL} with the file of the run that created them, or another {option.APP}",
         )
     if facts.target_committed and not _keeps_id(request, facts):
         yield Refused(
-            f"the group {request.app} already has committed offsets", hint="pass another --app, or delete this group"
+            f"the group {request.app} already has committed offsets",
+            hint=f"pass another {option.APP}, or delete this group",
         )
 
 
@@ -499,8 +504,8 @@ def _notes(request: SeedRequest, facts: SeedFacts, topics: Iterable[PlannedTopic
         yield f"Kafka Streams restores no record without a key, so kstate skips {plural(keyless, 'such record')}"
     if request.spec is None:
         yield (
-            "kstate writes every record of the dump. With --spec, it writes only the newest record of each key if "
-            "the kind of store allows it"
+            f"kstate writes every record of the dump. With {option.SPEC}, it writes only the newest record of each key "
+            "if the kind of store allows it"
         )
     if not request.same_cluster:
         yield "new topics get the default replication factor of the target cluster"

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kstate_cli import option
 from kstate_cli.broker.settings import refused_by_client
 from kstate_cli.broker.tails import ReadFrom, assigned_consumer
 from kstate_cli.deadline import contact
@@ -242,7 +243,7 @@ def _failed(error: Any) -> RunFailed:
     cause = error.args[0]
     if cause.name() in ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"):
         return RunFailed(
-            "another run with the same --app has taken over",
+            f"another run with the same {option.APP} has taken over",
             hint="wait until it ends, or stop it and run the command again",
         )
     return RunFailed(f"kstate cannot write to the changelogs: {cause.str()}", hint=_AGAIN)

@@ -19,6 +19,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, Final, TypeVar, cast
 
+from kstate_cli import option
 from kstate_cli.deadline import leave
 from kstate_cli.errors import KstateError, Refused, RunFailed, RunHalfway
 from kstate_cli.s3_objects import NotAnsweredError, Objects, S3Place
@@ -49,7 +50,7 @@ _CLAIM_MS: Final = 2 * 86_400_000
 """After so long no request of a cleaner is under way: it stops itself after a tenth of that."""
 _REMOVALS: Final = 100
 """After so many removals the age of the claim is checked again."""
-_REMAINS: Final = "files that no snapshot needs. A later run with --keep deletes them"
+_REMAINS: Final = f"files that no snapshot needs. A later run with {option.KEEP} deletes them"
 
 
 class BucketRepository(Repository):

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO, Final, cast
 
-from kstate_cli import __version__, clock
+from kstate_cli import __version__, clock, option
 from kstate_cli.broker.facts import LogFacts
 from kstate_cli.change.lockfile import ReaderLock, check_locks, in_use, reader_lock
 from kstate_cli.errors import Refused, RunFailed
@@ -306,7 +306,7 @@ def _nothing(app: Path, skipped: Mapping[str, str]) -> Refused:
         f"kstate cannot capture any task of {app}",
         details=first_lines([f"{task}: {why}" for task, why in sorted(skipped.items())]),
         hint="stop the application cleanly, then take the snapshot. If it runs with at-least-once, pass "
-        "--guarantee at_least_once",
+        f"{option.GUARANTEE} at_least_once",
     )
 
 

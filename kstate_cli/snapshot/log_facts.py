@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
+from kstate_cli import option
 from kstate_cli.broker.facts import Facts, LogFacts
 from kstate_cli.errors import RunFailed
 from kstate_cli.formats.binary import MAX_I64
@@ -82,7 +83,7 @@ def why_another_log(
         if facts is not None and following(offset, is_global=is_global) > facts.end:
             return (
                 f"its offset {offset} of {key} is beyond the end {facts.end} of the log, which was recreated or "
-                "lost records. Without --bootstrap-server, kstate captures it"
+                f"lost records. Without {option.BOOTSTRAP_SERVER}, kstate captures it"
             )
     return None
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from kstate_cli import option
 from kstate_cli.diagnosis import shown_uri
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.s3_objects import is_s3, place_in_bucket
@@ -68,7 +69,7 @@ def generation_named(names: Sequence[str], beginning: str) -> str:
     fitting = [name for name in names if name.startswith(beginning)]
     if len(fitting) != 1:
         raise UsageError(
-            f"the names of {len(fitting)} snapshots begin with --generation {quoted(beginning)}",
+            f"the names of {len(fitting)} snapshots begin with {option.GENERATION} {quoted(beginning)}",
             hint="pass a whole name, or a longer part of it:",
             hint_details=first_lines(list(reversed(fitting or names))),
         )

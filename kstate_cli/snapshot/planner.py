@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from kstate_cli import option
 from kstate_cli.broker.facts import LogFacts
 from kstate_cli.change.plan import BuildStore, Change, Plan, RemarkKind, steps_of, texts_of, warning
 from kstate_cli.errors import Refused, UsageError
@@ -66,12 +67,12 @@ class SnapshotOptions:
     def command(self) -> str:
         """Return the command as the journal records it."""
         words = [
-            "restore --from-snapshot",
-            *(f"--task {quoted(name)}" for name in sorted(self.tasks)),
-            *(f"--store {quoted(name)}" for name in sorted(self.stores)),
+            f"restore {option.FROM_SNAPSHOT}",
+            *(f"{option.TASK} {quoted(name)}" for name in sorted(self.tasks)),
+            *(f"{option.STORE} {quoted(name)}" for name in sorted(self.stores)),
         ]
         if self.rebuild:
-            words.append("--rebuild")
+            words.append(option.REBUILD)
         return " ".join(words)
 
 
@@ -163,7 +164,7 @@ def plan_restore(
         if layout[name].task.home is not home:
             outcomes.refusals.append(
                 f"{name}: {layout[name].generation} comes from a release that keeps offsets in another place than "
-                "the newest snapshot does. Pass --generation, or --task for tasks with the same place"
+                f"the newest snapshot does. Pass {option.GENERATION}, or {option.TASK} for tasks with the same place"
             )
             continue
         moved = _moved(layout[name].task, owners)
@@ -228,7 +229,7 @@ def _too_old(app: Path, outcomes: _Outcomes, now_ms: int) -> Refused:
         f"deleted keys would reappear in {plural(len(stores), 'store')} of {app}: {names}",
         details=[*details, f"a log keeps deletes for {span_text(outcomes.retention_ms)}{unless}"],
         hint="restore from a dump of the changelogs, or start without a directory. If the application writes no "
-        "tombstones, or old keys may reappear, pass --accept-resurrected",
+        f"tombstones, or old keys may reappear, pass {option.ACCEPT_RESURRECTED}",
     )
 
 
@@ -371,7 +372,7 @@ def _plan_task(
         if _stands_in_the_way(present.get(store.name), options):
             outcomes.refusals.append(
                 f"{task.name}/{store.name} exists, but Kafka Streams may not accept its rows at startup. To "
-                "replace it with the store of the snapshot, pass --rebuild"
+                f"replace it with the store of the snapshot, pass {option.REBUILD}"
             )
             continue
         judged = candidate.store
@@ -415,7 +416,7 @@ def _refuse_part(
     if missing:
         outcomes.refusals.append(
             f"{task.name}: without {some(missing, _MOST_NAMES)}, Kafka Streams may wipe the task at startup. "
-            "Restore the whole task, without --store"
+            f"Restore the whole task, without {option.STORE}"
         )
 
 
@@ -428,9 +429,9 @@ def _why_stays(present: StoreOffsets | None, resolved: TaskOffsets | None, optio
     if present is None or resolved is None or options.rebuild or not present.store.databases:
         return None
     if present.has_offset and not resolved.unclean:
-        return f"it exists, with offset {offsets_text(present.offsets)} (to replace it, pass --rebuild)"
+        return f"it exists, with offset {offsets_text(present.offsets)} (to replace it, pass {option.REBUILD})"
     if not present.offsets and not present.store.empty and not resolved.unclean:
-        return "it exists, and has no changelog (to replace it, pass --rebuild)"
+        return f"it exists, and has no changelog (to replace it, pass {option.REBUILD})"
     return None
 
 
@@ -522,7 +523,7 @@ def _best(
             outcomes.refusals.append(
                 f"{named.task.name}/{store.name}: {candidate.generation} has a higher offset "
                 f"({offsets_text(candidate.store.offsets)}) than the newer snapshot {best.generation}, and nothing "
-                "shows that both belong to the same log. Choose one with --generation"
+                f"shows that both belong to the same log. Choose one with {option.GENERATION}"
             )
             break
     return best

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
-from kstate_cli import clock
+from kstate_cli import clock, option
 from kstate_cli.change.course import Course, Terms, follow
 from kstate_cli.change.earlier_runs import refuse_after_error
 from kstate_cli.change.engine import RunResult, execute
@@ -55,7 +55,7 @@ from kstate_cli.snapshot.rules import closed_record
 from kstate_cli.statedir.model import Application
 from kstate_cli.texts import first_lines, printable
 
-_DAMAGED_HINT = "restore another snapshot (--generation), or use another copy of the repository"
+_DAMAGED_HINT = f"restore another snapshot ({option.GENERATION}), or use another copy of the repository"
 _LiveFiles = Mapping[str, tuple[tuple[str, int], ...]]
 """Column family -> name and size of each SST and blob file."""
 Progress = Callable[[str, str, int], None]

@@ -22,7 +22,7 @@ from importlib import resources
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, Generic, TypeVar
 
-from kstate_cli import temporary
+from kstate_cli import option, temporary
 from kstate_cli.change.commits_made import unchanged
 from kstate_cli.deadline import contact
 from kstate_cli.errors import KstateError, Refused, RunFailed, note
@@ -325,7 +325,8 @@ def _does_not_start(error: Exception, output: IO[bytes]) -> Refused:
     if isinstance(error, ImportError):
         return Refused(
             f"kstate cannot import PySpark: {error}",
-            hint=("pass --engine local, which does not need Spark. Or install kstate again, with its dependencies"),
+            hint=f"pass {option.ENGINE} local, which does not need Spark. Or install kstate again, with its "
+            "dependencies",
         )
     output.seek(0)
     lines = [line.strip() for line in output.read().decode(errors="replace").splitlines()]
@@ -334,7 +335,7 @@ def _does_not_start(error: Exception, output: IO[bytes]) -> Refused:
     return Refused(
         f"Spark failed to start: {_last_line(error)}",
         details=tail,
-        hint=f"install Java {JAVA} or later, and check --master and --conf",
+        hint=f"install Java {JAVA} or later, and check {option.MASTER} and {option.CONF}",
     )
 
 

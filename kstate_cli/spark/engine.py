@@ -28,14 +28,14 @@ from enum import Enum
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
-from kstate_cli import regular_files
+from kstate_cli import option, regular_files
 from kstate_cli.errors import Interrupted, Refused
 
 if TYPE_CHECKING:
     from kstate_cli.spark.context import SparkSettings
 
 
-REQUESTED: Final = "--engine requests it"
+REQUESTED: Final = f"{option.ENGINE} requests it"
 
 
 class Engine(str, Enum):
@@ -69,10 +69,10 @@ class EngineChoice:
         return self.engine is Engine.spark
 
 
-def choose_engine(option: EngineOption, settings: SparkSettings) -> EngineChoice:
+def choose_engine(choice: EngineOption, settings: SparkSettings) -> EngineChoice:
     """Return the engine that ``option`` means with these settings of Spark."""
-    if option is not EngineOption.auto:
-        return EngineChoice(Engine(option.value), REQUESTED)
+    if choice is not EngineOption.auto:
+        return EngineChoice(Engine(choice.value), REQUESTED)
     if settings.master is not None:
         return EngineChoice(Engine.spark, f"a Spark master is configured: {settings.master}", is_automatic=True)
     if settings.conf:
@@ -143,7 +143,7 @@ def check_java() -> None:
     java = find_java()
     least_version = _needed_version()
     hint = (
-        f"install Java {least_version} or later, or set JAVA_HOME to it. Or pass --engine local, which does "
+        f"install Java {least_version} or later, or set JAVA_HOME to it. Or pass {option.ENGINE} local, which does "
         "not need Java"
     )
     if java is None and home:

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from kstate_cli import option
 from kstate_cli.errors import InUse, Refused, RunFailed
 from kstate_cli.formats.binary import parse_json
 from kstate_cli.regular_files import read_small, replace_text
@@ -103,7 +104,7 @@ def _made_folder(*, for_all: bool) -> Path:
     if folder is None:
         raise Refused(
             "kstate does not know the cache folder, because neither XDG_CACHE_HOME nor HOME is set",
-            hint="set HOME. To create the archive for all users, run this as root with --for-all",
+            hint=f"set HOME. To create the archive for all users, run this as root with {option.FOR_ALL}",
         )
     for parent in (*reversed(folder.parents), folder):
         with contextlib.suppress(FileExistsError):
@@ -187,7 +188,7 @@ def _watched(classes: Path) -> tuple[tuple[str, ...], dict[str, str]]:
     This start also writes the names of the loaded classes to the file ``classes``.
     """
     launches: list[tuple[tuple[str, ...], dict[str, str]]] = []
-    option, noting = "spark.driver.extraJavaOptions", f"-XX:DumpLoadedClassList={classes}"
+    setting, noting = "spark.driver.extraJavaOptions", f"-XX:DumpLoadedClassList={classes}"
 
     def look(context: SparkContext) -> None:
         """Record the command line and the variables with which the launcher started the JVM."""
@@ -209,7 +210,7 @@ def _watched(classes: Path) -> tuple[tuple[str, ...], dict[str, str]]:
             )
         )
 
-    _run(lambda conf: [lambda: by_spark_submit({**conf, option: f"{conf[option]} {noting}"})], look)
+    _run(lambda conf: [lambda: by_spark_submit({**conf, setting: f"{conf[setting]} {noting}"})], look)
     return launches[0]
 
 
@@ -228,7 +229,7 @@ def _dump(command: Sequence[str], classes: Path, new: Path) -> None:
     """Create the archive ``new`` of the classes in a file. Raises RunFailed, with the output of the JVM."""
     # The main class is omitted, so that the JVM ends after it has written the archive.
     *options, _ = command
-    options_to_keep = [option for option in options if not option.startswith(_OF_WORK)]
+    options_to_keep = [word for word in options if not word.startswith(_OF_WORK)]
     words = [*options_to_keep, *_DUMPING, f"-XX:SharedClassListFile={classes}", f"-XX:SharedArchiveFile={new}"]
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(

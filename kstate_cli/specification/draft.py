@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from kstate_cli import option
 from kstate_cli.errors import Refused
 from kstate_cli.formats.store_kinds import has_retention, is_segmented, is_time_ordered, store_kind, store_kinds
 from kstate_cli.formats.topic_partition import changelog_prefix, changelog_topic, prefix_of_changelog
@@ -290,7 +291,7 @@ def _refusal(missing: list[Missing], file_name: str) -> Refused:
     lines = [f"{table_of(field.store)} {line_of(field)}" for field in first]
     return Refused(
         f"the specification is incomplete: {questions}{more}",
-        hint=f"add the missing lines to {file_name} and pass it with --spec. Its first line is format = 1, and "
+        hint=f"add the missing lines to {file_name} and pass it with {option.SPEC}. Its first line is format = 1, and "
         "each line belongs below its table:",
         hint_details=lines,
     )

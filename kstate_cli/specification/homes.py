@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from kstate_cli import option
 from kstate_cli.errors import UsageError
 from kstate_cli.formats.binary import MAX_I32
 from kstate_cli.formats.topic_partition import TaskId
@@ -145,7 +146,7 @@ def read_pairs(pairs: Iterable[str]) -> dict[int, int | None]:
     for twice in sorted({new for new in targets if targets.count(new) > 1}):
         raise UsageError(
             f"two sub-topologies become {twice}",
-            hint="for merged sub-topologies, pass two texts instead: --topology, --from",
+            hint=f"for merged sub-topologies, pass two texts instead: {option.TOPOLOGY}, {option.FROM}",
         )
     return numbers
 
@@ -154,4 +155,4 @@ def _new_number(text: str) -> int | None:
     return None if text == REMOVED else int(text)
 
 
-_HINT: Final = f"pass --map OLD=NEW, such as 6=4, or 5={REMOVED} if the new topology has nothing of 5"
+_HINT: Final = f"pass {option.MAP} OLD=NEW, such as 6=4, or 5={REMOVED} if the new topology has nothing of 5"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kstate_cli import clock
+from kstate_cli import clock, option
 from kstate_cli.errors import UsageError
 from kstate_cli.texts import close_to
 
@@ -122,9 +122,11 @@ _PATH: Final = "a path, absolute or relative to the folder of this file. `~` and
 _SPAN: Final = 'such as "30m", "12h", "7d"'
 
 
-def _of_broker_commands(option: str) -> tuple[str, ...]:
+def _of_broker_commands(option_name: str) -> tuple[str, ...]:
     """Return the option of each command that asks a broker if it has one."""
-    return tuple(f"{name} --{option}" for name in ("dump", "restore", "snapshot", "check", "inspect-position", "lag"))
+    return tuple(
+        f"{name} {option_name}" for name in ("dump", "restore", "snapshot", "check", "inspect-position", "lag")
+    )
 
 
 DEFAULTS: Final[Mapping[str, Default]] = {
@@ -137,16 +139,16 @@ DEFAULTS: Final[Mapping[str, Default]] = {
         f"{_PATH}. A URI, too, if it is read",
         "The changelog dump.",
         (
-            "dump --out",
-            *(f"{name} --from-changelog" for name in ("restore", "rehome", "ls", "inspect-position")),
-            *(f"{name} --dump" for name in ("check", "lag")),
+            f"dump {option.OUT}",
+            *(f"{name} {option.FROM_CHANGELOG}" for name in ("restore", "rehome", "ls", "inspect-position")),
+            *(f"{name} {option.DUMP}" for name in ("check", "lag")),
             DUMP,
         ),
         is_path=True,
     ),
-    "bootstrap_server": Default(_word, "HOST:PORT", "The broker.", _of_broker_commands("bootstrap-server")),
+    "bootstrap_server": Default(_word, "HOST:PORT", "The broker.", _of_broker_commands(option.BOOTSTRAP_SERVER)),
     "kafka_settings": Default(
-        _path, _PATH, "Client properties for the broker.", _of_broker_commands("kafka-settings"), is_path=True
+        _path, _PATH, "Client properties for the broker.", _of_broker_commands(option.KAFKA_SETTINGS), is_path=True
     ),
     "engine": Default(_word, "auto, local or spark", "The engine of `dump`, `restore` and `export`.", ("engine",)),
     "master": Default(_word, _WORD, "The same as `master` in `[spark]`.", ("master",)),
@@ -162,11 +164,13 @@ DEFAULTS: Final[Mapping[str, Default]] = {
 """The keys of ``[defaults]``."""
 
 SPARK: Final[Mapping[str, Default]] = {
-    "master": Default(_word, _WORD, "The Spark cluster. If you set it, `--engine auto` uses Spark.", ("master",)),
+    "master": Default(
+        _word, _WORD, f"The Spark cluster. If you set it, `{option.ENGINE} auto` uses Spark.", ("master",)
+    ),
     "conf": Default(
         _spark_settings,
         'a table of texts, such as { "spark.executor.memory" = "4g" }',
-        "Settings of Spark. If you set them, `--engine auto` uses Spark.",
+        f"Settings of Spark. If you set them, `{option.ENGINE} auto` uses Spark.",
         ("conf",),
     ),
 }
@@ -190,7 +194,7 @@ MAINTAIN: Final[Mapping[str, KeyRule]] = {
     "standby": KeyRule(
         _path, _PATH, "The standby that `restore` keeps up to date with the dump: state.dir/application.id."
     ),
-    "metrics_file": KeyRule(_path, _PATH, "The file for `--metrics-file` of `maintain`."),
+    "metrics_file": KeyRule(_path, _PATH, f"The file for `{option.METRICS_FILE}` of `maintain`."),
 }
 """The keys of ``[maintain]``, beside the tables of its steps."""
 
@@ -214,13 +218,13 @@ STEPS: Final[Mapping[str, tuple[str, Mapping[str, KeyRule]]]] = {
             "keep": KeyRule(
                 whole(1, _MOST),
                 "a whole number from 1",
-                "DELETES all but the newest N full dumps, like `--keep`.",
+                f"DELETES all but the newest N full dumps, like `{option.KEEP}`.",
             )
         },
     ),
     "restore": (
         (
-            "`restore --standby`: brings the standby up to date with the dump, even if this run has not added "
+            f"`restore {option.STANDBY}`: brings the standby up to date with the dump, even if this run has not added "
             "records to the dump."
         ),
         {},
@@ -232,14 +236,14 @@ STEPS: Final[Mapping[str, tuple[str, Mapping[str, KeyRule]]]] = {
             "keep": KeyRule(
                 whole(1, _MOST),
                 "a whole number from 1",
-                ("DELETES older snapshots, except the newest N of each task and host, like `--keep`."),
+                f"DELETES older snapshots, except the newest N of each task and host, like `{option.KEEP}`.",
             ),
-            "keep_for": KeyRule(_span, _SPAN, "DELETES snapshots that are older than this, like `--keep-for`."),
+            "keep_for": KeyRule(_span, _SPAN, f"DELETES snapshots that are older than this, like `{option.KEEP_FOR}`."),
             "guarantee": KeyRule(
                 lambda value: value in ("at_least_once", "exactly_once_v2"),
                 '"at_least_once" or "exactly_once_v2"',
                 (
-                    "Like `--guarantee`: with `at_least_once`, kstate captures the directory of a running "
+                    f"Like `{option.GUARANTEE}`: with `at_least_once`, kstate captures the directory of a running "
                     "application. The default comes from `[defaults]`."
                 ),
             ),

@@ -17,7 +17,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from kstate_cli import clock
+from kstate_cli import clock, option
 from kstate_cli.errors import UsageError
 from kstate_cli.formats.binary import MAX_I32, MAX_I64
 from kstate_cli.formats.store_kinds import has_retention, is_time_ordered
@@ -74,9 +74,9 @@ TOP: Final[Mapping[str, str]] = {
         "application.id, the prefix of the changelogs. Without it, you must specify the changelog of each store."
     ),
     "stores": 'A table for each store: `[stores.NAME]`, or `[stores."NAME"]` if the name contains dots.',
-    DEFAULTS_TABLE: "Default options of the commands that you run with `--config`.",
-    SERDES_TABLE: "How `query` and `export` decode a store: `[serdes.NAME]`, for commands with `--config`.",
-    SPARK_TABLE: "The Spark cluster for `dump` and `restore`, for commands with `--config`.",
+    DEFAULTS_TABLE: f"Default options of the commands that you run with `{option.CONFIG}`.",
+    SERDES_TABLE: f"How `query` and `export` decode a store: `[serdes.NAME]`, for commands with `{option.CONFIG}`.",
+    SPARK_TABLE: f"The Spark cluster for `dump` and `restore`, for commands with `{option.CONFIG}`.",
     MAINTAIN_TABLE: "The steps of `maintain`, and their intervals.",
 }
 """The keys of the file, and what they mean."""
@@ -116,7 +116,7 @@ def _text(path: Path) -> str:
     except OSError as error:
         raise UsageError(
             f"kstate cannot read {path}: {error.strerror}",
-            hint=f"pass a specification. To create one, run {command('ls', 'APP', '--spec')}",
+            hint=f"pass a specification. To create one, run {command('ls', 'APP', option.SPEC)}",
         ) from None
     try:
         return data.decode("utf-8")

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from kstate_cli import option
 from kstate_cli import streams_log as log
 from kstate_cli.codes import SILENT, Code
 from kstate_cli.host import CHECK_THE_DISK
@@ -35,14 +36,17 @@ class VerifyCode(Code):
 
 _SILENT_ROCKSDB: Final = "RocksDB reads a block, and its checksum, only when it needs a row of the block ({page})"
 _REBUILD: Final = (
-    f"restore it again: {command('restore', 'APP', '--from-changelog', 'DUMP', '--for', 'RELEASE', '--rebuild')}",
+    (
+        "restore it again: "
+        f"{command('restore', 'APP', option.FROM_CHANGELOG, 'DUMP', option.FOR, 'RELEASE', option.REBUILD)}"
+    ),
     (
         "or let the application restore it when it starts: "
-        f"{command('wipe', 'APP', '--task', 'TASK', '--store', 'STORE')}"
+        f"{command('wipe', 'APP', option.TASK, 'TASK', option.STORE, 'STORE')}"
     ),
     "check the disk before you use it again, because it has changed bytes",
 )
-_CHECK: Final = f"to see what happens when the application starts: {command('check', 'APP', '--for', 'RELEASE')}"
+_CHECK: Final = f"to see what happens when the application starts: {command('check', 'APP', option.FOR, 'RELEASE')}"
 
 CORRUPT: Final = VerifyCode(
     "corrupt",
@@ -85,7 +89,7 @@ UNDECODABLE: Final = VerifyCode(
     log=SILENT,
     source="what a store's rows look like ({page})",
     page="stores.md",
-    do=("if the kind is uncertain, specify it in kstate.toml (--spec)", *_REBUILD[:2]),
+    do=(f"if the kind is uncertain, specify it in kstate.toml ({option.SPEC})", *_REBUILD[:2]),
 )
 TOO_NEW: Final = VerifyCode(
     "too-new",
@@ -126,7 +130,7 @@ NO_SSTS: Final = VerifyCode(
     page="rocksdb.md#options",
     do=(
         "if the application sets db_paths or cf_paths, leave this store unchanged",
-        f"if it sets neither: {command('wipe', 'APP', '--task', 'TASK', '--store', 'STORE')}",
+        f"if it sets neither: {command('wipe', 'APP', option.TASK, 'TASK', option.STORE, 'STORE')}",
     ),
     advice="if the application does not set db_paths or cf_paths, restore the stores that lost their SSTs",
 )

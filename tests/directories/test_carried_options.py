@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from kstate_cli import option
 from kstate_cli.change.folder import create_run
-from kstate_cli.texts import COMMANDS_WITH_OPTION, LOCK_IS_SHARED
+from kstate_cli.texts import COMMANDS_WITH_OPTION
 from tests.command_line import commands
 from tests.golden import unpack
 
@@ -16,7 +17,7 @@ from .support import kstate_here
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 RESTORE = ("--from-changelog", EXAMPLES / "dump", "--spec", EXAMPLES / "dump.toml", "--for", "4.3", "--engine", "local")
-LINE = re.compile(rf"kstate (?:{'|'.join(sorted(COMMANDS_WITH_OPTION[LOCK_IS_SHARED]))}) [^\n]*")
+LINE = re.compile(rf"kstate (?:{'|'.join(sorted(COMMANDS_WITH_OPTION[option.LOCK_IS_SHARED]))}) [^\n]*")
 
 
 def warnings(*argv: object) -> str:
@@ -43,22 +44,24 @@ def course(app: Path, *more: str) -> dict[str, str]:
     return messages
 
 
-@pytest.mark.parametrize("more", [(), (LOCK_IS_SHARED,)], ids=["without", "with"])
+@pytest.mark.parametrize("more", [(), (option.LOCK_IS_SHARED,)], ids=["without", "with"])
 def test_every_printed_command_repeats_the_options_that_it_needs(tmp_path: Path, more: tuple[str, ...]) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path)
     messages = course(app, *more)
     lines = {name: LINE.findall(text) for name, text in messages.items()}
     for name in ("plan", "migrate", "wipe", "restore"):
         assert lines[name], messages[name]
-    wrong = [line for results in lines.values() for line in results if line.count(LOCK_IS_SHARED) != len(more)]
+    wrong = [line for results in lines.values() for line in results if line.count(option.LOCK_IS_SHARED) != len(more)]
     assert not wrong, "\n".join(wrong)
 
 
 def test_nothing_is_carried_to_the_next_command_of_the_process(tmp_path: Path) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path)
-    warnings("migrate", app, "--to", "4.2", "--dry-run", LOCK_IS_SHARED)
-    assert LOCK_IS_SHARED not in warnings("migrate", app, "--to", "4.2", "--dry-run")
-    assert LOCK_IS_SHARED not in warnings("migrate", app, LOCK_IS_SHARED)  # a usage error names --help only
+    warnings("migrate", app, "--to", "4.2", "--dry-run", option.LOCK_IS_SHARED)
+    assert option.LOCK_IS_SHARED not in warnings("migrate", app, "--to", "4.2", "--dry-run")
+    assert option.LOCK_IS_SHARED not in warnings(
+        "migrate", app, option.LOCK_IS_SHARED
+    )  # a usage error names --help only
 
 
 @pytest.mark.parametrize("option", COMMANDS_WITH_OPTION)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from kstate_cli import option
 from kstate_cli.formats.checkpoint import render
 from kstate_cli.formats.offsets import OffsetsRecord, decode_rows, encode_rows
 from kstate_cli.formats.store_kinds import OFFSETS_CF
@@ -23,7 +24,6 @@ from kstate_cli.releases import unproven_too
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.rocks.writable import WritableStore
 from kstate_cli.statedir.scan import read_application
-from kstate_cli.texts import TRANSACTIONAL_STORES, UNPROVEN
 from tests.done import Done
 from tests.golden import unpack
 from tests.interop.restoring import run_restore
@@ -42,7 +42,7 @@ DUMP: tuple[str, Path, str, Path] = (
     ROOT / "examples" / "dump.toml",
 )
 """Of the application of DEMO."""
-COLUMNS = {"4.3": ("4.3", ()), "4.4": ("4.4", ()), "4.4 with": ("4.4", (TRANSACTIONAL_STORES,))}
+COLUMNS = {"4.3": ("4.3", ()), "4.4": ("4.4", ()), "4.4 with": ("4.4", (option.TRANSACTIONAL_STORES,))}
 """What stands over the column -> the release, and what is said of the application."""
 
 
@@ -193,7 +193,7 @@ def table(case: str, app: Path) -> str:
     """What every command says of one directory."""
     of_demo = CASES[case][0] == DEMO
     columns = [dict(states(app, *column, of_demo=of_demo)) for column in COLUMNS.values()]
-    head = ["", *("under " + name.replace("with", f"`{TRANSACTIONAL_STORES}`") for name in COLUMNS)]
+    head = ["", *("under " + name.replace("with", f"`{option.TRANSACTIONAL_STORES}`") for name in COLUMNS)]
     lines = [head, ["---"] * len(head)]
     lines += [[command, *(column[command] for column in columns)] for command in columns[0]]
     lines += [[command, text, "the same", "the same"] for command, text in says_ever(app, of_demo=of_demo)]
@@ -232,7 +232,7 @@ def test_command_printed_by_a_refusal_succeeds(tmp_path: Path) -> None:
             "migrate", app, "--to", "4.5", "--guarantee", "at_least_once", *more, "-o", "json", status=4
         )
         line = str(result.error["hint"]).partition("kstate ")[2].split()
-        assert line == ["migrate", str(app), "--to", "4.5", "--guarantee", "at_least_once", UNPROVEN]
+        assert line == ["migrate", str(app), "--to", "4.5", "--guarantee", "at_least_once", option.UNPROVEN]
         assert tree_hash(app) == before
     result = kstate_here(*line, "--warnings-ok")
     assert "unproven: kstate was not tested with real releases from 4.2 to 4.5" in result.err
@@ -257,8 +257,8 @@ def test_restored_for_a_release_that_nobody_has_run(tmp_path: Path) -> None:
         "json",
     )
     result = kstate_here(*words, status=4)
-    assert f"--for 4.5 {UNPROVEN}" in result.error["hint"] and not app.exists()
-    outcome = kstate_here(*words, UNPROVEN)
+    assert f"--for 4.5 {option.UNPROVEN}" in result.error["hint"] and not app.exists()
+    outcome = kstate_here(*words, option.UNPROVEN)
     assert [row["message"] for row in outcome.rows if row["type"] == "note" and "4.5" in row["message"]]
     assert kstate_here(*words).summary["steps"] == 0, "nothing is to do, so nothing is asked for"
     opens = [row["opens_in"] for row in kstate_here("ls", app, "-o", "json").rows if row["type"] == "store"]
@@ -272,7 +272,7 @@ def test_open_transactional_stores_migrate_down_like_closed_stores(
     """To the bytes of every file that is no database's, and 4.2 opens all of it."""
     apps = [unpack(DEMO, tmp_path / name) for name in ("closed", "left")]
     edit(apps[1])
-    for app, text in zip(apps, ((), (TRANSACTIONAL_STORES,)), strict=True):
+    for app, text in zip(apps, ((), (option.TRANSACTIONAL_STORES,)), strict=True):
         kstate_here("migrate", app, "--to", "4.2", "--workers", "1", "--quiet", "--warnings-ok", *text)
         assert kstate_here("check", app, "--for", "4.2", "-o", "json").summary["start_fails"] is False
     names = [".checkpoint", "*.position"]
@@ -285,21 +285,21 @@ def test_open_transactional_stores_migrate_down_like_closed_stores(
 def test_undo_names_the_release_that_may_have_written_the_directory(tmp_path: Path) -> None:
     """With the option 4.3 is none of them: the way back names 4.4."""
     app = unpack(DEMO, tmp_path)
-    kstate_here("migrate", app, "--to", "4.2", "--quiet", "--warnings-ok", TRANSACTIONAL_STORES)
+    kstate_here("migrate", app, "--to", "4.2", "--quiet", "--warnings-ok", option.TRANSACTIONAL_STORES)
     (app / "0_0" / ".checkpoint").write_text("0\n0\n", encoding="utf-8")
     result = kstate_here("undo", app, status=4)
-    assert f"migrate {app} --to 4.4" in result.err and UNPROVEN not in result.err
+    assert f"migrate {app} --to 4.4" in result.err and option.UNPROVEN not in result.err
 
 
 def test_printed_next_command_has_the_option(tmp_path: Path) -> None:
     app = unpack("4.2.1-sparse-eos", tmp_path)
     lines = []
-    for store in ((), (TRANSACTIONAL_STORES,)):
+    for store in ((), (option.TRANSACTIONAL_STORES,)):
         result = kstate_here("migrate", app, "--to", "4.5", *store, status=4)
         lines.append(re.findall("kstate migrate .*", result.err))
-    assert [[line.count(TRANSACTIONAL_STORES) for line in results] for results in lines] == [[0], [1]]
-    result = kstate_here("ls", app, "--spec", TRANSACTIONAL_STORES, status=2)
-    assert TRANSACTIONAL_STORES in result.err
+    assert [[line.count(option.TRANSACTIONAL_STORES) for line in results] for results in lines] == [[0], [1]]
+    result = kstate_here("ls", app, "--spec", option.TRANSACTIONAL_STORES, status=2)
+    assert option.TRANSACTIONAL_STORES in result.err
 
 
 def test_proving_script_may_write_for_an_unproven_release(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from kstate_cli.texts import TRANSACTIONAL_STORES
+from kstate_cli import option
 
 from . import dumps
 from .checking import PARTS, SMALL
@@ -183,7 +183,7 @@ def test_killed_with_small_buffers(harness: Harness, tmp_path: Path, target: str
     harness.produce(RELEASE, app, KILLED)
     good(harness.run(RELEASE, app, state, Run(as_of=AS_OF, conf=conf, kill=True, read=False)))
     result = migrate(
-        state / app.name, target, "--warnings-ok", TRANSACTIONAL_STORES, "--guarantee", KAFKA_NAMES[guarantee]
+        state / app.name, target, "--warnings-ok", option.TRANSACTIONAL_STORES, "--guarantee", KAFKA_NAMES[guarantee]
     )
     assert result.status == 0, result.report
     # The warning states what exactly-once does; at least once nothing is wiped.
@@ -216,7 +216,15 @@ def test_stores_with_status_open(harness: Harness, tmp_path: Path, stores: str, 
 
     directory = state / app.name
     checked = kstate(
-        "check", directory, "--for", RELEASE, TRANSACTIONAL_STORES, "--guarantee", KAFKA_NAMES["eos"], "-o", "json"
+        "check",
+        directory,
+        "--for",
+        RELEASE,
+        option.TRANSACTIONAL_STORES,
+        "--guarantee",
+        KAFKA_NAMES["eos"],
+        "-o",
+        "json",
     )
     assert checked.status == 3, checked.report
     rows = [row for row in checked.rows if row["type"] == "prediction"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from kstate_cli import texts
+from kstate_cli import option, texts
 from kstate_cli.change.commits_made import committed, note_commit
 from kstate_cli.cli import subject
 from tests.conftest import a_new_process
@@ -49,7 +49,7 @@ def empty(value: ast.expr) -> bool:
 
 
 def test_a_new_process_remembers_nothing(tmp_path: Path) -> None:
-    texts.carry_option(texts.LOCK_IS_SHARED, True)
+    texts.carry_option(option.LOCK_IS_SHARED, True)
     subject.set_app(tmp_path)
     note_commit("0001-migrate")
     a_new_process()

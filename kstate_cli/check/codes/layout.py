@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kstate_cli import option
 from kstate_cli import streams_log as log
 from kstate_cli.check.findings import MIGRATE, NOTHING, RESTORE, WIPE_STORE, WIPE_TASK, FindingCode, Level
 from kstate_cli.codes import SILENT
@@ -13,8 +14,12 @@ from kstate_cli.texts import command
 _STORE, _IS_CLOSED = log.SEGMENT_CLOSED
 _CLOSED = f"{_STORE.removesuffix('.')} {_IS_CLOSED}"
 _VERIFY = f"first, to see which files are damaged: {command('verify', 'APP')}"
-_AGAIN = f"then rebuild it from a dump: {command('restore', 'APP', '--from-changelog', 'DUMP', '--for', 'RELEASE')}"
-_REBUILD = f"or to rebuild it at once: {command('restore', 'APP', '--from-changelog', 'DUMP', '--for', 'RELEASE')}"
+_AGAIN = (
+    f"then rebuild it from a dump: {command('restore', 'APP', option.FROM_CHANGELOG, 'DUMP', option.FOR, 'RELEASE')}"
+)
+_REBUILD = (
+    f"or to rebuild it at once: {command('restore', 'APP', option.FROM_CHANGELOG, 'DUMP', option.FOR, 'RELEASE')}"
+)
 _LOOK = f"to see which stores exist: {command('ls', 'APP')}"
 
 OFFSETS_IN_COLUMN_FAMILY: Final = FindingCode(
@@ -59,7 +64,7 @@ HEADERS_STORE: Final = FindingCode(
     log=(log.STORE_NOT_OPENED, log.FAMILIES_NOT_OPENED, _CLOSED),
     source="KIP-1271: releases up to 4.2 have no stores with record headers ({page})",
     page="start.md#going-down",
-    hint=f"{MIGRATE} --drop-headers",
+    hint=f"{MIGRATE} {option.DROP_HEADERS}",
 )
 UNKNOWN_COLUMN_FAMILY: Final = FindingCode(
     "unknown-column-family",
@@ -144,7 +149,7 @@ SST_NOT_NAMED: Final = FindingCode(
         "VersionSet::Recover: RocksDB opens the files that the MANIFEST lists. If the MANIFEST is truncated "
         "between two records, RocksDB opens an older state. After a crash, such files are harmless"
     ),
-    hint=f"if the application did not crash, rebuild the store: {RESTORE} --rebuild",
+    hint=f"if the application did not crash, rebuild the store: {RESTORE} {option.REBUILD}",
     do=(_VERIFY,),
 )
 NOT_UNDERSTOOD: Final = FindingCode(
@@ -314,9 +319,8 @@ STORE_IN_TWO_SUBTOPOLOGIES: Final = FindingCode(
         "a store belongs to one sub-topology. A copy has the name of a task, or sub-topologies were renumbered ({page})"
     ),
     page="layout.md#foreign-entries",
-    hint=(
-        "pass the topology to see which directory is obsolete: kstate check APP --for STARTED --topology TOPOLOGY.txt"
-    ),
+    hint=f"pass the topology to see which directory is obsolete: kstate check APP {option.FOR} STARTED "
+    f"{option.TOPOLOGY} TOPOLOGY.txt",
     do=(_LOOK,),
 )
 SHARED_STORE_REGROUPED: Final = FindingCode(
@@ -337,8 +341,8 @@ SHARED_STORE_REGROUPED: Final = FindingCode(
     ),
     page="start.md#one-store-of-several-sub-topologies",
     hint=(
-        "write the texts of Topology#describe of both releases to files, then run: kstate check APP --for "
-        "STARTED --topology AFTER.txt --from BEFORE.txt"
+        f"write the texts of Topology#describe of both releases to files, then run: kstate check APP {option.FOR} "
+        f"STARTED {option.TOPOLOGY} AFTER.txt {option.FROM} BEFORE.txt"
     ),
     do=(_LOOK,),
 )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from kstate_cli import option
 from kstate_cli import streams_log as log
 from kstate_cli.check.findings import EXPORT_FIRST, NOTHING, RESTORE, WIPE_GLOBAL, FindingCode, Level
 from kstate_cli.codes import SILENT
 
 _CORRUPTED = (log.OUT_OF_RANGE, log.CORRUPTED, log.REVIVED)
-_ASK = "to compare with the current log, run the same check with --bootstrap-server HOST:PORT"
+_ASK = f"to compare with the current log, run the same check with {option.BOOTSTRAP_SERVER} HOST:PORT"
 
 BELOW_LOG_START: Final = FindingCode(
     "below-log-start",
@@ -56,7 +57,7 @@ PAST_THE_DUMP: Final = FindingCode(
     ),
     source=("the application has run since the dump, or the topic was recreated. Only the broker shows which ({page})"),
     page="changelogs.md#dump-or-store",
-    hint="compare it with the broker: --bootstrap-server HOST:PORT, or --offsets FILE",
+    hint=f"compare it with the broker: {option.BOOTSTRAP_SERVER} HOST:PORT, or {option.OFFSETS} FILE",
 )
 GLOBAL_OUT_OF_RANGE: Final = FindingCode(
     "global-out-of-range",
@@ -163,7 +164,7 @@ AGE_UNKNOWN: Final = FindingCode(
         "than delete.retention.ms, deleted keys may remain ({page})"
     ),
     page="changelogs.md#forgotten-deletes",
-    hint=f"if the data may be that old: {RESTORE} --rebuild",
+    hint=f"if the data may be that old: {RESTORE} {option.REBUILD}",
 )
 GRACE_BUFFER_RESTORED: Final = FindingCode(
     "grace-buffer-restored",

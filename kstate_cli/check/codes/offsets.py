@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kstate_cli import option
 from kstate_cli import streams_log as log
 from kstate_cli.check.findings import (
     MIGRATE,
@@ -16,15 +17,17 @@ from kstate_cli.check.findings import (
     Level,
 )
 from kstate_cli.codes import SILENT
-from kstate_cli.texts import TRANSACTIONAL_STORES, command
+from kstate_cli.texts import command
 
 _CORRUPTED = (log.CORRUPTED, log.REVIVED, log.WIPED)
 _NO_OFFSETS = (log.NO_OFFSETS, *_CORRUPTED)
 _OFFSETS = f"to see the offset of each store: {command('inspect-position', 'APP')}"
-_UNCLEAN = "to rebuild the whole task, which may hold uncommitted rows, run the same command with --wipe-unclean"
+_UNCLEAN = (
+    f"to rebuild the whole task, which may hold uncommitted rows, run the same command with {option.WIPE_UNCLEAN}"
+)
 _REBUILD_GLOBAL = (
     "Streams rebuilds the global stores from the beginning of their topics when it starts. To restore them at "
-    f"once: {command('restore', 'APP', '--from-changelog', 'DUMP', '--for', 'RELEASE')}"
+    f"once: {command('restore', 'APP', option.FROM_CHANGELOG, 'DUMP', option.FOR, 'RELEASE')}"
 )
 
 NO_OFFSETS: Final = FindingCode(
@@ -163,8 +166,8 @@ STATUS_MISSING: Final = FindingCode(
         "stores (KIP-892) never write one ({page})"
     ),
     page="offsets.md#transactional-stores",
-    hint=f"if the application runs with transactional stores, pass {TRANSACTIONAL_STORES}. Otherwise: {RESTORE}",
-    do=("if the application runs with enable.transactional.statestores, pass --transactional-stores", _UNCLEAN),
+    hint=f"if the application runs with transactional stores, pass {option.TRANSACTIONAL_STORES}. Otherwise: {RESTORE}",
+    do=(f"if the application runs with enable.transactional.statestores, pass {option.TRANSACTIONAL_STORES}", _UNCLEAN),
 )
 GLOBAL_STATUS_OPEN: Final = FindingCode(
     "global-status-open",
@@ -287,8 +290,8 @@ SEGMENT_BEHIND: Final = FindingCode(
     page="offsets.md#segments-after-a-kill",
     hint=RESTORE_STORE,
     do=(
-        (f"to let Streams restore it: {command('wipe', 'APP', '--task', 'TASK', '--store', 'STORE')}"),
-        f"to give all segments the lowest offset: {command('migrate', 'APP', '--to', 'RELEASE')}",
+        (f"to let Streams restore it: {command('wipe', 'APP', option.TASK, 'TASK', option.STORE, 'STORE')}"),
+        f"to give all segments the lowest offset: {command('migrate', 'APP', option.TO, 'RELEASE')}",
         _OFFSETS,
     ),
 )
@@ -313,7 +316,7 @@ VERSIONED_REPLAYED: Final = FindingCode(
     ),
     page="offsets.md#rows-ahead-of-the-offset",
     hint=RESTORE_STORE,
-    do=((f"to let Streams restore it: {command('wipe', 'APP', '--task', 'TASK', '--store', 'STORE')}"),),
+    do=((f"to let Streams restore it: {command('wipe', 'APP', option.TASK, 'TASK', option.STORE, 'STORE')}"),),
 )
 START_HANGS: Final = FindingCode(
     "start-hangs",
@@ -411,6 +414,7 @@ LOST_WITH_ITS_TASK: Final = FindingCode(
         "StateManagerUtil.closeStateManager wipes the whole directory of a corrupted task, and Streams "
         "cannot restore a store without a changelog (withLoggingDisabled)"
     ),
-    hint=("export the rows before you start the application, which deletes them: kstate export APP STORE --out DIR"),
-    do=(f"to keep its rows as Parquet: {command('export', 'APP', 'STORE', '--out', 'DIR')}",),
+    hint="export the rows before you start the application, which deletes them: kstate export APP STORE "
+    f"{option.OUT} DIR",
+    do=(f"to keep its rows as Parquet: {command('export', 'APP', 'STORE', option.OUT, 'DIR')}",),
 )

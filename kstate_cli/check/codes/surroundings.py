@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kstate_cli import option
 from kstate_cli import streams_log as log
 from kstate_cli.check.findings import NOTHING, RESTORE, FindingCode, Level
 from kstate_cli.codes import SILENT
@@ -57,7 +58,7 @@ KEPT_TOO_LONG: Final = FindingCode(
         "The backup and the new directory share files. When Streams compacts such files, the backup keeps them on disk."
     ),
     source="the backup of a run keeps files on disk that Streams has compacted",
-    hint="kstate clean APP --older-than 7d",
+    hint=f"kstate clean APP {option.OLDER_THAN} 7d",
     do=(_STATUS,),
 )
 UNFINISHED_RUN: Final = FindingCode(
@@ -109,5 +110,10 @@ LOCK_NOT_SHARED: Final = FindingCode(
     source="StateDirectory.lockStateDirectory: POSIX locks may not be seen by other hosts ({page})",
     page="layout.md#locks",
     hint="run only one instance for each directory",
-    do=(("pass --lock-is-shared to commands that change the directory, to confirm that all instances are stopped"),),
+    do=(
+        (
+            f"pass {option.LOCK_IS_SHARED} to commands that change the directory, to confirm that all instances are "
+            "stopped"
+        ),
+    ),
 )

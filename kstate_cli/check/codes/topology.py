@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import Final
 
+from kstate_cli import option
 from kstate_cli import streams_log as log
 from kstate_cli.check.findings import REHOME, FindingCode, Level
 from kstate_cli.codes import SILENT
 from kstate_cli.texts import command
 
 _HOMES: Final = "start.md#tasks-of-another-topology"
-_LOOK = f"to see the current and the new task of each store: {command('ls', 'APP', '--topology', 'NEW')}"
-_DRY = f"to see the changes that it would make: {command('rehome', 'APP', '--topology', 'NEW', '--dry-run')}"
+_LOOK = f"to see the current and the new task of each store: {command('ls', 'APP', option.TOPOLOGY, 'NEW')}"
+_DRY = f"to see the changes that it would make: {command('rehome', 'APP', option.TOPOLOGY, 'NEW', option.DRY_RUN)}"
 _EXPORT = (
     "to keep its rows as Parquet, run this before you start the application: "
-    f"{command('export', 'APP', 'STORE', '--out', 'DIR')}"
+    f"{command('export', 'APP', 'STORE', option.OUT, 'DIR')}"
 )
 
 LEFT_OVER_TASK: Final = FindingCode(
@@ -120,7 +121,9 @@ NEW_STORE: Final = FindingCode(
     ),
     page=_HOMES,
     hint=REHOME,
-    do=("for an exact prediction, pass --from OLD.txt, or --spec kstate.toml with the kind of the store",),
+    do=(
+        f"for an exact prediction, pass {option.FROM} OLD.txt, or {option.SPEC} kstate.toml with the kind of the store",
+    ),
 )
 NAME_OF_ANOTHER_OPERATOR: Final = FindingCode(
     "name-of-another-operator",
@@ -146,7 +149,7 @@ REHOME_REFUSED: Final = FindingCode(
     more="The message states the reason, and the hint describes the first step.",
     source="kstate: rehome refuses operations that would lose state",
     hint=REHOME,
-    do=(f"to see the message of rehome itself: {command('rehome', 'APP', '--topology', 'NEW', '--dry-run')}",),
+    do=(f"to see the message of rehome itself: {command('rehome', 'APP', option.TOPOLOGY, 'NEW', option.DRY_RUN)}",),
 )
 REHOME_WARNS: Final = FindingCode(
     "rehome-warns",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kstate_cli import option
 from kstate_cli.cli.ending import report_no
 from kstate_cli.cli.environment import typed
 from kstate_cli.cli.help_panels import OUTPUT_PANEL
@@ -61,7 +62,7 @@ def check(
     release: Annotated[
         str | None,
         typer.Option(
-            "--for",
+            option.FOR,
             metavar="RELEASE",
             help="Release to predict, such as 4.3; or pass --for-jar.",
             autocompletion=releases,
@@ -71,26 +72,26 @@ def check(
     guarantee: Annotated[
         Guarantee,
         typer.Option(
-            "--guarantee", metavar="GUARANTEE", help="processing.guarantee: exactly_once_v2 or at_least_once."
+            option.GUARANTEE, metavar="GUARANTEE", help="processing.guarantee: exactly_once_v2 or at_least_once."
         ),
     ] = Guarantee.exactly_once,
     dsl_store_format: DslStoreFormat = StoreFormat.DEFAULT,
     transactional_stores: TransactionalStores = False,
     dump: Annotated[
         str | None,
-        typer.Option("--dump", metavar="DUMP", help="Changelog dump with log bounds and numbers of records."),
+        typer.Option(option.DUMP, metavar="DUMP", help="Changelog dump with log bounds and numbers of records."),
     ] = None,
     offsets: LogOffsets = None,
     bootstrap_server: BootstrapServer = None,
     kafka_settings: KafkaSettings = None,
     max_age: Annotated[
         str | None,
-        typer.Option("--max-age", metavar="AGE", help="state.cleanup.dir.max.age.ms, if you set it, such as 7d."),
+        typer.Option(option.MAX_AGE, metavar="AGE", help="state.cleanup.dir.max.age.ms, if you set it, such as 7d."),
     ] = None,
     delete_retention: Annotated[
         str | None,
         typer.Option(
-            "--delete-retention",
+            option.DELETE_RETENTION,
             metavar="AGE",
             help=(
                 "delete.retention.ms of the changelogs. The default is the value from the broker or the dump, "
@@ -104,7 +105,7 @@ def check(
     every_store: Annotated[
         bool,
         typer.Option(
-            "--all",
+            option.ALL,
             help="List every store, instead of grouping stores by cause.",
             rich_help_panel=OUTPUT_PANEL,
         ),
@@ -136,9 +137,9 @@ def check(
     logs = LogSources(offsets, bootstrap_server, kafka_settings, dump)
     # Options are checked before the directory is read, which may take minutes.
     logs.validate()
-    to = chosen_release("--for", release, for_jar, quiet=results.is_silent)
-    cleaned_after = _age("--max-age", max_age)
-    retained = _age("--delete-retention", delete_retention)
+    to = chosen_release(option.FOR, release, for_jar, quiet=results.is_silent)
+    cleaned_after = _age(option.MAX_AGE, max_age)
+    retained = _age(option.DELETE_RETENTION, delete_retention)
     with Metrics(metrics_file, "check", path) as metrics:
         # The directory is read once, so that all rules judge the same state even if the application runs.
         with waiting("reading stores", quiet=quiet):
@@ -191,10 +192,10 @@ def check(
         return metrics.finish(EXIT_OK)
 
 
-def _age(option: str, text: str | None) -> timedelta | None:
+def _age(option_name: str, text: str | None) -> timedelta | None:
     if text is None:
         return None
-    return age(option, text)
+    return age(option_name, text)
 
 
 def _verdict(report: Report, release: str) -> str:

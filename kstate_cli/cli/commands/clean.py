@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kstate_cli import option
 from kstate_cli.cli.ending import warnings_code
 from kstate_cli.cli.options.shared import App, LockIsShared, OutputFormat, Quiet, Wait, age
 from kstate_cli.cli.output import Format, output_of, say, waiting
@@ -25,7 +26,7 @@ def clean(
     older_than: Annotated[
         str,
         typer.Option(
-            "--older-than",
+            option.OLDER_THAN,
             metavar="AGE",
             help="Delete only runs that ended at least AGE ago: 7d, 12h.",
             show_default=False,
@@ -33,10 +34,10 @@ def clean(
     ] = "0s",
     run: Annotated[
         list[str] | None,
-        typer.Option("--run", metavar="RUN", help="Delete only this run, such as 0001-migrate; repeatable."),
+        typer.Option(option.RUN, metavar="RUN", help="Delete only this run, such as 0001-migrate; repeatable."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what kstate would delete, and delete nothing.")
+        bool, typer.Option(option.DRY_RUN, help="Print what kstate would delete, and delete nothing.")
     ] = False,
     wait: Wait = 0.0,
     lock_is_shared: LockIsShared = False,
@@ -59,7 +60,7 @@ def clean(
 
     path = find_application_or_runs(app)
     report = _CleanReport(output_of(output, path, quiet=quiet))
-    request = CleanRequest(path, age("--older-than", older_than), frozenset(run or ()))
+    request = CleanRequest(path, age(option.OLDER_THAN, older_than), frozenset(run or ()))
     # Without a lock file no process holds the lock, and kstate does not create the file only to look at runs.
     is_unlocked = not os.path.lexists(path / LOCK)
     with waiting("reading runs and their backups", quiet=quiet) as activity:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kstate_cli import temporary
+from kstate_cli import option, temporary
 from kstate_cli.change.commits_made import forget_commits
 from kstate_cli.cli.environment import nothing_typed
 from kstate_cli.cli.output import Format, say
@@ -32,7 +32,7 @@ def demo() -> int:
         app = find_application(folder)
         say(f"1. A state directory that Kafka Streams 4.3.1 wrote: {command('ls', app)}")
         ls(nothing_typed(), app)
-        say(f"2. The downgrade to 4.2, without restoring: {command('migrate', app, '--to', '4.2')}")
+        say(f"2. The downgrade to 4.2, without restoring: {command('migrate', app, option.TO, '4.2')}")
         migrate(app, to="4.2", warnings_ok=True)
         say(f"3. The directory in the format of 4.2: {command('ls', app)}")
         ls(nothing_typed(), app)

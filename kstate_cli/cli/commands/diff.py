@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from kstate_cli import option
 from kstate_cli.cli.columns import Column
 from kstate_cli.cli.ending import warnings_code
 from kstate_cli.cli.options.shared import (
@@ -41,16 +42,16 @@ def diff(
     task: Tasks = None,
     store: Stores = None,
     ignore_timestamps: Annotated[
-        bool, typer.Option("--ignore-timestamps", help="Ignore differences in timestamps.")
+        bool, typer.Option(option.IGNORE_TIMESTAMPS, help="Ignore differences in timestamps.")
     ] = False,
-    ignore_headers: Annotated[bool, typer.Option("--ignore-headers", help="Ignore differences in headers.")] = False,
+    ignore_headers: Annotated[bool, typer.Option(option.IGNORE_HEADERS, help="Ignore differences in headers.")] = False,
     positions: Annotated[
-        bool, typer.Option("--positions", help="Also report different offsets and Positions.")
+        bool, typer.Option(option.POSITIONS, help="Also report different offsets and Positions.")
     ] = False,
     limit: Annotated[
         int,
         typer.Option(
-            "--limit", min=0, metavar="N", help="Print at most N differing rows per store, but count all of them."
+            option.LIMIT, min=0, metavar="N", help="Print at most N differing rows per store, but count all of them."
         ),
     ] = 20,
     spec: SpecFile = None,

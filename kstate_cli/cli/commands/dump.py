@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from kstate_cli import option
 from kstate_cli.cli.ending import warnings_code
 from kstate_cli.cli.options.dump import DumpReportOptions, DumpSourceOptions, ReadingOptions
 from kstate_cli.cli.options.shared import at_once, declared, engine_of, spark_settings
@@ -88,7 +89,7 @@ def _request(source: DumpSourceOptions, how: ReadingOptions) -> DumpRequest:
     spark = spark_settings(how.master, how.conf)
     rate = None
     if how.max_rate:
-        rate = bytes_of(how.max_rate, "--max-rate")
+        rate = bytes_of(how.max_rate, option.MAX_RATE)
         if rate == 0:
             raise UsageError("--max-rate 0 would never end", hint="omit it if you do not want a limit")
     # A specification has the changelogs of its stores, and the application.id, which is also the group to ask about.
@@ -98,7 +99,7 @@ def _request(source: DumpSourceOptions, how: ReadingOptions) -> DumpRequest:
         settings=client_settings(source.kafka_settings),
         out=destination(source.out),
         app=source.app,
-        topics={**topics, **dict.fromkeys(source.topic or (), "--topic")},
+        topics={**topics, **dict.fromkeys(source.topic or (), option.TOPIC)},
         engine=engine_of(how.engine, spark),
         spark=spark,
         workers=at_once(how.workers),

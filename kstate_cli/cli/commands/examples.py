@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kstate_cli import temporary
+from kstate_cli import option, temporary
 from kstate_cli.cli.options.shared import OutputFormat, Quiet
 from kstate_cli.cli.output import Format, output_of, table
 from kstate_cli.errors import Refused, UsageError
@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
 
 def examples(
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Directory to create, which must not exist yet.")],
+    out: Annotated[
+        Path, typer.Option(option.OUT, metavar="DIR", help="Directory to create, which must not exist yet.")
+    ],
     output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
@@ -46,7 +48,15 @@ def examples(
     rows = [(path, f"{size:,}") for path, size in files]
     results.show(_lines(folder, files), lambda: table(None, ("file", "bytes"), rows, right=frozenset({"bytes"})))
     results.remark(f"to read a description of each: {folder / 'README.md'}")
-    restored = (out.with_name("orders"), "--from-changelog", out / "dump", "--spec", out / "dump.toml", "--for", "4.3")
+    restored = (
+        out.with_name("orders"),
+        option.FROM_CHANGELOG,
+        out / "dump",
+        option.SPEC,
+        out / "dump.toml",
+        option.FOR,
+        "4.3",
+    )
     results.remark(f"to try a restoration from the dump: {command('restore', *restored)}")
     return 0
 
@@ -127,5 +137,5 @@ def _check(out: Path) -> None:
 def _exists_already(out: Path) -> Refused:
     return Refused(
         f"{out} exists already, and kstate overwrites no files",
-        hint=f"pass a new directory: {command('examples', '--out', out.with_name(f'{out.name}-new'))}",
+        hint=f"pass a new directory: {command('examples', option.OUT, out.with_name(f'{out.name}-new'))}",
     )

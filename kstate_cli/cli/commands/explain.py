@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from kstate_cli import option
 from kstate_cli.cli.options.shared import OutputFormat
 from kstate_cli.cli.output import Format, console, output_of
 from kstate_cli.cli.shell_completion import codes
@@ -97,7 +98,7 @@ def _fitting(text: str) -> tuple[tuple[Explanation, ...], tuple[str, ...]]:
         raise UsageError(
             "kstate does not know this text, so it may or may not be harmless",
             hint=f"pass more of it, with its causes, for example: {command('explain', '-')} < FILE",
-            hint_details=[f"to check the directory: {command('check', 'APP', '--for', 'RELEASE')}"],
+            hint_details=[f"to check the directory: {command('check', 'APP', option.FOR, 'RELEASE')}"],
         )
     details = []
     if near := similar_codes(text):
@@ -118,7 +119,7 @@ def _choice(entries: Sequence[Explanation], sentences: Sequence[str]) -> Iterato
     for entry in entries:
         yield from _filled(f"{entry.full_name:{widest}}  {entry.brief}", hanging=widest + 2)
     yield "what to do:"
-    yield f"{_INDENT}to see which one it is: {command('check', 'APP', '--for', 'RELEASE')}"
+    yield f"{_INDENT}to see which one it is: {command('check', 'APP', option.FOR, 'RELEASE')}"
     yield f"{_INDENT}to see what one of them means: {command('explain', entries[0].full_name)}"
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kstate_cli import option
 from kstate_cli.cli.ending import warnings_code
 from kstate_cli.cli.options.shared import (
     AUTO,
@@ -40,23 +41,25 @@ def export(
         typer.Argument(metavar="STORE", help="Name of the store, in all its tasks.", autocompletion=stores),
     ],
     out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="Folder for the export, new or empty.", readable=False)
+        Path, typer.Option(option.OUT, metavar="DIR", help="Folder for the export, new or empty.", readable=False)
     ],
-    key_serde: Annotated[str, typer.Option("--key-serde", metavar="SERDE", help="Serde of keys.")] = "bytes",
-    value_serde: Annotated[str, typer.Option("--value-serde", metavar="SERDE", help="Serde of values.")] = "bytes",
+    key_serde: Annotated[str, typer.Option(option.KEY_SERDE, metavar="SERDE", help="Serde of keys.")] = "bytes",
+    value_serde: Annotated[str, typer.Option(option.VALUE_SERDE, metavar="SERDE", help="Serde of values.")] = "bytes",
     topology: Annotated[
-        str | None, typer.Option("--topology", metavar="NAME", help="The named topology, if several have the store.")
+        str | None, typer.Option(option.TOPOLOGY, metavar="NAME", help="The named topology, if several have the store.")
     ] = None,
     spec: SpecFile = None,
     engine: Annotated[
         str,
         typer.Option(
-            "--engine", metavar="auto|local|spark", help="auto: local processes, or Spark if started by spark-submit."
+            option.ENGINE,
+            metavar="auto|local|spark",
+            help="auto: local processes, or Spark if started by spark-submit.",
         ),
     ] = AUTO,
     workers: Annotated[int, workers_option("Parts")] = 0,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="DELETES the existing export in DIR, after the new one is complete.")
+        bool, typer.Option(option.OVERWRITE, help="DELETES the existing export in DIR, after the new one is complete.")
     ] = False,
     last_flush: LastFlush = False,
     output: OutputFormat = Format.table,

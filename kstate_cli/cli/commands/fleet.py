@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from kstate_cli import option
 from kstate_cli.cli.ending import report_no
 from kstate_cli.cli.help_panels import choices_text
 from kstate_cli.cli.options.shared import (
@@ -60,15 +61,16 @@ def fleet(
         ),
     ],
     by: Annotated[
-        FleetRows, typer.Option("--by", metavar=choices_text(FleetRows), help="Print one row per host, task or store.")
+        FleetRows,
+        typer.Option(option.BY, metavar=choices_text(FleetRows), help="Print one row per host, task or store."),
     ] = FleetRows.host,
     standby_replicas: Annotated[
-        int, typer.Option("--standby-replicas", metavar="N", min=0, help="num.standby.replicas of the application.")
+        int, typer.Option(option.STANDBY_REPLICAS, metavar="N", min=0, help="num.standby.replicas of the application.")
     ] = 0,
     spec: Annotated[
         Path | None,
         typer.Option(
-            "--spec",
+            option.SPEC,
             metavar="FILE",
             help="kstate.toml with the number of partitions of each sub-topology.",
             readable=False,
@@ -76,7 +78,7 @@ def fleet(
     ] = None,
     html: Annotated[
         Path | None,
-        typer.Option("--html", metavar="FILE", help="Also write a self-contained HTML page.", readable=False),
+        typer.Option(option.HTML, metavar="FILE", help="Also write a self-contained HTML page.", readable=False),
     ] = None,
     offsets: LogOffsets = None,
     bootstrap_server: BootstrapServer = None,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from kstate_cli import option
 from kstate_cli.cli.ending import warnings_code
 from kstate_cli.cli.options.shared import (
     App,
@@ -40,7 +41,7 @@ def inspect_position(
     app: App,
     task: Tasks = None,
     store: Stores = None,
-    merge: Annotated[bool, typer.Option("--merge", help="Also print the merged Position of all stores.")] = False,
+    merge: Annotated[bool, typer.Option(option.MERGE, help="Also print the merged Position of all stores.")] = False,
     at: At = None,
     offsets: LogOffsets = None,
     bootstrap_server: BootstrapServer = None,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kstate_cli import option
 from kstate_cli.cli.help_panels import LOGS, OUTPUT_PANEL
 from kstate_cli.cli.options.shared import (
     App,
@@ -34,7 +35,7 @@ def lag(
     dump: Annotated[
         str | None,
         typer.Option(
-            "--dump", metavar="DUMP", help="Show the lag up to the end of this changelog dump.", rich_help_panel=LOGS
+            option.DUMP, metavar="DUMP", help="Show the lag up to the end of this changelog dump.", rich_help_panel=LOGS
         ),
     ] = None,
     offsets: LogOffsets = None,
@@ -42,13 +43,14 @@ def lag(
     kafka_settings: KafkaSettings = None,
     max_lag: Annotated[
         int | None,
-        typer.Option("--max-lag", metavar="N", min=0, help="Exit with 3 if a store is more than N records behind."),
+        typer.Option(option.MAX_LAG, metavar="N", min=0, help="Exit with 3 if a store is more than N records behind."),
     ] = None,
     metrics_file: MetricsFile = None,
     warnings_ok: WarningsOk = False,
     output: OutputFormat = Format.table,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Also print each task and partition.", rich_help_panel=OUTPUT_PANEL)
+        bool,
+        typer.Option(option.VERBOSE, "-v", help="Also print each task and partition.", rich_help_panel=OUTPUT_PANEL),
     ] = False,
     quiet: Quiet = False,
 ) -> int:

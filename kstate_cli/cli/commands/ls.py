@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from kstate_cli import option
 from kstate_cli.cli.columns import Column
 from kstate_cli.cli.ending import warnings_code
 from kstate_cli.cli.environment import typed
@@ -53,25 +54,27 @@ class Order(str, Enum):
 
 Spec = Annotated[
     bool,
-    typer.Option("--spec", help="Print a kstate.toml instead. Comments mark the values that you must fill in."),
+    typer.Option(option.SPEC, help="Print a kstate.toml instead. Comments mark the values that you must fill in."),
 ]
 
 
 ByStore = Annotated[
-    bool, typer.Option("--by-store", help="Print one line for each store, with sums over all its tasks.")
+    bool, typer.Option(option.BY_STORE, help="Print one line for each store, with sums over all its tasks.")
 ]
 
 
 Sort = Annotated[
     Order,
-    typer.Option("--sort", metavar=choices_text(Order), help="Sort by task, or by size with the largest store last."),
+    typer.Option(
+        option.SORT, metavar=choices_text(Order), help="Sort by task, or by size with the largest store last."
+    ),
 ]
 
 
 Topology = Annotated[
     Path | None,
     typer.Option(
-        "--topology",
+        option.TOPOLOGY,
         metavar="FILE",
         help="Output of Topology#describe: show the task that each store has there. With --spec, add in-memory stores.",
         readable=False,
@@ -277,9 +280,9 @@ def _refuse_together(options: Sequence[str], *, json: bool, spec: bool, sort: Or
         raise UsageError("--spec prints its stores by name", hint="omit one of --spec and --sort")
     if spec and transactional:
         raise UsageError("--spec and --transactional-stores exclude each other", hint="omit one of them")
-    if spec and "--from" in options:
+    if spec and option.FROM in options:
         raise UsageError("--from and --spec exclude each other", hint="omit one of them")
-    without_spec = [option for option in options if option not in ("--topology", "--from")]
+    without_spec = [name for name in options if name not in (option.TOPOLOGY, option.FROM)]
     if without_spec and not spec:
         raise UsageError(
             f"pass --spec too, because {without_spec[0]} needs it",
@@ -307,7 +310,7 @@ def _raise_problems(application: Application, uncounted: AbstractSet[str], unrea
         raise ConditionNotMet(f"not all of it can be read: {places}", hint=STORES_STAY)
     raise ConditionNotMet(
         f"not as Kafka Streams leaves it: {places}",
-        hint=f"to predict the next start, run {command('check', application.path, '--for', 'RELEASE')}",
+        hint=f"to predict the next start, run {command('check', application.path, option.FOR, 'RELEASE')}",
     )
 
 

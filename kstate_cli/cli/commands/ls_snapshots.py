@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kstate_cli import option
 from kstate_cli.cli.options.shared import OutputFormat, Quiet
 from kstate_cli.cli.output import Format, output_of, waiting
 from kstate_cli.errors import EXIT_OK
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 def ls_snapshots(
     repository: Annotated[str, typer.Argument(metavar="REPO", help="Repository: a folder or s3://BUCKET/PREFIX.")],
     generation: Annotated[
-        str | None, typer.Option("--generation", metavar="NAME", help="List the stores of this snapshot, with offsets.")
+        str | None,
+        typer.Option(option.GENERATION, metavar="NAME", help="List the stores of this snapshot, with offsets."),
     ] = None,
     output: OutputFormat = Format.table,
     quiet: Quiet = False,

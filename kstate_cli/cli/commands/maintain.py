@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kstate_cli import clock, errors
+from kstate_cli import clock, errors, option
 from kstate_cli.cli.environment import VARIABLE
 from kstate_cli.cli.options.shared import MetricsFile, OutputFormat, Quiet, WarningsOk
 from kstate_cli.cli.output import Format, output_of, print_line, safe, say
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 def maintain(
     config: Annotated[
         Path | None,
-        typer.Option("--config", metavar="FILE", help="kstate.toml with the section [maintain].", readable=False),
+        typer.Option(option.CONFIG, metavar="FILE", help="kstate.toml with the section [maintain].", readable=False),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the commands that maintain would run, and run none.")
+        bool, typer.Option(option.DRY_RUN, help="Print the commands that maintain would run, and run none.")
     ] = False,
     metrics_file: MetricsFile = None,
     warnings_ok: WarningsOk = False,
@@ -83,7 +83,7 @@ def maintain(
         if dump is not None and "://" not in dump:
             local["the dump"] = Path(os.path.realpath(dump))
         # A file inside a directory that the steps verify and clean would be a foreign file there.
-        require_apart("--metrics-file", metrics_file, local)
+        require_apart(option.METRICS_FILE, metrics_file, local)
     # The lock is taken before the memory file is read: cron may start a second call while the first one works.
     lock = take_lock(maintenance.memory_file)
     try:

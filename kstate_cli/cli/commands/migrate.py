@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kstate_cli import option
 from kstate_cli.cli.help_panels import choices_text
 from kstate_cli.cli.options.application import chosen_release, require_release
 from kstate_cli.cli.options.shared import (
@@ -56,7 +57,7 @@ def migrate(
     to: Annotated[
         str | None,
         typer.Option(
-            "--to",
+            option.TO,
             metavar="RELEASE",
             help="Target release, such as 4.2 or cp-8.2; or pass --to-jar.",
             autocompletion=releases,
@@ -65,7 +66,7 @@ def migrate(
     to_jar: Annotated[
         Path | None,
         typer.Option(
-            "--to-jar",
+            option.TO_JAR,
             metavar="PATH",
             help="Read the release from the application's jar or jars.",
             readable=False,
@@ -77,7 +78,7 @@ def migrate(
     wipe_unclean: Annotated[
         bool,
         typer.Option(
-            "--wipe-unclean",
+            option.WIPE_UNCLEAN,
             help="Skip unclean tasks and partially created databases. Kafka Streams restores them.",
             rich_help_panel=KILLED,
         ),
@@ -85,7 +86,7 @@ def migrate(
     unclean: Annotated[
         OnUnclean | None,
         typer.Option(
-            "--unclean",
+            option.UNCLEAN,
             metavar=choices_text(OnUnclean),
             help="The same, for scripts: refuse (default) or wipe.",
             rich_help_panel=KILLED,
@@ -94,7 +95,7 @@ def migrate(
     drop_headers: Annotated[
         bool,
         typer.Option(
-            "--drop-headers", help="Convert stores with headers to the older layout. Record headers are lost."
+            option.DROP_HEADERS, help="Convert stores with headers to the older layout. Record headers are lost."
         ),
     ] = False,
     dsl_store_format: DslStoreFormat = StoreFormat.DEFAULT,
@@ -103,7 +104,7 @@ def migrate(
     verify: Annotated[
         Verify,
         typer.Option(
-            "--verify",
+            option.VERIFY,
             metavar=choices_text(Verify),
             help="full: compare every row of rewritten stores before the exchange.",
         ),
@@ -136,7 +137,7 @@ def migrate(
 
     results: Output[MigrateLine] = output_of(output, None, quiet=quiet)
     # The release is checked first, since a wrong one is the most common mistake.
-    target = chosen_release("--to", to, to_jar, quiet=results.is_silent)
+    target = chosen_release(option.TO, to, to_jar, quiet=results.is_silent)
     # --wipe-unclean is a second way to say how to treat unclean tasks. If both are given and differ, neither is used.
     if wipe_unclean and unclean is OnUnclean.refuse:
         raise UsageError("--wipe-unclean and --unclean refuse contradict each other", hint="omit one of them")

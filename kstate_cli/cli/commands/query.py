@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from kstate_cli import option
 from kstate_cli.cli.help_panels import HelpfulGroup, PanelledCommand
 from kstate_cli.cli.options.query import Collate, Key, StoreRequest, TimeFrom, Timestamps, TimeTo, time_of
 from kstate_cli.cli.options.shared import declared
@@ -39,7 +40,7 @@ class _Group(HelpfulGroup):
             raise UsageError(first, hint=f"write: {command('query', subcommand, path, store, *more)}")
         for word in rest:
             if word in self.commands:
-                raise UsageError(first, hint=f"to see its options, run {command('query', word, '--help')}")
+                raise UsageError(first, hint=f"to see its options, run {command('query', word, option.HELP)}")
 
 
 # A group, because each class of query has its own arguments.
@@ -110,11 +111,12 @@ def key(request: StoreRequest, key: Key, timestamps: Timestamps = False) -> int:
 def range_(
     request: StoreRequest,
     lower: Annotated[
-        str | None, typer.Option("--from", metavar="KEY", help="First key, inclusive. kstate compares keys as bytes.")
+        str | None,
+        typer.Option(option.FROM, metavar="KEY", help="First key, inclusive. kstate compares keys as bytes."),
     ] = None,
-    upper: Annotated[str | None, typer.Option("--to", metavar="KEY", help="Last key, inclusive.")] = None,
+    upper: Annotated[str | None, typer.Option(option.TO, metavar="KEY", help="Last key, inclusive.")] = None,
     descending: Annotated[
-        bool, typer.Option("--desc", help="Sort descending, from the greatest key to the least.")
+        bool, typer.Option(option.DESC, help="Sort descending, from the greatest key to the least.")
     ] = False,
     timestamps: Timestamps = False,
     collate: Collate = False,
@@ -130,7 +132,7 @@ def range_(
     order = ResultOrder.ASCENDING
     if descending:
         order = ResultOrder.DESCENDING
-    ends = (request.key_or_none(lower, "--from"), request.key_or_none(upper, "--to"), order)
+    ends = (request.key_or_none(lower, option.FROM), request.key_or_none(upper, option.TO), order)
     if timestamps:
         stamped: TimestampedRangeQuery[Any, Any] = TimestampedRangeQuery(*ends)
         return answer(request, stamped, _STAMPED, lambda row: {"key": row[0], **_stamped(row[1])}, collated=collate)
@@ -238,7 +240,7 @@ def versioned(
     key: Key,
     as_of: Annotated[
         str | None,
-        typer.Option("--as-of", metavar="TIME", help="The version valid at TIME: milliseconds, or ISO 8601."),
+        typer.Option(option.AS_OF, metavar="TIME", help="The version valid at TIME: milliseconds, or ISO 8601."),
     ] = None,
 ) -> int:
     """Print the latest version of a key of a versioned store, or the version valid at a time (VersionedKeyQuery).
@@ -249,7 +251,7 @@ def versioned(
     from kstate_cli.query import VersionedKeyQuery
 
     key_value = request.key(key)
-    query: VersionedKeyQuery[Any, Any] = VersionedKeyQuery(key_value, time_of("--as-of", as_of))
+    query: VersionedKeyQuery[Any, Any] = VersionedKeyQuery(key_value, time_of(option.AS_OF, as_of))
     return answer(request, query, _VERSION, lambda record: {"key": key_value, **_version(record)})
 
 
@@ -259,14 +261,15 @@ def multi_versioned(
     key: Key,
     time_from: Annotated[
         str | None,
-        typer.Option("--from", metavar="TIME", help="Versions valid at TIME or later: milliseconds, or ISO 8601."),
+        typer.Option(option.FROM, metavar="TIME", help="Versions valid at TIME or later: milliseconds, or ISO 8601."),
     ] = None,
     time_to: Annotated[
         str | None,
-        typer.Option("--to", metavar="TIME", help="Versions valid at TIME or earlier: milliseconds, or ISO 8601."),
+        typer.Option(option.TO, metavar="TIME", help="Versions valid at TIME or earlier: milliseconds, or ISO 8601."),
     ] = None,
     ascending: Annotated[
-        bool, typer.Option("--asc/--desc", help="Print the oldest version first, or the newest (default).")
+        bool,
+        typer.Option(f"{option.ASC}/{option.DESC}", help="Print the oldest version first, or the newest (default)."),
     ] = False,
     collate: Collate = False,
 ) -> int:
@@ -282,7 +285,7 @@ def multi_versioned(
     if ascending:
         order = ResultOrder.ASCENDING
     query: MultiVersionedKeyQuery[Any, Any] = MultiVersionedKeyQuery(
-        key_value, time_of("--from", time_from), time_of("--to", time_to), order
+        key_value, time_of(option.FROM, time_from), time_of(option.TO, time_to), order
     )
     return answer(request, query, _VERSION, lambda record: {"key": key_value, **_version(record)}, collated=collate)
 
@@ -298,7 +301,7 @@ _VERSION = ("key", "value", "valid_from", "valid_to")
 
 
 def _times(time_from: str | None, time_to: str | None) -> tuple[int, int]:
-    first, last = time_of("--from", time_from), time_of("--to", time_to)
+    first, last = time_of(option.FROM, time_from), time_of(option.TO, time_to)
     if last is None:
         # The query of Streams has no open end: no start of a window is greater.
         last = MAX_I64

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kstate_cli import option
 from kstate_cli.cli.environment import typed
 from kstate_cli.cli.help_panels import HOW
 from kstate_cli.cli.options.rehome import BrokerOptions, CompletionOptions
@@ -66,7 +67,7 @@ def rehome(
     topology: Annotated[
         Path | None,
         typer.Option(
-            "--topology",
+            option.TOPOLOGY,
             metavar="FILE",
             help="File with the output of Topology#describe for the new topology, from build(props).",
             readable=False,
@@ -75,7 +76,7 @@ def rehome(
     old: Annotated[
         Path | None,
         typer.Option(
-            "--from",
+            option.FROM,
             metavar="FILE",
             help="The same for the topology that ran here last.",
             readable=False,
@@ -84,7 +85,7 @@ def rehome(
     numbers: Annotated[
         list[str] | None,
         typer.Option(
-            "--map",
+            option.MAP,
             metavar="OLD=NEW",
             help="Instead of these files: sub-topology OLD is now NEW, or gone; repeatable.",
         ),
@@ -94,7 +95,7 @@ def rehome(
     wipe_unclean: Annotated[
         bool,
         typer.Option(
-            "--wipe-unclean",
+            option.WIPE_UNCLEAN,
             help="Skip unclean stores. Kafka Streams restores them.",
             rich_help_panel=KILLED,
         ),
@@ -108,7 +109,7 @@ def rehome(
     wait: Annotated[
         float,
         typer.Option(
-            "--wait",
+            option.WAIT,
             metavar="SECONDS",
             help="Wait up to SECONDS for the lock, and for all group members to leave.",
             min=0,

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kstate_cli import option
 from kstate_cli.cli.options.application import chosen_release
 from kstate_cli.cli.options.restore import (
     CaseOptions,
@@ -211,7 +212,7 @@ def _options(
     # Tasks that other hosts have are skipped: on a second host they would be unplanned standbys.
     elsewhere, only = tasks_of(selection.fleet, path.name)
     return RestoreOptions(
-        release=chosen_release("--for", selection.release_name, selection.for_jar, quiet=is_silent),
+        release=chosen_release(option.FOR, selection.release_name, selection.for_jar, quiet=is_silent),
         tasks=frozenset(selection.task or ()),
         stores=frozenset(selection.store or ()),
         partitions=frozenset(selection.partition or ()),
@@ -238,12 +239,16 @@ def _options(
 
 def _refuse_beside_follow(selection: SelectionOptions, cases: CaseOptions) -> None:
     """Raise UsageError for options of a single run: each round would repeat them."""
-    once = (("--dry-run", selection.dry_run), ("--rebuild", cases.rebuild), ("--after-error", cases.after_error))
-    option = next((name for name, is_given in once if is_given), None)
-    if option is not None:
+    once = (
+        (option.DRY_RUN, selection.dry_run),
+        (option.REBUILD, cases.rebuild),
+        (option.AFTER_ERROR, cases.after_error),
+    )
+    option_name = next((name for name, is_given in once if is_given), None)
+    if option_name is not None:
         raise UsageError(
-            f"{option} applies only to one run, but --follow repeats runs",
-            hint=f"pass {option} with --standby first, then --follow",
+            f"{option_name} applies only to one run, but --follow repeats runs",
+            hint=f"pass {option_name} with --standby first, then --follow",
         )
 
 
@@ -265,7 +270,7 @@ def share_of(fleet: FleetOptions) -> tuple[int, int] | None:
     """Return the share of ``--share``. Raise UsageError."""
     if fleet.share is None:
         return None
-    return part_of("--share", fleet.share, _PART_HINT)
+    return part_of(option.SHARE, fleet.share, _PART_HINT)
 
 
 def tasks_of(fleet: FleetOptions, application: str) -> tuple[frozenset[str], frozenset[str] | None]:

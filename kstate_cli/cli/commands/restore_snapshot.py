@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
+from kstate_cli import option
 from kstate_cli.cli.help_panels import HOW, LOGS, choices_text
 from kstate_cli.cli.options.restore import (
     AcceptResurrected,
@@ -83,20 +84,24 @@ class SnapshotSource:
     HELP_PANEL: ClassVar[str] = "Source and target"
 
     from_snapshot: Annotated[
-        str, typer.Option("--from-snapshot", metavar="REPO", help="Repository: a folder or s3://BUCKET/PREFIX.")
+        str, typer.Option(option.FROM_SNAPSHOT, metavar="REPO", help="Repository: a folder or s3://BUCKET/PREFIX.")
     ]
     generation: Annotated[
         str | None,
-        typer.Option("--generation", metavar="NAME", help="Take all stores from this snapshot; default: the newest."),
+        typer.Option(
+            option.GENERATION, metavar="NAME", help="Take all stores from this snapshot; default: the newest."
+        ),
     ] = None
     from_changelog: Annotated[
         str | None,
-        typer.Option("--from-changelog", metavar="DUMP", help="Add the later records of this dump, in the same run."),
+        typer.Option(
+            option.FROM_CHANGELOG, metavar="DUMP", help="Add the later records of this dump, in the same run."
+        ),
     ] = None
     release_name: Annotated[
         str | None,
         typer.Option(
-            "--for",
+            option.FOR,
             metavar="RELEASE",
             help="Also migrate to this release, in the same run.",
             autocompletion=releases,
@@ -105,7 +110,7 @@ class SnapshotSource:
     spec: Annotated[
         Path | None,
         typer.Option(
-            "--spec",
+            option.SPEC,
             metavar="FILE",
             help="kstate.toml with kinds and retentions; needs --from-changelog.",
             readable=False,
@@ -135,12 +140,12 @@ class SnapshotCases:
 
     HELP_PANEL: ClassVar[str] = "Special cases"
 
-    rebuild: Annotated[bool, typer.Option("--rebuild", help="Also replace existing stores.")] = False
+    rebuild: Annotated[bool, typer.Option(option.REBUILD, help="Also replace existing stores.")] = False
     accept_resurrected: AcceptResurrected = False
     on_invalid_offset: Annotated[
         OnInvalid,
         typer.Option(
-            "--on-invalid-offset",
+            option.ON_INVALID_OFFSET,
             metavar="ACTION",
             help="Out-of-range offset: rebuild (default), or fail.",
             show_default=False,
@@ -160,7 +165,7 @@ class SnapshotWork:
     engine: Engine = AUTO
     memory: Memory = None
     verify: Annotated[
-        Verify, typer.Option("--verify", metavar=choices_text(Verify), help="full: also read all rows back.")
+        Verify, typer.Option(option.VERIFY, metavar=choices_text(Verify), help="full: also read all rows back.")
     ] = Verify.quick
     workers: Annotated[int, workers_option("Files")] = 0
     copy: CopySsts = False
@@ -249,10 +254,12 @@ def _refuse_without_dump(source: SnapshotSource, logs: SnapshotLogs) -> None:
     """Raise UsageError for options that only a dump gives a meaning: they would silently do nothing."""
     if source.from_changelog is not None:
         return
-    values = (("--offsets", logs.offsets), ("--spec", source.spec))
-    for option, value in values:
+    values = ((option.OFFSETS, logs.offsets), (option.SPEC, source.spec))
+    for option_name, value in values:
         if value is not None:
-            raise UsageError(f"{option} needs --from-changelog", hint=f"pass --from-changelog DUMP, or omit {option}")
+            raise UsageError(
+                f"{option_name} needs --from-changelog", hint=f"pass --from-changelog DUMP, or omit {option_name}"
+            )
 
 
 def _request(
@@ -306,7 +313,7 @@ def _migration(
     from kstate_cli.migrate.snapshot import MigrateOptions
 
     return Migration(
-        chosen_release("--for", source.release_name, None, quiet=is_silent),
+        chosen_release(option.FOR, source.release_name, None, quiet=is_silent),
         MigrateOptions(
             at_least_once=logs.guarantee is Guarantee.at_least_once,
             transactional=cases.transactional_stores,

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kstate_cli import option
 from kstate_cli.cli.options.seed import (
     SeedDirectoryOptions,
     SeedPartitionOptions,
@@ -90,7 +91,7 @@ def _restoration(
     Raises UsageError, before anything is written.
     """
     if options.out is None:
-        for name, value in (("--for", options.release_name), ("--share", options.share)):
+        for name, value in ((option.FOR, options.release_name), (option.SHARE, options.share)):
             if value is not None:
                 raise UsageError(f"{name} needs --out", hint="pass --out DIR")
         return lambda _: None
@@ -102,7 +103,7 @@ def _restoration(
     progress: Output[RestoreProgressLine] = output_of(report.output, None, quiet=report.quiet, on_standard_error=True)
     release = None
     if options.release_name is not None:
-        release = chosen_release("--for", options.release_name, None, quiet=progress.is_silent)
+        release = chosen_release(option.FOR, options.release_name, None, quiet=progress.is_silent)
     directories = SeededDirectories.of(
         options.out / request.app,
         release,
@@ -289,20 +290,23 @@ def _partitions(options: SeedPartitionOptions, *, from_dump: bool, has_spec: boo
     if not has_spec:
         raise UsageError(
             "--partitions needs the kinds of the stores: they decide which bytes of a key count",
-            hint=f"pass --spec FILE with the output of {command('ls', 'APP', '--spec')}",
+            hint=f"pass --spec FILE with the output of {command('ls', 'APP', option.SPEC)}",
         )
-    counts = _by_scope("--partitions", options.partitions)
-    keys = _by_scope("--key-of", options.key_of or ())
+    counts = _by_scope(option.PARTITIONS, options.partitions)
+    keys = _by_scope(option.KEY_OF, options.key_of or ())
     if None in keys:
         raise UsageError(f"--key-of {keys[None]!r} names no store", hint="pass --key-of STORE=KIND")
     return PartitionRequest(
         {scope: _count(text) for scope, text in counts.items()},
-        {scope: partitioner_of(text) for scope, text in _by_scope("--partitioner", options.partitioner or ()).items()},
+        {
+            scope: partitioner_of(text)
+            for scope, text in _by_scope(option.PARTITIONER, options.partitioner or ()).items()
+        },
         {str(store): key_form_of(text) for store, text in keys.items()},
     )
 
 
-def _by_scope(option: str, values: Sequence[str]) -> Mapping[str | None, str]:
+def _by_scope(option_name: str, values: Sequence[str]) -> Mapping[str | None, str]:
     """Return scope -> text of ``SCOPE=TEXT``; the scope of a text alone is None. Raise UsageError."""
     by_scope: dict[str | None, str] = {}
     for value in values:
@@ -311,7 +315,9 @@ def _by_scope(option: str, values: Sequence[str]) -> Mapping[str | None, str]:
         if equals:
             scope = name
         if not text or scope == "" or scope in by_scope:
-            raise UsageError(f"{option} {value!r} has no scope or value, or its scope is given twice", hint=_SCOPE_HINT)
+            raise UsageError(
+                f"{option_name} {value!r} has no scope or value, or its scope is given twice", hint=_SCOPE_HINT
+            )
         by_scope[scope] = text
     return by_scope
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kstate_cli import clock
+from kstate_cli import clock, option
 from kstate_cli.cli.options.shared import (
     App,
     BootstrapServer,
@@ -36,30 +36,31 @@ if TYPE_CHECKING:
 def snapshot(
     app: App,
     out: Annotated[
-        str, typer.Option("--out", metavar="REPO", help="Repository, new or existing: a folder or s3://BUCKET/PREFIX.")
+        str,
+        typer.Option(option.OUT, metavar="REPO", help="Repository, new or existing: a folder or s3://BUCKET/PREFIX."),
     ],
     task: Tasks = None,
     store: Stores = None,
     host: Annotated[
         str | None,
-        typer.Option("--host", metavar="NAME", help="Name of this host in the snapshot; default: its host name."),
+        typer.Option(option.HOST, metavar="NAME", help="Name of this host in the snapshot; default: its host name."),
     ] = None,
     keep: Annotated[
         int | None,
         typer.Option(
-            "--keep", metavar="N", min=1, help="DELETES older snapshots, except the newest N of each task and host."
+            option.KEEP, metavar="N", min=1, help="DELETES older snapshots, except the newest N of each task and host."
         ),
     ] = None,
     keep_for: Annotated[
         str | None,
-        typer.Option("--keep-for", metavar="AGE", help="DELETES snapshots that are older than AGE, such as 14d."),
+        typer.Option(option.KEEP_FOR, metavar="AGE", help="DELETES snapshots that are older than AGE, such as 14d."),
     ] = None,
     grace: Annotated[
-        str, typer.Option("--grace", metavar="AGE", help="Keep the files of an expired snapshot for AGE.")
+        str, typer.Option(option.GRACE, metavar="AGE", help="Keep the files of an expired snapshot for AGE.")
     ] = "1d",
     workers: Annotated[int, workers_option("Files")] = 0,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the numbers of files and new bytes, and write nothing.")
+        bool, typer.Option(option.DRY_RUN, help="Print the numbers of files and new bytes, and write nothing.")
     ] = False,
     bootstrap_server: BootstrapServer = None,
     kafka_settings: KafkaSettings = None,
@@ -67,7 +68,7 @@ def snapshot(
     guarantee: Annotated[
         Guarantee,
         typer.Option(
-            "--guarantee",
+            option.GUARANTEE,
             metavar="GUARANTEE",
             help="Guarantee of the application. Pass at_least_once to also capture tasks that were not closed.",
         ),
@@ -144,10 +145,10 @@ def _retention(keep: int | None, keep_for: str | None, grace: str) -> Retention 
     """Return which snapshots stay; None if none expires. Raise UsageError."""
     from kstate_cli.snapshot.expiry import Retention
 
-    grace_seconds = int(age("--grace", grace).total_seconds())
+    grace_seconds = int(age(option.GRACE, grace).total_seconds())
     if keep is None and keep_for is None:
         return None
     keep_ms = None
     if keep_for is not None:
-        keep_ms = int(age("--keep-for", keep_for).total_seconds() * 1000)
+        keep_ms = int(age(option.KEEP_FOR, keep_for).total_seconds() * 1000)
     return Retention(keep, keep_ms, grace_seconds)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kstate_cli import option
 from kstate_cli.cli.options.shared import OutputFormat, Quiet, WarningsOk
 from kstate_cli.cli.output import Format, output_of
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS
@@ -20,14 +21,14 @@ def start_barrier(
         str,
         typer.Argument(metavar="PLACE", help="A folder or s3://BUCKET/PREFIX that all hosts can reach."),
     ],
-    hosts: Annotated[int, typer.Option("--hosts", metavar="N", min=1, help="Number of hosts, including this one.")],
+    hosts: Annotated[int, typer.Option(option.HOSTS, metavar="N", min=1, help="Number of hosts, including this one.")],
     host: Annotated[
-        str | None, typer.Option("--host", metavar="NAME", help="Name of this host. The default is its host name.")
+        str | None, typer.Option(option.HOST, metavar="NAME", help="Name of this host. The default is its host name.")
     ] = None,
     timeout: Annotated[
         int,
         typer.Option(
-            "--timeout",
+            option.TIMEOUT,
             metavar="SECONDS",
             min=0,
             help="Wait up to SECONDS for the other hosts, then exit with 1.",

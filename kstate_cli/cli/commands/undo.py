@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kstate_cli import option
 from kstate_cli.cli.options.shared import App, LockIsShared, OutputFormat, Quiet, Reason, Wait
 from kstate_cli.cli.output import Format, output_of, waiting
 
@@ -19,13 +20,13 @@ def undo(
     discard_newer: Annotated[
         bool,
         typer.Option(
-            "--discard-newer", help="Undo even if the application has run since. kstate moves its new files aside."
+            option.DISCARD_NEWER, help="Undo even if the application has run since. kstate moves its new files aside."
         ),
     ] = False,
     times_lost: Annotated[
         bool,
         typer.Option(
-            "--times-lost",
+            option.TIMES_LOST,
             help="Undo although a copy lost the times of files: verify the backup, then restore the times.",
         ),
     ] = False,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kstate_cli import option
 from kstate_cli.cli.columns import Column
 from kstate_cli.cli.ending import warnings_code
 from kstate_cli.cli.options.shared import (
@@ -43,12 +44,14 @@ def verify(
     subset: Annotated[
         str,
         typer.Option(
-            "--subset", metavar="I/N", help="Read part I of N of the stores: 1/7 on Monday, 2/7 on Tuesday, …"
+            option.SUBSET, metavar="I/N", help="Read part I of N of the stores: 1/7 on Monday, 2/7 on Tuesday, …"
         ),
     ] = "1/1",
     each_sst: Annotated[
         bool,
-        typer.Option("--each-sst", help="Also read each SST by itself, and compare its entries with its properties."),
+        typer.Option(
+            option.EACH_SST, help="Also read each SST by itself, and compare its entries with its properties."
+        ),
     ] = False,
     workers: Annotated[int, workers_option("Databases")] = 0,
     metrics_file: MetricsFile = None,
@@ -72,7 +75,7 @@ def verify(
         app=find_application(app),
         tasks=frozenset(task or ()),
         stores=frozenset(store or ()),
-        subset=part_of("--subset", subset, "for example 1/7"),
+        subset=part_of(option.SUBSET, subset, "for example 1/7"),
         workers=at_once(workers),
         each_sst=each_sst,
     )
@@ -159,9 +162,9 @@ def _ways_out(report: AppReport) -> list[str]:
     # A dict for its order: each command once, in the order of the report.
     commands: dict[str, None] = {}
     for part in damaged:
-        options = ["--task", part.task]
+        options = [option.TASK, part.task]
         if part.store is not None and part.task not in whole:
-            options += ["--store", part.store]
+            options += [option.STORE, part.store]
         commands[command("wipe", report.app, *options)] = None
     return list(commands)
 

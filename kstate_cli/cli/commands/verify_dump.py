@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kstate_cli import clock
+from kstate_cli import clock, option
 from kstate_cli.cli.columns import Column, Fold
 from kstate_cli.cli.ending import warnings_code
 from kstate_cli.cli.options.shared import OutputFormat, Quiet, part_of
@@ -38,10 +38,12 @@ def verify_dump(
     dump: Annotated[str, typer.Argument(metavar="DUMP", help="Changelog dump, as a path or URI.", show_default=False)],
     subset: Annotated[
         str,
-        typer.Option("--subset", metavar="I/N", help="Read part I of N of the files: 1/7 on Monday, 2/7 on Tuesday, …"),
+        typer.Option(
+            option.SUBSET, metavar="I/N", help="Read part I of N of the files: 1/7 on Monday, 2/7 on Tuesday, …"
+        ),
     ] = "1/1",
     no_record: Annotated[
-        bool, typer.Option("--no-record", help="Do not record in the dump that kstate verified it.")
+        bool, typer.Option(option.NO_RECORD, help="Do not record in the dump that kstate verified it.")
     ] = False,
     output: OutputFormat = Format.table,
     quiet: Quiet = False,
@@ -57,7 +59,7 @@ def verify_dump(
     from kstate_cli.dump_reader.verification import files_of_dump, verify_files
     from kstate_cli.dump_writer.verified import VerifiedPart
 
-    number, parts = part_of("--subset", subset, "for example 1/7")
+    number, parts = part_of(option.SUBSET, subset, "for example 1/7")
     began = time.monotonic()
     with waiting("reading the manifest", quiet=quiet):
         # The files are those of the manifest: one that is missing has to be reported, and only the manifest names it.

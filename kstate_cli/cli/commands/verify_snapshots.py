@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kstate_cli import option
 from kstate_cli.cli.options.shared import OutputFormat, Quiet, at_once, part_of, workers_option
 from kstate_cli.cli.output import Format, output_of
 from kstate_cli.cli.views.plan import ByteProgress
@@ -25,7 +26,9 @@ def verify_snapshots(
     repository: Annotated[str, typer.Argument(metavar="REPO", help="Repository: a folder or s3://BUCKET/PREFIX.")],
     subset: Annotated[
         str,
-        typer.Option("--subset", metavar="I/N", help="Read part I of N of the files: 1/7 on Monday, 2/7 on Tuesday, …"),
+        typer.Option(
+            option.SUBSET, metavar="I/N", help="Read part I of N of the files: 1/7 on Monday, 2/7 on Tuesday, …"
+        ),
     ] = "1/1",
     workers: Annotated[int, workers_option("Files")] = 0,
     output: OutputFormat = Format.table,
@@ -40,7 +43,7 @@ def verify_snapshots(
     from kstate_cli.snapshot.health import verify
     from kstate_cli.snapshot.places import repository_of, require_repository
 
-    part = part_of("--subset", subset, "for example 1/7")
+    part = part_of(option.SUBSET, subset, "for example 1/7")
     place = repository_of(repository)
     began = time.monotonic()
     with ByteProgress("verifying", quiet=quiet) as progress:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kstate_cli import option
 from kstate_cli.cli.options.shared import OutputFormat, Quiet
 from kstate_cli.cli.output import Format, output_of
 from kstate_cli.texts import printable, size_text
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 def warm_up(
     for_all: Annotated[
         bool,
-        typer.Option("--for-all", help="Create it in /var/cache/kstate for all users of this host or image, as root."),
+        typer.Option(
+            option.FOR_ALL, help="Create it in /var/cache/kstate for all users of this host or image, as root."
+        ),
     ] = False,
     output: OutputFormat = Format.table,
     quiet: Quiet = False,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kstate_cli import option
 from kstate_cli.cli.options.shared import (
     AfterError,
     App,
@@ -41,22 +42,24 @@ def wipe(
     app: App,
     task: Tasks = None,
     store: Stores = None,
-    global_stores: Annotated[bool, typer.Option("--global", help="Select the global stores.")] = False,
-    every_task: Annotated[bool, typer.Option("--all", help="Select all tasks and the global stores.")] = False,
+    global_stores: Annotated[bool, typer.Option(option.GLOBAL, help="Select the global stores.")] = False,
+    every_task: Annotated[bool, typer.Option(option.ALL, help="Select all tasks and the global stores.")] = False,
     everything: Annotated[
         bool,
         typer.Option(
-            "--everything", help="With --all, also remove kafka-streams-process-metadata. Only .lock remains."
+            option.EVERYTHING, help="With --all, also remove kafka-streams-process-metadata. Only .lock remains."
         ),
     ] = False,
     for_reset: Annotated[
         bool,
         typer.Option(
-            "--for-reset", help="With --all --everything, print the command that resets the application's topics."
+            option.FOR_RESET, help="With --all --everything, print the command that resets the application's topics."
         ),
     ] = False,
-    purge: Annotated[bool, typer.Option("--purge", help="DELETES the stores at once. You cannot undo this.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Confirm that --purge deletes the stores.")] = False,
+    purge: Annotated[
+        bool, typer.Option(option.PURGE, help="DELETES the stores at once. You cannot undo this.")
+    ] = False,
+    yes: Annotated[bool, typer.Option(option.YES, help="Confirm that --purge deletes the stores.")] = False,
     workers: Annotated[int, workers_option("Stores")] = 0,
     dry_run: DryRun = False,
     after_error: AfterError = False,
@@ -138,7 +141,7 @@ def _finish(
         if purge:
             way_back = "no backup was kept"
         yield f"wiped (run {result.run}). {way_back}"
-        restore = command("restore", plan.app, "--from-changelog", "DUMP", "--for", "RELEASE")
+        restore = command("restore", plan.app, option.FROM_CHANGELOG, "DUMP", option.FOR, "RELEASE")
         yield f"next: start the application, which restores from the brokers, or run: {restore}"
         if for_reset:
             yield (

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from kstate_cli import option
 from kstate_cli.cli.output import say
 from kstate_cli.errors import Refused, UsageError
 
@@ -21,24 +22,24 @@ if TYPE_CHECKING:
 _JAR: Final = "-jar"
 
 
-def require_release(ctx: Any, option: Any, value: Any) -> Any:
+def require_release(ctx: Any, parameter: Any, value: Any) -> Any:
     """Raise BadParameter if neither the release nor its jar is given: the callback of ``--to-jar`` and ``--for-jar``.
 
     Click processes it after the option of the release, unless the jar is given.
     """
     # The name of the other option follows from this one: --to from --to-jar, and --for from --for-jar.
-    release_option = option.opts[0].removesuffix(_JAR)
+    release_option = parameter.opts[0].removesuffix(_JAR)
     name = next(parameter.name for parameter in ctx.command.params if release_option in parameter.opts)
     # While a shell completes, nothing is required: the release may be typed next.
     if value is None and ctx.params.get(name) is None and not ctx.resilient_parsing:
-        raise typer.BadParameter(f"Missing option: {release_option} RELEASE, or {option.opts[0]} PATH")
+        raise typer.BadParameter(f"Missing option: {release_option} RELEASE, or {parameter.opts[0]} PATH")
     return value
 
 
 ForJar = Annotated[
     Path | None,
     typer.Option(
-        "--for-jar",
+        option.FOR_JAR,
         metavar="PATH",
         help="Read the release from the application's jar or jars.",
         readable=False,
@@ -47,7 +48,7 @@ ForJar = Annotated[
 ]
 
 
-def chosen_release(option: str, name: str | None, jar: Path | None, *, quiet: bool) -> Release:
+def chosen_release(option_name: str, name: str | None, jar: Path | None, *, quiet: bool) -> Release:
     """Return the release that ``option`` (``--to``, ``--for``) names, or the one in the jar behind its ``-jar``.
 
     Print the version in a jar, and a note about the build of a vendor. Raise UsageError unless one of the two is
@@ -57,14 +58,14 @@ def chosen_release(option: str, name: str | None, jar: Path | None, *, quiet: bo
 
     if jar is None:
         # The version is kept as it was typed: that of a vendor (cp-8.2) gets a note.
-        version, row = str(name), release(str(name), option)
+        version, row = str(name), release(str(name), option_name)
     elif name is not None:
-        raise UsageError(f"{option} and {option}{_JAR} exclude each other", hint="omit one of them")
+        raise UsageError(f"{option_name} and {option_name}{_JAR} exclude each other", hint="omit one of them")
     else:
         # Imported here, because only --to-jar and --for-jar read zip archives.
         from kstate_cli.jars import release_in
 
-        jar_release = release_in(jar, option)
+        jar_release = release_in(jar, option_name)
         version, row = jar_release.version, jar_release.release
         say(f"{jar_release.where}: Kafka Streams {version}, release {row.version}", quiet=quiet)
     if (note := build_note(version)) is not None:
@@ -76,7 +77,7 @@ PANEL: Final = "Changed topology"
 NewTopology = Annotated[
     Path | None,
     typer.Option(
-        "--topology",
+        option.TOPOLOGY,
         metavar="FILE",
         help="File with the output of Topology#describe for the new topology.",
         rich_help_panel=PANEL,
@@ -86,7 +87,7 @@ NewTopology = Annotated[
 OldTopology = Annotated[
     Path | None,
     typer.Option(
-        "--from",
+        option.FROM,
         metavar="FILE",
         help="The same for the topology that ran here last.",
         rich_help_panel=PANEL,
@@ -96,7 +97,7 @@ OldTopology = Annotated[
 NewKinds = Annotated[
     Path | None,
     typer.Option(
-        "--spec",
+        option.SPEC,
         metavar="FILE",
         help="kstate.toml with the kinds of new stores.",
         rich_help_panel=PANEL,
@@ -125,11 +126,11 @@ def read_topologies(
 
     words: list[str | Path] = [new]
     if old is not None:
-        words += ["--from", old]
+        words += [option.FROM, old]
     if spec is not None:
-        words += ["--spec", spec]
+        words += [option.SPEC, spec]
     if at_least_once:
-        words += ["--guarantee", "at_least_once"]
+        words += [option.GUARANTEE, "at_least_once"]
     options = options_of(new, old, (), spec, at_least_once=at_least_once, wipe_unclean=False)
     options = options.of_application(application.app_id)
     try:

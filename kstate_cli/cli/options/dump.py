@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar
 
 import typer
 
+from kstate_cli import option
 from kstate_cli.cli.help_panels import HOW, OUTPUT_PANEL
 from kstate_cli.cli.options.shared import (
     AUTO,
@@ -28,44 +29,46 @@ class DumpSourceOptions:
     """What to dump, from which broker, to which place."""
 
     bootstrap_server: Annotated[
-        str, typer.Option("--bootstrap-server", metavar="HOST:PORT", help="Broker to read from.")
+        str, typer.Option(option.BOOTSTRAP_SERVER, metavar="HOST:PORT", help="Broker to read from.")
     ]
     out: Annotated[
         str,
         typer.Option(
-            "--out",
+            option.OUT,
             metavar="DUMP",
             help="Folder, or s3://BUCKET/PREFIX (experimental). kstate extends an existing dump.",
         ),
     ]
     app: Annotated[
-        str | None, typer.Option("--app", metavar="ID", help="Dump every changelog of this application.id.")
+        str | None, typer.Option(option.APP, metavar="ID", help="Dump every changelog of this application.id.")
     ] = None
     topic: Annotated[
-        list[str] | None, typer.Option("--topic", metavar="TOPIC", help="Dump this topic; repeatable.")
+        list[str] | None, typer.Option(option.TOPIC, metavar="TOPIC", help="Dump this topic; repeatable.")
     ] = None
     spec: Annotated[
         Path | None,
         typer.Option(
-            "--spec", metavar="FILE", help="Dump the changelogs of the stores in this kstate.toml.", readable=False
+            option.SPEC, metavar="FILE", help="Dump the changelogs of the stores in this kstate.toml.", readable=False
         ),
     ] = None
     follow: Annotated[
         float | None,
         typer.Option(
-            "--follow", metavar="SECONDS", help="Repeat every SECONDS, until you stop kstate with a signal.", min=0.1
+            option.FOLLOW, metavar="SECONDS", help="Repeat every SECONDS, until you stop kstate with a signal.", min=0.1
         ),
     ] = None
-    full: Annotated[bool, typer.Option("--full", help="Write a new full dump, and keep the existing ones.")] = False
+    full: Annotated[bool, typer.Option(option.FULL, help="Write a new full dump, and keep the existing ones.")] = False
     keep: Annotated[
         int | None,
-        typer.Option("--keep", metavar="N", help="DELETES all full dumps of a partition but the newest N.", min=1),
+        typer.Option(option.KEEP, metavar="N", help="DELETES all full dumps of a partition but the newest N.", min=1),
     ] = None
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what kstate would read, and write nothing.")] = False
+    dry_run: Annotated[bool, typer.Option(option.DRY_RUN, help="Print what kstate would read, and write nothing.")] = (
+        False
+    )
     kafka_settings: Annotated[
         Path | None,
         typer.Option(
-            "--kafka-settings",
+            option.KAFKA_SETTINGS,
             metavar="FILE",
             help="File with client properties for the broker.",
             readable=False,
@@ -84,7 +87,7 @@ class ReadingOptions:
     conf: Conf = None
     workers: Annotated[int, workers_option("Ranges that local processes read")] = 0
     max_rate: Annotated[
-        str | None, typer.Option("--max-rate", metavar="BYTES", help="Read at most BYTES per second, such as 50M.")
+        str | None, typer.Option(option.MAX_RATE, metavar="BYTES", help="Read at most BYTES per second, such as 50M.")
     ] = None
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
+from kstate_cli import option
 from kstate_cli.cli.help_panels import OUTPUT_PANEL, choices_text
 from kstate_cli.cli.options.shared import App, Quiet
 from kstate_cli.cli.shell_completion import stores
@@ -42,19 +43,19 @@ Key = Annotated[
     ),
 ]
 Timestamps = Annotated[
-    bool, typer.Option("--timestamps", help="Also print timestamps, and headers if the store has them.")
+    bool, typer.Option(option.TIMESTAMPS, help="Also print timestamps, and headers if the store has them.")
 ]
 TimeFrom = Annotated[
     str | None,
     typer.Option(
-        "--from", metavar="TIME", help="Start of the time range: ms, 2024-05-01T12:00:00Z, -1d, 12:00 or yesterday."
+        option.FROM, metavar="TIME", help="Start of the time range: ms, 2024-05-01T12:00:00Z, -1d, 12:00 or yesterday."
     ),
 ]
 TimeTo = Annotated[
     str | None,
-    typer.Option("--to", metavar="TIME", help="End of the time range, inclusive, in the same forms."),
+    typer.Option(option.TO, metavar="TIME", help="End of the time range, inclusive, in the same forms."),
 ]
-Collate = Annotated[bool, typer.Option("--collate", help="Sort the rows of all partitions together.")]
+Collate = Annotated[bool, typer.Option(option.COLLATE, help="Sort the rows of all partitions together.")]
 
 
 @dataclass(frozen=True)
@@ -63,9 +64,11 @@ class SerdeOptions:
 
     HELP_PANEL: ClassVar[str] = "Serdes"
 
-    key_serde: Annotated[str, typer.Option("--key-serde", metavar="SERDE", help=f"Serde of keys: {_SERDE}")] = "bytes"
+    key_serde: Annotated[str, typer.Option(option.KEY_SERDE, metavar="SERDE", help=f"Serde of keys: {_SERDE}")] = (
+        "bytes"
+    )
     value_serde: Annotated[
-        str, typer.Option("--value-serde", metavar="SERDE", help="Serde of values, like --key-serde.")
+        str, typer.Option(option.VALUE_SERDE, metavar="SERDE", help="Serde of values, like --key-serde.")
     ] = "bytes"
 
 
@@ -78,7 +81,7 @@ class SourceOptions:
     partition: Annotated[
         list[int] | None,
         typer.Option(
-            "--partition",
+            option.PARTITION,
             metavar="N",
             min=0,
             help="Only this partition; repeatable. The default is all partitions on this host.",
@@ -87,7 +90,7 @@ class SourceOptions:
     at: Annotated[
         list[str] | None,
         typer.Option(
-            "--at",
+            option.AT,
             metavar="TOPIC:PARTITION=OFFSET",
             help="Minimum Position of a store (PositionBound); repeatable. Exit 3 if a store is below it.",
         ),
@@ -95,30 +98,31 @@ class SourceOptions:
     require_active: Annotated[
         bool,
         typer.Option(
-            "--require-active",
+            option.REQUIRE_ACTIVE,
             help="Query only active tasks. In a stopped application no task is active, so kstate exits with 3.",
         ),
     ] = False
     assume_active: Annotated[
-        bool, typer.Option("--assume-active", help="Treat the tasks of this directory as active.")
+        bool, typer.Option(option.ASSUME_ACTIVE, help="Treat the tasks of this directory as active.")
     ] = False
     spec: Annotated[
         Path | None,
         typer.Option(
-            "--spec",
+            option.SPEC,
             metavar="FILE",
             help="kstate.toml with kind, retention and partitions (see kstate ls APP --spec).",
             readable=False,
         ),
     ] = None
     include_expired: Annotated[
-        bool, typer.Option("--include-expired", help="With --spec, include rows that are older than their retention.")
+        bool,
+        typer.Option(option.INCLUDE_EXPIRED, help="With --spec, include rows that are older than their retention."),
     ] = False
     topology: Annotated[
-        str | None, typer.Option("--topology", metavar="NAME", help="The named topology, if several have the store.")
+        str | None, typer.Option(option.TOPOLOGY, metavar="NAME", help="The named topology, if several have the store.")
     ] = None
     last_flush: Annotated[
-        bool, typer.Option("--last-flush", help="While the application is running, read its last flush.")
+        bool, typer.Option(option.LAST_FLUSH, help="While the application is running, read its last flush.")
     ] = False
 
 
@@ -130,16 +134,16 @@ class RowOptions:
 
     output: Annotated[
         RowFormat,
-        typer.Option("-o", "--output", metavar=choices_text(RowFormat), help="Print a table, JSON Lines or CSV."),
+        typer.Option("-o", option.OUTPUT, metavar=choices_text(RowFormat), help="Print a table, JSON Lines or CSV."),
     ] = RowFormat.table
     limit: Annotated[
         int | None,
-        typer.Option("--limit", metavar="N", min=1, help="Print at most N rows; the default for tables is 1000."),
+        typer.Option(option.LIMIT, metavar="N", min=1, help="Print at most N rows; the default for tables is 1000."),
     ] = None
     explain: Annotated[
         bool,
         typer.Option(
-            "--explain",
+            option.EXPLAIN,
             help="Also print the Position and the execution info of each partition.",
         ),
     ] = False
@@ -166,8 +170,8 @@ class StoreRequest:
         from kstate_cli.rows.serdes import serde_for
 
         return StoreSerdes(
-            serde_for("--key-serde", self.options.key_serde),
-            serde_for("--value-serde", self.options.value_serde),
+            serde_for(option.KEY_SERDE, self.options.key_serde),
+            serde_for(option.VALUE_SERDE, self.options.value_serde),
             tolerant=True,
         )
 
@@ -216,16 +220,16 @@ class StoreRequest:
         return Unreadable(data, f"{self.store}: {subject} cannot be read as {serde.name}: {error}")
 
 
-def time_of(option: str, text: str | None) -> int | None:
+def time_of(option_name: str, text: str | None) -> int | None:
     """Return the milliseconds since 1970 of a time. Raise UsageError."""
     from kstate_cli.rows.values import parse_moment
 
     if text is None:
         return None
     try:
-        return parse_moment(text, now_ms(), is_end=option == "--to")
+        return parse_moment(text, now_ms(), is_end=option_name == option.TO)
     except ValueError as error:
         raise UsageError(
-            f"{option} {text!r} is not a time: {error}",
+            f"{option_name} {text!r} is not a time: {error}",
             hint="pass milliseconds since 1970, 2024-05-01T12:00:00Z, or in UTC: -1d, 12:00, today, yesterday",
         ) from None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
+from kstate_cli import option
 from kstate_cli.cli.help_panels import HOW, LOGS
 from kstate_cli.cli.options.restore import (
     AcceptResurrected,
@@ -38,7 +39,7 @@ class BrokerOptions:
     bootstrap_server: Annotated[
         str | None,
         typer.Option(
-            "--bootstrap-server",
+            option.BOOTSTRAP_SERVER,
             metavar="HOST:PORT",
             help=("Check group members, unread records and partitions on this broker."),
         ),
@@ -76,16 +77,16 @@ class CompletionOptions:
 
     from_changelog: Annotated[
         str | None,
-        typer.Option("--from-changelog", metavar="DUMP", help="Complete the tasks from this changelog dump."),
+        typer.Option(option.FROM_CHANGELOG, metavar="DUMP", help="Complete the tasks from this changelog dump."),
     ] = None
     release_name: Annotated[
         str | None,
-        typer.Option("--for", metavar="RELEASE", help="Release that the application runs.", autocompletion=releases),
+        typer.Option(option.FOR, metavar="RELEASE", help="Release that the application runs.", autocompletion=releases),
     ] = None
     complete: Annotated[
         list[str] | None,
         typer.Option(
-            "--complete",
+            option.COMPLETE,
             metavar="TASK",
             help=(
                 "Complete this new task on this host (none: no task). By default, the host with the lowest "
@@ -107,21 +108,21 @@ class CompletionOptions:
         from kstate_cli.releases import release
 
         values = {
-            "--complete": self.complete,
-            "--committed-offsets": self.committed_offsets,
-            "--dump-is-complete": self.dump_is_complete,
-            "--dump-is-committed": self.dump_is_committed,
-            "--skip-digests": self.skip_digests,
-            "--verify-dump": self.verify_dump is not None,
-            "--accept-resurrected": self.accept_resurrected,
+            option.COMPLETE: self.complete,
+            option.COMMITTED_OFFSETS: self.committed_offsets,
+            option.DUMP_IS_COMPLETE: self.dump_is_complete,
+            option.DUMP_IS_COMMITTED: self.dump_is_committed,
+            option.SKIP_DIGESTS: self.skip_digests,
+            option.VERIFY_DUMP: self.verify_dump is not None,
+            option.ACCEPT_RESURRECTED: self.accept_resurrected,
         }
         if self.release_name is not None:
             # Called only to reject a release that does not exist.
             release(self.release_name)  # kstate.toml may name it for all commands; a wrong one is said all the same
-        option = next((name for name, value in values.items() if value), None)
-        if option is not None and self.from_changelog is None:
+        option_name = next((name for name, value in values.items() if value), None)
+        if option_name is not None and self.from_changelog is None:
             raise UsageError(
-                f"pass --from-changelog too, because {option} needs it",
+                f"pass --from-changelog too, because {option_name} needs it",
                 hint="pass the dump to complete tasks from",
             )
         if self.verify_dump is False and not dry_run:

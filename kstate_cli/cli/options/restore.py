@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
+from kstate_cli import option
 from kstate_cli.cli.help_panels import HOW, LOGS, OUTPUT_PANEL, choices_text
 from kstate_cli.cli.options.application import ForJar
 from kstate_cli.cli.options.shared import (
@@ -53,25 +54,27 @@ _MOST_DIGITS = 19
 CommittedOffsets = Annotated[
     Path | None,
     typer.Option(
-        "--committed-offsets", metavar="FILE", help='Group offsets: JSON {"TOPIC": {"0": 42}}.', readable=False
+        option.COMMITTED_OFFSETS, metavar="FILE", help='Group offsets: JSON {"TOPIC": {"0": 42}}.', readable=False
     ),
 ]
 DumpIsComplete = Annotated[
-    bool, typer.Option("--dump-is-complete", help="Confirm that no file of the dump is missing.")
+    bool, typer.Option(option.DUMP_IS_COMPLETE, help="Confirm that no file of the dump is missing.")
 ]
 DumpIsCommitted = Annotated[
-    bool, typer.Option("--dump-is-committed", help="Confirm that all its records are committed.")
+    bool, typer.Option(option.DUMP_IS_COMMITTED, help="Confirm that all its records are committed.")
 ]
 VerifyDump = Annotated[
     bool | None,
-    typer.Option("--verify-dump/--no-verify-dump", help="Read the whole dump first, or skip its rows."),
+    typer.Option(f"{option.VERIFY_DUMP}/{option.NO_VERIFY_DUMP}", help="Read the whole dump first, or skip its rows."),
 ]
-SkipDigests = Annotated[bool, typer.Option("--skip-digests", help="Do not compare the files with their SHA-256.")]
-AcceptResurrected = Annotated[bool, typer.Option("--accept-resurrected", help="Accept that deleted keys may reappear.")]
+SkipDigests = Annotated[bool, typer.Option(option.SKIP_DIGESTS, help="Do not compare the files with their SHA-256.")]
+AcceptResurrected = Annotated[
+    bool, typer.Option(option.ACCEPT_RESURRECTED, help="Accept that deleted keys may reappear.")
+]
 RestoredGuarantee = Annotated[
     Guarantee,
     typer.Option(
-        "--guarantee",
+        option.GUARANTEE,
         metavar="GUARANTEE",
         show_default=False,
         help="exactly_once_v2 (default), or at_least_once.",
@@ -79,7 +82,7 @@ RestoredGuarantee = Annotated[
 ]
 Memory = Annotated[
     str | None,
-    typer.Option("--memory", metavar="BYTES", help="Memory limit, such as 4G; default 1.7G per core."),
+    typer.Option(option.MEMORY, metavar="BYTES", help="Memory limit, such as 4G; default 1.7G per core."),
 ]
 """Options that other commands share with ``restore``."""
 
@@ -98,31 +101,33 @@ class FleetOptions:
     HELP_PANEL: ClassVar[str] = "Several hosts"
 
     share: Annotated[
-        str | None, typer.Option("--share", metavar="I/N", help="Restore only this share of tasks, such as 1/3.")
+        str | None, typer.Option(option.SHARE, metavar="I/N", help="Restore only this share of tasks, such as 1/3.")
     ] = None
     missing: Annotated[
         Path | None,
-        typer.Option("--missing", metavar="FILE", help="Only tasks that no host has (fleet -o json).", readable=False),
+        typer.Option(
+            option.MISSING, metavar="FILE", help="Only tasks that no host has (fleet -o json).", readable=False
+        ),
     ] = None
     before: Annotated[
         Path | None,
         typer.Option(
-            "--before", metavar="FILE", help="Only this host's tasks in an older fleet -o json.", readable=False
+            option.BEFORE, metavar="FILE", help="Only this host's tasks in an older fleet -o json.", readable=False
         ),
     ] = None
     host: Annotated[
-        str | None, typer.Option("--host", metavar="NAME", help=("Name of this host in the file of --before."))
+        str | None, typer.Option(option.HOST, metavar="NAME", help=("Name of this host in the file of --before."))
     ] = None
     barrier: Annotated[
         str | None,
-        typer.Option("--barrier", metavar="PLACE", help="Then wait for all hosts at this folder or URI."),
+        typer.Option(option.BARRIER, metavar="PLACE", help="Then wait for all hosts at this folder or URI."),
     ] = None
     hosts: Annotated[
-        int | None, typer.Option("--hosts", metavar="N", min=1, help="Number of hosts; default: N of --share.")
+        int | None, typer.Option(option.HOSTS, metavar="N", min=1, help="Number of hosts; default: N of --share.")
     ] = None
     barrier_timeout: Annotated[
         int,
-        typer.Option("--barrier-timeout", metavar="SECONDS", min=0, help="Wait at most SECONDS for them."),
+        typer.Option(option.BARRIER_TIMEOUT, metavar="SECONDS", min=0, help="Wait at most SECONDS for them."),
     ] = 3600
 
 
@@ -135,7 +140,7 @@ class SelectionOptions:
     from_changelog: Annotated[
         str,
         typer.Option(
-            "--from-changelog",
+            option.FROM_CHANGELOG,
             metavar="DUMP",
             help="Path or URI of the changelog dump.",
         ),
@@ -143,7 +148,7 @@ class SelectionOptions:
     release_name: Annotated[
         str | None,
         typer.Option(
-            "--for",
+            option.FOR,
             metavar="RELEASE",
             help="Release to restore for, such as 4.3; or --for-jar.",
             autocompletion=releases,
@@ -152,23 +157,25 @@ class SelectionOptions:
     for_jar: ForJar = None
     spec: Annotated[
         Path | None,
-        typer.Option("--spec", metavar="FILE", help="kstate.toml with kinds and retentions of stores.", readable=False),
+        typer.Option(
+            option.SPEC, metavar="FILE", help="kstate.toml with kinds and retentions of stores.", readable=False
+        ),
     ] = None
     topology: Annotated[
         Path | None,
         typer.Option(
-            "--topology", metavar="FILE", help="Output of Topology#describe, for lost stores.", readable=False
+            option.TOPOLOGY, metavar="FILE", help="Output of Topology#describe, for lost stores.", readable=False
         ),
     ] = None
     task: Tasks = None
     store: Stores = None
     partition: Annotated[
         list[int] | None,
-        typer.Option("--partition", metavar="N", min=0, help="Only tasks of this partition; repeatable."),
+        typer.Option(option.PARTITION, metavar="N", min=0, help="Only tasks of this partition; repeatable."),
     ] = None
     ignore: Annotated[
         list[str] | None,
-        typer.Option("--ignore", metavar="TOPIC", help="Skip topics with this name or pattern; repeatable."),
+        typer.Option(option.IGNORE, metavar="TOPIC", help="Skip topics with this name or pattern; repeatable."),
     ] = None
     dry_run: DryRun = False
     fleet: FleetOptions
@@ -191,7 +198,7 @@ class LogOptions:
     guarantee: RestoredGuarantee = Guarantee.exactly_once
     full_dump: Annotated[
         int | None,
-        typer.Option("--full-dump", metavar="GENERATION", help="Restore from an older full dump.", min=1),
+        typer.Option(option.FULL_DUMP, metavar="GENERATION", help="Restore from an older full dump.", min=1),
     ] = None
 
 
@@ -201,27 +208,29 @@ class CaseOptions:
 
     HELP_PANEL: ClassVar[str] = "Special cases"
 
-    rebuild: Annotated[bool, typer.Option("--rebuild", help="Rebuild existing stores completely.")] = False
+    rebuild: Annotated[bool, typer.Option(option.REBUILD, help="Rebuild existing stores completely.")] = False
     on_invalid_offset: Annotated[
         OnInvalid,
         typer.Option(
-            "--on-invalid-offset",
+            option.ON_INVALID_OFFSET,
             metavar="ACTION",
             help="Out-of-range offset: rebuild (default), or fail.",
             show_default=False,
         ),
     ] = OnInvalid.rebuild
-    allow_empty: Annotated[bool, typer.Option("--allow-empty", help="Allow an empty changelog to empty a store.")] = (
+    allow_empty: Annotated[
+        bool, typer.Option(option.ALLOW_EMPTY, help="Allow an empty changelog to empty a store.")
+    ] = False
+    accept_resurrected: AcceptResurrected = False
+    wipe_unclean: Annotated[bool, typer.Option(option.WIPE_UNCLEAN, help="Rebuild all stores of unclean tasks.")] = (
         False
     )
-    accept_resurrected: AcceptResurrected = False
-    wipe_unclean: Annotated[bool, typer.Option("--wipe-unclean", help="Rebuild all stores of unclean tasks.")] = False
     transactional_stores: TransactionalStores = False
     unproven: Unproven = False
     after_error: AfterError = False
-    standby: Annotated[bool, typer.Option("--standby", help="Create a standby, or update it.")] = False
+    standby: Annotated[bool, typer.Option(option.STANDBY, help="Create a standby, or update it.")] = False
     follow: Annotated[
-        float | None, typer.Option("--follow", metavar="SECONDS", help="Repeat --standby every SECONDS.", min=0.1)
+        float | None, typer.Option(option.FOLLOW, metavar="SECONDS", help="Repeat --standby every SECONDS.", min=0.1)
     ] = None
 
 
@@ -236,14 +245,14 @@ class WorkOptions:
     conf: Conf = None
     staging: Annotated[
         str | None,
-        typer.Option("--staging", metavar="URI", help="Folder for sorted files that all executors see."),
+        typer.Option(option.STAGING, metavar="URI", help="Folder for sorted files that all executors see."),
     ] = None
     memory: Memory = None
     workers: Annotated[int, workers_option("Stores")] = 0
     verify: Annotated[
-        Verify, typer.Option("--verify", metavar=choices_text(Verify), help="full: also read all rows back.")
+        Verify, typer.Option(option.VERIFY, metavar=choices_text(Verify), help="full: also read all rows back.")
     ] = Verify.quick
-    copy: Annotated[bool, typer.Option("--copy", help="Copy SSTs instead of linking them.")] = False
+    copy: Annotated[bool, typer.Option(option.COPY, help="Copy SSTs instead of linking them.")] = False
     wait: Wait = 0.0
     lock_is_shared: LockIsShared = False
 
@@ -262,11 +271,11 @@ class ReportOptions:
     reason: Reason = None
     on_state_change: Annotated[
         str | None,
-        typer.Option("--on-state-change", metavar="CMD", help="Run CMD BEFORE AFTER when the state changes."),
+        typer.Option(option.ON_STATE_CHANGE, metavar="CMD", help="Run CMD BEFORE AFTER when the state changes."),
     ] = None
 
 
-def bytes_of(text: str, option: str = "--memory") -> int:
+def bytes_of(text: str, option_name: str = option.MEMORY) -> int:
     """Return the bytes of ``2G`` or ``1500M``. Raise UsageError, which names the option."""
     number = text.strip().upper().removesuffix("IB").removesuffix("B")
     unit = number[-1:] if number[-1:] in _UNITS and not number[-1:].isdigit() else ""
@@ -274,7 +283,7 @@ def bytes_of(text: str, option: str = "--memory") -> int:
     # isdigit alone accepts digits of every script, which int would convert silently.
     # So does a number of more digits than any memory has: int refuses thousands of them with an error of its own.
     if not digits.isascii() or not digits.isdigit() or len(digits) > _MOST_DIGITS:
-        raise UsageError(f"{option} {text!r} is not a number of bytes", hint="pass a number such as 2G or 1500M")
+        raise UsageError(f"{option_name} {text!r} is not a number of bytes", hint="pass a number such as 2G or 1500M")
     return int(digits) * _UNITS[unit]
 
 

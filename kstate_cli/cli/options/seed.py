@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar
 
 import typer
 
+from kstate_cli import option
 from kstate_cli.cli.help_panels import OUTPUT_PANEL
 from kstate_cli.cli.options.restore import RestoredGuarantee
 from kstate_cli.cli.options.shared import Guarantee, MetricsFile, OutputFormat, Quiet
@@ -24,7 +25,7 @@ class SeedSourceOptions:
     sources: Annotated[
         list[str] | None,
         typer.Option(
-            "--from",
+            option.FROM,
             metavar="DUMP/APP",
             help="Dump of all changelogs, written after the application stopped; or, if they are lost, the "
             "application directories of all hosts, each with --from.",
@@ -32,18 +33,20 @@ class SeedSourceOptions:
     ] = None
     source_app: Annotated[
         str | None,
-        typer.Option("--source-app", metavar="ID", help="application.id of the source, if DUMP has several."),
+        typer.Option(option.SOURCE_APP, metavar="ID", help="application.id of the source, if DUMP has several."),
     ] = None
     source_bootstrap_server: Annotated[
         str | None,
         typer.Option(
-            "--source-bootstrap-server", metavar="HOST:PORT", help="Cluster of the source; default: --bootstrap-server."
+            option.SOURCE_BOOTSTRAP_SERVER,
+            metavar="HOST:PORT",
+            help="Cluster of the source; default: --bootstrap-server.",
         ),
     ] = None
     source_kafka_settings: Annotated[
         Path | None,
         typer.Option(
-            "--source-kafka-settings",
+            option.SOURCE_KAFKA_SETTINGS,
             metavar="FILE",
             help="File with its client properties.",
             readable=False,
@@ -51,12 +54,12 @@ class SeedSourceOptions:
     ] = None
     source_stopped: Annotated[
         bool,
-        typer.Option("--source-stopped", help="Confirm that the source is stopped."),
+        typer.Option(option.SOURCE_STOPPED, help="Confirm that the source is stopped."),
     ] = False
     spec: Annotated[
         Path | None,
         typer.Option(
-            "--spec",
+            option.SPEC,
             metavar="FILE",
             help="kstate.toml. Write only the newest record of each key; directories need it for retentions.",
             readable=False,
@@ -64,12 +67,12 @@ class SeedSourceOptions:
     ] = None
     accept: Annotated[
         list[str] | None,
-        typer.Option("--accept", metavar="STORE", help="Seed STORE although it may lack updates; repeatable."),
+        typer.Option(option.ACCEPT, metavar="STORE", help="Seed STORE although it may lack updates; repeatable."),
     ] = None
     skip_task: Annotated[
         list[Path] | None,
         typer.Option(
-            "--skip-task",
+            option.SKIP_TASK,
             metavar="DIR",
             help="Task directory to ignore, such as a standby copy; repeatable.",
             readable=False,
@@ -81,16 +84,16 @@ class SeedSourceOptions:
 class SeedTargetOptions:
     """The new application."""
 
-    app: Annotated[str | None, typer.Option("--app", metavar="ID", help="application.id of the new application.")] = (
-        None
-    )
+    app: Annotated[
+        str | None, typer.Option(option.APP, metavar="ID", help="application.id of the new application.")
+    ] = None
     bootstrap_server: Annotated[
-        str, typer.Option("--bootstrap-server", metavar="HOST:PORT", help="The cluster to write to.")
+        str, typer.Option(option.BOOTSTRAP_SERVER, metavar="HOST:PORT", help="The cluster to write to.")
     ]
     kafka_settings: Annotated[
         Path | None,
         typer.Option(
-            "--kafka-settings",
+            option.KAFKA_SETTINGS,
             metavar="FILE",
             help="File with client properties, such as security.protocol.",
             readable=False,
@@ -99,13 +102,15 @@ class SeedTargetOptions:
     rename_store: Annotated[
         list[str] | None,
         typer.Option(
-            "--rename-store", metavar="OLD=NEW", help="Give store OLD the name NEW in the new application; repeatable."
+            option.RENAME_STORE,
+            metavar="OLD=NEW",
+            help="Give store OLD the name NEW in the new application; repeatable.",
         ),
     ] = None
     drop_keys: Annotated[
         Path | None,
         typer.Option(
-            "--drop-keys",
+            option.DROP_KEYS,
             metavar="FILE",
             help="Keys to erase, one per line: STORE=KEY or STORE:SERDE=KEY; * means every store.",
             readable=False,
@@ -114,15 +119,15 @@ class SeedTargetOptions:
     receipt: Annotated[
         Path | None,
         typer.Option(
-            "--receipt",
+            option.RECEIPT,
             metavar="FILE",
             help="Report of these keys; default: kstate-seed-ID-erased.jsonl.",
             readable=False,
         ),
     ] = None
-    no_offsets: Annotated[bool, typer.Option("--no-offsets", help="Write only the changelogs, no input offsets.")] = (
-        False
-    )
+    no_offsets: Annotated[
+        bool, typer.Option(option.NO_OFFSETS, help="Write only the changelogs, no input offsets.")
+    ] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +139,7 @@ class SeedPartitionOptions:
     partitions: Annotated[
         list[str] | None,
         typer.Option(
-            "--partitions",
+            option.PARTITIONS,
             metavar="N",
             help="Partitions of the new changelogs: N, or SUBTOPOLOGY=N, or STORE=N; repeatable; needs --spec.",
         ),
@@ -142,7 +147,7 @@ class SeedPartitionOptions:
     partitioner: Annotated[
         list[str] | None,
         typer.Option(
-            "--partitioner",
+            option.PARTITIONER,
             metavar="MODULE:NAME",
             help="Function of key and count; default: murmur2. For one store: STORE=MODULE:NAME; repeatable.",
         ),
@@ -150,7 +155,7 @@ class SeedPartitionOptions:
     key_of: Annotated[
         list[str] | None,
         typer.Option(
-            "--key-of",
+            option.KEY_OF,
             metavar="STORE=KIND",
             help="Form of the keys of a store: window, session, …, or MODULE:NAME of a function; repeatable.",
         ),
@@ -166,7 +171,7 @@ class SeedDirectoryOptions:
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out",
+            option.OUT,
             metavar="DIR",
             help="Also restore below this state.dir; needs --for, --spec.",
             readable=False,
@@ -174,10 +179,10 @@ class SeedDirectoryOptions:
     ] = None
     release_name: Annotated[
         str | None,
-        typer.Option("--for", metavar="RELEASE", help="Release of the new application.", autocompletion=releases),
+        typer.Option(option.FOR, metavar="RELEASE", help="Release of the new application.", autocompletion=releases),
     ] = None
     share: Annotated[
-        str | None, typer.Option("--share", metavar="I/N", help="Restore only this share of the tasks, such as 1/3.")
+        str | None, typer.Option(option.SHARE, metavar="I/N", help="Restore only this share of the tasks, such as 1/3.")
     ] = None
     guarantee: RestoredGuarantee = Guarantee.exactly_once
 
@@ -191,23 +196,25 @@ class SeedReportOptions:
     journal: Annotated[
         Path | None,
         typer.Option(
-            "--journal",
+            option.JOURNAL,
             metavar="FILE",
             help="Journal, needed to continue the run; default: kstate-seed-ID.jsonl.",
             readable=False,
         ),
     ] = None
-    undo: Annotated[bool, typer.Option("--undo", help="Undo a run; needs --delete-topics.")] = False
+    undo: Annotated[bool, typer.Option(option.UNDO, help="Undo a run; needs --delete-topics.")] = False
     delete_topics: Annotated[
         Path | None,
         typer.Option(
-            "--delete-topics",
+            option.DELETE_TOPICS,
             metavar="FILE",
             help="DELETES the unused topics that the run of this journal created.",
             readable=False,
         ),
     ] = None
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print conditions and topics, and write nothing.")] = False
+    dry_run: Annotated[bool, typer.Option(option.DRY_RUN, help="Print conditions and topics, and write nothing.")] = (
+        False
+    )
     metrics_file: MetricsFile = None
     output: OutputFormat = Format.table
     quiet: Quiet = False

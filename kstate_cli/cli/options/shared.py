@@ -20,13 +20,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, get_args, get_type_hint
 
 import typer
 
-from kstate_cli import clock
+from kstate_cli import clock, option
 from kstate_cli.cli.help_panels import HOW, LOGS, OUTPUT_PANEL, WHICH, choices_text
 from kstate_cli.cli.output import Format
 from kstate_cli.cli.shell_completion import stores, tasks
 from kstate_cli.errors import UsageError
 from kstate_cli.host import cores_here
-from kstate_cli.texts import LOCK_IS_SHARED, TRANSACTIONAL_STORES, UNPROVEN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,23 +66,25 @@ class Verify(str, Enum):
 
 def workers_option(subject: str) -> Any:
     """Return the option ``--workers`` for ``subject``; ``at_once`` resolves its value."""
-    return typer.Option("--workers", metavar="N", min=0, help=f"{subject} in parallel; 0 means one per core.")
+    return typer.Option(option.WORKERS, metavar="N", min=0, help=f"{subject} in parallel; 0 means one per core.")
 
 
 # A setting of the application, which nothing in its directory records.
 DslStoreFormat = Annotated[
     StoreFormat,
     typer.Option(
-        "--dsl-store-format", metavar=choices_text(StoreFormat), help="dsl.store.format of the application (from 4.3)."
+        option.DSL_STORE_FORMAT,
+        metavar=choices_text(StoreFormat),
+        help="dsl.store.format of the application (from 4.3).",
     ),
 ]
 TransactionalStores = Annotated[
     bool,
-    typer.Option(TRANSACTIONAL_STORES, help="The stores are transactional (KIP-892)."),
+    typer.Option(option.TRANSACTIONAL_STORES, help="The stores are transactional (KIP-892)."),
 ]
 Unproven = Annotated[
     bool,
-    typer.Option(UNPROVEN, help="Allow releases that kstate was not tested with."),
+    typer.Option(option.UNPROVEN, help="Allow releases that kstate was not tested with."),
 ]
 # readable=False on every path: Typer would refuse an unreadable one itself, without the hint about rights.
 App = Annotated[
@@ -97,7 +98,7 @@ App = Annotated[
 Tasks = Annotated[
     list[str] | None,
     typer.Option(
-        "--task",
+        option.TASK,
         metavar="TASK",
         help="Only stores of this task; repeatable.",
         autocompletion=tasks,
@@ -107,7 +108,7 @@ Tasks = Annotated[
 Stores = Annotated[
     list[str] | None,
     typer.Option(
-        "--store",
+        option.STORE,
         metavar="STORE",
         help="Only this store, in all tasks; repeatable.",
         autocompletion=stores,
@@ -119,7 +120,7 @@ OutputFormat = Annotated[
     Format,
     typer.Option(
         "-o",
-        "--output",
+        option.OUTPUT,
         metavar=choices_text(Format),
         help="Print a table, or JSON Lines.",
         rich_help_panel=OUTPUT_PANEL,
@@ -128,24 +129,28 @@ OutputFormat = Annotated[
 # Warnings are printed all the same: they say that a result is not what it seems.
 Quiet = Annotated[
     bool,
-    typer.Option("--quiet", "-q", help="Print only results and errors.", rich_help_panel=OUTPUT_PANEL),
+    typer.Option(option.QUIET, "-q", help="Print only results and errors.", rich_help_panel=OUTPUT_PANEL),
 ]
 Verbose = Annotated[
     bool,
-    typer.Option("--verbose", "-v", help="Also print each step before the run.", rich_help_panel=OUTPUT_PANEL),
+    typer.Option(option.VERBOSE, "-v", help="Also print each step before the run.", rich_help_panel=OUTPUT_PANEL),
 ]
 # The lock of the application and that of kstate: 0 means one attempt, since a command in cron must not pile up.
 Wait = Annotated[
     float,
     typer.Option(
-        "--wait", metavar="SECONDS", help="Wait up to SECONDS for the application's lock.", min=0, rich_help_panel=HOW
+        option.WAIT,
+        metavar="SECONDS",
+        help="Wait up to SECONDS for the application's lock.",
+        min=0,
+        rich_help_panel=HOW,
     ),
 ]
 # fcntl locks of another host may be invisible on a shared file system: then only the user knows.
 LockIsShared = Annotated[
     bool,
     typer.Option(
-        LOCK_IS_SHARED,
+        option.LOCK_IS_SHARED,
         help="Confirm that all instances are stopped.",
         rich_help_panel=HOW,
     ),
@@ -154,18 +159,20 @@ LockIsShared = Annotated[
 Reason = Annotated[
     str | None,
     typer.Option(
-        "--reason", metavar="TEXT", help="Record this reason in the run's journal.", rich_help_panel=OUTPUT_PANEL
+        option.REASON, metavar="TEXT", help="Record this reason in the run's journal.", rich_help_panel=OUTPUT_PANEL
     ),
 ]
 # For set -e and cron, which treat every code but 0 as a failure.
 WarningsOk = Annotated[
     bool,
-    typer.Option("--warnings-ok", help="Exit with 0 instead of 1 if there are warnings.", rich_help_panel=OUTPUT_PANEL),
+    typer.Option(
+        option.WARNINGS_OK, help="Exit with 0 instead of 1 if there are warnings.", rich_help_panel=OUTPUT_PANEL
+    ),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan of the run, and change nothing.")]
+DryRun = Annotated[bool, typer.Option(option.DRY_RUN, help="Print the plan of the run, and change nothing.")]
 # A hard link keeps the owner and is forbidden for files of others (fs.protected_hardlinks).
 CopySsts = Annotated[
-    bool, typer.Option("--copy", help="Copy SSTs instead of linking them; this user will own the files.")
+    bool, typer.Option(option.COPY, help="Copy SSTs instead of linking them; this user will own the files.")
 ]
 # A title of its own: these options matter only then, and then they are looked for.
 KILLED: Final = "After a crash"
@@ -173,7 +180,7 @@ KILLED: Final = "After a crash"
 LeftGuarantee = Annotated[
     Guarantee,
     typer.Option(
-        "--guarantee",
+        option.GUARANTEE,
         metavar="GUARANTEE",
         help="With at_least_once, unclean stores have no uncommitted data.",
         rich_help_panel=KILLED,
@@ -182,13 +189,13 @@ LeftGuarantee = Annotated[
 # Once a person has looked at the cause: a loop of restarts must not wipe stores again and again.
 AfterError = Annotated[
     bool,
-    typer.Option("--after-error", help="Confirm that you fixed the last run's ERROR."),
+    typer.Option(option.AFTER_ERROR, help="Confirm that you fixed the last run's ERROR."),
 ]
 # A file and no port: a command that ends cannot be scraped.
 MetricsFile = Annotated[
     Path | None,
     typer.Option(
-        "--metrics-file",
+        option.METRICS_FILE,
         metavar="FILE",
         help="Write Prometheus metrics to FILE.",
         rich_help_panel=OUTPUT_PANEL,
@@ -199,7 +206,7 @@ MetricsFile = Annotated[
 LogOffsets = Annotated[
     Path | None,
     typer.Option(
-        "--offsets",
+        option.OFFSETS,
         metavar="FILE",
         help='{"TOPIC": {"0": {"start": 0, "end": 42}}}.',
         rich_help_panel=LOGS,
@@ -210,7 +217,7 @@ LogOffsets = Annotated[
 BootstrapServer = Annotated[
     str | None,
     typer.Option(
-        "--bootstrap-server",
+        option.BOOTSTRAP_SERVER,
         metavar="HOST:PORT",
         help="Read log starts and ends from this broker.",
         rich_help_panel=LOGS,
@@ -219,7 +226,7 @@ BootstrapServer = Annotated[
 KafkaSettings = Annotated[
     Path | None,
     typer.Option(
-        "--kafka-settings",
+        option.KAFKA_SETTINGS,
         metavar="FILE",
         help="File with client properties for the broker.",
         rich_help_panel=LOGS,
@@ -230,7 +237,7 @@ KafkaSettings = Annotated[
 Dump = Annotated[
     str | None,
     typer.Option(
-        "--from-changelog",
+        option.FROM_CHANGELOG,
         metavar="DUMP",
         help="Changelog dump whose manifest lists the topics.",
         rich_help_panel=LOGS,
@@ -240,7 +247,7 @@ Dump = Annotated[
 SpecFile = Annotated[
     Path | None,
     typer.Option(
-        "--spec",
+        option.SPEC,
         metavar="FILE",
         help="kstate.toml with store kinds that the files do not show.",
         readable=False,
@@ -249,7 +256,7 @@ SpecFile = Annotated[
 # Off by default: rows in the memtables of the running application would be missing silently.
 LastFlush = Annotated[
     bool,
-    typer.Option("--last-flush", help="While the application is running, read its last flush."),
+    typer.Option(option.LAST_FLUSH, help="While the application is running, read its last flush."),
 ]
 
 
@@ -269,20 +276,20 @@ def at_once(workers: int) -> int:
     return workers or cores_here()
 
 
-def age(option: str, text: str) -> timedelta:
+def age(option_name: str, text: str) -> timedelta:
     """Return the time span of ``7d``, ``12h`` or ``30m``. Raise UsageError, which names the option."""
     length = clock.span(text)
     if length is None:
-        raise UsageError(f"{option} {text!r} is not an age", hint="pass an age such as 7d, 12h or 30m")
+        raise UsageError(f"{option_name} {text!r} is not an age", hint="pass an age such as 7d, 12h or 30m")
     return length
 
 
-def part_of(option: str, text: str, hint: str) -> tuple[int, int]:
+def part_of(option_name: str, text: str, hint: str) -> tuple[int, int]:
     """Return ``2/3``, the second of three parts, as two numbers. Raise UsageError, which names the option."""
     # At most six digits, so that no number is too large for what it is used for.
     match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
     if match is None or not 1 <= int(match[1]) <= int(match[2]):
-        raise UsageError(f"{option} {text!r} is not I/N with 1 <= I <= N", hint=hint)
+        raise UsageError(f"{option_name} {text!r} is not I/N with 1 <= I <= N", hint=hint)
     return int(match[1]), int(match[2])
 
 
@@ -291,7 +298,7 @@ _BOUND = re.compile(r"(.+):([0-9]+)=([0-9]+)")
 At = Annotated[
     list[str] | None,
     typer.Option(
-        "--at",
+        option.AT,
         metavar="TOPIC:PARTITION=OFFSET",
         help="Minimum Position (PositionBound); repeatable. Exit with 3 if a store is below it.",
     ),
@@ -385,22 +392,25 @@ def _panel(function: Callable[..., Any], name: str) -> str | None:
 def _in_panel(annotation: Any, panel: str | None) -> Any:
     if panel is None or is_dataclass(annotation):  # which has a panel of its own
         return annotation
-    kind, option = get_args(annotation)
-    option = copy.copy(option)
-    option.rich_help_panel = panel
-    return Annotated[kind, option]
+    kind, declaration = get_args(annotation)
+    declaration = copy.copy(declaration)
+    declaration.rich_help_panel = panel
+    return Annotated[kind, declaration]
 
 
 AUTO: Final = "auto"
 Engine = Annotated[
     str,
     typer.Option(
-        "--engine", metavar="auto|local|spark", help="auto: Spark if you set a master, else local.", show_default=False
+        option.ENGINE,
+        metavar="auto|local|spark",
+        help="auto: Spark if you set a master, else local.",
+        show_default=False,
     ),
 ]
 """The default is :data:`AUTO`; the help has no line for it, because the help of ``restore`` is long."""
-Master = Annotated[str | None, typer.Option("--master", metavar="URL", help="Run on this Spark cluster.")]
-Conf = Annotated[list[str] | None, typer.Option("--conf", metavar="K=V", help="Spark setting; repeatable.")]
+Master = Annotated[str | None, typer.Option(option.MASTER, metavar="URL", help="Run on this Spark cluster.")]
+Conf = Annotated[list[str] | None, typer.Option(option.CONF, metavar="K=V", help="Spark setting; repeatable.")]
 
 
 def spark_settings(master: str | None, conf: Sequence[str] | None) -> SparkSettings:
@@ -414,13 +424,13 @@ def engine_of(text: str, settings: SparkSettings) -> EngineChoice:
     """Return the engine that ``--engine`` means. Raises UsageError, also for settings of Spark beside ``local``."""
     from kstate_cli.spark.engine import EngineOption, choose_engine
 
-    if text not in {option.value for option in EngineOption}:
+    if text not in {engine.value for engine in EngineOption}:
         raise UsageError(f"--engine {text!r}: not one of auto, local, spark", hint="omit it to use auto")
-    option = EngineOption(text)
-    if option is EngineOption.local and (settings.master is not None or settings.conf):
-        unused = "--conf" if settings.master is None else "--master"
+    choice = EngineOption(text)
+    if choice is EngineOption.local and (settings.master is not None or settings.conf):
+        unused = option.CONF if settings.master is None else option.MASTER
         raise UsageError(f"{unused} configures Spark, but --engine local does not use it", hint="omit one of them")
-    return choose_engine(option, settings)
+    return choose_engine(choice, settings)
 
 
 def _pair_of(text: str) -> tuple[str, str]:

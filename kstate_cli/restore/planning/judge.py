@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from kstate_cli import option
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.logs import DeleteCoverage, Log, Where, delete_coverage
 from kstate_cli.texts import moment, span_text
@@ -149,7 +150,7 @@ def _beyond_dump(log: Log, following: int) -> Verdict:
         (
             f"already past the dump: its next offset {following} is above the log end {log.end} that the dump "
             "recorded. Either the application has run since the dump, or the log was truncated or recreated and "
-            "this is the only copy (to compare it with the broker, pass --bootstrap-server)"
+            f"this is the only copy (to compare it with the broker, pass {option.BOOTSTRAP_SERVER})"
         ),
         doubtful=True,
     )
@@ -207,7 +208,7 @@ def _catch_up(log: Log, following: int, *, has_rows: bool, permissions: Permissi
             Action.REFUSE,
             (
                 f"{why}, but the dump itself has missed deletes: {late} (delete.retention.ms is "
-                f"{span_text(log.retention_ms)}). Take a new full dump, or pass --accept-resurrected"
+                f"{span_text(log.retention_ms)}). Take a new full dump, or pass {option.ACCEPT_RESURRECTED}"
             ),
         )
     if deletes_heard is DeleteCoverage.YES:
@@ -229,7 +230,7 @@ def _maybe_deleted(log: Log, following: int) -> str:
     return (
         f"already past the last record of the dump (next offset {following}), but kstate does not know how old "
         f"its data is. Deletes at offsets {following} to {(log.read_end or following) - 1} may be missing "
-        "(pass --rebuild)"
+        f"(pass {option.REBUILD})"
     )
 
 
@@ -241,14 +242,14 @@ def _too_old(log: Log, caught_up: Verdict, old: str, *, permissions: Permissions
     rebuilt = _rebuild(log, old, has_rows=True, permissions=permissions)
     # The one hint that helps if the dump is no base for a rebuild.
     if rebuilt.action is Action.REFUSE:
-        return replace(rebuilt, why=f"{rebuilt.why} (to catch it up anyway, pass --accept-resurrected)")
+        return replace(rebuilt, why=f"{rebuilt.why} (to catch it up anyway, pass {option.ACCEPT_RESURRECTED})")
     return rebuilt
 
 
 def _invalid(log: Log, why: str, *, has_rows: bool, permissions: Permissions) -> Verdict:
     """Wipe and rebuild a store with an invalid offset (KIP-406), unless the user forbids it."""
     if not permissions.wipe_invalid:
-        return Verdict(Action.REFUSE, f"{why} (to rebuild it, pass --on-invalid-offset rebuild)", invalid=True)
+        return Verdict(Action.REFUSE, f"{why} (to rebuild it, pass {option.ON_INVALID_OFFSET} rebuild)", invalid=True)
     return _rebuild(log, why, has_rows=has_rows, permissions=permissions, invalid=True)
 
 
@@ -261,7 +262,7 @@ def _rebuild(log: Log, why: str, *, has_rows: bool, permissions: Permissions, in
             Action.REFUSE,
             (
                 f"{why}, but the changelog has no records, so kstate would empty the store (to permit that, pass "
-                "--allow-empty)"
+                f"{option.ALLOW_EMPTY})"
             ),
         )
     if log.first is not None and not _covers(log, log.start or 0, permissions):
@@ -281,7 +282,7 @@ def _rebuild(log: Log, why: str, *, has_rows: bool, permissions: Permissions, in
             Action.REFUSE,
             (
                 f"{why}, but {slow}, so the dump cannot be the base of a rebuild (read more partitions in "
-                "parallel, or pass --accept-resurrected)"
+                f"parallel, or pass {option.ACCEPT_RESURRECTED})"
             ),
         )
     return Verdict(Action.REBUILD, f"{why}: rebuilt from the earliest offset", invalid=invalid)
@@ -322,6 +323,6 @@ def _way_out(log: Log) -> str:
     if log.begin is not None:
         return ""
     return (
-        " (if the records before it were compacted away and not skipped, pass --dump-is-complete, or set "
+        f" (if the records before it were compacted away and not skipped, pass {option.DUMP_IS_COMPLETE}, or set "
         "start in the manifest)"
     )

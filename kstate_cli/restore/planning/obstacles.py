@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Final
 
+from kstate_cli import option
 from kstate_cli.broker.facts import LogFacts
 from kstate_cli.change.plan import note, warning
 from kstate_cli.dump_reader.manifest import ManifestPartition
@@ -96,7 +97,8 @@ def refuse_uncommitted(snapshot: RestoreSnapshot) -> None:
         f"the dump may contain records of aborted transactions ({reason})",
         hint=(
             "dump with kafka.isolation.level=read_committed (without a manifest, also pass "
-            "--dump-is-committed). If the application never used transactions, pass --guarantee at_least_once"
+            f"{option.DUMP_IS_COMMITTED}). If the application never used transactions, pass {option.GUARANTEE} "
+            "at_least_once"
         ),
     )
 
@@ -133,10 +135,11 @@ def _refuse_unspecified(snapshot: RestoreSnapshot, owners: Sequence[tuple[str, s
     raise Refused(
         "the dump contains changelogs of stores that kstate does not know:",
         details=first_lines([name for name, _ in unspecified]),
-        hint="a changelog does not show the kind of its store. Specify it in kstate.toml (--spec), for example:",
+        hint=f"a changelog does not show the kind of its store. Specify it in kstate.toml ({option.SPEC}), for "
+        "example:",
         hint_details=[
             *(line for name, topology in unspecified for line in _table_lines(name, topology)),
-            f"{_similar_ignored(snapshot)}or, if they belong to another application, pass --ignore TOPIC",
+            f"{_similar_ignored(snapshot)}or, if they belong to another application, pass {option.IGNORE} TOPIC",
         ],
     )
 
@@ -251,7 +254,7 @@ def incompatible(snapshot: RestoreSnapshot, store: Store) -> str | None:
     release: Release = snapshot.options.release
     if store.opens_in(release):
         return None
-    migrate = command("migrate", snapshot.app, "--to", release.version, *unproven_too(release.name))
+    migrate = command("migrate", snapshot.app, option.TO, release.version, *unproven_too(release.name))
     return f"{release} cannot open it unchanged: rebuild it too, or migrate it first: {migrate}"
 
 
@@ -263,7 +266,7 @@ def forgetful(store: Store) -> str | None:
     """
     for database in store.databases:
         if (family := database.forgetful_family) is not None:
-            rebuild = f"--rebuild --store {quoted(store.name)}"
+            rebuild = f"{option.REBUILD} {option.STORE} {quoted(store.name)}"
             return f"its column family {family} deletes whole files (FIFO compaction): {rebuild}"
     return None
 

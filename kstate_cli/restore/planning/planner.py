@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from kstate_cli import option
 from kstate_cli.change.plan import BuildStore, OmitTree, Plan, Remark, RemarkKind, Step, note, texts_of, warning
 from kstate_cli.dump_reader.model import Dump
 from kstate_cli.errors import Refused, UsageError
@@ -39,13 +40,13 @@ from kstate_cli.restore.planning.plan import (
 from kstate_cli.restore.planning.store_work import judge_store
 from kstate_cli.specification.draft import PROCESSOR, Spec, StoreSpec
 from kstate_cli.statedir.model import Application
-from kstate_cli.texts import TRANSACTIONAL_STORES, UNPROVEN, command, did_you_mean, first_lines, quoted, some
+from kstate_cli.texts import command, did_you_mean, first_lines, quoted, some
 
 _MOST: Final = 5
 """Names in one sentence."""
-_DUMP_MORE: Final = "dump again with --spec, which includes all topics that the stores are restored from:"
+_DUMP_MORE: Final = f"dump again with {option.SPEC}, which includes all topics that the stores are restored from:"
 _EXPORT_FIRST: Final = (
-    "export the store first, because this may be the only copy. --rebuild then replaces it with the contents "
+    f"export the store first, because this may be the only copy. {option.REBUILD} then replaces it with the contents "
     "of the dump:"
 )
 
@@ -93,7 +94,7 @@ def _plan(snapshot: RestoreSnapshot, outcomes: Sequence[Outcome]) -> RestorePlan
     remarks = [outcome for outcome in outcomes if isinstance(outcome, Remark)]
     change = Plan(
         snapshot.app,
-        f"restore --for {quoted(release.version)}",
+        f"restore {option.FOR} {quoted(release.version)}",
         release.name,
         release.name,
         _steps(outcomes),
@@ -129,10 +130,10 @@ def _not_restored(snapshot: RestoreSnapshot, refusals: Sequence[Refusal]) -> Ref
     # Only the most urgent advice is given: a rebuild before the export would delete the only copy of a store.
     if names:
         hint = _EXPORT_FIRST
-        commands = [command("export", snapshot.app, name, "--out", "DIR") for name in names]
+        commands = [command("export", snapshot.app, name, option.OUT, "DIR") for name in names]
     elif any(refusal.not_in_dump for refusal in refusals):
         hint = _DUMP_MORE
-        commands = [command("dump", "--bootstrap-server", "HOST:PORT", "--out", "DUMP", "--spec", "FILE")]
+        commands = [command("dump", option.BOOTSTRAP_SERVER, "HOST:PORT", option.OUT, "DUMP", option.SPEC, "FILE")]
     return Refused(
         "not restored:",
         details=first_lines([refusal.text for refusal in refusals]),
@@ -175,7 +176,15 @@ def _unproven(snapshot: RestoreSnapshot, steps: Sequence[Step]) -> Iterator[Outc
     if not steps or not options.release.unproven:
         return
     if not options.unproven:
-        words = ("restore", snapshot.app, "--from-changelog", "DUMP", "--for", options.release.version, UNPROVEN)
+        words = (
+            "restore",
+            snapshot.app,
+            option.FROM_CHANGELOG,
+            "DUMP",
+            option.FOR,
+            options.release.version,
+            option.UNPROVEN,
+        )
         raise unproven_release(options.release, snapshot.app, f"{command(*words)}, with your other options")
     yield note(f"unproven: no test has started {options.release} with state that was restored for it")
 
@@ -329,7 +338,7 @@ def _tasks_of(snapshot: RestoreSnapshot, spec: StoreSpec) -> _StoreTasks:
         partitions = list(range(spec.partitions))
     if spec.subtopology is None:
         refusal = Refusal(
-            f"{spec.name}: kstate does not know its sub-topology. Pass --topology FILE, or add subtopology = … "
+            f"{spec.name}: kstate does not know its sub-topology. Pass {option.TOPOLOGY} FILE, or add subtopology = … "
             f"to [stores.{spec.name}]"
         )
         return _StoreTasks(outcomes=[*outcomes, refusal])
@@ -400,8 +409,8 @@ def _unclean_refusal(options: RestoreOptions, resolved: TaskOffsets) -> Refusal 
         return None
     return Refusal(
         f"{resolved.task.name}: unclean shutdown ({resolved.unclean[0]}), and under exactly-once, Kafka Streams "
-        "deletes the state of the whole task. Pass --wipe-unclean (without --store) to rebuild it, or pass "
-        f"{_vouching(options, resolved)}"
+        f"deletes the state of the whole task. Pass {option.WIPE_UNCLEAN} (without {option.STORE}) to rebuild it, or "
+        f"pass {_vouching(options, resolved)}"
     )
 
 
@@ -409,8 +418,8 @@ def _vouching(options: RestoreOptions, resolved: TaskOffsets) -> str:
     """Return the options with which a user vouches, who knows how the application ran, that nothing is uncommitted."""
     if any(reason.no_status for reason in resolved.unclean) and not options.transactional:
         # A store without ``status`` was killed, or is transactional and never writes it: both look the same.
-        return f"{TRANSACTIONAL_STORES} or --guarantee at_least_once"
-    return "--guarantee at_least_once"
+        return f"{option.TRANSACTIONAL_STORES} or {option.GUARANTEE} at_least_once"
+    return f"{option.GUARANTEE} at_least_once"
 
 
 def _omit_unlogged(snapshot: RestoreSnapshot, resolved: TaskOffsets, rebuilt: Collection[str]) -> Iterator[Outcome]:
@@ -471,7 +480,7 @@ def _files_of_family(
         if any(other.offsets for other in others) or resolved.absent.keys() - rebuilt:
             yield Refusal(
                 f"{task}: it has a .checkpoint, as releases up to 4.2 write it. Migrate it first: "
-                + command("migrate", snapshot.app, "--to", release, *unproven_too(release))
+                + command("migrate", snapshot.app, option.TO, release, *unproven_too(release))
             )
         yield keeping.without_lines("its stores are restored and contain their offsets")
     for store in work:

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from kstate_cli import option
 from kstate_cli.broker.facts import LogFacts
 from kstate_cli.change.plan import note, warning
 from kstate_cli.dump_reader.model import PartitionDump
@@ -276,7 +277,7 @@ def _committed(snapshot: RestoreSnapshot, case: _StoreCase, key: TopicPartition)
     if committed is None:
         raise _StoreRefusedError(
             f"{key} is a source topic, and values beyond the committed offset of the group do not belong to "
-            "the table yet (pass --committed-offsets FILE, or record committed in the manifest)"
+            f"the table yet (pass {option.COMMITTED_OFFSETS} FILE, or record committed in the manifest)"
         )
     return committed
 
@@ -302,8 +303,8 @@ def _refuse_emptied(dump: PartitionDump, verdict: Verdict, permissions: Permissi
     generation, rows = dump.older_full
     raise _StoreRefusedError(
         f"the newest full dump of {dump.key} contains no records, but generation {generation} contains "
-        f"{rows:,}. To restore from that generation, pass --full-dump {quoted(str(generation))}. To restore an "
-        "empty store, pass --allow-empty"
+        f"{rows:,}. To restore from that generation, pass {option.FULL_DUMP} {quoted(str(generation))}. To restore an "
+        f"empty store, pass {option.ALLOW_EMPTY}"
     )
 
 
@@ -383,15 +384,15 @@ def _refuse_catching_up(snapshot: RestoreSnapshot, spec: StoreSpec, existing: St
         if snapshot.into_family:
             home = "column-family"
         raise _StoreRefusedError(
-            f"another release than {to} wrote it (its offset is not in the {home}): pass --rebuild, or migrate "
-            f"it first: {command('migrate', snapshot.app, '--to', to.version)}"
+            f"another release than {to} wrote it (its offset is not in the {home}): pass {option.REBUILD}, or migrate "
+            f"it first: {command('migrate', snapshot.app, option.TO, to.version)}"
         )
     older = older_layout(existing.store, spec.kind)
     if older is not None:
         # For each record Streams also deletes the row in the older column family; the sorted files go to one family
         # only.
         raise _StoreRefusedError(
-            f"it still has rows of an older layout in {older}: pass --rebuild --store {quoted(spec.name)}"
+            f"it still has rows of an older layout in {older}: pass {option.REBUILD} {option.STORE} {quoted(spec.name)}"
         )
     reason = forgetful(existing.store) or incompatible(snapshot, existing.store)
     if reason is not None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
+from kstate_cli import option
 from kstate_cli.change.commits_made import unchanged
 from kstate_cli.dump_reader.model import Dump, PartitionDump
 from kstate_cli.errors import KstateError, Refused, RunFailed
@@ -110,7 +111,7 @@ class OnThisHost:
                     f"the rows of {partition.key} are not sorted across the files of {dump.uri}, and only Spark "
                     "can sort them"
                 ),
-                hint="omit --engine local, or give it more --memory",
+                hint=f"omit {option.ENGINE} local, or give it more {option.MEMORY}",
             )
         # Java is checked before Spark is started, whose own error for a missing Java names no remedy.
         check_java()

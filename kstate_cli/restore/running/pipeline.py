@@ -18,6 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Final, NoReturn, Protocol
 
+from kstate_cli import option
 from kstate_cli.change.course import Course, follow
 from kstate_cli.change.earlier_runs import refuse_after_error
 from kstate_cli.change.engine import execute
@@ -54,7 +55,7 @@ from kstate_cli.statedir.model import Application
 from kstate_cli.texts import command
 
 _ROWS_NOT_READ: Final = (
-    "kstate has not read the rows of the dump (--no-verify-dump), so the plan does not consider damage within "
+    f"kstate has not read the rows of the dump ({option.NO_VERIFY_DUMP}), so the plan does not consider damage within "
     "its files, or rows that do not match their stores"
 )
 
@@ -289,8 +290,8 @@ def _check_name(app: Path, spec: Spec) -> None:
         raise Refused(
             f"{app} does not exist, and without a specification kstate does not know its stores",
             hint=(
-                "pass --spec kstate.toml. To create it, run this command for a directory of the application "
-                f"on another host: {command('ls', 'APP', '--spec')}"
+                f"pass {option.SPEC} kstate.toml. To create it, run this command for a directory of the application "
+                f"on another host: {command('ls', 'APP', option.SPEC)}"
             ),
         )
     # Changelogs are ``<application.id>-<store>-changelog``. If none begins with the name of the directory, no
@@ -376,9 +377,9 @@ def newest_manifest_of(uri: str) -> tuple[int, str]:
     grown = newest_manifest(filesystem, root, uri_text(uri))
     if grown is None:
         raise Refused(
-            "the dump is not updated, so --follow would never read new records",
+            f"the dump is not updated, so {option.FOLLOW} would never read new records",
             where=uri_text(uri),
-            hint="omit --follow, or follow a dump that you update with this command:",
-            hint_details=[command("dump", "--bootstrap-server", "HOST:PORT", "--app", "ID", "--out", "DUMP")],
+            hint=f"omit {option.FOLLOW}, or follow a dump that you update with this command:",
+            hint_details=[command("dump", option.BOOTSTRAP_SERVER, "HOST:PORT", option.APP, "ID", option.OUT, "DUMP")],
         )
     return grown.generation, hashlib.sha256(render(grown)).hexdigest()

@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
+from kstate_cli import option
 from kstate_cli.broker.facts import Facts
 from kstate_cli.change.clean import PRECIOUS_EVENT, drop_earlier_rounds
 from kstate_cli.change.commits_made import unchanged
@@ -209,7 +210,7 @@ class Restoration:
                 error.hint = error.hint or "fix the cause"
                 # The next restoration refuses after an ERROR, so the hint needs the option that permits it.
                 if error.exit_code == RunFailed.exit_code:
-                    error.hint_details = (*error.hint_details, "then run the command again with --after-error")
+                    error.hint_details = (*error.hint_details, f"then run the command again with {option.AFTER_ERROR}")
             raise
         finally:
             if self._staging is not None and self._journal is not None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+from kstate_cli import option
 from kstate_cli.change.plan import BuildDatabase, OmitTree, Step, WriteFile
 from kstate_cli.dump_reader.model import Dump, PartitionDump, Slice
 from kstate_cli.dump_reader.slices import slices
@@ -286,7 +287,7 @@ def refuse_distant_bases(work: Sequence[StoreWork], spark: SparkSettings) -> Non
     if distant:
         raise Refused(
             f"kstate updates versioned stores only on this host: {', '.join(distant)}",
-            hint="omit --master, or rebuild them completely with --rebuild",
+            hint=f"omit {option.MASTER}, or rebuild them completely with {option.REBUILD}",
         )
 
 

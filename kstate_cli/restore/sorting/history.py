@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kstate_cli import option
 from kstate_cli.errors import Refused
 from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.formats.keys import LATEST_SEGMENT, VersionedKey
@@ -103,7 +104,7 @@ def _accepted(job: SliceJob, batches: Batches, counts: CountSink) -> tuple[NDArr
         # Streams itself makes such rows: a store that it has reopened may put a late record in front of older ones.
         raise Refused(
             f"{job.title}: the store has a row with versions in the wrong order: {error}",
-            hint=f"rebuild it from the whole changelog: --rebuild --store {quoted(job.store)}",
+            hint=f"rebuild it from the whole changelog: {option.REBUILD} {option.STORE} {quoted(job.store)}",
         ) from None
     return accepted_mask(times, job.retention_ms, before)
 

@@ -37,6 +37,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from kstate_cli import option
 from kstate_cli.errors import UsageError
 from kstate_cli.host import memory_here
 from kstate_cli.texts import size_text
@@ -192,11 +193,11 @@ def slot_memory(memory: int | None, slots: int, *, jvm: bool = True) -> int:
     if each < LEAST_TASK_BYTES:
         # The size is rounded up to whole MiB: a user who passes exactly the printed size must not be refused again.
         least = _fixed_bytes(jvm) + slots * (WORKER_BYTES + LEAST_TASK_BYTES)
-        hint = "pass a larger --memory"
+        hint = f"pass a larger {option.MEMORY}"
         if jvm:
-            hint += ", or run fewer concurrent tasks: --master 'local[1,4]'"
+            hint += f", or run fewer concurrent tasks: {option.MASTER} 'local[1,4]'"
         raise UsageError(
-            f"--memory is too small for {slots} concurrent tasks: they need at least "
+            f"{option.MEMORY} is too small for {slots} concurrent tasks: they need at least "
             f"{size_text(-(-least // MIB) * MIB)}",
             hint=hint,
         )
