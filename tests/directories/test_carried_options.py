@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from kstate_cli import option
+from kstate_cli.change import lockfile
 from kstate_cli.change.folder import create_run
+from kstate_cli.statedir.locks import Mount
 from kstate_cli.texts import COMMANDS_WITH_OPTION
 from tests.command_line import commands
 from tests.golden import unpack
@@ -59,12 +61,22 @@ def test_nothing_is_carried_to_the_next_command_of_the_process(tmp_path: Path) -
     app = unpack("4.3.1-demo-eos", tmp_path)
     warnings("migrate", app, "--to", "4.2", "--dry-run", option.LOCK_IS_SHARED)
     assert option.LOCK_IS_SHARED not in warnings("migrate", app, "--to", "4.2", "--dry-run")
-    assert option.LOCK_IS_SHARED not in warnings(
-        "migrate", app, option.LOCK_IS_SHARED
-    )  # a usage error names --help only
+    # A usage error names --help only.
+    assert option.LOCK_IS_SHARED not in warnings("migrate", app, option.LOCK_IS_SHARED)
 
 
-@pytest.mark.parametrize("option", COMMANDS_WITH_OPTION)
-def test_the_commands_that_take_it(option: str) -> None:
-    having = {path for path, command in commands() if any(option in parameter.opts for parameter in command.params)}
-    assert having == COMMANDS_WITH_OPTION[option]
+def test_a_mount_that_may_not_share_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel's table of mounts is the only stand-in: a test has no NFS server."""
+    app = unpack("4.3.1-demo-eos", tmp_path)
+    monkeypatch.setattr(lockfile, "read_mounts", lambda: (Mount(tmp_path, "nfs4"),))
+    words = ("migrate", app, "--to", "4.2")
+    refusal = kstate_here(*words, "-o", "json", status=4).error
+    assert refusal["hint"].endswith(f"then pass {option.LOCK_IS_SHARED}")
+    kstate_here(*words, option.LOCK_IS_SHARED)
+    kstate_here("check", app, "--for", "4.2")
+
+
+@pytest.mark.parametrize("name", COMMANDS_WITH_OPTION)
+def test_the_commands_that_take_it(name: str) -> None:
+    having = {path for path, command in commands() if any(name in parameter.opts for parameter in command.params)}
+    assert having == COMMANDS_WITH_OPTION[name]

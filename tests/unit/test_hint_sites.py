@@ -41,6 +41,9 @@ CARRIED_OUT = {
     ("cli/commands/ls_snapshots.py", "command('verify-snapshots'"): (
         "directories/test_snapshot.py::test_a_damaged_file_is_stored_again_once_it_is_out_of_the_way"
     ),
+    ("change/lockfile.py", "then pass --lock-is-shared"): (
+        "directories/test_carried_options.py::test_a_mount_that_may_not_share_locks"
+    ),
     ("change/lockfile.py", "or wait for it "): "directories/test_hints.py::test_a_lock_that_was_waited_for",
     ("change/lockfile.py", "then run the command again"): "directories/test_hints.py::test_a_lock_that_was_waited_for",
     ("cli/commands/verify.py", "command('explain', code.name)"): (
