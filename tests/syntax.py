@@ -70,8 +70,8 @@ class _Spelled(ast.NodeTransformer):
                 parts.append(part)
                 continue
             before = parts[-1] if parts else None
-            if isinstance(before, ast.Constant):
-                inner = ast.copy_location(ast.Constant(f"{before.value}{inner.value}"), before)
+            if isinstance(before, ast.Constant) and isinstance(before.value, str):
+                inner = ast.copy_location(ast.Constant(before.value + inner.value), before)
                 parts.pop()
             parts.append(inner)
         if len(parts) == 1 and isinstance(parts[0], ast.Constant):
