@@ -1,6 +1,6 @@
 """A log of what a command read, which rules decided, and how long each part took: what a bug report attaches.
 
-``KSTATE_LOG=FILE`` appends it to a file that only this user reads, ``kstate --debug`` writes it to standard error.
+``KSTATE_LOG=FILE`` appends it to a file that only this user reads, ``option.DEBUG`` writes it to standard error.
 Modules log by :mod:`logging` under their own names; without either, nothing listens and no line is made.
 
 Secrets stay out: every word of a line goes through :func:`redacted`, also one of a library.

@@ -70,7 +70,7 @@ class HostError(RunFailed):
 
     code = "host"
     fewer_workers_help = False
-    """Whether the command needs less of what is short when it runs with fewer ``--workers``."""
+    """Whether the command needs less of what is short when it runs with fewer workers."""
 
 
 # --- memory and processors -------------------------------------------------------------------------------------------

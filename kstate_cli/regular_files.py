@@ -3,7 +3,7 @@
 Only regular files of a limited size are read.
 
 Opening a FIFO waits for its writer, opening a device may act, and a file that is small in every healthy directory may
-fill the disk in a damaged one. The argument of an option may be a FIFO all the same: ``--spec <(kstate ls APP --spec)``
+fill the disk in a damaged one. A file that the user names may be a FIFO all the same: a shell passes one for ``<(…)``
 (:func:`read_given`).
 
 A file outside the state directory is replaced by a rename (:func:`replace_text`), so no reader ever gets a part of it.

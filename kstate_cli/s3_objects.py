@@ -397,7 +397,7 @@ class S3Place:
 
     @property
     def uri(self) -> str:
-        """The place as ``--out`` and ``--from-changelog`` take it."""
+        """The place as a user writes it."""
         return f"s3://{self.bucket}/{self.prefix}".rstrip("/")
 
 

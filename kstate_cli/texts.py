@@ -1,8 +1,8 @@
 """Texts that messages of several packages share, and commands that users can paste into a shell.
 
 A printed command must work when it is pasted. Some options state a fact about the directory, so every later command
-about it needs them again: ``--lock-is-shared`` (the user vouches that the application is stopped on every host) and
-``--transactional-stores``. :func:`command` adds those that the current command was called with.
+about it needs them again: the user vouches that the application is stopped on every host, or specifies transactional
+stores. :func:`command` adds those that the current command was called with.
 """
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ Filling = str | os.PathLike[str] | tuple[str | os.PathLike[str], ...]
 def filled(template: str, values: Mapping[str, Filling | None]) -> str:
     """Return a command's template with values in place of its words in capitals.
 
-    ``filled("kstate wipe APP --task TASK", {"APP": path, "TASK": "0_1"})``. All words are replaced at once: a value
+    ``filled("kstate export APP STORE", {"APP": path, "STORE": "count"})``. All words are replaced at once: a value
     that contains such a word is not replaced again. None keeps the word, a tuple becomes several words.
     """
 

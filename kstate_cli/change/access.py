@@ -172,8 +172,8 @@ def _any_database(app: Path) -> Path | None:
 
 
 # Cached: otherwise each of hundreds of new stores would walk the whole tree of the application. lru_cache does not keep
-# an error, so an application without a database is searched again after the next run has created one (a process with
-# --follow carries out several runs).
+# an error, so an application without a database is searched again after the next run has created one (a process that
+# follows a dump carries out several runs).
 @functools.lru_cache(maxsize=4)
 def _first_database(app: Path) -> Path:
     """Return the first database below ``app``, by the order of the walk. Raise LookupError if there is none."""

@@ -21,7 +21,7 @@ from kstate_cli.errors import Interrupted, KstateError, Refused, RunFailed, RunH
 from kstate_cli.texts import command, did_you_mean
 
 PRECIOUS_EVENT: Final = "precious"
-"""Event of a run whose backup may be the only copy of records that a log has lost: only ``--run`` deletes it."""
+"""Event of a run whose backup may be the only copy of records that a log has lost: deleted only by name."""
 
 _INTERRUPTED: Final = "was interrupted"
 _MAY_RUN: Final = "is in progress, or was interrupted"
@@ -281,7 +281,7 @@ def drop_earlier_rounds(app: Path, newest: str) -> list[str]:
 
     A round is a run that creates a standby or catches it up; ``newest`` is the name of the last one. The caller holds
     the application lock. Each backup is the standby before a round that has caught it up, so it is not the only copy. A
-    run whose backup may have the only copy of records stays: only ``clean --run`` deletes it.
+    run whose backup may have the only copy of records stays: it is deleted only by name.
     """
     failures = []
     for run in read_runs(app):

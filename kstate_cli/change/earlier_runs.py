@@ -2,7 +2,8 @@
 
 After a failure a cron job must not wipe or restore in a loop. A restoration writes its state (as in KIP-696 and
 KIP-728) to the journal; wipes and migrations have none. If the last restoration ended in ERROR, or the last three were
-interrupted, kstate refuses the next restoration or wipe. It accepts them again with ``--after-error``.
+interrupted, kstate refuses the next restoration or wipe. It accepts them again once the user
+confirms that the cause is fixed.
 
 The expected duration of a run is based on figures that were measured on other machines. The journal of each run records
 the duration that the figures predicted (``rough_seconds``). The ratio to the real duration shows how this machine, its

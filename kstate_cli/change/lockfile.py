@@ -114,7 +114,7 @@ def reader_lock(app: Path, wait: float | None) -> Iterator[ReaderLock]:
     it did not get its own. So the caller calls :meth:`ReaderLock.application_pid` before and after reading. Raise InUse
     if a command is changing the directory, and Refused if the lock file cannot be opened.
 
-    ``wait``: the seconds of ``--wait``; None for a command without this option, whose hint then does not name it.
+    ``wait``: the seconds to wait; None for a command that cannot wait, whose hint then suggests no waiting.
     """
     path = app / LOCK
     try:
@@ -255,7 +255,7 @@ def _wait_for(lock: Callable[[], object], app: Path, deadline: float, *, can_wai
 def in_use(app: Path, pid: int | None, *, after_wait: bool = False, can_wait: bool = True) -> InUse:
     """Return the error for a directory that another process uses; ``pid`` is 0 or None if that process is not visible.
 
-    ``after_wait``: the command has already waited for it. ``can_wait``: the command has the option ``--wait``.
+    ``after_wait``: the command has already waited for it. ``can_wait``: the command has an option to wait.
     """
     # The process may be in another pid namespace, or on another host.
     who = f"process {pid}" if pid else "another process"

@@ -92,7 +92,7 @@ class OnlyCopy:
 def lost_copies(app: Path, runs: Sequence[Run]) -> Iterator[LostCopy]:
     """Yield the undamaged runs whose backup has contents that APP has lost.
 
-    Yield none if APP itself is missing (:func:`only_copy`), or if a run emptied it on purpose (``wipe --everything``).
+    Yield none if APP itself is missing (:func:`only_copy`), or if a run emptied it on purpose (a wipe of everything).
     Raise Refused for files that this user may not read.
     """
     runs = [run for run in runs if run.damage is None]

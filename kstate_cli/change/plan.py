@@ -1,4 +1,4 @@
-"""The plan of a change as immutable data: ``--dry-run`` prints the object that a run executes."""
+"""The plan of a change as immutable data: a dry run prints the object that a run executes."""
 
 from __future__ import annotations
 
@@ -253,7 +253,7 @@ class Plan:
 
     app: Path
     command: str
-    """The command as the journal and ``kstate status`` print it: ``migrate --to 4.2``."""
+    """The command as the journal and ``kstate status`` print it, with its options."""
     source: str
     target: str
     steps: tuple[Step, ...]

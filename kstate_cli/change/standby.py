@@ -1,6 +1,6 @@
 """``STATE_DIR/.kstate/<application.id>/standby.json``: the proof that APP is an unused standby.
 
-Only ``kstate restore --standby`` creates a standby, and catches it up in later rounds. Once Streams has started on it,
+Only a restoration creates a standby, and catches it up in later rounds. Once Streams has started on it,
 or a user or another command has changed it, its rows are no longer those of a dump up to an offset. kstate adds nothing
 to it then.
 

@@ -220,7 +220,7 @@ def _refuse_newer(app: Path, run: Run, options: UndoOptions) -> None:
         changed = differences(before, now)
         times = only_times(before, now)
     # RocksDB starts another MANIFEST each time it opens a database for writing. So if only times differ, no database
-    # was opened, and ``--times-lost`` may allow the undo.
+    # was opened, and ``times_lost`` may allow the undo.
     if changed and not (times and options.times_lost):
         ways = _ways_on(app, run, options)
         if times:

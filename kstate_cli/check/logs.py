@@ -77,7 +77,7 @@ class ReadTails(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FactLogs:
-    """``--offsets FILE`` or ``--bootstrap-server``: log starts and ends as a broker has, or had, them."""
+    """Log starts and ends as a broker has, or had, them: from the broker, or from a file."""
 
     facts: Facts
     requested_topics: frozenset[str] = frozenset()
@@ -148,7 +148,7 @@ class FactLogs:
 
 
 class DumpLogs:
-    """``--dump DUMP``: the logs of the broker as the manifest of a dump records them. Records can be counted.
+    """The logs of the broker as the manifest of a dump records them. Records can be counted.
 
     ``times``: the time of a record is read from the files of the dump if it is requested.
     """

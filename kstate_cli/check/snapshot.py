@@ -332,7 +332,7 @@ class RehomePreview:
     """The result of planning ``kstate rehome`` for the same directory and topology."""
 
     words: tuple[str | os.PathLike[str], ...] = ()
-    """The words after ``--topology`` in the command of a hint."""
+    """The words after the option of the topology in the command of a hint."""
     refusal: str | None = None
     """The message of its refusal."""
     hint: str | None = None

@@ -48,7 +48,7 @@ class Damage:
 
 
 class NoManifestError(DumpError):
-    """A dump has no manifest, and the command was not given ``--dump-is-complete``, or has no such option."""
+    """A dump has no manifest, and the user did not confirm that it is complete, or cannot."""
 
 
 class DumpRot(DumpError):

@@ -55,7 +55,7 @@ _NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
 def local_folder(out: str) -> str:
-    """Return the absolute path of the folder ``--out``. Raises UsageError if the path is not a folder."""
+    """Return the absolute path of the folder ``out``. Raises UsageError if the path is not a folder."""
     folder = os.path.abspath(out)
     if os.path.lexists(folder) and not os.path.isdir(folder):
         raise UsageError(f"{printable(folder)} is not a folder", hint="pass a new folder, or the folder of a dump")

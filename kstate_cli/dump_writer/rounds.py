@@ -1,4 +1,4 @@
-"""The rounds of ``kstate dump``: ask the broker, plan, read, commit; and repeat that for ``--follow``.
+"""The rounds of ``kstate dump``: ask the broker, plan, read, commit; and repeat that if the dump follows.
 
 Spark or processes of this host read the ranges. Tasks and files are the same for both.
 """
@@ -116,7 +116,7 @@ def follow(
         while True:
             began = time.monotonic()
             on_round(dump_round(request, watcher, runner, store))
-            request = replace(request, full=False)  # --full is for the first round only
+            request = replace(request, full=False)  # only the first round takes full dumps
             # The pause is measured from the begin of the round, so that rounds begin at equal distances, however long
             # they take.
             time.sleep(max(0.0, seconds - (time.monotonic() - began)))

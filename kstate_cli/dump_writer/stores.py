@@ -1,6 +1,6 @@
 """The place where a dump is written: a folder that is mounted here, or a bucket. Everything else is the same for both.
 
-The driver and each task create their own store from ``--out``. No secret travels between hosts: the process that sends
+The driver and each task create their own store from its place. No secret travels between hosts: the process that sends
 a request finds the credentials of a bucket itself.
 """
 
@@ -66,7 +66,7 @@ class DumpStore(Protocol):
 
 
 def destination(out: str) -> str:
-    """Return the destination ``--out``: an absolute path, or ``s3://BUCKET/PREFIX``. Raises UsageError for others."""
+    """Return the destination of a dump: an absolute path, or ``s3://BUCKET/PREFIX``. Raises UsageError for others."""
     if is_s3(out):
         return place_in_bucket(out).uri
     if _SCHEME.match(out):

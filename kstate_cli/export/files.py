@@ -368,7 +368,7 @@ class OutFolder:
         if not names or self._overwrite:
             return
         # An interrupted export lists the parts that it has renamed. All other parts belong to a complete export,
-        # which may be the only copy of the rows, so the user must pass --overwrite.
+        # which may be the only copy of the rows, so the user must confirm the loss.
         if INCOMPLETE not in names or MANIFEST in names or own - {INCOMPLETE} - self._renamed():
             raise Refused(f"{self.out} contains an export", hint=f"pass a new folder, or {option.OVERWRITE}")
         # The file is the first that an export writes. Without it the interrupted export has no rows to lose.

@@ -40,7 +40,7 @@ class Result:
     ended_ms: int
     exit: int
     success_ms: int | None
-    """When it last ended with 0, or with 1 and ``--warnings-ok``."""
+    """When it last ended with 0, or with 1 and accepted warnings."""
     message: str | None = None
     findings: Mapping[str, int] = field(default_factory=dict)
     """``level code`` -> number of findings."""

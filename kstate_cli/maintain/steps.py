@@ -1,4 +1,4 @@
-"""Plan the commands of one call of ``kstate maintain``. Only this module spells them; ``--dry-run`` prints them."""
+"""Plan the commands of one call of ``kstate maintain``. Only this module spells them."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def _task(
     command = step.name
     if step.name == "lag":
         command = "inspect-position"
-    # inspect-position has no --quiet, because it prints no progress.
+    # inspect-position prints no progress, so it has no option that hides it.
     is_silent = step.name != "lag" and (step.name != "dump" or quiet)
     subject: tuple[str, ...] = ()
     if directory is not None:

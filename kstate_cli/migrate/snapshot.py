@@ -83,7 +83,7 @@ def _unfinished(app: Application) -> dict[str, tuple[Problem, ...]]:
 
     A task with any other fatal problem is not among them. An incomplete copy or a broken disk may look the same, and
     a ``.checkpoint`` does not disprove it, because a task has one while it is restored. So a migration refuses these
-    tasks too, unless the user passes ``--wipe-unclean``.
+    tasks too, unless the user permits to wipe them.
     """
     by_task: dict[str, list[Problem]] = {}
     for problem in app.all_problems():
@@ -99,8 +99,8 @@ def _refuse_fatal(
 ) -> None:
     """Raise Refused if the directory has problems that kstate cannot migrate, such as a database without its SSTs.
 
-    ``unfinished`` has the tasks with a database that a killed process has created only in part. ``--wipe-unclean``
-    removes these tasks, and Streams restores them. Without the option their problems are refused too.
+    ``unfinished`` has the tasks with a database that a killed process has created only in part. ``wipe_unclean``
+    removes these tasks, and Streams restores them. Without it their problems are refused too.
     """
     wiped_tasks = unfinished if options.wipe_unclean else {}
     fatal = [problem for problem in app.all_problems() if problem.fatal and problem.place.task not in wiped_tasks]
@@ -110,7 +110,7 @@ def _refuse_fatal(
     if all(problem.code is ProblemCode.UNREADABLE for problem in fatal):
         raise _not_all_read(app.path, [problem.text for problem in fatal])
     hint = f"to see what to do about each problem, run {command('check', app.path, option.FOR, target.version)}"
-    # --wipe-unclean is only suggested if it is enough: with other problems the command would be refused again.
+    # Wiping is only suggested if it is enough: with other problems the command would be refused again.
     if {problem.place.task for problem in fatal} <= unfinished.keys():
         wipe = options.command(app.path, target.version, option.WIPE_UNCLEAN)
         killed = f"if the application was killed, remove these tasks, so that Streams restores them: {wipe}"

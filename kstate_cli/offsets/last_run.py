@@ -1,7 +1,7 @@
 """How the last run of the application left the databases of a store, and which offsets they state.
 
 A database may have been closed, may be open, or may have only complete commits (transactional stores, KIP-892). Whether
-the next start uses transactional stores is another question, which the user answers (``--transactional-stores``).
+the next start uses transactional stores is another question, which the user answers.
 
 Each segment of a store is a separate RocksDB, flushes separately, and states the offset of its own last flush
 (``AbstractSegments.commit``). After a kill one segment may state 199 while another, created earlier, was never flushed.

@@ -73,7 +73,7 @@ def resolve_to_plan(app: Application, *, transactional: bool = False) -> list[Ta
     """Return the offsets for a plan: as :func:`resolve`, but no task of a running application is unclean.
 
     When the application closes, it writes every status, every offset and, up to 4.2, ``.checkpoint``. So what is
-    missing now will not be missing when the plan is carried out. Only ``--dry-run`` plans while the application is
+    missing now will not be missing when the plan is carried out. Only a dry run plans while the application is
     running: a run waits for the lock and plans again under it.
     """
     tasks = resolve(app, transactional=transactional)

@@ -322,7 +322,7 @@ def options_of(
 
     Raises UsageError for unreadable files and contradictions.
 
-    ``pairs`` are the arguments of ``--map``, ``spec`` the path of a specification.
+    ``pairs`` map old numbers of sub-topologies to new ones (``6=4``), ``spec`` is the path of a specification.
     """
     _refuse_contradictions(new, old, pairs)
     words = ["rehome"]

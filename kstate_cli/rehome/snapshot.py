@@ -3,7 +3,7 @@
 *Half tasks*: if sub-topologies are merged, the tasks of one partition may be on different hosts, so each host has only
 a half of the new task. One host completes the task from a dump, and every other host removes its half. No host asks
 another one: each gets the same two texts, and decides by them. The task is completed on the host that had the task with
-the lowest number among the merged sub-topologies, or where the user names the task (``--complete``).
+the lowest number among the merged sub-topologies, or where the user names the task (``RehomeOptions.complete``).
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ class RehomeLayout:
 _MOST: Final = 5
 """Names in one sentence."""
 NONE: Final = "none"
-"""The value of ``--complete`` for a host that completes no task."""
+"""What the user passes instead of a task on a host that completes none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +274,7 @@ def _unrestorable_remarks(layout: RehomeLayout) -> Iterator[Change]:
 
 
 def _refuse_unknown_tasks(layout: RehomeLayout, halves: Mapping[str, tuple[str, ...]]) -> None:
-    """Raise UsageError if ``--complete`` names a task that is not a half task of this host."""
+    """Raise UsageError if the user names a task to complete that is not a half task of this host."""
     complete = layout.snapshot.options.complete
     if NONE in complete and len(complete) > 1:
         raise UsageError(

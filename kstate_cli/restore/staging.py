@@ -3,8 +3,8 @@
 RocksDB writes local files only: for a URI, an executor writes each file into a temporary folder and copies it out.
 The notes of finished slices also tell ``kstate status`` how far a restoration is.
 
-The staged application directory is another place (``change.engine``). ``staging_area`` knows whose folder below
-``--staging`` is.
+The staged application directory is another place (``change.engine``). ``staging_area`` knows whose folder in the
+staging area is.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The folder that a run has below ``--staging``: its own, with a mark in it, and never that of another run.
+"""The folder that a run has below the staging area: its own, with a mark in it, and never that of another run.
 
 Hosts share the area, and two of them may have the same application and the same number of run. So the folder's name
 ends in a token; the run's journal names folder and token before the folder is made, and the mark in the folder has the
@@ -65,7 +65,7 @@ class Leftover:
 
 
 def settled(uri: str) -> str:
-    """Return ``--staging`` as an absolute local path, or a URI that pyarrow knows. Raises UsageError."""
+    """Return the staging area as an absolute local path, or a URI that pyarrow knows. Raises UsageError."""
     uri = absolute(uri)
     filesystem, path = open_location(uri)
     if is_here(filesystem):

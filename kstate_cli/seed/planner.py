@@ -225,7 +225,7 @@ def plan_seed(request: SeedRequest, facts: SeedFacts, *, resumes: bool) -> SeedP
         inputs.moved,
         (*notes, *inputs.notes),
         keeps_id=keeps_id,
-        # With --no-offsets too: that the directories are complete was judged by these offsets.
+        # Even if the group gets no offsets: that the directories are complete was judged by these offsets.
         kept_offsets=facts.committed if facts.directories is not None else {},
         directories=facts.directories,
     )

@@ -159,7 +159,7 @@ class StoredTask:
     home: OffsetsHome
     """Where the release that closed it keeps offsets."""
     is_whole: bool
-    """Every store of the task was requested; False if ``--store`` narrowed the snapshot."""
+    """Every store of the task was requested; False if the user selected some."""
     stores: tuple[StoredStore, ...]
     absent: Mapping[str, tuple[TopicPartition, ...]] = field(default_factory=dict)
     """Changelogs of stores that kstate cannot capture (custom, in memory), by store: a restored task lacks them."""

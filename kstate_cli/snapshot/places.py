@@ -21,7 +21,7 @@ _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 def repository_of(place: str) -> Repository:
-    """Return the repository of ``--out`` or ``--from-snapshot``: a folder, or ``s3://BUCKET/PREFIX``.
+    """Return the repository at a place: a folder, or ``s3://BUCKET/PREFIX``.
 
     Raise UsageError for any other place, and if the client of buckets is not installed.
     """

@@ -436,7 +436,7 @@ def _why_stays(present: StoreOffsets | None, resolved: TaskOffsets | None, optio
 
 
 def _stands_in_the_way(present: StoreOffsets | None, options: SnapshotOptions) -> bool:
-    """Return whether a store exists that neither stays nor may be replaced without ``--rebuild``."""
+    """Return whether a store exists that neither stays nor may be replaced: the options do not rebuild it."""
     return present is not None and bool(present.store.databases) and not options.rebuild
 
 

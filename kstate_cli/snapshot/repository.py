@@ -101,7 +101,7 @@ class Repository(ABC):
     @property
     @abstractmethod
     def where(self) -> str:
-        """The place as ``--out`` takes it: an absolute path, or a URI."""
+        """The place as a user writes it: an absolute path, or a URI."""
 
     @abstractmethod
     def exists(self) -> bool:

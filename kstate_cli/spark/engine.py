@@ -46,7 +46,7 @@ class Engine(str, Enum):
 
 
 class EngineOption(str, Enum):
-    """The values of ``--engine``."""
+    """The user's choice of an engine."""
 
     auto = "auto"
     local = "local"
@@ -61,7 +61,7 @@ class EngineChoice:
     reason: str
     """Without a subject: it follows the name of the engine in plans, and is a member of JSON."""
     is_automatic: bool = False
-    """``--engine auto`` chose it. Local processes may then start Spark to sort what only Spark can sort."""
+    """The user did not choose it. Local processes may then start Spark to sort what only Spark can sort."""
 
     @property
     def is_spark(self) -> bool:

@@ -18,7 +18,7 @@ from kstate_cli.formats.topic_partition import TaskId
 from kstate_cli.specification.topology import Subtopology, TopologyText
 
 REMOVED: Final = "gone"
-"""The new number, in ``--map``, of a sub-topology that the topology does not have any more."""
+"""The new number, in a mapping, of a sub-topology that the topology does not have any more."""
 _PAIR: Final = re.compile(rf"(0|[1-9][0-9]{{0,9}})=(0|[1-9][0-9]{{0,9}}|{REMOVED})")
 _GENERATED: Final = re.compile(r"(?:.*-)?[0-9]{10}(?:-.*)?")
 

@@ -1,4 +1,4 @@
-"""The tables of ``kstate.toml`` that are not about stores: defaults for ``--config``, and maintenance.
+"""The tables of ``kstate.toml`` that are not about stores: defaults of commands, and maintenance.
 
 One line of :data:`DEFAULTS` has everything about a key: its values, its meaning, and the option or argument that it
 stands for (``cli`` passes it on).
@@ -93,7 +93,7 @@ class Default(KeyRule):
     """A key of ``[defaults]``."""
 
     fills: tuple[str, ...]
-    """Long names of options; of one command alone as ``dump --out``. :data:`APP` and :data:`DUMP` are arguments."""
+    """Long names of options; with a command before one that only it has. :data:`APP`, :data:`DUMP`: arguments."""
     is_path: bool = False
     """Whether a relative path is relative to the folder of the file."""
 

@@ -3,7 +3,7 @@
 ``read_draft`` returns the content of the file, ``read_spec`` a whole :class:`Spec`, for which the file alone must
 suffice. ``to_toml`` writes each inferred value with its source, and a comment to fill in for each missing one.
 
-``read_configuration`` returns the file as that of ``--config``: defaults of commands, and the steps of ``maintain``.
+``read_configuration`` returns the file as a configuration: defaults of commands, and the steps of ``maintain``.
 """
 
 from __future__ import annotations

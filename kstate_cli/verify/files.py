@@ -7,7 +7,7 @@ beside many others, has a finding of its own if it cannot be read.
 Two digests are equal iff the stores have the same rows (column family, key, value) in the same segments. So a digest
 does not change when rows are compacted, when offsets move (4.3 to 4.2 and back), when SSTs are rewritten (to 3.9), and
 it is the same on every host. Everything without a row is excluded: the column family ``offsets``, empty families, and
-segments that only carry an offset. Changed rows change it: ``kstate migrate --drop-headers``, and rows that a newer
+segments that only carry an offset. Changed rows change it: rows that lose their headers, and rows that a newer
 release moves to another column family while it runs.
 
 Per family, two SHA-256 are taken: of the bytes of all keys and values, one after the other, and of their lengths.

@@ -17,11 +17,12 @@ from typing import Any
 import pytest
 
 import kstate_cli
+from kstate_cli import option
 from kstate_cli.check.codes import CODES
 from kstate_cli.cli.registry import COMMANDS, other_words
 from kstate_cli.texts import filled
 from tests import syntax
-from tests.command_line import program
+from tests.command_line import commands, program
 
 ROOT = Path(kstate_cli.__file__).parent
 _CLI: Any = program()
@@ -241,6 +242,57 @@ def test_hints_of_check_are_valid_commands(code: Any) -> None:
     words = shlex.split(line)
     assert words[1] == "/data/my app"
     parse([_DUMMIES.get(word, word) for word in words], whole=True)
+
+
+# --- options ----------------------------------------------------------------------------------------------------------
+
+_SPELLING = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
+OF_OTHER_PROGRAMS = {
+    "change/undo.py": ({"--format"}, "GNU tar"),
+    "spark/engine.py": ({"--conf"}, "spark-submit"),
+    "spark/kept_start.py": ({"--conf"}, "Spark's launcher"),
+    "specification/topology.py": ({"--describe", "--topology"}, "kafka-streams-groups.sh"),
+}
+"""Options that modules below `cli` spell because other programs have them."""
+NO_OPTIONS = {
+    "cli/other_names.py": "what other tools call an option",
+    "cli/registry.py": "an option that changes which command runs",
+    "cli/views/fleet_page.py": "variables of a style sheet",
+}
+"""Modules whose texts have words that look like options."""
+
+
+def _modules_below_cli() -> list[Path]:
+    return [path for path in _sources() if path.relative_to(ROOT).parts[0] not in ("cli", "option.py", "examples")]
+
+
+@pytest.mark.parametrize("path", _modules_below_cli(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_module_below_cli_spells_no_option(path: Path) -> None:
+    """In code it names `option.TASK`; docstrings and comments speak of the parameter."""
+    allowed, _ = OF_OTHER_PROGRAMS.get(str(path.relative_to(ROOT)), (set(), ""))
+    assert {*_SPELLING.findall(path.read_text(encoding="utf-8"))} == allowed, "use kstate_cli.option"
+
+
+def test_each_option_has_a_constant_and_each_constant_an_option() -> None:
+    spellings = {name: text for name, text in vars(option).items() if name.isupper()}
+    options = {text for _, command in commands() for parameter in command.params if parameter.param_type_name == "option"
+               for text in (*parameter.opts, *parameter.secondary_opts)}  # fmt: skip
+    options |= {text for parameter in _CLI.params for text in parameter.opts} | {"--help"}
+    assert {*spellings.values()} == {text for text in options if text.startswith("--")}
+    assert all(text == f"--{name.lower().replace('_', '-')}" for name, text in spellings.items())
+
+
+def test_a_text_of_cli_names_options_that_exist() -> None:
+    options = {text for name, text in vars(option).items() if name.isupper()}
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line}: {text!r}"
+        for path in sorted((ROOT / "cli").rglob("*.py"))
+        if str(path.relative_to(ROOT)) not in NO_OPTIONS
+        for line, text in _literals(syntax.tree(path))
+        # Its options are those of a tool of Kafka.
+        if "kafka-streams-application-reset" not in text and not {*_SPELLING.findall(text)} <= options
+    ]
+    assert not wrong
 
 
 # --- commands of the documentation ------------------------------------------------------------------------------------

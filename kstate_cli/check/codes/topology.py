@@ -1,4 +1,4 @@
-"""Findings of ``check --topology``: stores that another topology looks for in another task, or not at all."""
+"""Findings about a new topology: stores that it looks for in another task, or not at all."""
 
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ def started(choice: EngineChoice, spark: SparkSettings, slots: int, *, writes: b
         return
     sorter = None
     if choice.is_automatic:
-        # --engine local forbids Spark even for a sort.
+        # A user who chose local processes forbids Spark even for a sort.
         sorter = spark
     if slots == 1:
         yield OnThisHost(writes=writes, sorter=sorter)

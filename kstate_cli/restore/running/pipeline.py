@@ -1,4 +1,4 @@
-"""Run ``kstate restore`` from its paths to its result, once or in rounds (``--follow``).
+"""Run ``kstate restore`` from its paths to its result, once or in rounds.
 
 A restoration follows the course of every change (``change.course``). One signal ends it, and kstate closes completely
 whatever it has begun to close.

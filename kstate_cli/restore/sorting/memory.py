@@ -1,9 +1,9 @@
-"""The memory model of the sort engine: what ``--memory`` pays for, and what each part of a task may use.
+"""The memory model of the sort engine: what the budget pays for, and what each part of a task may use.
 
-``--memory`` is the budget of a host. It pays for the JVM of Spark and for each Python worker, and the rest is divided
+The user sets the budget of a host. It pays for the JVM of Spark and for each Python worker, and the rest is divided
 evenly among the tasks: ``SliceJob.memory``, here called M::
 
-    M = (--memory - JVM_BYTES - tasks × WORKER_BYTES) / tasks
+    M = (budget - JVM_BYTES - tasks × WORKER_BYTES) / tasks
 
 A task uses M in two phases, and gives the memory of the first back before the second begins:
 
@@ -45,7 +45,7 @@ from kstate_cli.texts import size_text
 MIB: Final = 1024 * 1024
 
 # Fixed costs come off the budget before it is divided. Were they left to the tasks, a host with many processors would
-# exceed --memory by the sum of its idle workers.
+# exceed it by the sum of its idle workers.
 # The budget of a host.
 
 JVM_BYTES: Final = 700 * MIB
@@ -53,7 +53,7 @@ JVM_BYTES: Final = 700 * MIB
 WORKER_BYTES: Final = 150 * MIB
 """A Python worker with numpy, Arrow and rocksdict imported, before it reads anything."""
 LEAST_TASK_BYTES: Final = 48 * MIB
-"""The least M: below it kstate refuses ``--memory`` instead of dividing a slice into ever smaller ranges."""
+"""The least M: below it kstate refuses the budget instead of dividing a slice into ever smaller ranges."""
 USUAL_TASK_BYTES: Final = 1536 * MIB
 """The M that kstate takes by itself, if half of the host's memory has it: one slice per partition needs no merge."""
 SMALL_BYTES: Final = 64 * MIB
@@ -169,7 +169,7 @@ READ_AHEAD: Final = 4
 
 
 def usual_memory(slots: int, *, jvm: bool = True) -> int:
-    """Return the budget without ``--memory``: the usual M for each task, and at most half of the host's memory."""
+    """Return the budget if the user sets none: the usual M for each task, and at most half of the host's memory."""
     # Half of the host at most: the other half stays with the page cache, from which the dump is read, and with other
     # processes of the host.
     least = _fixed_bytes(jvm) + slots * (WORKER_BYTES + LEAST_TASK_BYTES)
