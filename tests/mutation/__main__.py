@@ -1,0 +1,277 @@
+"""Mutation testing: ``python -m tests.mutation PACKAGE… [--sample N --seed S]``, for example ``formats check restore/sorting``.
+
+Each mutant is one small change of kstate. The tests that run its line, fastest first, must fail. The record
+``tests/mutation/record.jsonl`` keeps every verdict, and a later run continues with mutants that it lacks: new ones, and those of
+functions that changed. ``--retry`` runs the survivors again, after you added tests. ``--survivors`` lists them with their
+numbers, and ``--equivalent NUMBER… --why TEXT`` records that no test can kill them. It needs coverage.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import functools
+import hashlib
+import os
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from .coverage_map import BUILD, ROOT, SOURCE, CoverageMap
+from .operators import Module, Mutant
+from .record import RECORD, Entry, Record, number_of
+from .replay import replay
+from .server import Collected, Verdict, by_import, collect, prepare, verdict_of
+
+_OWN_SECONDS: Final = 4.0
+"""Usual seconds of the tests of one mutant in the folder of its package: slower tests that run the line are not tried."""
+_OTHER_SECONDS: Final = 1.5
+"""The same for tests of other packages."""
+_FIRST_TESTS: Final = 40
+"""Tests of the first attempt of a mutant that needs an import: most die there, and few files are collected."""
+
+
+def main() -> int:
+    """Return 1 if a mutant survives that the record has as killed."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
+    parser.add_argument("packages", nargs="*", metavar="PACKAGE", help="packages or modules below kstate_cli")
+    parser.add_argument("--sample", type=int, help="run so many mutants of each package")
+    parser.add_argument("--seed", type=int, default=37, help="of the sample")
+    parser.add_argument("--tests", action="append", help="files or folders of tests (default: tests/unit)")
+    parser.add_argument("--record", type=Path, default=RECORD)
+    parser.add_argument("--retry", action="store_true", help="run survivors again")
+    parser.add_argument("--survivors", action="store_true", help="list survivors, and run nothing")
+    parser.add_argument("--figures", action="store_true", help="print the rates, and run nothing")
+    parser.add_argument("--equivalent", nargs="+", metavar="NUMBER", help="record that these cannot be killed")
+    parser.add_argument("--why", default="")
+    parser.add_argument(
+        "--replay", type=int, metavar="N", help="run N killed mutants, each with the test of the record"
+    )
+    parser.add_argument("--minutes", type=float, default=1e9, help="begin no mutant after so many")
+    args = parser.parse_args()
+    record = Record(args.record)
+    if args.equivalent:
+        record.judge(args.equivalent, args.why)
+        return 0
+    if args.replay:
+        prepare()
+        return 1 if replay(record, args.replay, args.seed) else 0
+    modules = {name: _modules(name) for name in args.packages}
+    distinct = {module.name: module for package in modules.values() for module in package}.values()
+    record.forget(distinct)
+    chosen = [
+        (module, mutant)
+        for package in modules.values()
+        for module, mutant in _sample([(module, mutant) for module in package for mutant in module.mutants], args)
+    ]
+    if args.survivors:
+        _list_survivors(record, chosen)
+    elif not args.figures:
+        pending = [pair for pair in chosen if record.lacks(pair[1].identity, retry=args.retry)]
+        print(f"{len(chosen):,} mutants, {len(pending):,} to run", flush=True)
+        if pending:
+            Campaign(record, pending, args).run()
+        record.forget(distinct)
+        record.write()
+    for name, package in modules.items():
+        print(record.figures(name, {mutant.identity for module in package for mutant in module.mutants}))
+    return 0
+
+
+class Campaign:
+    """The run of pending mutants: first by replaced functions, then by an import."""
+
+    def __init__(self, record: Record, pending: list[tuple[Module, Mutant]], namespace: argparse.Namespace) -> None:
+        self._record = record
+        self._pending = pending
+        self._until = time.monotonic() + 60 * namespace.minutes
+        self._map = CoverageMap(BUILD / "map.json")
+        self._map.refresh(namespace.tests or ["tests/unit"])
+        roots = tuple(namespace.tests or ["tests/unit"])
+        self._seconds = {name: seconds for name, seconds, _ in self._map.tests() if name.startswith(roots)}
+        self._lines: dict[str, dict[int, list[str]]] = {}
+        self._sound: dict[tuple[str, bool], bool] = {}
+        """Whether a test passes without a mutant, replaced and imported."""
+
+    def run(self) -> None:
+        """Give each pending mutant its verdict, in the record as soon as it is there."""
+        prepare()
+        self._in_a_child(self._run_replaced)
+        self._record.read()  # what the child has added
+        rest = [pair for pair in self._pending if self._record.lacks(pair[1].identity, retry=False)]
+        print(f"{len(rest)} mutants by import", flush=True)
+        for at, (module, mutant) in enumerate(rest):
+            if time.monotonic() > self._until:
+                return
+            self._note(module, mutant, self._imported(module, mutant), f"{at + 1}/{len(rest)}")
+
+    def _in_a_child(self, function: Callable[[], None]) -> None:
+        """Fork, so that this process imports nothing of kstate."""
+        child = os.fork()
+        if child == 0:
+            try:
+                function()
+            finally:
+                sys.stdout.flush()
+                os._exit(0)
+        os.waitpid(child, 0)
+
+    def _run_replaced(self) -> None:
+        pending = [
+            (module, mutant, self._tests(module, mutant)) for module, mutant in self._pending if mutant.in_function
+        ]
+        files = sorted({test.partition("::")[0] for _, _, tests in pending for test in tests})
+
+        def run(collected: Collected) -> None:
+            for at, (module, mutant, tests) in enumerate(pending):
+                if time.monotonic() > self._until:
+                    return
+                verdict = self._replaced(collected, module, mutant, tests)
+                # What ran at the import may hide the change: then another child decides.
+                if verdict.killed or not (mutant.line in self._map.imported(module.name) or verdict.test == "import"):
+                    self._note(module, mutant, verdict, f"{at + 1}/{len(pending)}")
+
+        if files:
+            print(f"collecting {len(files)} files for {len(pending)} mutants", flush=True)
+            collect(files, run)
+
+    def _replaced(self, collected: Collected, module: Module, mutant: Mutant, tests: Sequence[str]) -> Verdict:
+        tests = [test for test in tests if self._sound.get((test, False), True)]
+        if not tests:
+            return Verdict(killed=False, test="no test runs it")
+        verdict = verdict_of(lambda: collected.by_replacement(mutant, module, tests), self._usual(tests))
+        if verdict.killed and not self._is_sound(verdict.test, lambda: collected.run([verdict.test]), imported=False):
+            return self._replaced(collected, module, mutant, tests)
+        return verdict
+
+    def _imported(self, module: Module, mutant: Mutant) -> Verdict:
+        tests = self._tests(module, mutant)
+        tests.sort(key=lambda test: (_folder(module.name) not in test, self._seconds[test]))
+        tests = [test for test in tests if self._sound.get((test, True), True)]
+        verdict = Verdict(killed=False, test="no test runs it")
+        for part in filter(None, (tests[:_FIRST_TESTS], tests[_FIRST_TESTS:])):
+            verdict = verdict_of(functools.partial(by_import, mutant, module, part), self._usual(part), imports=True)
+            if verdict.killed:
+                control = functools.partial(by_import, None, module, [verdict.test])
+                sound = self._is_sound(verdict.test, control, imported=True)
+                return verdict if sound else self._imported(module, mutant)
+        return verdict
+
+    def _is_sound(self, test: str, run: Callable[[], Verdict], *, imported: bool) -> bool:
+        """Return whether a test that killed a mutant passes without it."""
+        if "::" not in test:
+            return True
+        if (test, imported) not in self._sound:
+            self._sound[test, imported] = not verdict_of(run, self._seconds.get(test, 1), imports=imported).killed
+            if not self._sound[test, imported]:
+                print(f"fails without a mutant: {test}", flush=True)
+        return self._sound[test, imported]
+
+    def _tests(self, module: Module, mutant: Mutant) -> list[str]:
+        """Give the tests that run the mutant, fastest first."""
+        by_line = self._by_line(module.name)
+        lines = range(mutant.line, mutant.last_line + 1)
+        tests = {test for line in lines for test in by_line.get(line, ())} if mutant.in_function else set()
+        if not mutant.in_function:
+            tests = self._users(module.name, mutant.names)
+            tests = tests or {test for of_line in by_line.values() for test in of_line}
+        folder = f"/unit/{_folder(module.name)}/"
+        own = {test for test in tests if folder in test}
+        chosen = [*self._first(own, _OWN_SECONDS), *self._first(tests - own, _OTHER_SECONDS)]
+        return sorted(chosen, key=self._seconds.__getitem__)
+
+    def _first(self, tests: Iterable[str], most_seconds: float) -> Iterator[str]:
+        """Give the fastest tests, as many as take so long."""
+        total = 0.0
+        for test in sorted((test for test in tests if test in self._seconds), key=self._seconds.__getitem__):
+            total += self._seconds[test]
+            if total > max(most_seconds, 1.5 * self._seconds[test]):
+                return
+            yield test
+
+    def _by_line(self, module: str) -> dict[int, list[str]]:
+        if module not in self._lines:
+            by_line = self._map.by_line(module)
+            self._lines[module] = {line: [test for _, test in tests] for line, tests in by_line.items()}
+        return self._lines[module]
+
+    def _users(self, module: str, names: tuple[str, ...]) -> set[str]:
+        """Give the tests of every line that uses a name which a module defines."""
+        tests = set()
+        for path in SOURCE.rglob("*.py"):
+            text = path.read_text(encoding="utf-8")
+            if not any(name in text for name in names):
+                continue
+            other = str(path.relative_to(ROOT))
+            uses = _lines_using(ast.parse(text), names)
+            by_line = self._by_line(other)
+            tests |= {test for line in uses for test in by_line.get(line, ())}
+        return tests
+
+    def _usual(self, tests: Iterable[str]) -> float:
+        return sum(self._seconds[test] for test in tests)
+
+    def _note(self, module: Module, mutant: Mutant, verdict: Verdict, place: str) -> None:
+        entry = Entry(mutant.identity, mutant.line, "killed" if verdict.killed else "survived", verdict.test)
+        self._record.add(entry)
+        if not verdict.killed or place.endswith("00"):
+            number = number_of(mutant.identity)
+            print(
+                f"{place} {entry.verdict} {number} {module.name}:{mutant.line} {mutant.identity.before} => {mutant.identity.after}",
+                flush=True,
+            )
+
+
+def _modules(package: str) -> list[Module]:
+    path = SOURCE / package
+    paths = sorted(path.rglob("*.py")) if path.is_dir() else [path.with_suffix(".py")]
+    return [Module(ROOT, str(path.relative_to(ROOT))) for path in paths]
+
+
+def _sample(mutants: list[tuple[Module, Mutant]], namespace: argparse.Namespace) -> list[tuple[Module, Mutant]]:
+    """Return those with the smallest hashes: another change of kstate leaves most of the sample unchanged."""
+    if namespace.sample is None:
+        return mutants
+
+    def place(mutant: Mutant) -> str:
+        return hashlib.sha256(f"{namespace.seed} {mutant.identity}".encode()).hexdigest()
+
+    chosen = sorted(mutants, key=lambda pair: place(pair[1]))[: namespace.sample]
+    return [pair for pair in mutants if pair in chosen]
+
+
+def _list_survivors(record: Record, chosen: list[tuple[Module, Mutant]]) -> None:
+    sources: dict[str, list[str]] = defaultdict(list)
+    for module, mutant in chosen:
+        entry = record.entries.get(mutant.identity)
+        if entry is None or entry.verdict != "survived":
+            continue
+        if not sources[module.name]:
+            sources[module.name] = module.path.read_text(encoding="utf-8").splitlines()
+            print(f"== {module.name}")
+        identity = mutant.identity
+        print(f"{number_of(identity)} {mutant.line}: {sources[module.name][mutant.line - 1].strip()}")
+        print(f"         {identity.function}: {identity.operator}: {identity.before} => {identity.after} {entry.test}")
+
+
+def _folder(module: str) -> str:
+    return "/".join(module.split("/")[1:-1])
+
+
+def _lines_using(tree: ast.Module, names: tuple[str, ...]) -> set[int]:
+    lines = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id in names:
+            lines.add(node.lineno)
+        if isinstance(node, ast.Attribute) and node.attr in names:
+            lines.add(node.lineno)
+        if isinstance(node, ast.ClassDef) and node.name in names:
+            lines |= {*range(node.lineno, (node.end_lineno or node.lineno) + 1)}
+    return lines
+
+
+if __name__ == "__main__":
+    sys.exit(main())
