@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import kstate_cli
-from kstate_cli import errors
+from kstate_cli import errors, option
 from kstate_cli.change.journal import CREATED, DAMAGED, INTERRUPTED, RunState
 from kstate_cli.check.findings import Level, Outcome
 from kstate_cli.cli.help_panels import panel_of
@@ -561,6 +561,7 @@ def releases_page(releases: Iterable[Release]) -> str:
 
 def markdown(text: str) -> str:
     """A text of the code as Markdown: nothing in it is markup but code, which docstrings have between two backticks."""
+    text = re.sub(r"``option\.([A-Z_]+)``", lambda name: f"``{getattr(option, name[1])}``", text)
     parts = re.split(r"(`[^`]+`)", re.sub(r":(?:class|meth|data|func):`([^`]+)`", r"`\1`", text.replace("``", "`")))
     return "".join(
         part if part.startswith("`") and len(part) > 1 else re.sub(r"([\\*_<>\[\]])", r"\\\1", part) for part in parts

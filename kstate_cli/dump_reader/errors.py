@@ -48,7 +48,7 @@ class Damage:
 
 
 class NoManifestError(DumpError):
-    """A dump has no manifest, and the user did not confirm that it is complete, or cannot."""
+    """A dump has no manifest, and the command was not given ``option.DUMP_IS_COMPLETE``, or has no such option."""
 
 
 class DumpRot(DumpError):

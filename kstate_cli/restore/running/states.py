@@ -32,7 +32,7 @@ class RestoreState(Enum):
     PENDING_ERROR = "PENDING_ERROR"
     """A step failed, and kstate is closing Spark, databases and locks."""
     ERROR = "ERROR"
-    """The run has failed. The next restoration requires the confirmation of the user."""
+    """The run has failed. The next restoration requires ``option.AFTER_ERROR``."""
 
     @property
     def terminal(self) -> bool:
