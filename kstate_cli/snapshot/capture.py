@@ -25,7 +25,6 @@ from kstate_cli.broker.facts import LogFacts
 from kstate_cli.change.lockfile import ReaderLock, check_locks, in_use, reader_lock
 from kstate_cli.errors import Refused, RunFailed
 from kstate_cli.formats.binary import MalformedBytesError
-from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.sst import read_properties
 from kstate_cli.formats.topic_partition import GLOBAL, TopicPartition
 from kstate_cli.offsets.ages import Age, age_of, read_ages, sst_age
@@ -53,7 +52,13 @@ from kstate_cli.snapshot.model import (
     utc_name,
 )
 from kstate_cli.snapshot.repository import ChangedError, DamagedError, Repository
-from kstate_cli.snapshot.rules import TWO_MOMENTS, UnflushedSegments, closing_was_one_flush
+from kstate_cli.snapshot.rules import (
+    NO_TIMES,
+    TWO_MOMENTS,
+    UnflushedSegments,
+    closing_was_one_flush,
+    with_later_segments,
+)
 from kstate_cli.statedir.find import task_directories, unknown_selection
 from kstate_cli.statedir.locks import read_mounts
 from kstate_cli.statedir.model import Application, Database, Store, Task
@@ -122,6 +127,8 @@ class PlannedStore:
     is_cut: bool = False
     unflushed: Mapping[TopicPartition, UnflushedSegments] = field(default_factory=dict)
     """The segments that state no offset, and that no earlier generation bounds."""
+    why_unknown: Mapping[TopicPartition, str] = field(default_factory=dict)
+    """Why the offset of a cut is -4, or is missing although the store may have a changelog."""
 
     @property
     def files(self) -> Iterator[SourceFile]:
@@ -159,8 +166,13 @@ class CapturedStore:
     bytes: int
     new_bytes: int
     """Bytes that the repository did not have before. Of a dry run: at most."""
-    is_usable: bool = True
-    """A restoration continues at its offset; False for a cut with a segment that nothing bounds."""
+    why_unknown: str | None = None
+    """Why nothing shows its offset, such as a segment that nothing bounds; None if a restoration continues at it."""
+
+    @property
+    def is_usable(self) -> bool:
+        """Return whether a restoration continues at its offset."""
+        return self.why_unknown is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,16 +290,44 @@ def _of_these_logs(
 
 def _bounded(task: PlannedTask, read_log: ReadLog | None, logs: Mapping[TopicPartition, LogFacts]) -> PlannedTask:
     """Return a task with the offsets of stores whose segments were never flushed, as far as the log shows them."""
-    stores = []
-    for store in task.stores:
-        offsets = {}
-        for key, segments in store.unflushed.items():
-            offset = offset_in_log(key, segments, read_log, logs.get(key))
-            # A store that states nothing may have no changelog: it stays so without an offset.
-            if offset != OFFSET_UNKNOWN or key in store.offsets.offsets:
-                offsets[key] = offset
-        stores.append(replace(store, offsets=replace(store.offsets, offsets={**store.offsets.offsets, **offsets})))
-    return replace(task, stores=tuple(stores))
+    return replace(task, stores=tuple(_bounded_store(store, read_log, logs) for store in task.stores))
+
+
+def _bounded_store(
+    store: PlannedStore, read_log: ReadLog | None, logs: Mapping[TopicPartition, LogFacts]
+) -> PlannedStore:
+    offsets, why_unknown = dict(store.offsets.offsets), dict(store.why_unknown)
+    for key, segments in store.unflushed.items():
+        if key not in offsets and read_log is not None:
+            if key not in logs:
+                # The store has no changelog, so no offset either: the log could not be asked for one.
+                del why_unknown[key]
+                continue
+            complete = _with_present_segments(store.offsets.store, segments)
+            if complete is None:
+                why_unknown[key] = NO_TIMES
+                continue
+            segments = complete
+        bound = offset_in_log(key, segments, read_log, logs.get(key))
+        if bound.why_unknown is not None:
+            # A store that states nothing stays without an offset: nothing on disk shows that it has this changelog.
+            why_unknown[key] = bound.why_unknown
+            continue
+        offsets[key] = bound.offset
+        del why_unknown[key]
+    return replace(store, offsets=replace(store.offsets, offsets=offsets), why_unknown=why_unknown)
+
+
+def _with_present_segments(store: Store, segments: UnflushedSegments) -> UnflushedSegments | None:
+    """Return the segments of a store that was never flushed, as they are after the end of its log was read.
+
+    Without a stated offset the end of the log limits the search, and the broker was asked for it after the cut. Streams
+    creates the folder of a segment before it sends the first record of it. None if the folder cannot be read.
+    """
+    try:
+        return with_later_segments(store, segments, os.listdir(store.path))
+    except OSError:
+        return None
 
 
 def _refuse_in_use(app: Path, lock: ReaderLock) -> None:
@@ -473,6 +513,7 @@ def _planned_cut(cut: CutTask, ages: Sequence[Age], cuts: Cuts) -> PlannedTask:
                 tuple((database, _held_files(cuts, database)) for database in store.databases),
                 is_cut=True,
                 unflushed=planned.unflushed,
+                why_unknown=planned.why_unknown,
             )
         )
     return PlannedTask(cut.resolved, home, len(stores) == len(cut.resolved.stores), tuple(stores), None)
@@ -881,5 +922,5 @@ def _report(task: PlannedTask, planned: PlannedStore, new_bytes: Mapping[Path, i
         len(files),
         sum(file.size for file in files),
         sum(new_bytes[file.path] for file in files),
-        not (planned.is_cut and OFFSET_UNKNOWN in planned.offsets.offsets.values()),
+        next(iter(planned.why_unknown.values()), None),
     )

@@ -26,6 +26,7 @@ from typing import Final
 
 from kstate_cli import temporary
 from kstate_cli.formats.binary import MalformedBytesError
+from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.metadata_files import families_with_tables, live_tables, whole_records
 from kstate_cli.formats.store_kinds import OFFSETS_CF
 from kstate_cli.formats.topic_partition import TopicPartition, changelog_topic
@@ -37,7 +38,16 @@ from kstate_cli.regular_files import MOST_MANIFEST_BYTES, MOST_NAME_BYTES, open_
 from kstate_cli.rocks.errors import RocksError
 from kstate_cli.rocks.files import CURRENT, is_log, is_never_changed, newest_options
 from kstate_cli.snapshot.model import Generation, StoredStore
-from kstate_cli.snapshot.rules import CutFacts, UnflushedSegments, earlier_stores, never_flushed, offset_of, why_not
+from kstate_cli.snapshot.rules import (
+    NEVER_FLUSHED,
+    NOT_WRITTEN_YET,
+    CutFacts,
+    UnflushedSegments,
+    earlier_stores,
+    never_flushed,
+    offset_of,
+    why_not,
+)
 from kstate_cli.statedir.changelogs import usual_prefix
 from kstate_cli.statedir.database import read_copy
 from kstate_cli.statedir.model import Application, Database, Task
@@ -262,6 +272,8 @@ class CutStore:
     offsets: StoreOffsets
     unflushed: Mapping[TopicPartition, UnflushedSegments] = field(default_factory=dict)
     """The segments that no earlier generation bounds: the log shows where they begin."""
+    why_unknown: Mapping[TopicPartition, str] = field(default_factory=dict)
+    """Why an offset is -4, as far as the cut shows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,7 +384,8 @@ def _judged(
 def _cut_store(app: Path, task: Task, offsets: StoreOffsets, earlier: EarlierStores) -> CutStore:
     store = offsets.store
     if not store.has_offsets_family:
-        return CutStore(offsets)
+        unknown = [key for key, offset in offsets.offsets.items() if offset == OFFSET_UNKNOWN]
+        return CutStore(offsets, why_unknown=dict.fromkeys(unknown, NOT_WRITTEN_YET))
     before: Sequence[tuple[str, StoredStore]] = ()
     if store.segmented and silent_by_key(store):
         before = tuple(earlier_stores(earlier(), task.name, store))
@@ -380,7 +393,8 @@ def _cut_store(app: Path, task: Task, offsets: StoreOffsets, earlier: EarlierSto
     if segments is not None and task.partition is not None:
         # Nothing on disk names its changelog. A topic of that name decides nothing else: the store has no row.
         topic = changelog_topic(usual_prefix(app.name, task), store.name)
-        return CutStore(offsets, {TopicPartition(topic, task.partition): segments})
+        key = TopicPartition(topic, task.partition)
+        return CutStore(offsets, {key: segments}, {key: NEVER_FLUSHED})
     # Of the column family alone: the file of a grace buffer is written on its own, and may be ahead of the rows.
     offset = offset_of(store, task.partition, before)
-    return CutStore(replace(offsets, offsets=offset.offsets), offset.unflushed)
+    return CutStore(replace(offsets, offsets=offset.offsets), offset.unflushed, offset.why_unknown)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from kstate_cli import option
 from kstate_cli.broker.facts import Facts, LogFacts
@@ -18,7 +18,7 @@ from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.logs import RETENTION_MS
 from kstate_cli.snapshot.model import StoredStore
-from kstate_cli.snapshot.rules import UnflushedSegments
+from kstate_cli.snapshot.rules import NEVER_FLUSHED, NO_BOUND, UnflushedSegments
 from kstate_cli.texts import first_lines
 
 Ask = Callable[[Iterable[str]], Facts]
@@ -106,10 +106,15 @@ def why_not_continued(store: StoredStore, logs: Mapping[TopicPartition, LogFacts
 
 def is_of_another_topic(store: StoredStore, key: TopicPartition, facts: LogFacts) -> bool:
     """Return whether the snapshot states another topic id than the broker."""
+    return facts.topic_id is not None and bool(topic_ids(store, key) - {facts.topic_id})
+
+
+def topic_ids(store: StoredStore, key: TopicPartition) -> frozenset[str]:
+    """Return the topic ids that a snapshot states for a log: that of a broker, and that of an earlier restoration."""
     ids = {store.topic_ids.get(key.topic)}
     if key in store.logs:
         ids.add(store.logs[key].topic_id)
-    return facts.topic_id is not None and bool(ids - {None, facts.topic_id})
+    return frozenset(topic_id for topic_id in ids if topic_id is not None)
 
 
 def most_cautious(store: StoredStore, logs: Mapping[TopicPartition, LogFacts]) -> StoredStore:
@@ -138,21 +143,39 @@ def following(offset: int, *, is_global: bool) -> int:
     return offset + 1
 
 
+@dataclass(frozen=True, slots=True)
+class LogOffset:
+    """The offset behind which every record of segments is that were never flushed; -4 if the log shows none."""
+
+    offset: int
+    why_unknown: str | None = None
+    """None if the offset is known."""
+
+
 def offset_in_log(
     key: TopicPartition, segments: UnflushedSegments, read_log: ReadLog | None, facts: LogFacts | None
-) -> int:
-    """Return the offset behind which every record of segments is that were never flushed; -4 if the log shows none."""
-    if read_log is None or facts is None:
-        return OFFSET_UNKNOWN
+) -> LogOffset:
+    """Return the offset behind which every record of segments is that were never flushed, or why it is unknown."""
+    if read_log is None:
+        why = NO_BOUND
+        if segments.last == MAX_I64:
+            why = NEVER_FLUSHED
+        return LogOffset(OFFSET_UNKNOWN, why)
+    if facts is None:
+        return LogOffset(OFFSET_UNKNOWN, f"a segment was never flushed, and {key.topic} does not exist")
     if segments.last == MAX_I64:
         # No segment was ever flushed. Records that come later are behind the end.
         segments = replace(segments, last=facts.end - 1)
     if not facts.start <= segments.last < facts.end:
         # Below the start of the log nothing shows what was in the segments; past its end it is another log.
-        return OFFSET_UNKNOWN
+        outside = f"offset {segments.last} is not in its log ({facts.start} to {facts.end})"
+        return LogOffset(OFFSET_UNKNOWN, f"a segment was never flushed, and {outside}")
     try:
-        return segments.offset_before(read_log(key, facts.start, segments.last), facts.start)
+        offset = segments.offset_before(read_log(key, facts.start, segments.last), facts.start)
     except RunFailed as error:
         # The snapshot is complete without it: the first start then reads the whole log of the store.
         _LOG.warning("%s: where its segments begin is unknown: %s", key, error.message)
-        return OFFSET_UNKNOWN
+        return LogOffset(OFFSET_UNKNOWN, f"a segment was never flushed, and {error.message}")
+    if offset == OFFSET_UNKNOWN:
+        return LogOffset(OFFSET_UNKNOWN, "its log begins with a record of a segment that was never flushed")
+    return LogOffset(offset)

@@ -31,7 +31,13 @@ from kstate_cli.offsets.keeping import Keeping, keeps_offsets_inside
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
 from kstate_cli.offsets.resolve import resolve_to_plan
 from kstate_cli.releases import RELEASES, OffsetsHome, Release, representative
-from kstate_cli.snapshot.log_facts import following, is_of_another_topic, most_cautious, why_not_continued
+from kstate_cli.snapshot.log_facts import (
+    following,
+    is_of_another_topic,
+    most_cautious,
+    topic_ids,
+    why_not_continued,
+)
 from kstate_cli.snapshot.model import NamedGeneration, StoredDatabase, StoredStore, StoredTask
 from kstate_cli.statedir.model import Application
 from kstate_cli.statedir.problems import store_place
@@ -553,10 +559,8 @@ def _other_log(store: StoredStore, other: StoredStore) -> bool:
 
 
 def _same_log(store: StoredStore, other: StoredStore) -> bool:
-    return all(
-        key.topic in store.topic_ids and store.topic_ids[key.topic] == other.topic_ids.get(key.topic)
-        for key in store.offsets
-    )
+    # An id may come from the broker, or from the dump that the store was restored from. Several ones contradict.
+    return all(len(ids := topic_ids(store, key)) == 1 and ids == topic_ids(other, key) for key in store.offsets)
 
 
 def _judge_rest(

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -27,7 +27,7 @@ from kstate_cli.offsets.last_run import Ending, all_silent, ending, lowest_posit
 from kstate_cli.releases import is_shipped
 from kstate_cli.snapshot.model import Generation, StoredDatabase, StoredStore
 from kstate_cli.statedir.model import Database, Store, Task
-from kstate_cli.statedir.names import segment_folder
+from kstate_cli.statedir.names import segment_folder, segment_start
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +196,13 @@ RULES = (
 # --- the offset of a cut ----------------------------------------------------------------------------------------------
 
 
+NO_BOUND: Final = "a segment was never flushed, and no earlier snapshot shows where its records begin"
+NEVER_FLUSHED: Final = "no segment of it was ever flushed, so nothing on disk shows its offset"
+NO_TIMES: Final = "a segment was never flushed, and the names of the segments do not show which records belong to it"
+NOT_WRITTEN_YET: Final = "Kafka Streams has not written its offset to .checkpoint yet"
+STATED_UNKNOWN: Final = "one of its databases states that its offset is unknown"
+
+
 @dataclass(frozen=True, slots=True)
 class UnflushedSegments:
     """Segments of a store that were never flushed: all of their records are missing."""
@@ -247,6 +254,8 @@ class CutOffset:
     """The generations whose offsets bound segments that state none."""
     unflushed: Mapping[TopicPartition, UnflushedSegments] = field(default_factory=dict)
     """The segments that nothing bounds: the log shows where they begin."""
+    why_unknown: Mapping[TopicPartition, str] = field(default_factory=dict)
+    """Why an offset is -4."""
 
     @property
     def is_usable(self) -> bool:
@@ -270,6 +279,8 @@ def offset_of(store: Store, partition: int | None, earlier: Sequence[tuple[str, 
                 lowest[key] = min(offset, lowest.get(key, offset))
     bounded_by = set()
     unflushed = {}
+    # Every other unknown offset is one that a database states.
+    unbounded_because = {key: STATED_UNKNOWN for key, offset in lowest.items() if offset == OFFSET_UNKNOWN}
     for key, silent in silent_by_key(store).items():
         if key not in lowest:
             continue
@@ -284,10 +295,14 @@ def offset_of(store: Store, partition: int | None, earlier: Sequence[tuple[str, 
         if not unbounded:
             continue
         spans = _spans(store, unbounded)
-        if spans and lowest[key] >= 0:
+        unbounded_because[key] = NO_TIMES
+        if lowest[key] < 0:
+            unbounded_because[key] = STATED_UNKNOWN
+        elif spans:
+            unbounded_because[key] = NO_BOUND
             unflushed[key] = UnflushedSegments(spans, lowest[key])
         lowest[key] = OFFSET_UNKNOWN
-    return CutOffset(lowest, frozenset(bounded_by), unflushed)
+    return CutOffset(lowest, frozenset(bounded_by), unflushed, unbounded_because)
 
 
 def never_flushed(store: Store) -> UnflushedSegments | None:
@@ -306,26 +321,41 @@ def never_flushed(store: Store) -> UnflushedSegments | None:
     return UnflushedSegments(spans, MAX_I64)
 
 
+def with_later_segments(store: Store, segments: UnflushedSegments, folders: Iterable[str]) -> UnflushedSegments | None:
+    """Return the segments of a store that was never flushed, with those that Streams created since the cut.
+
+    ``folders``: the names in the folder of the store, read after the end of the log. A record up to that end may be of
+    a segment that is newer than the cut. None if a name does not show the times of its segment.
+    """
+    starts = {database.path.name: database.segment_start for database in store.databases}
+    # A segment that was dropped since the cut stays: it can only lower the bound.
+    starts |= {name: start for name in folders if (start := segment_start(store.name, name)) is not None}
+    spans = _spans_of(store.name, starts, starts)
+    if not spans:
+        return None
+    return replace(segments, spans=spans)
+
+
 def _spans(store: Store, segments: Sequence[Database]) -> tuple[tuple[int, int], ...]:
-    """Return the times that the rows of segments may have, in ms; nothing if the names do not show them.
+    """Return the times that the rows of segments may have, in ms; nothing if the names do not show them."""
+    starts = {database.path.name: database.segment_start for database in store.databases}
+    return _spans_of(store.name, starts, [segment.path.name for segment in segments])
+
+
+def _spans_of(store: str, segments: Mapping[str, int | None], folders: Iterable[str]) -> tuple[tuple[int, int], ...]:
+    """Return the times of the segments in ``folders``. ``segments``: folder -> start in ms, of all of them.
 
     The interval of the segments is not stored. Each segment begins at a multiple of it
     (``AbstractSegments.segmentId``), so it divides the greatest common divisor of all starts. A span of that length may
     be too long, and never too short.
     """
-    starts = [database.segment_start for database in store.databases]
-    if None in starts or any(
-        # Before 2.1 Streams rounded the time in the name: its multiples are not those of the interval.
-        database.path.name != segment_folder(store.name, database.segment_start or 0)
-        for database in store.databases
-    ):
+    starts = {name: start for name, start in segments.items() if start is not None}
+    # Before 2.1 Streams rounded the time in the name: its multiples are not those of the interval.
+    if len(starts) < len(segments) or any(name != segment_folder(store, start) for name, start in starts.items()):
         return ()
-    longest = math.gcd(*(start for start in starts if start is not None))
+    longest = math.gcd(*starts.values())
     # Only the segment of time 0 exists: it may be of any length.
-    return tuple(
-        (segment.segment_start or 0, (segment.segment_start or 0) + longest if longest else MAX_I64)
-        for segment in segments
-    )
+    return tuple((starts[name], starts[name] + longest if longest else MAX_I64) for name in folders)
 
 
 def _records(store: Store) -> Iterator[OffsetsRecord]:

@@ -383,6 +383,17 @@ def test_a_higher_offset_of_a_topic_that_was_recreated_is_of_no_use(app: Path, t
     assert "count-changelog 0 10\n" in (lost / "0_0" / ".checkpoint").read_text()
 
 
+def test_the_highest_offset_of_one_log_counts(app: Path, tmp_path: Path) -> None:
+    """The newest snapshot may be behind, as that of a cut with a segment that was never flushed is."""
+    repository, lost = tmp_path / "repository", tmp_path / "lost" / app.name
+    lost.parent.mkdir()
+    line = re.search(r"count-changelog 0 [0-9]+\n", (app / "0_0" / ".checkpoint").read_text())
+    _captured(app, repository, _facts(app, topic_id="B" * 22))
+    _captured(with_count(app, 10), repository, _facts(app, topic_id="B" * 22))
+    kstate("restore", lost, "--from-snapshot", repository, OLD, "--warnings-ok")
+    assert line is not None and line.group() in (lost / "0_0" / ".checkpoint").read_text()
+
+
 # --- a restoration that asks the broker again --------------------------------------------------------------------------
 
 

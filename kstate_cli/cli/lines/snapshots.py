@@ -36,6 +36,13 @@ DeleteRetentionMs = Annotated[
         minimum=0,
     ),
 ]
+OffsetReason = Annotated[
+    str | None,
+    Meaning(
+        "Why kstate does not know its offset, so that after a restoration Kafka Streams reads the whole log of the "
+        "store; null if kstate knows it."
+    ),
+]
 Condemned = Annotated[int, Meaning("Snapshots that have expired, and are deleted after the grace period.", minimum=0)]
 Captured = Annotated[int, Meaning("Tasks that are captured: of tasks, those that are not skipped.", minimum=0)]
 Skipped = Annotated[int, Meaning("Tasks that are not captured.", minimum=0)]
@@ -49,6 +56,7 @@ class SnapshotStoreLine(TypedDict):
     store: shared.Store
     kind: shared.Kind
     changelog: shared.Changelog
+    offset_reason: OffsetReason
     files: shared.Files
     bytes: shared.Bytes
     new_bytes: NewBytes

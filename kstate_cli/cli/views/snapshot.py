@@ -8,6 +8,7 @@ from kstate_cli import clock
 from kstate_cli.cli.output import say, table
 from kstate_cli.formats.topic_partition import typed_offsets
 from kstate_cli.offsets.model import by_topic
+from kstate_cli.snapshot.rules import NEVER_FLUSHED, NO_BOUND
 from kstate_cli.texts import plural, size_text, some
 
 if TYPE_CHECKING:
@@ -36,12 +37,13 @@ def show_capture(report: CaptureReport, results: Output[SnapshotLine], out: str,
         results.remark(f"dry run: {amount}, of which at most {size_text(new)} are new. Nothing was written")
         return
     results.remark(f"snapshot {report.generation} in {out}: {amount}, of which {size_text(new)} are new")
-    unbounded = [f"{store.task}/{store.store}" for store in report.stores if not store.is_usable]
-    if unbounded:
+    for why, stores in _unusable(report).items():
+        hint = ""
+        if why in (NO_BOUND, NEVER_FLUSHED):
+            hint = ". Pass --bootstrap-server, so that kstate reads from the log where the records of segments begin"
         results.remark(
-            f"{some(unbounded, _MOST_NAMES)}: a segment was never flushed, so after a restoration Kafka Streams "
-            "reads the whole log of the store. Later snapshots show where the segment begins, and with "
-            "--bootstrap-server kstate finds it in the log"
+            f"{some(stores, _MOST_NAMES)}: {why}, so after a restoration Kafka Streams reads the whole log of the "
+            f"store{hint}"
         )
     if report.usable_until_ms is not None and report.usable_until_ms < clock.now_ms():
         results.remark(
@@ -58,6 +60,15 @@ def show_capture(report: CaptureReport, results: Output[SnapshotLine], out: str,
         results.remark(f"expired snapshots are not deleted yet: {expiry.why_not}")
 
 
+def _unusable(report: CaptureReport) -> dict[str, list[str]]:
+    """Return reason -> stores whose offset is unknown."""
+    stores: dict[str, list[str]] = {}
+    for store in report.stores:
+        if store.why_unknown is not None:
+            stores.setdefault(store.why_unknown, []).append(f"{store.task}/{store.store}")
+    return stores
+
+
 def _lines(report: CaptureReport, out: str, host: str, expiry: Expiry) -> Iterator[SnapshotLine]:
     for store in report.stores:
         yield {
@@ -66,6 +77,7 @@ def _lines(report: CaptureReport, out: str, host: str, expiry: Expiry) -> Iterat
             "store": store.store,
             "kind": store.kind,
             "changelog": by_topic(store.offsets),
+            "offset_reason": store.why_unknown,
             "files": store.files,
             "bytes": store.bytes,
             "new_bytes": store.new_bytes,

@@ -28,6 +28,7 @@ from kstate_cli.snapshot.rules import (
     never_flushed,
     offset_of,
     why_not,
+    with_later_segments,
 )
 from kstate_cli.statedir.model import Database, Store
 from tests.unit.model import NEW, changelog, database, record, store, task
@@ -183,7 +184,7 @@ def test_a_segment_without_an_offset_is_unknown_or_bounded(tmp_path: Path) -> No
     for title, earlier, offset, names in cases:
         result = offset_of(store_, 0, earlier)
         assert result.offsets == {TP: offset} and result.bounded_by == frozenset(names), title
-        assert result.is_usable is (offset >= 0)
+        assert result.is_usable is (offset >= 0) is (not result.why_unknown)
 
 
 def unflushed_store(offset: int, *, is_cut: bool = True, identity: str = "") -> StoredStore:
@@ -270,6 +271,20 @@ def test_a_store_that_was_never_flushed_has_only_a_first_record(tmp_path: Path) 
         assert never_flushed(other) is None
 
 
+def test_segments_that_are_newer_than_a_cut_bound_the_offset_too(tmp_path: Path) -> None:
+    """The end of the log is newer than the cut: a record of a segment that was created in between may be below it."""
+    silent = windows(tmp_path, segment(600, None), segment(900, None))
+    cut_segments = never_flushed(silent)
+    assert cut_segments is not None
+    # 600 was dropped, and 300 and 1200 were created: a late record, and one of now.
+    segments = with_later_segments(silent, cut_segments, ["w.900", "w.1200", "w.300", "lost+found"])
+    assert segments is not None
+    records = [(5, window(100)), (7, window(1300)), (8, window(950))]
+    assert segments.offset_before(records, 3) == 6 and cut_segments.offset_before(records, 3) == 7
+    assert segments.offset_before([(5, window(100)), (6, window(310))], 3) == 5
+    assert with_later_segments(silent, cut_segments, ["w-202401010000"]) is None
+
+
 def test_a_log_shows_the_offset_of_segments() -> None:
     segments = UnflushedSegments(((120, 180),), 40)
 
@@ -284,8 +299,10 @@ def test_a_log_shows_the_offset_of_segments() -> None:
                 raise RunFailed("the log was cut off")
 
         result = offset_in_log(TP, dataclasses.replace(segments, last=last), read, log)
+        # A user always learns why the offset is unknown.
+        assert (result.offset == OFFSET_UNKNOWN) is (result.why_unknown is not None)
         assert log is None or requests in ([], [(log.start, min(last, log.end - 1))])
-        return result
+        return result.offset
 
     assert offset(LogFacts(3, 50), (3, window(1)), (9, window(130))) == 8
     assert offset(LogFacts(3, 50), (9, window(1))) == 40
@@ -297,7 +314,7 @@ def test_a_log_shows_the_offset_of_segments() -> None:
     # Nothing was flushed: only records that come later may be needed.
     assert offset(LogFacts(3, 50), (3, window(1)), last=MAX_I64) == 49
     assert offset(LogFacts(0, 0), last=MAX_I64) == OFFSET_UNKNOWN
-    assert offset_in_log(TP, segments, None, LogFacts(3, 50)) == OFFSET_UNKNOWN
+    assert offset_in_log(TP, segments, None, LogFacts(3, 50)).offset == OFFSET_UNKNOWN
 
 
 @settings(max_examples=300, deadline=None)
