@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.done import Done
+from tests.unit.barrier.test_wait import Host
 
 from .support import kstate
 from .test_ages import HOUR, KEY, ROOT, behind, data_ms, dump  # noqa: F401
@@ -107,3 +108,18 @@ def test_options_about_a_dump_require_a_dump(behind: Path, repository: Path) -> 
     refused = kstate(*how, "--spec", SPEC, status=2)
     assert "omit --spec" in refused.err
     kstate(*how)
+
+
+def test_a_host_with_a_dump_waits_at_the_barrier(behind: Path, repository: Path, tmp_path: Path) -> None:  # noqa: F811
+    place = tmp_path / "barrier"
+    place.mkdir()
+    young = dump(tmp_path, ended_ms=data_ms(behind) + 22 * HOUR)
+    barrier = ("--barrier", place, "--hosts", "2", "--host", "a", "--barrier-timeout")
+    alone = restored(behind, repository, young, *barrier, "0")
+    assert alone.summary["barrier"] == "not-all-came" and alone.summary["records"] > 0
+    # The first host no longer waits, so the second one waits until it comes again. The stores are already restored.
+    other = Host(place, "b", 2, timeout=240)
+    both = kstate("restore", behind, "--from-snapshot", repository, "--from-changelog", young, "--spec", SPEC, "-o", "json",
+                  "--warnings-ok", *barrier, "120")  # fmt: skip
+    assert both.summary["barrier"] == "passed" and not [row for row in both.rows if row["type"] == "step"]
+    assert other.ended().all_here

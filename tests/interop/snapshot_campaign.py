@@ -1,0 +1,249 @@
+"""
+Many snapshots of real applications under load, each compared with the log: python -m tests.interop.snapshot_campaign
+
+Without arguments it continues until every round of CAMPAIGN is in the record: a round that was interrupted is repeated. A round
+takes snapshots at random moments, ends the application with kill -9, restores each snapshot, and compares its rows and the rest of
+the log with the whole log. One in ten is started with the real release. A difference ends the campaign, and keeps the folder.
+
+    python -m tests.interop.snapshot_campaign [--case CASE]   several times; all without
+    python -m tests.interop.snapshot_campaign --summary       print the figures of the record
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from .background import LONG_SESSIONS, Background, load
+from .dumping import on_broker
+from .harness import App, Harness, Run
+from .releases import number
+from .snapshots import (
+    AT_LEAST_ONCE,
+    BATCH,
+    SHORT_SESSIONS,
+    SMALL,
+    STORES,
+    TOPOLOGY,
+    TRANSACTIONAL,
+    Case,
+    Figures,
+    Snapshot,
+    Taking,
+    compare,
+    remove_half_created,
+    restore,
+    start,
+    take,
+)
+from .support import good
+from .test_beside_running import here
+
+RECORD: Final = Path(__file__).resolve().parent / "snapshots.jsonl"
+_LONGEST_PAUSE: Final = 1.5
+_STARTED: Final = 10
+"""One of so many snapshots is started."""
+_IN_MEMORY: Final = ("kv-memory",)
+_WITHOUT_CHANGELOG: Final = ("kv-nolog", *_IN_MEMORY)
+_SHORT_TRANSACTIONS: Final = {"producer.transaction.timeout.ms": "5000"}
+"""A transaction that a kill left open ends soon, so that the log can be read to its end."""
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """How often a case is run."""
+
+    case: Case
+    rounds: int
+    way: str = "parts"
+    """parts: compare rows with the log; kinds: all kinds of stores, and the release judges; aborts: transactions end badly."""
+
+
+CAMPAIGN: Final = {
+    "4.3.1-alos": Rounds(Case("4.3.1", "alos", 25, options=AT_LEAST_ONCE), 4),
+    "4.2.1-alos": Rounds(Case("4.2.1", "alos", 25, options=AT_LEAST_ONCE), 4),
+    "4.4.0-eos-transactional": Rounds(Case("4.4.0", "eos", 25, {**TRANSACTIONAL, **_SHORT_TRANSACTIONS}), 4),
+    # Each of these rounds has four starts with three attempts: 60 attempts.
+    "4.3.1-eos-aborts": Rounds(Case("4.3.1", "eos", 3, {"commit.interval.ms": "1500", **SHORT_SESSIONS}), 5, "aborts"),
+    "4.4.0-alos-transactional": Rounds(Case("4.4.0", "alos", 10, TRANSACTIONAL), 1),
+    "4.3.1-alos-kinds": Rounds(Case("4.3.1", "alos", 3, options=AT_LEAST_ONCE, topology="kinds"), 2, "kinds"),
+    "4.2.1-alos-kinds": Rounds(Case("4.2.1", "alos", 3, options=AT_LEAST_ONCE, topology="kinds"), 1, "kinds"),
+    "4.4.0-eos-kinds": Rounds(
+        Case("4.4.0", "eos", 3, {**TRANSACTIONAL, **_SHORT_TRANSACTIONS}, topology="kinds"), 2, "kinds"
+    ),
+}
+
+
+def parts_round(harness: Harness, app: App, case: Case, folder: Path, seed: int) -> tuple[Figures, dict[str, Any]]:
+    """Run a round whose rows are compared with the log, and return its figures."""
+    state, repository, figures = folder / "state", folder / "repository", Figures()
+    harness.produce(case.release, app, BATCH)
+    conf = {**SMALL, **LONG_SESSIONS, **case.conf}
+    with Background(harness, case.release, app, state, Run(conf=conf, read=False)) as running:
+        with load(harness, case.release, app, BATCH.then()):
+            taking = Taking(case.snapshots, bootstrap=harness.bootstrap, longest_pause=_LONGEST_PAUSE, seed=seed)
+            snapshots = take(state / app.name, repository, case, figures, taking)
+            assert running.alive
+        os.kill(running.pid, signal.SIGKILL)
+    topics = [f"{app.name}-{store}-changelog" for store in STORES]
+    logs = on_broker(harness, topics, folder / "logs")
+    chosen = random.Random(seed).sample(range(len(snapshots)), len(snapshots) // _STARTED)
+    records = 0
+    for place, snapshot in enumerate(snapshots):
+        home = folder / snapshot.name
+        home.mkdir()
+        restore(home / app.name, repository, snapshot)
+        offsets = compare(home / app.name, app, logs, figures, snapshot)
+        if place in chosen:
+            records += start(harness, case, app, home, offsets, folder)
+            logs = on_broker(harness, topics, folder / "logs")
+        shutil.rmtree(home)
+    return figures, {"started": len(chosen), "records_of_starts": records}
+
+
+def aborts_round(harness: Harness, app: App, case: Case, folder: Path, seed: int) -> tuple[Figures, dict[str, Any]]:
+    """Run a round in which transactions are open, aborted by a thread that fails, and ended by a kill."""
+    state, repository, figures, batch = folder / "state", folder / "repository", Figures(), BATCH
+    snapshots: list[Snapshot] = []
+    kills = 0
+    for place in range(4):
+        harness.produce(case.release, app, batch)
+        batch = batch.then()
+        # With small buffers the first flush leaves status 1. With the default ones nothing is flushed.
+        small = SMALL if place % 2 == 0 else {}
+        run = Run(conf={**small, **case.conf}, read=False, options={"replace-thread": True})
+        with Background(harness, case.release, app, state, run) as running:
+            with load(harness, case.release, app, batch):
+                taking = Taking(case.snapshots, case.snapshots, seed=10 * seed + place)
+                snapshots += take(state / app.name, repository, case, figures, taking)
+            batch = batch.then().then()
+            if place >= 2:
+                kills += 1
+                os.kill(running.pid, signal.SIGKILL)
+            else:
+                good(running.finish())
+        remove_half_created(state / app.name)
+    logs = on_broker(harness, [f"{app.name}-{store}-changelog" for store in STORES], folder / "logs")
+    for snapshot in snapshots:
+        directory = folder / snapshot.name / app.name
+        directory.parent.mkdir()
+        restore(directory, repository, snapshot)
+        compare(directory, app, logs, figures, snapshot)
+        shutil.rmtree(directory.parent)
+    return figures, {"kills": kills}
+
+
+def kinds_round(harness: Harness, app: App, case: Case, folder: Path, seed: int) -> tuple[Figures, dict[str, Any]]:
+    """Run a round with every kind of store: joins, grace buffers, foreign keys, a global store. The release judges."""
+    state, repository, figures = folder / "state", folder / "repository", Figures()
+    batch = replace(BATCH, records=400, keys=20)
+    harness.produce(case.release, app, batch)
+    conf = {**SMALL, **LONG_SESSIONS, **case.conf}
+    with Background(harness, case.release, app, state, Run(conf=conf, read=False)) as running:
+        with load(harness, case.release, app, batch.then()):
+            taking = Taking(case.snapshots, bootstrap=harness.bootstrap, longest_pause=8, seed=seed)
+            snapshots = take(state / app.name, repository, case, figures, taking)
+            assert running.alive
+        os.kill(running.pid, signal.SIGKILL)
+    stores: Counter[str] = Counter()
+    records = 0
+    for snapshot in snapshots:
+        home = folder / snapshot.name
+        home.mkdir()
+        restore(home / app.name, repository, snapshot)
+        rows = [row for row in here("ls", home / app.name, "-o", "json").rows if row["type"] == "store"]
+        stores.update(row["store"] for row in rows)
+        offsets = {
+            row["store"]: row["changelog"].get(f"{app.name}-{row['store']}-changelog", {}).get("0", -4)
+            for row in rows
+            if row["task"] != "global" and f"{app.name}-{row['store']}-changelog" in row["changelog"]
+        }
+        records += start(harness, case, app, home, offsets, folder, ignore=_WITHOUT_CHANGELOG)
+        shutil.rmtree(home)
+    return figures, {"started": len(snapshots), "records_of_starts": records, "stores": dict(sorted(stores.items()))}
+
+
+WAYS: Final = {"parts": parts_round, "aborts": aborts_round, "kinds": kinds_round}
+
+
+def row_of(name: str, place: int) -> dict[str, Any]:
+    """Run one round in a folder of its own, and return its line of the record."""
+    rounds = CAMPAIGN[name]
+    case = rounds.case
+    topology = f"{TOPOLOGY.partition(',')[0]}+failing,source-table" if rounds.way == "aborts" else case.topology
+    app = App(f"campaign-{place}-{name.replace('.', '-')}", topology, case.guarantee)
+    folder = Path(tempfile.mkdtemp(prefix="kstate-snapshots-"))
+    began = time.monotonic()
+    # A seed for each round, and another for each case: no two rounds take snapshots at the same moments.
+    seed = 1000 * (1 + list(CAMPAIGN).index(name)) + place
+    with Harness(folder / "harness") as harness:
+        (folder / "harness").mkdir()
+        figures, more = WAYS[rounds.way](harness, app, case, folder, seed)
+    shutil.rmtree(folder)
+    return {
+        "case": name, "round": place, "release": case.release, "guarantee": case.guarantee,
+        "line": "{}.{}".format(*number(case.release)), "snapshots": figures.snapshots, "skipped": figures.skipped,
+        "windowed": figures.windowed, "usable": figures.usable, "reasons": dict(sorted(figures.reasons.items())),
+        "longest_tail": max(figures.tails, default=0), "compared": len(figures.tails),
+        "seconds": round(time.monotonic() - began), **more,
+    }  # fmt: skip
+
+
+def record() -> list[dict[str, Any]]:
+    """Return the lines of the record."""
+    if not RECORD.exists():
+        return []
+    return [json.loads(line) for line in RECORD.read_text(encoding="utf-8").splitlines()]
+
+
+def summary() -> list[str]:
+    """Return the figures of the record, a line for each case."""
+    lines = []
+    rows = record()
+    for name in CAMPAIGN:
+        of_case = [row for row in rows if row["case"] == name]
+        sums = {key: sum(row.get(key, 0) for row in of_case)
+                for key in ("snapshots", "skipped", "started", "usable", "windowed")}  # fmt: skip
+        reasons = sum((Counter(row["reasons"]) for row in of_case), Counter[str]())
+        lines.append(
+            f"{name}: {len(of_case)} rounds, {sums['snapshots']} snapshots, {sums['skipped']} skipped, "
+            f"{sums['started']} started, {sums['usable']} of {sums['windowed']} windowed stores usable {dict(reasons)}"
+        )
+    return lines
+
+
+def main() -> int:
+    """Run the rounds that the record does not have."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--case", choices=CAMPAIGN, action="append", help="several times; all without")
+    parser.add_argument("--summary", action="store_true", help="print the figures of the record")
+    args = parser.parse_args()
+    if args.summary:
+        print("\n".join(summary()))
+        return 0
+    names = args.case or list(CAMPAIGN)
+    # One round of each case first: an interrupted campaign has them all.
+    for place in range(max(CAMPAIGN[name].rounds for name in names)):
+        for name in names:
+            if place >= CAMPAIGN[name].rounds or (name, place) in {(row["case"], row["round"]) for row in record()}:
+                continue
+            row = row_of(name, place)
+            print(json.dumps(row), flush=True)
+            with RECORD.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

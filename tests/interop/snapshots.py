@@ -1,0 +1,264 @@
+"""What the tests and the campaign of snapshots of running applications share: taking, comparing with the log, starting."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import struct
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kstate_cli.formats.store_kinds import OFFSETS_CF
+from kstate_cli.formats.topic_partition import TopicPartition
+from kstate_cli.rocks.shadow import Shadow
+
+from . import dumps
+from .dumping import Record
+from .expiry import PATIENT, RETENTION_MS, read_changelogs
+from .harness import App, Batch, Guarantee, Harness, Run
+from .support import good, restored, wiped
+from .test_beside_running import here
+
+TOPOLOGY = "parts:count+reduce+window-count+session-count+last-count+removed,source-table"
+"""Every topic that a batch of load has: the next batch waits until the application has consumed them."""
+STORES = ("count", "reduce", "window-count", "session-count", "last-count", "removed")
+"""Those with a changelog of their own: the log of source-table is its source topic."""
+WINDOWED = ("window-count", "session-count")
+SMALL = {"rocksdb.config.setter": "interop.SmallBuffers", "statestore.cache.max.bytes": "0"}
+TRANSACTIONAL = {"enable.transactional.statestores": "true"}
+SHORT_SESSIONS = {"session.timeout.ms": "1500", "heartbeat.interval.ms": "300"}
+"""A thread that has failed does not leave its group: the next one waits for the end of its session."""
+BATCH = Batch(records=2500, keys=30, value_bytes=220, partitions=1)
+MAIN = "0_0"
+"""The task that has them."""
+_MOST_SECONDS = 300
+_TIME = struct.Struct(">q")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A release, its guarantee, and the settings that matter."""
+
+    release: str
+    guarantee: Guarantee
+    snapshots: int
+    conf: dict[str, str] = field(default_factory=dict)
+    options: tuple[str, ...] = ()
+    topology: str = TOPOLOGY
+
+
+AT_LEAST_ONCE = ("--guarantee", "at_least_once")
+CASES = [
+    Case("4.3.1", "alos", 8, options=AT_LEAST_ONCE),
+    Case("4.2.1", "alos", 6, options=AT_LEAST_ONCE),
+    Case("4.4.0", "eos", 6, {**TRANSACTIONAL, "producer.transaction.timeout.ms": "5000"}),
+]
+
+
+@dataclass
+class Figures:
+    """The figures of one case, which the test prints."""
+
+    snapshots: int = 0
+    skipped: int = 0
+    windowed: int = 0
+    """Stores with segments, of snapshots that read the log of the broker."""
+    usable: int = 0
+    """Those of them whose offset is known."""
+    reasons: Counter[str] = field(default_factory=Counter)
+    """Why the offset of each other one is unknown."""
+    tails: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A snapshot of a running application, and what ``snapshot`` printed about it."""
+
+    name: str
+    with_broker: bool
+    tasks: frozenset[str]
+    reasons: dict[str, str]
+    """Store of the main task -> why its offset is unknown."""
+
+
+def expected_row(store: str, record: Record) -> tuple[bytes, bytes | None]:
+    """Return key and value of a row as the store has it: with the timestamp in front, but for sessions."""
+    _, key, value, timestamp, _ = record
+    assert key is not None
+    if value is None or store == "session-count":
+        return key, value
+    return key, _TIME.pack(timestamp) + value
+
+
+def replayed(store: str, rows: dict[bytes, bytes], records: list[Record]) -> dict[bytes, bytes]:
+    """Return rows after records of the log; a deletion removes a row."""
+    result = dict(rows)
+    for record in records:
+        key, value = expected_row(store, record)
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = value
+    return result
+
+
+def live_rows(store: str, rows: dict[bytes, bytes], newest: int) -> dict[bytes, bytes]:
+    """Return rows without those of windows and sessions that have expired: a release may have dropped their segment."""
+    if store not in WINDOWED:
+        return rows
+    return {key: value for key, value in rows.items() if _end(store, key) > newest - RETENTION_MS}
+
+
+def _end(store: str, key: bytes) -> int:
+    begin = -16 if store == "session-count" else -12
+    return int(_TIME.unpack(key[begin : begin + 8])[0])
+
+
+def rows_of(directory: Path, store: str) -> dict[bytes, bytes]:
+    """Return the rows of a store, whatever its segments."""
+    rows: dict[bytes, bytes] = {}
+    for path in sorted(directory.rglob("CURRENT")):
+        if store in path.parts:
+            with Shadow(path.parent) as shadow:
+                for family in shadow.column_families:
+                    if family != OFFSETS_CF:
+                        rows.update(shadow.rows(family))
+    return rows
+
+
+def moments(count: int, longest: float, seed: int) -> Iterator[float]:
+    """Yield pauses of random length in seconds."""
+    generator = random.Random(seed)
+    for _ in range(count):
+        yield generator.uniform(0, longest)
+
+
+@dataclass(frozen=True)
+class Taking:
+    """How many snapshots are taken, and when."""
+
+    count: int
+    most: int = 0
+    """Attempts; 0: twenty for each."""
+    bootstrap: str = ""
+    """The broker of three of four snapshots."""
+    longest_pause: float = 0.7
+    seed: int = 0
+
+
+def take(directory: Path, repository: Path, case: Case, figures: Figures, taking: Taking) -> list[Snapshot]:
+    """Take snapshots at random moments, until there are so many."""
+    snapshots: list[Snapshot] = []
+    deadline = time.monotonic() + _MOST_SECONDS
+    for pause in moments(taking.most or 20 * taking.count, taking.longest_pause, taking.seed or taking.count):
+        if len(snapshots) == taking.count or time.monotonic() > deadline:
+            break
+        time.sleep(pause)
+        with_broker = bool(taking.bootstrap) and len(snapshots) % 4 != 3
+        broker = ("--bootstrap-server", taking.bootstrap) if with_broker else ()
+        done = here("snapshot", directory, "--out", repository, *case.options, *broker, "-o", "json")
+        assert done.status in (0, 1, 4), done.report
+        rows = [row for row in done.rows if row["type"] == "store"]
+        if MAIN not in {row["task"] for row in rows}:
+            figures.skipped += 1
+            print(done.err)
+            continue
+        reasons = {row["store"]: row["offset_reason"] for row in rows if row["task"] == MAIN and row["offset_reason"]}
+        tasks = frozenset(row["task"] for row in rows)
+        snapshots.append(Snapshot(done.summary["snapshot"], with_broker, tasks, reasons))
+        figures.snapshots += 1
+    return snapshots
+
+
+def restore(directory: Path, repository: Path, snapshot: Snapshot) -> None:
+    """Restore one snapshot."""
+    done = here("restore", directory, "--from-snapshot", repository, "--generation", snapshot.name, "--warnings-ok",
+                "-o", "json")  # fmt: skip
+    assert done.status == 0, done.report
+
+
+def compare(
+    directory: Path, app: App, logs: dict[TopicPartition, list[Record]], figures: Figures, snapshot: Snapshot
+) -> dict[str, int]:
+    """Compare the rows of a restored directory and the rest of the log with the whole log; return the offsets."""
+    offsets: dict[str, int] = {}
+    listed = here("ls", directory, "-o", "json")
+    for row in listed.rows:
+        if row["type"] != "store" or row["store"] not in STORES:
+            continue
+        store = row["store"]
+        key = TopicPartition(f"{app.name}-{store}-changelog", 0)
+        offset = row["changelog"].get(key.topic, {}).get("0", -4)
+        offsets[store] = offset
+        records = logs[key]
+        newest = max((_end(store, record[1] or b"") for record in records), default=0) if store in WINDOWED else 0
+        tail = [record for record in records if record[0] > offset]
+        whole = live_rows(store, replayed(store, {}, records), newest)
+        ours = live_rows(store, replayed(store, rows_of(directory, store), tail), newest)
+        assert ours == whole, (store, offset, len(records), _difference(ours, whole))
+        figures.tails.append(len(tail))
+        assert offset < 0 or store not in snapshot.reasons, (store, offset, snapshot)
+        if store in WINDOWED and snapshot.with_broker:
+            figures.windowed += 1
+            figures.usable += offset >= 0
+            if offset < 0:
+                why = snapshot.reasons.get(store, "its segments have rows, and state no offset yet")
+                figures.reasons[why.replace(app.name, "APP")] += 1
+    assert offsets.keys() == set(STORES), listed.report
+    return offsets
+
+
+def _difference(ours: dict[bytes, bytes], whole: dict[bytes, bytes]) -> str:
+    lacking = [key for key in whole if ours.get(key) != whole[key]]
+    return f"{len(lacking)} rows differ or are missing, {len(ours.keys() - whole.keys())} too many: {lacking[:3]}"
+
+
+def start(
+    harness: Harness,
+    case: Case,
+    app: App,
+    state: Path,
+    offsets: dict[str, int],
+    folder: Path,
+    *,
+    ignore: tuple[str, ...] = (),
+) -> int:
+    """
+    Start the release on a restored directory: it restores exactly the records behind the offset, and wipes nothing.
+
+    ``offsets``: store -> its offset, of task 0_0. Return how many records it has restored.
+    """
+    conf = {**SMALL, **PATIENT, **case.conf}
+    topics = [f"{app.name}-{store}-changelog" for store in offsets]
+    logs = read_changelogs(harness, case.release, topics, folder / "before-start")
+    reply = good(harness.run(case.release, app, state, Run(conf=conf, read=False)))
+    # The scan at the start of 4.4 logs that it wipes a task without an offset, and wipes nothing: the counts prove it.
+    assert case.conf.keys() & TRANSACTIONAL.keys() or not wiped(reply), reply.report()
+    counts = restored(reply)
+    for store, offset in offsets.items():
+        log = logs[f"{app.name}-{store}-changelog", 0]
+        # Of windows without an offset some releases read only what has not expired.
+        firsts = log.first_reads(case.release, offset + 1 if offset >= 0 else None)
+        assert counts.get(store, 0) in {log.counted(first) for first in firsts}, (store, counts, offsets)
+    served, truth = folder / "served.jsonl", folder / "truth.jsonl"
+    good(
+        harness.run(
+            case.release, app, state, Run(conf=conf, dump=served, expect_no_restore=True, may_restore=[*ignore])
+        )
+    )
+    good(harness.run(case.release, app, folder / "nothing", Run(conf=conf, read=False)))
+    good(harness.run(case.release, app, folder / "nothing", Run(conf=conf, dump=truth)))
+    assert not [str(difference) for difference in dumps.differences(truth, served, ignore=ignore)]
+    shutil.rmtree(folder / "nothing")
+    shutil.rmtree(folder / "before-start")
+    return sum(counts.values())
+
+
+def remove_half_created(directory: Path) -> None:
+    """Remove databases without CURRENT: after a kill that hit their creation, no start of Streams can open them."""
+    for log in [*directory.rglob("*.log")]:
+        if log.parent.is_dir() and not (log.parent / "CURRENT").exists():
+            shutil.rmtree(log.parent)
