@@ -196,8 +196,8 @@ RULES = (
 # --- the offset of a cut ----------------------------------------------------------------------------------------------
 
 
-NO_BOUND: Final = "a segment was never flushed, and no earlier snapshot shows where its records begin"
-NEVER_FLUSHED: Final = "no segment of it was ever flushed, so nothing on disk shows its offset"
+NO_BOUND: Final = "a segment was never flushed, and without --bootstrap-server nothing shows where its records begin"
+NEVER_FLUSHED: Final = "no segment of it was ever flushed, and without --bootstrap-server nothing shows its offset"
 NO_TIMES: Final = "a segment was never flushed, and the names of the segments do not show which records belong to it"
 NOT_WRITTEN_YET: Final = "Kafka Streams has not written its offset to .checkpoint yet"
 STATED_UNKNOWN: Final = "one of its databases states that its offset is unknown"

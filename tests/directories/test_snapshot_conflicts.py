@@ -383,7 +383,7 @@ def test_a_higher_offset_of_a_topic_that_was_recreated_is_of_no_use(app: Path, t
     assert "count-changelog 0 10\n" in (lost / "0_0" / ".checkpoint").read_text()
 
 
-def test_the_highest_offset_of_one_log_counts(app: Path, tmp_path: Path) -> None:
+def test_the_highest_offset_of_the_same_log_counts(app: Path, tmp_path: Path) -> None:
     """The newest snapshot may be behind, as that of a cut with a segment that was never flushed is."""
     repository, lost = tmp_path / "repository", tmp_path / "lost" / app.name
     lost.parent.mkdir()

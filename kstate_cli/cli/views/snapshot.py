@@ -8,7 +8,6 @@ from kstate_cli import clock
 from kstate_cli.cli.output import say, table
 from kstate_cli.formats.topic_partition import typed_offsets
 from kstate_cli.offsets.model import by_topic
-from kstate_cli.snapshot.rules import NEVER_FLUSHED, NO_BOUND
 from kstate_cli.texts import plural, size_text, some
 
 if TYPE_CHECKING:
@@ -38,12 +37,8 @@ def show_capture(report: CaptureReport, results: Output[SnapshotLine], out: str,
         return
     results.remark(f"snapshot {report.generation} in {out}: {amount}, of which {size_text(new)} are new")
     for why, stores in _unusable(report).items():
-        hint = ""
-        if why in (NO_BOUND, NEVER_FLUSHED):
-            hint = ". Pass --bootstrap-server, so that kstate reads from the log where the records of segments begin"
         results.remark(
-            f"{some(stores, _MOST_NAMES)}: {why}, so after a restoration Kafka Streams reads the whole log of the "
-            f"store{hint}"
+            f"{some(stores, _MOST_NAMES)}: {why}, so after a restoration Kafka Streams reads the whole log of the store"
         )
     if report.usable_until_ms is not None and report.usable_until_ms < clock.now_ms():
         results.remark(
