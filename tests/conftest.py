@@ -31,7 +31,7 @@ from tests.sampling import ALL, deselect_most
 settings.register_profile("kstate", deadline=None, max_examples=100 if ALL else 25)
 settings.load_profile("kstate")
 
-_WAITING = ("interop", "restore", "examples", "kills")
+_WAITING = ("interop", "restore", "examples", "kills", "worlds")
 """Most of their time real Kafka Streams, brokers and Spark start, and wait for each other."""
 _MEMORY = Path("/dev/shm")
 _MEMORY_BYTES = 2 << 30

@@ -1,5 +1,9 @@
 package interop;
 
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -14,6 +18,7 @@ import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.KafkaStreams;
 import org.apache.kafka.streams.StreamsBuilder;
+import org.apache.kafka.streams.Topology;
 import org.apache.kafka.streams.errors.StreamsUncaughtExceptionHandler;
 import org.apache.kafka.streams.kstream.Grouped;
 import org.apache.kafka.streams.kstream.JoinWindows;
@@ -38,9 +43,22 @@ final class Farm {
     private static final long RUNNING_MS = 300;
     private static final long TOGETHER_NANOS = 10_000_000_000L;
     private static final String OWN = "kills";
+    /** Topologies besides those of the harness: see the server that adds them. */
+    static final List<Feature> MORE = new ArrayList<>();
     private static volatile boolean open;
+    private static volatile long pace;
 
     private Farm() { }
+
+    /** Holds a record until all applications run, and then as long as the command says. */
+    static void pace() {
+        while (!open) {
+            LockSupport.parkNanos(POLL_NANOS);
+        }
+        if (pace > 0) {
+            LockSupport.parkNanos(pace);
+        }
+    }
 
     /** Three tasks: one with most kinds, one of a join, one of a versioned table. */
     private static StreamsBuilder own(final Naming naming, final long nanosPerRecord) {
@@ -120,9 +138,14 @@ final class Farm {
             final Properties config = config();
             final Naming naming = new Naming(args.need("prefix"));
             final String name = args.get("topology", OWN);
-            final StreamsBuilder builder = name.equals(OWN) ? own(naming, nanos)
-                : Topologies.build(name, naming, Topologies.features("9.9"));
-            streams = new KafkaStreams(builder.build(config), config);
+            final List<Feature> features = Topologies.features("9.9");
+            features.addAll(MORE);
+            final StreamsBuilder builder = name.equals(OWN) ? own(naming, nanos) : Topologies.build(name, naming, features);
+            final Topology topology = builder.build(config);
+            if (args.has("describe-into")) {
+                describe(topology);
+            }
+            streams = new KafkaStreams(topology, config);
             streams.setUncaughtExceptionHandler(e -> {
                 failed = true;
                 Json.print("event", "exception", "app", app, "class", e.getClass().getName(), "message", e.getMessage(),
@@ -131,6 +154,14 @@ final class Farm {
             });
             streams.setGlobalStateRestoreListener(new Restores(app));
             streams.start();
+        }
+
+        private void describe(final Topology topology) {
+            try {
+                Files.writeString(Path.of(args.need("describe-into")), topology.describe().toString());
+            } catch (final IOException e) {
+                throw new UncheckedIOException(e);
+            }
         }
 
         /** The metric is looked up once: a map of all metrics of many applications costs milliseconds. */
@@ -163,6 +194,9 @@ final class Farm {
             }
             c.put("__emit.interval.ms.kstreams.outer.join.spurious.results.fix__", "0");
             c.put("__emit.interval.ms.kstreams.windowed.aggregation__", "0");
+            for (final String pair : args.all("conf")) {
+                c.put(pair.substring(0, pair.indexOf('=')), pair.substring(pair.indexOf('=') + 1));
+            }
             c.put("commit.interval.ms", args.get("commit-ms", "100"));
             c.put("num.stream.threads", "1");
             c.put("statestore.cache.max.bytes", "0");
@@ -202,6 +236,7 @@ final class Farm {
 
     private static List<Instance> instances(final Args args) throws Exception {
         final List<Instance> all = new ArrayList<>();
+        pace = args.num("nanos", 0);
         try (Admin admin = Admin.create(Topics.client(args.need("bootstrap")))) {
             for (final Args each : args.objects("apps")) {
                 all.add(new Instance(each, args.need("bootstrap"), args.num("nanos", 0)));

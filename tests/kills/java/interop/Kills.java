@@ -29,7 +29,7 @@ public final class Kills {
         System.exit(0);
     }
 
-    private static int call(final Args args) throws Exception {
+    static int call(final Args args) throws Exception {
         switch (args.need("do")) {
             case "produce":
                 return Produce.run(args, args.need("bootstrap"));
