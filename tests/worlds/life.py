@@ -310,13 +310,13 @@ def _lose(life: Life, step: Step, dice: random.Random) -> None:
     stores = sorted(life.app.glob("*/rocksdb/*"))
     choice = dice.random()
     if choice < 0.3 or not tasks:
-        gone = life.app
+        victim = life.app
     elif choice < 0.7 or not stores:
-        gone = dice.choice(tasks)
+        victim = dice.choice(tasks)
     else:
-        gone = dice.choice(stores)
-    shutil.rmtree(gone, ignore_errors=True)
-    life.log.append(f"lose {gone}")
+        victim = dice.choice(stores)
+    shutil.rmtree(victim, ignore_errors=True)
+    life.log.append(f"lose {victim}")
     life.state(str(step), rows_of=life.last)
 
 
