@@ -21,89 +21,93 @@ DOCS = ROOT / "docs" / "check.md"
 
 _HEAD = """# What `kstate check` predicts, and what Kafka Streams does
 
-What will Kafka Streams do with each store when a release starts, and what does each finding of `kstate check` mean?
+This page explains what `kstate check` predicts for each store when you start a release, and what each finding
+means.
 
-    kstate check APP --for 4.3 --dump DUMP            # and --offsets FILE or --bootstrap-server HOST:PORT, or none of them
-    kstate check APP --for 4.2 --guarantee at_least_once -o json
+    kstate check APP --for 4.3 --dump DUMP            # or --offsets FILE, or --bootstrap-server HOST:PORT kstate
+    check APP --for 4.2 --guarantee at_least_once -o json
 
 For each store of each task, `check` predicts one of these outcomes:
 
 - The store opens unchanged.
 - Kafka Streams restores N records, or everything.
-- Kafka Streams wipes the task, and restores all its stores. Stores without a changelog lose their rows.
-- Startup fails. `check` names the file, and the error that Kafka Streams prints.
+- Kafka Streams wipes the task and restores all its stores. Stores without a changelog lose their rows.
+- Startup fails. `check` prints the file and the error that Kafka Streams will report.
 
-By default, `check` prints one entry for all stores with the same cause and outcome. With `--all`, it lists each store.
-At the end, it prints what to do about each finding.
+By default, `check` prints one entry for all stores with the same cause and outcome. With `--all`, it lists each
+store. At the end of the output, it prints what to do about each finding.
 
-The exit code is 3 if `check` reports findings, and 0 otherwise.
+If `check` reports findings, the exit code is 3. Otherwise, it is 0.
 
 ## How many records, and how long
 
-To predict how many records Kafka Streams restores, and whether an offset is still in the log, `check` needs to know
-the log. Pass one of these sources:
+`check` can predict how many records Kafka Streams will restore, and whether an offset is still in the log. For
+this, it needs one of these sources:
 
 | source | what `check` uses |
 |---|---|
-| `--dump DUMP` | It reads the manifest, and counts the records in the dump. |
+| `--dump DUMP` | It reads the manifest and counts the records in the dump. |
 | `--offsets FILE` | It reads log starts and ends from a JSON file, as described below. The number of records is an upper bound. |
 | `--bootstrap-server` | It reads log starts and ends from the broker. If the broker does not have a topic or a partition, `check` reports a finding. |
 
-If you pass a dump and a broker, the broker takes precedence. `check` still counts the records in the dump, if it is a
-dump of the same log. If the topic ids differ, it reports a finding.
+If you pass a dump and a broker, the broker takes precedence. `check` still counts the records in the dump if the
+dump is from the same log. If the topic ids differ, `check` reports a finding.
 
-The file of `--offsets` has this format:
+The `--offsets` file has this format:
 
     {"TOPIC": {"0": {"start": 0, "end": 42, "id": "…", "committed": 40}}}
 
-`id` and `committed` are optional. So are `policy`, `delete_retention_ms`, `leader_epoch`, `retention_ms` and `min_compaction_lag_ms`.
+These members are optional: `id`, `committed`, `policy`, `delete_retention_ms`, `leader_epoch`, `retention_ms` and
+`min_compaction_lag_ms`.
 
-Not every offset belongs to a record, because of transaction markers and compaction. If the user has the permission
-Read, `check` therefore also reads the ends of the logs and counts the records. It reads at most 50,000 offsets of a
-partition, and 500,000 offsets and 256 MiB in total. Beyond these limits, it reports an upper bound ("at most").
+Because of transaction markers and compaction, not every offset belongs to a record. If you have the Read
+permission, `check` therefore also reads the ends of the logs and counts the records. It reads at most 50,000
+offsets per partition, and at most 500,000 offsets and 256 MiB in total. Beyond these limits, it reports an upper
+bound ("at most").
 
-The first line shows how many records Kafka Streams restores *until RUNNING*. Without a broker, it shows the number up
-to the end of the dump or the file. It also shows how long this takes at least. `check` calculates this time from the
-rate of the last sufficiently large restoration by kstate on this directory. Kafka Streams is slower, because it
-writes record by record. `kstate clean` deletes the measured rate. Without a rate, `check` reports that none was
-measured.
+The first line of the output shows how many records Kafka Streams will restore *until RUNNING*. Without a broker, it
+shows the number of records up to the end of the dump or the file. It also shows the minimum time that this will
+take. `check` calculates this time from the rate of the last sufficiently large restoration by kstate on this
+directory. Kafka Streams is slower, because it writes record by record. `kstate clean` deletes the measured rate. If
+there is no rate, `check` reports that none was measured.
 
-The sum does not include in-memory stores, because they leave no trace in a directory. Kafka Streams restores them at
-every start.
+The number does not include in-memory stores, because they are not on disk. Kafka Streams restores them at every
+start.
 
-In JSON, the summary has the members `restores`, `seconds_to_running`, `rate` and `rate_from`. Each store has `lag`,
-the number of records in its log that it has not read, independently of the prediction. `lag_seconds` is the age of
-the first of them. `kstate inspect-position` with the same options prints only the `lag`.
+In JSON, the summary has the members `restores`, `seconds_to_running`, `rate` and `rate_from`. Each store has a
+`lag`, which is the number of unread records in its log. It does not depend on the prediction. `lag_seconds` is the
+age of the first unread record. `kstate inspect-position` with the same options prints only the `lag`.
 
 ## Lag
 
-`kstate lag` shows how many records each store is behind its changelog now, summed over its tasks, and how old the
-first of them is. It needs a broker, a dump or a file of `--offsets`. With `-v`, it also prints the stored offset and
-the end of the log for each task and partition.
+`kstate lag` shows how many records each store is currently behind its changelog, as a sum over its tasks. It also
+shows the age of the first of these records. The command needs a broker, a dump or an `--offsets` file. With `-v`,
+it also prints the stored offset and the end of the log for each task and partition.
 
     kstate lag APP --bootstrap-server HOST:PORT --max-lag 10000 --metrics-file FILE
 
-A lag is unknown if the store has no offset, if none of the sources contains its log, or if the offset is outside the
-log. In this case the sum is also unknown, kstate writes no metric, and the exit code is 1, or 0 with `--warnings-ok`.
-The exit code is 3 if a store is more than `--max-lag` records behind, or if kstate cannot read something. With a
-dump, kstate uses the ends of the logs at the time of the dump.
+A lag is unknown if the store has no offset, if none of the sources contains its log, or if the offset is outside
+the log. The sum is then also unknown, and kstate does not write the metric. The exit code is 1, or 0 with
+`--warnings-ok`. If a store is more than `--max-lag` records behind, or if kstate cannot read a store, the exit code
+is 3. With a dump, kstate uses the ends of the logs at the time of the dump.
 
 ## While the application is running
 
-While the application is running, the offsets and the status on disk are those of the last flush. Many predictions
-then depend on how the application will be closed. `check` reports such outcomes as `unknown`, and their consequences
-as expected. It still reports problems that do not depend on this, such as an unreadable file, a foreign segment, a
-damaged SST, or the layout of another release.
+While the application is running, the files contain the offsets and the status of the last flush. Many predictions
+then depend on how the application will be closed. `check` reports such outcomes as `unknown`, and their
+consequences as expected. It still reports problems that do not depend on the shutdown, such as an unreadable file,
+a foreign segment, a damaged SST, or the layout of another release.
 
 ## How old the data is
 
-`check` reads the age of the data from the table properties of SSTs. They stay the same if you copy or link a file, if
-RocksDB compacts it, or if 4.3 starts. For stores that kstate wrote, it reads `.kstate/APP/ages.json`, which `kstate
-clean` keeps.
+`check` reads the age of the data from the table properties of SSTs. These properties stay the same if you copy or
+link the file, if RocksDB compacts it, or if Kafka Streams 4.3 opens it. For stores that kstate wrote, `check` reads
+`.kstate/APP/ages.json`, which `kstate clean` does not delete.
 
-Kafka keeps tombstones only for `delete.retention.ms`. If the data of a store is older, Kafka Streams may miss deletes
-when it continues from the store's offset, and `check` reports this. kstate subtracts a margin of a tenth of that
-time, or an hour. It takes the retention from the broker, the dump or `--delete-retention`. The default is one day.
+Kafka keeps tombstones only for `delete.retention.ms`. If the data of a store is older, Kafka Streams may miss
+deletions when it continues from the store's offset. `check` reports such stores. kstate subtracts a margin of a
+tenth of this time, but at most an hour. It reads the retention time from the broker, from the dump or from
+`--delete-retention`. The default is one day.
 """
 
 
@@ -176,28 +180,28 @@ _MARK = "## Beside real releases"
 _TABLE = f"""{_MARK}
 
 The tables show predictions that real releases confirmed, record by record. For each case, a real release wrote a
-directory, by default the release that was started later. The test edited the directory as described, ran `kstate
-check`, and started the release.
+directory. By default, this is the release that was started later. The test edited the directory as described, ran
+`kstate check`, and started an application with the release.
 
 The stores are `latest-order`, `orders-per-minute` and `visits` in tasks 0_0 and 0_1, and the global store
-`customers`. A number is the number of restored records. 4.4.0 may skip expired records of window and session stores,
-so their cells show the upper bound that `check` predicts. If a cell does not mention a store, the store opened
-unchanged. Empty cells were not tested.
+`customers`. The numbers in the cells are numbers of restored records. Kafka Streams 4.4.0 may skip expired records
+of window and session stores, so these cells show the upper bound that `check` predicts. If a cell does not mention
+a store, the store opened unchanged. Empty cells were not tested.
 """
 _HOMES = f"""### Where the topology has changed
 
-These cases use `--topology`, and by default also `--from`. In most cases, this topology wrote the directory (number:
-stores):
+These cases use `--topology` and, by default, `--from`. In most cases, an application with this topology wrote the
+directory (number of the sub-topology: stores):
 
     {_in_words(A)}
 
-Then another topology was started, in most cases this one:
+Then an application with another topology was started, in most cases with this one:
 
     {_in_words(B)}
 
 The cells show predictions that the release confirmed. Empty cells were not tested. If `check` recommended `kstate
-rehome`, the test ran it. Afterwards `check` reported no findings, and the release restored only new stores and
-in-memory stores.
+rehome`, the test ran this command. Afterwards, `check` reported no findings, and the application restored only new
+stores and in-memory stores.
 """
 
 
