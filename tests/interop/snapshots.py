@@ -16,7 +16,7 @@ from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.rocks.shadow import Shadow
 
 from . import dumps
-from .dumping import Record
+from .dumping import Record, on_broker
 from .expiry import PATIENT, RETENTION_MS, read_changelogs
 from .harness import App, Batch, Guarantee, Harness, Run
 from .support import good, restored, wiped
@@ -173,16 +173,39 @@ def take(directory: Path, repository: Path, case: Case, figures: Figures, taking
     return snapshots
 
 
+@dataclass
+class Logs:
+    """The changelogs of the main task, and the rows that each of them leads to."""
+
+    app: App
+    records: dict[TopicPartition, list[Record]]
+    wholes: dict[str, dict[bytes, bytes]] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, harness: Harness, app: App, folder: Path) -> Logs:
+        """Read all of them, as a consumer with read_committed does."""
+        return cls(app, on_broker(harness, [f"{app.name}-{store}-changelog" for store in STORES], folder))
+
+    def of(self, store: str) -> list[Record]:
+        """Return the records of a store."""
+        return self.records[TopicPartition(f"{self.app.name}-{store}-changelog", 0)]
+
+    def whole(self, store: str) -> dict[bytes, bytes]:
+        """Return the rows after all records."""
+        if store not in self.wholes:
+            self.wholes[store] = replayed(store, {}, self.of(store))
+        return self.wholes[store]
+
+
 def restore(directory: Path, repository: Path, snapshot: Snapshot) -> None:
-    """Restore one snapshot."""
+    """Restore a snapshot to a new directory."""
+    directory.parent.mkdir()
     done = here("restore", directory, "--from-snapshot", repository, "--generation", snapshot.name, "--warnings-ok",
                 "-o", "json")  # fmt: skip
     assert done.status == 0, done.report
 
 
-def compare(
-    directory: Path, app: App, logs: dict[TopicPartition, list[Record]], figures: Figures, snapshot: Snapshot
-) -> dict[str, int]:
+def compare(directory: Path, logs: Logs, figures: Figures, snapshot: Snapshot) -> dict[str, int]:
     """Compare the rows of a restored directory and the rest of the log with the whole log; return the offsets."""
     offsets: dict[str, int] = {}
     listed = here("ls", directory, "-o", "json")
@@ -190,13 +213,13 @@ def compare(
         if row["type"] != "store" or row["store"] not in STORES:
             continue
         store = row["store"]
-        key = TopicPartition(f"{app.name}-{store}-changelog", 0)
-        offset = row["changelog"].get(key.topic, {}).get("0", -4)
+        app = logs.app
+        offset = row["changelog"].get(f"{app.name}-{store}-changelog", {}).get("0", -4)
         offsets[store] = offset
-        records = logs[key]
+        records = logs.of(store)
         newest = max((_end(store, record[1] or b"") for record in records), default=0) if store in WINDOWED else 0
         tail = [record for record in records if record[0] > offset]
-        whole = live_rows(store, replayed(store, {}, records), newest)
+        whole = live_rows(store, logs.whole(store), newest)
         ours = live_rows(store, replayed(store, rows_of(directory, store), tail), newest)
         assert ours == whole, (store, offset, len(records), _difference(ours, whole))
         figures.tails.append(len(tail))
