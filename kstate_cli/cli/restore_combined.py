@@ -26,6 +26,7 @@ from kstate_cli.errors import Refused
 from kstate_cli.migrate.planner import plan_migration
 from kstate_cli.migrate.snapshot import MigrateOptions
 from kstate_cli.releases import OLD_SST_FORMAT, Release
+from kstate_cli.snapshot.dump_bounds import DumpBounds
 from kstate_cli.snapshot.overlay import after, for_specification, overlay
 from kstate_cli.snapshot.planner import ChosenStore, SnapshotPlan, plan_restore
 from kstate_cli.snapshot.restoring import (
@@ -97,6 +98,8 @@ class WithRecords:
     progress: Callable[[str, str, int], None]
     unchanged: Mapping[str, str] = field(default_factory=dict)
     """``TASK/STORE`` that exists -> why the snapshot does not replace it."""
+    bounds: DumpBounds = field(default_factory=DumpBounds)
+    """The offsets that the dump shows for segments that were never flushed."""
     placed: SnapshotPlan | None = None
     """The last plan, with the stores whose files it needs."""
 
@@ -108,9 +111,12 @@ class WithRecords:
 
         app = request.terms.app
         options = replace(self.request.options_now(self.generations), continued=frozenset(dump.partitions))
-        base = plan_restore(
-            app, application, self.generations, options, now_ms=clock.now_ms(), damaged=tuple(self.damaged)
-        )
+        now_ms, damaged = clock.now_ms(), tuple(self.damaged)
+        base = plan_restore(app, application, self.generations, options, now_ms=now_ms, damaged=damaged)
+        bounded = self.bounds.applied_to(app, self.generations, base.stores, dump)
+        if bounded != self.generations:
+            # The offsets decide about the choice of a store, its files and its steps: the plan is made again.
+            base = plan_restore(app, application, bounded, options, now_ms=now_ms, damaged=damaged)
         directory = overlay(app, application, base)
         if self.migration is not None:
             base, directory = self.migration.add(base, directory)

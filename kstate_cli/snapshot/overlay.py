@@ -219,6 +219,11 @@ def _store(app: Path, chosen: ChosenStore) -> Store:
     return Store(stored.name, path, stored.segmented, databases, kind, None, None)
 
 
+def store_as_captured(app: Path, chosen: ChosenStore) -> Store:
+    """Return a store of a snapshot with the offsets that its databases stated when they were captured."""
+    return _store(app, replace(chosen, store=replace(chosen.store, is_cut=False)))
+
+
 def _is_certain(kind: str, families: set[str], *, segmented: bool) -> bool:
     """Return whether the families leave no other kind. A generation does not state whether rows proved the kind."""
     possible = {

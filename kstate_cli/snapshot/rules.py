@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+from kstate_cli import option
 from kstate_cli.formats.binary import MAX_I64, MalformedBytesError
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.layouts import KeySchema
@@ -196,8 +197,12 @@ RULES = (
 # --- the offset of a cut ----------------------------------------------------------------------------------------------
 
 
-NO_BOUND: Final = "a segment was never flushed, and without --bootstrap-server nothing shows where its records begin"
-NEVER_FLUSHED: Final = "no segment of it was ever flushed, and without --bootstrap-server nothing shows its offset"
+NO_BOUND: Final = (
+    f"a segment was never flushed, and without {option.BOOTSTRAP_SERVER} nothing shows where its records begin"
+)
+NEVER_FLUSHED: Final = (
+    f"no segment of it was ever flushed, and without {option.BOOTSTRAP_SERVER} nothing shows its offset"
+)
 NO_TIMES: Final = "a segment was never flushed, and the names of the segments do not show which records belong to it"
 NOT_WRITTEN_YET: Final = "Kafka Streams has not written its offset to .checkpoint yet"
 STATED_UNKNOWN: Final = "one of its databases states that its offset is unknown"

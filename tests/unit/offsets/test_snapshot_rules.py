@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings, strategies
 
 from kstate_cli.broker.facts import LogFacts
+from kstate_cli.dump_reader.open import read_dump
 from kstate_cli.errors import RunFailed
 from kstate_cli.formats.binary import MAX_I64
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
@@ -18,6 +19,7 @@ from kstate_cli.formats.metadata_files import StoredOptions
 from kstate_cli.formats.offsets import STATUS_CLOSED, OffsetsRecord, Position
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.rocks.files import FIRST_WAL
+from kstate_cli.snapshot.dump_bounds import offset_in_dump
 from kstate_cli.snapshot.log_facts import offset_in_log
 from kstate_cli.snapshot.model import StoredDatabase, StoredFile, StoredStore
 from kstate_cli.snapshot.rules import (
@@ -34,6 +36,7 @@ from kstate_cli.statedir.model import Database, Store
 from tests.unit.model import NEW, changelog, database, record, store, task
 
 TP = changelog("w")
+EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "dump"
 
 
 def cut(
@@ -315,6 +318,28 @@ def test_a_log_shows_the_offset_of_segments() -> None:
     assert offset(LogFacts(3, 50), (3, window(1)), last=MAX_I64) == 49
     assert offset(LogFacts(0, 0), last=MAX_I64) == OFFSET_UNKNOWN
     assert offset_in_log(TP, segments, None, LogFacts(3, 50)).offset == OFFSET_UNKNOWN
+
+
+def test_a_dump_shows_the_offset_of_segments() -> None:
+    dump = read_dump(str(EXAMPLE), complete=False, committed_only=False)
+    key = TopicPartition("orders-orders-per-minute-changelog", 1)
+    partition = dataclasses.replace(dump.partitions[key], topic_id="A" * 22)
+    # Its records from offset 31 to 52 are of this segment.
+    segments = UnflushedSegments(((1_704_067_800_000, 1_704_068_400_000),), 51)
+
+    def offset(last: int = 51, topic_id: str | None = None, **facts: object) -> int:
+        changed = dataclasses.replace(partition, **facts)  # type: ignore[arg-type]
+        ids = {} if topic_id is None else {key.topic: topic_id}
+        stored = dataclasses.replace(generation(40, 0), offsets={key: OFFSET_UNKNOWN}, topic_ids=ids)
+        partitions = dataclasses.replace(dump, partitions={key: changed})
+        return offset_in_dump(key, dataclasses.replace(segments, last=last), partitions, stored)
+
+    assert offset() == offset(topic_id="A" * 22) == 30
+    assert offset(last=20) == 20
+    # The dump ends too early, or begins above the log start, or does not state these; it is of another topic.
+    unknown = [offset(last=61), offset(start=1), offset(start=None), offset(log_start=None), offset(log_end=None),
+               offset(topic_id="B" * 22)]  # fmt: skip
+    assert unknown == [OFFSET_UNKNOWN] * len(unknown)
 
 
 @settings(max_examples=300, deadline=None)
