@@ -89,7 +89,7 @@ class Campaign:
         self._pending = pending
         self._until = time.monotonic() + 60 * namespace.minutes
         self._map = CoverageMap(BUILD / "map.json")
-        self._map.refresh(namespace.tests or ["tests/unit"])
+        self._map.refresh(namespace.tests or ["tests/unit"], {module.name for module, _ in pending})
         roots = tuple(namespace.tests or ["tests/unit"])
         self._seconds = {name: seconds for name, seconds, _ in self._map.tests() if name.startswith(roots)}
         self._lines: dict[str, dict[int, list[str]]] = {}
@@ -120,9 +120,7 @@ class Campaign:
         os.waitpid(child, 0)
 
     def _run_replaced(self) -> None:
-        pending = [
-            (module, mutant, self._tests(module, mutant)) for module, mutant in self._pending if mutant.in_function
-        ]
+        pending = [(module, mutant, self._tests(module, mutant)) for module, mutant in self._pending]
         files = sorted({test.partition("::")[0] for _, _, tests in pending for test in tests})
 
         def run(collected: Collected) -> None:
@@ -131,12 +129,15 @@ class Campaign:
                     return
                 verdict = self._replaced(collected, module, mutant, tests)
                 # What ran at the import may hide the change: then another child decides.
-                if verdict.killed or not (mutant.line in self._map.imported(module.name) or verdict.test == "import"):
+                if verdict.killed or not (verdict.test == "import" or self._runs_at_import(module, mutant)):
                     self._note(module, mutant, verdict, f"{at + 1}/{len(pending)}")
 
         if files:
             print(f"collecting {len(files)} files for {len(pending)} mutants", flush=True)
             collect(files, run)
+
+    def _runs_at_import(self, module: Module, mutant: Mutant) -> bool:
+        return not mutant.in_function or mutant.line in self._map.imported(module.name)
 
     def _replaced(self, collected: Collected, module: Module, mutant: Mutant, tests: Sequence[str]) -> Verdict:
         tests = [test for test in tests if self._sound.get((test, False), True)]

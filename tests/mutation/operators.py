@@ -82,6 +82,7 @@ class Module:
 
     def __init__(self, root: Path, name: str) -> None:
         self.name = name
+        self.dotted = name.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
         self.path = root / name
         self.tree = ast.parse(self.path.read_text(encoding="utf-8"))
         self.mutants = list(_Mutants(name, self.tree))

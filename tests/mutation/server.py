@@ -14,15 +14,17 @@ import importlib.machinery
 import json
 import math
 import os
+import re
 import resource
 import select
 import shutil
 import signal
+import struct
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, MappingProxyType
 from typing import Any, Final, NamedTuple, NoReturn
 
 import pytest
@@ -160,11 +162,10 @@ def by_import(mutant: Mutant | None, module: Module, tests: Sequence[str]) -> Ve
     """Import kstate with the mutant, then collect and run tests: in a child of the process that has not imported kstate."""
     if mutant is not None:
         code = mutant.code(module.tree, module.path)
-        name = module.name.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
         original = importlib.machinery.SourceFileLoader.get_code
 
         def get_code(self: importlib.machinery.SourceFileLoader, fullname: str) -> CodeType | None:
-            return code if fullname == name else original(self, fullname)
+            return code if fullname == module.dotted else original(self, fullname)
 
         importlib.machinery.SourceFileLoader.get_code = get_code  # type: ignore[assignment,method-assign]
     plugin = FirstFailure(tests)
@@ -200,8 +201,10 @@ class Collected:
 
     def by_replacement(self, mutant: Mutant, module: Module, tests: Sequence[str]) -> Verdict:
         """Replace the code of functions, and run tests: in a child of the process that has collected them."""
-        if not self._replace(mutant.code(module.tree, module.path)):
-            return Verdict(killed=False, test="")
+        code = mutant.code(module.tree, module.path)
+        replaced = self._replace(code) if mutant.in_function else _rebind(code, module.dotted)
+        if not replaced:
+            return Verdict(killed=False, test="import")
         return self.run(tests)
 
     def _replace(self, module_code: CodeType) -> int:
@@ -230,6 +233,37 @@ class Collected:
             if any(report.failed for report in reports):
                 return Verdict(killed=True, test=item.nodeid)
         return Verdict(killed=False, test="")
+
+
+def _rebind(code: CodeType, name: str) -> int:
+    """Give constants the values of the changed module, in each module that has imported them."""
+    live = sys.modules.get(name)
+    namespace: dict[str, Any] = {"__name__": name, "__package__": name.rpartition(".")[0]}
+    if live is None:
+        return 0
+    try:
+        exec(code, namespace)
+    except Exception:
+        return 0  # an import shows which test fails
+    rebound = 0
+    for constant, old in list(vars(live).items()):
+        new = namespace.get(constant)
+        if constant.startswith("__") or not (_is_plain(old) and _is_plain(new)) or old == new:
+            continue
+        for other in list(sys.modules.values()):
+            if getattr(other, "__dict__", {}).get(constant) is old:
+                setattr(other, constant, new)
+                rebound += 1
+    return rebound
+
+
+def _is_plain(value: object) -> bool:
+    """Return whether a value has no part that belongs to a module, such as a class or a function."""
+    if isinstance(value, (tuple, list, set, frozenset)):
+        return all(map(_is_plain, value))
+    if isinstance(value, (dict, MappingProxyType)):
+        return all(map(_is_plain, (*value, *value.values())))
+    return value is None or type(value) in {bool, int, float, str, bytes, re.Pattern, struct.Struct, range}
 
 
 def _key(code: CodeType) -> tuple[str, str, int]:
