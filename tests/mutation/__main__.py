@@ -15,7 +15,7 @@ import hashlib
 import os
 import sys
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -26,9 +26,9 @@ from .record import RECORD, Entry, Record, number_of
 from .replay import replay
 from .server import Collected, Verdict, by_import, collect, prepare, verdict_of
 
-_OWN_SECONDS: Final = 4.0
+_OWN_SECONDS: Final = 2.0
 """Usual seconds of the tests of one mutant in the folder of its package: slower tests that run the line are not tried."""
-_OTHER_SECONDS: Final = 1.5
+_OTHER_SECONDS: Final = 0.7
 """The same for tests of other packages."""
 _FIRST_TESTS: Final = 40
 """Tests of the first attempt of a mutant that needs an import: most die there, and few files are collected."""
@@ -92,6 +92,7 @@ class Campaign:
         self._map.refresh(namespace.tests or ["tests/unit"], {module.name for module, _ in pending})
         roots = tuple(namespace.tests or ["tests/unit"])
         self._seconds = {name: seconds for name, seconds, _ in self._map.tests() if name.startswith(roots)}
+        self._tests_of_names: dict[tuple[str, ...], set[str]] = {}
         self._lines: dict[str, dict[int, list[str]]] = {}
         self._sound: dict[tuple[str, bool], bool] = {}
         """Whether a test passes without a mutant, replaced and imported."""
@@ -177,19 +178,24 @@ class Campaign:
         lines = range(mutant.line, mutant.last_line + 1)
         tests = {test for line in lines for test in by_line.get(line, ())} if mutant.in_function else set()
         if not mutant.in_function:
-            tests = self._users(module.name, mutant.names)
+            tests = self._users(mutant.names)
             tests = tests or {test for of_line in by_line.values() for test in of_line}
         folder = f"/unit/{_folder(module.name)}/"
         own = {test for test in tests if folder in test}
-        chosen = [*self._first(own, _OWN_SECONDS), *self._first(tests - own, _OTHER_SECONDS)]
-        return sorted(chosen, key=self._seconds.__getitem__)
+        return [*self._first(own, _OWN_SECONDS), *self._first(tests - own, _OTHER_SECONDS)]
 
     def _first(self, tests: Iterable[str], most_seconds: float) -> Iterator[str]:
-        """Give the fastest tests, as many as take so long."""
-        total = 0.0
+        """Give as many tests as take so long: one case of each function, the fastest first, then other cases."""
+        cases: Counter[str] = Counter()
+        ranks: list[tuple[int, float, str]] = []
         for test in sorted((test for test in tests if test in self._seconds), key=self._seconds.__getitem__):
-            total += self._seconds[test]
-            if total > max(most_seconds, 1.5 * self._seconds[test]):
+            function = test.partition("[")[0]
+            ranks.append((cases[function], self._seconds[test], test))
+            cases[function] += 1
+        total = 0.0
+        for _, seconds, test in sorted(ranks):
+            total += seconds
+            if total > max(most_seconds, 1.5 * seconds):
                 return
             yield test
 
@@ -199,18 +205,16 @@ class Campaign:
             self._lines[module] = {line: [test for _, test in tests] for line, tests in by_line.items()}
         return self._lines[module]
 
-    def _users(self, module: str, names: tuple[str, ...]) -> set[str]:
+    def _users(self, names: tuple[str, ...]) -> set[str]:
         """Give the tests of every line that uses a name which a module defines."""
-        tests = set()
-        for path in SOURCE.rglob("*.py"):
-            text = path.read_text(encoding="utf-8")
-            if not any(name in text for name in names):
-                continue
-            other = str(path.relative_to(ROOT))
-            uses = _lines_using(ast.parse(text), names)
-            by_line = self._by_line(other)
-            tests |= {test for line in uses for test in by_line.get(line, ())}
-        return tests
+        if names not in self._tests_of_names:
+            self._tests_of_names[names] = {
+                test
+                for path, lines in _lines_using(names).items()
+                for line in lines
+                for test in self._by_line(path).get(line, ())
+            }
+        return self._tests_of_names[names]
 
     def _usual(self, tests: Iterable[str]) -> float:
         return sum(self._seconds[test] for test in tests)
@@ -262,15 +266,29 @@ def _folder(module: str) -> str:
     return "/".join(module.split("/")[1:-1])
 
 
-def _lines_using(tree: ast.Module, names: tuple[str, ...]) -> set[int]:
-    lines = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and node.id in names:
-            lines.add(node.lineno)
-        if isinstance(node, ast.Attribute) and node.attr in names:
-            lines.add(node.lineno)
-        if isinstance(node, ast.ClassDef) and node.name in names:
-            lines |= {*range(node.lineno, (node.end_lineno or node.lineno) + 1)}
+@functools.cache
+def _uses() -> dict[str, dict[str, set[int]]]:
+    """Return the lines that use a name, by name and module."""
+    uses: defaultdict[str, dict[str, set[int]]] = defaultdict(dict)
+    for path in SOURCE.rglob("*.py"):
+        module = str(path.relative_to(ROOT))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Name):
+                uses[node.id].setdefault(module, set()).add(node.lineno)
+            elif isinstance(node, ast.Attribute):
+                uses[node.attr].setdefault(module, set()).add(node.lineno)
+            elif isinstance(node, ast.ClassDef):
+                lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)
+                uses[node.name].setdefault(module, set()).update(lines)
+    return uses
+
+
+def _lines_using(names: tuple[str, ...]) -> dict[str, set[int]]:
+    """Return the lines that use one of the names, by module."""
+    lines: defaultdict[str, set[int]] = defaultdict(set)
+    for name in names:
+        for module, of_module in _uses().get(name, {}).items():
+            lines[module] |= of_module
     return lines
 
 
