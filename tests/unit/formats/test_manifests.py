@@ -74,7 +74,7 @@ def test_cuts_of_a_log(lengths: list[int]) -> None:
 
 
 @pytest.mark.parametrize("recyclable", [0, RECYCLABLE])
-def test_what_a_cut_leaves(recyclable: int) -> None:
+def test_the_rest_of_a_cut(recyclable: int) -> None:
     log = Log([b"\x02\x05", b"\x02" * (BLOCK + 50)], recyclable)
     assert torn(b"") == "is empty"
     assert torn(log.data) is None
