@@ -25,7 +25,7 @@ from kstate_cli.regular_files import read_given, replace_text
 from kstate_cli.rows.serde_type import SERDE_ERRORS
 from kstate_cli.rows.serdes import serde_for
 from kstate_cli.rows.values import bytes_text
-from kstate_cli.seed.records import Record, TargetRecords
+from kstate_cli.seed.records import Record, RecordBatch, TargetRecords
 from kstate_cli.texts import plural, some
 
 if TYPE_CHECKING:
@@ -117,10 +117,10 @@ class RemainingRecords:
             digest.update(len(key).to_bytes(4, "big") + key)
         return [*self.source.identity, digest.hexdigest()]
 
-    def batches(self) -> Iterator[list[Record]]:
+    def batches(self) -> Iterator[RecordBatch]:
         """Yield the other records in their order. Raises as the source, and Refused."""
         for batch in self.source.batches():
-            yield [record for record in batch if self._key(record) not in self.keys]
+            yield RecordBatch.of(record for record in batch if self._key(record) not in self.keys)
 
     def counted(self) -> RemainingRecords:
         """Read all records, and return the same with its counts."""

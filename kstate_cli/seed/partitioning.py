@@ -21,7 +21,7 @@ from kstate_cli.formats.partitions import NO_PARTITION, WHOLE_KEY, KeyPart, part
 from kstate_cli.formats.values import SubscriptionWrapper
 from kstate_cli.rows.serde_type import guarded, import_attribute
 from kstate_cli.rows.values import bytes_text
-from kstate_cli.seed.records import DumpedRecords, Record, is_newest, records_in
+from kstate_cli.seed.records import DumpedRecords, Record, RecordBatch, batch_of, is_newest
 from kstate_cli.texts import plural, quoted
 
 if TYPE_CHECKING:
@@ -251,7 +251,7 @@ class RepartitionedRecords:
             rule += [partitioning.primary.target_count, partitioning.primary.partitioner.name]
         return [self.partition, rule, [source.identity for source in self.sources]]
 
-    def batches(self) -> Iterator[list[Record]]:
+    def batches(self) -> Iterator[RecordBatch]:
         """Yield the records in their order. Raises DumpError if a file cannot be read."""
         # All sources are open at a time, so each may hold only its share.
         share = max(_LEAST_BATCH_BYTES, _MERGED_BYTES // max(1, len(self.sources)))
@@ -260,10 +260,10 @@ class RepartitionedRecords:
         for _, _, record in heapq.merge(*streams, key=_stream_time):
             batch.append(record)
             if len(batch) == _BATCH_RECORDS:
-                yield batch
+                yield RecordBatch.of(batch)
                 batch = []
         if batch:
-            yield batch
+            yield RecordBatch.of(batch)
 
     def _stream(self, number: int, source: DumpedRecords, batch_bytes: int) -> Iterator[tuple[int, int, Record]]:
         """Yield running stream time, number of the source, and record, of the records that belong here."""
@@ -277,7 +277,7 @@ class RepartitionedRecords:
             # Records of other targets count: the old task has seen their times too.
             reached = int(times[-1])
             belongs = _partitions(partitioning.rule, table, partitioning.target_count) == self.partition
-            for time, record in zip(times[belongs].tolist(), records_in(table.filter(pa.array(belongs))), strict=True):
+            for time, record in zip(times[belongs].tolist(), batch_of(table.filter(pa.array(belongs))), strict=True):
                 yield time, number, self._rewritten(record)
 
     def _rewritten(self, record: Record) -> Record:

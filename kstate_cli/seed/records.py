@@ -7,10 +7,9 @@ history, so every record and their order count.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice, repeat
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from kstate_cli.dump_reader.footers import Passage
 from kstate_cli.dump_reader.location import open_location
@@ -45,6 +44,36 @@ class Record(NamedTuple):
     headers: list[tuple[str, bytes | None]]
 
 
+@dataclass(frozen=True, slots=True)
+class RecordBatch:
+    """Records in their order, a sequence for each member: an object for each record would cost more than sending it."""
+
+    keys: Sequence[bytes]
+    values: Sequence[bytes | None]
+    timestamps: Sequence[int]
+    headers: Sequence[list[tuple[str, bytes | None]]]
+
+    @classmethod
+    def of(cls, records: Iterable[Record]) -> RecordBatch:
+        """Return a batch of these records."""
+        # Without a record, zip has no columns.
+        keys, values, timestamps, headers = tuple(zip(*records, strict=True)) or ((), (), (), ())
+        return cls(keys, values, timestamps, headers)
+
+    def __len__(self) -> int:
+        """Return the number of records."""
+        return len(self.keys)
+
+    def __iter__(self) -> Iterator[Record]:
+        """Return the records one by one."""
+        return map(Record, self.keys, self.values, self.timestamps, self.headers)
+
+    def part(self, first: int, end: int) -> RecordBatch:
+        """Return the records from one place up to another, which may be behind the last record."""
+        place = slice(first, end)
+        return RecordBatch(self.keys[place], self.values[place], self.timestamps[place], self.headers[place])
+
+
 class TargetRecords(Protocol):
     """The records that a partition of a new changelog gets. They are read several times, and are the same each time."""
 
@@ -68,7 +97,7 @@ class TargetRecords(Protocol):
     def identity(self) -> list[object]:
         """What decides which records these are, for JSON: a run continues only if it is the same."""
 
-    def batches(self) -> Iterator[list[Record]]:
+    def batches(self) -> Iterator[RecordBatch]:
         """Yield the records in their order. Raises DumpError if a file cannot be read."""
 
 
@@ -95,10 +124,9 @@ class DumpedRecords:
         """Topic id and range of offsets: a dump that was extended has other records."""
         return [self.source.topic_id, self.source.first, self.source.last, self.records]
 
-    def batches(self) -> Iterator[list[Record]]:
+    def batches(self) -> Iterator[RecordBatch]:
         """Yield the records in batches, by offset. Raises DumpError if a file cannot be read."""
-        for rows in self.tables():
-            yield records_in(rows)
+        return map(batch_of, self.tables())
 
     def tables(self, batch_bytes: int = _BATCH_BYTES) -> Iterator[pa.Table]:
         """Yield the rows of the records, by offset, without empty tables. Raises DumpError."""
@@ -123,28 +151,38 @@ def partition_in(dump: Dump, key: TopicPartition) -> PartitionDump:
     return dump.partitions.get(key) or PartitionDump(key.topic, key.partition, (), None, None, 0, None, None)
 
 
-def records_in(rows: pa.Table) -> list[Record]:
+def batch_of(rows: pa.Table) -> RecordBatch:
     """Return the rows of :meth:`DumpedRecords.tables` as records."""
-    headers: Iterable[list[tuple[str, bytes | None]]] = repeat([], rows.num_rows)
+    headers: Sequence[list[tuple[str, bytes | None]]] = [[]] * rows.num_rows
     if "headers" in rows.column_names:
         headers = _headers(rows.column("headers"))
-    contents = (rows.column(name).to_pylist() for name in ("key", "value", "timestamp"))
-    return [Record(*members) for members in zip(*contents, headers, strict=True)]
+    keys, values, timestamps = (_objects(rows.column(name)) for name in ("key", "value", "timestamp"))
+    return RecordBatch(keys, values, timestamps, headers)
 
 
-def _headers(column: pa.ChunkedArray) -> Iterator[list[tuple[str, bytes | None]]]:
-    """Yield the headers of each row. A dictionary for each header, as ``to_pylist`` makes it, would take most time."""
+def _objects(column: pa.ChunkedArray) -> list[Any]:
+    """Return bytes, texts or numbers of a column, None for null."""
+    # Through NumPy, since older releases of Arrow make a scalar of its own for each value of ``to_pylist``.
+    objects: list[Any] = column.to_numpy().tolist()
+    return objects
+
+
+def _headers(column: pa.ChunkedArray) -> list[list[tuple[str, bytes | None]]]:
+    """Return the headers of each row. A dictionary for each header, as ``to_pylist`` makes it, would take most time."""
+    import numpy as np
     import pyarrow.compute as pc
 
-    lengths = pc.fill_null(pc.list_value_length(column), 0).to_pylist()
     flat = pc.list_flatten(column)
-    names, values = (pc.struct_field(flat, name).to_pylist() for name in ("key", "value"))
-    pairs = zip(names, values, strict=True)
-    for length in lengths:
-        if length:
-            yield list(islice(pairs, length))
-        else:
-            yield []
+    names, values = (_objects(pc.struct_field(flat, name)) for name in ("key", "value"))
+    pairs = list(zip(names, values, strict=True))
+    # Rows without headers, which most are, share a list that no reader changes.
+    headers: list[list[tuple[str, bytes | None]]] = [[]] * len(column)
+    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
+    ends = np.cumsum(lengths)
+    (rows,) = np.nonzero(lengths)
+    for row, first, end in zip(rows.tolist(), (ends - lengths)[rows].tolist(), ends[rows].tolist(), strict=True):
+        headers[row] = pairs[first:end]
+    return headers
 
 
 def select_records(dump: Dump, partition: PartitionDump, *, newest_only: bool) -> DumpedRecords:

@@ -32,7 +32,7 @@ from kstate_cli.rows.open import filled, open_whole
 from kstate_cli.rows.records import Layout, header_pairs
 from kstate_cli.rows.segment import Databases, Segment, StoreReader
 from kstate_cli.rows.values import FOREVER
-from kstate_cli.seed.records import Record
+from kstate_cli.seed.records import Record, RecordBatch
 from kstate_cli.statedir.model import Database, Store, Task
 
 NO_TIMESTAMP: Final = -1
@@ -115,7 +115,7 @@ class RowRecords:
         """The files of its databases: RocksDB never writes to an SST again, and numbers every new one."""
         return [self.task.name, self.store.name, self.kind, self.records, list(map(_files_of, self.store.databases))]
 
-    def batches(self) -> Iterator[list[Record]]:
+    def batches(self) -> Iterator[RecordBatch]:
         """Yield the records in their order. Raises StoreUnreadable, and HostError for a fault of this host."""
         with closing(Databases()) as databases:
             reader = open_whole(self.task, self.store, self.others, databases, kind=self.kind)
@@ -126,10 +126,10 @@ class RowRecords:
                 size += len(record.key) + len(record.value or b"")
                 # By bytes too: values of a megabyte must not be taken by the thousand.
                 if len(batch) >= _BATCH_ROWS or size >= _BATCH_BYTES:
-                    yield batch
+                    yield RecordBatch.of(batch)
                     batch, size = [], 0
             if batch:
-                yield batch
+                yield RecordBatch.of(batch)
 
 
 def count_records(records: RowRecords) -> RowRecords:

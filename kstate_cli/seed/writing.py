@@ -9,7 +9,7 @@ record in order.
 from __future__ import annotations
 
 import hashlib
-import struct
+import marshal
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,7 +23,7 @@ from kstate_cli.deadline import contact
 from kstate_cli.errors import RunFailed
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.seed.cluster import Connection
-from kstate_cli.seed.records import Record, TargetRecords
+from kstate_cli.seed.records import RecordBatch, TargetRecords
 from kstate_cli.texts import some
 
 GROUP: Final = "kstate-seed"
@@ -44,10 +44,10 @@ Progress = Callable[[int], None]
 """Is called with the number of records that were written or compared."""
 
 
-_PREFIX: Final = struct.Struct(">iiqi")
-"""Bytes of the key, of the value (-1 without one), timestamp in ms, number of headers."""
-_HEADER_PREFIX: Final = struct.Struct(">ii")
-"""Bytes of the name, and of the value (-1 without one)."""
+_MARSHAL_VERSION: Final = 2
+"""The newest without references to equal objects: it writes equal records as equal bytes."""
+_LIST_PREFIX: Final = 5
+"""Bytes that ``marshal`` writes before the members of a sequence: its type and ``count:i32``."""
 
 
 class LogDigest:
@@ -55,30 +55,22 @@ class LogDigest:
 
     def __init__(self) -> None:
         self.records = 0
-        self._sha256 = hashlib.sha256()
+        # A hash for each member of a record: so a batch takes four calls, and an object for each record none at all.
+        self._members = [hashlib.sha256() for _ in range(4)]
 
-    def add(self, records: Sequence[Record]) -> None:
-        """Add records. Lengths come before contents, so that two different logs have no common byte sequence."""
-        parts: list[bytes] = []
-        for key, value, timestamp, headers in records:
-            if value is None:
-                parts += (_PREFIX.pack(len(key), -1, timestamp, len(headers)), key)
-            else:
-                parts += (_PREFIX.pack(len(key), len(value), timestamp, len(headers)), key, value)
-            for name, content in headers:
-                raw = name.encode()
-                size = -1
-                if content is not None:
-                    size = len(content)
-                parts += (_HEADER_PREFIX.pack(len(raw), size), raw, content or b"")
-        # One call for all: each costs as much as the hash of a small record.
-        self._sha256.update(b"".join(parts))
+    def add(self, records: RecordBatch) -> None:
+        """Add records. Their division into batches does not matter."""
+        members: tuple[Any, ...] = (records.keys, records.values, records.timestamps, records.headers)
+        for digest, column in zip(self._members, members, strict=True):
+            # Type and size come before each value, so that two different logs have no common byte sequence. Without
+            # the prefix of the whole column, which has the number of records of this batch.
+            digest.update(memoryview(marshal.dumps(column, _MARSHAL_VERSION))[_LIST_PREFIX:])
         self.records += len(records)
 
     @property
     def value(self) -> str:
         """The digest so far, in hex."""
-        return self._sha256.hexdigest()
+        return hashlib.sha256(b"".join(digest.digest() for digest in self._members)).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +95,11 @@ def read_logs(
         batch, remaining = remaining[:_LOGS_AT_ONCE], remaining[_LOGS_AT_ONCE:]
         digests = {(key.topic, key.partition): LogDigest() for key in batch}
         for messages in message_batches(connection, [ReadFrom(key, 0) for key in batch]):
-            by_log: dict[tuple[str, int], list[Record]] = {}
+            by_log: dict[tuple[str, int], list[Any]] = {}
             for entry in messages:
-                by_log.setdefault((entry.topic(), entry.partition()), []).append(_record_of(entry))
-            for log, records in by_log.items():
-                digests[log].add(records)
+                by_log.setdefault((entry.topic(), entry.partition()), []).append(entry)
+            for log, of_log in by_log.items():
+                digests[log].add(_records_of(of_log))
             progress(len(messages))
         for key in batch:
             digest = digests[key.topic, key.partition]
@@ -160,9 +152,13 @@ def _names(logs: Iterable[tuple[str, int]]) -> str:
     return some([str(TopicPartition(topic, partition)) for topic, partition in sorted(logs)], 3)
 
 
-def _record_of(message: Any) -> Record:
-    _, timestamp = message.timestamp()
-    return Record(message.key() or b"", message.value(), timestamp, message.headers() or [])
+def _records_of(messages: Sequence[Any]) -> RecordBatch:
+    return RecordBatch(
+        [message.key() or b"" for message in messages],
+        [message.value() for message in messages],
+        [message.timestamp()[1] for message in messages],
+        [message.headers() or [] for message in messages],
+    )
 
 
 class SeedProducer:
@@ -173,11 +169,11 @@ class SeedProducer:
         self._records = 0
         self._began = 0.0
 
-    def send(self, key: TopicPartition, records: Sequence[Record]) -> None:
+    def send(self, key: TopicPartition, records: RecordBatch) -> None:
         """Send records, and begin or commit a transaction where it is due. Raises KafkaException."""
         # Few at a time, so that a transaction ends long before the broker aborts it, however large the records are.
         for first in range(0, len(records), _SENT_AT_ONCE):
-            part = records[first : first + _SENT_AT_ONCE]
+            part = records.part(first, first + _SENT_AT_ONCE)
             if not self._records:
                 self._producer.begin_transaction()
                 self._began = time.monotonic()
@@ -186,9 +182,10 @@ class SeedProducer:
             if self._records >= TRANSACTION_RECORDS or time.monotonic() - self._began > _TRANSACTION_SECONDS:
                 self.commit()
 
-    def _send(self, key: TopicPartition, records: Sequence[Record]) -> None:
+    def _send(self, key: TopicPartition, records: RecordBatch) -> None:
         produce, topic, partition = self._producer.produce, key.topic, key.partition
-        for record_key, value, timestamp, headers in records:
+        members = zip(records.keys, records.values, records.timestamps, records.headers, strict=True)
+        for record_key, value, timestamp, headers in members:
             while True:
                 try:
                     if headers:
@@ -277,11 +274,10 @@ def write_partition(
     return WrittenLog(digest.records, digest.value)
 
 
-def _split(batch: list[Record], count: int) -> tuple[list[Record], list[Record]]:
+def _split(batch: RecordBatch, count: int) -> tuple[RecordBatch, RecordBatch]:
     """Return the first ``count`` records, and the others."""
-    if count <= 0:
-        return [], batch
-    return batch[:count], batch[count:]
+    first = max(0, count)
+    return batch.part(0, first), batch.part(first, len(batch))
 
 
 def _compare(digest: LogDigest, committed: WrittenLog, target: TopicPartition) -> None:

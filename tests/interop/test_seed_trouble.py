@@ -17,7 +17,7 @@ from kstate_cli.broker.settings import client_settings
 from kstate_cli.errors import RunFailed
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.seed.cluster import Connection
-from kstate_cli.seed.records import Record
+from kstate_cli.seed.records import Record, RecordBatch
 from kstate_cli.seed.writing import seed_producer
 
 from .broker import Broker
@@ -106,14 +106,14 @@ def test_a_second_run_takes_over(harness: Harness, tmp_path: Path) -> None:
     source = Source(harness, tmp_path, "fenced")
     source.topic("fenced-topic", 1)
     cluster, key = Connection(harness.bootstrap, {}), TopicPartition("fenced-topic", 0)
-    record = Record(b"k", b"v", 1, [])
+    batch = RecordBatch.of([Record(b"k", b"v", 1, [])])
     with (
         pytest.raises(RunFailed, match="another run with the same --app has taken over"),
         seed_producer(cluster, "f") as first,
     ):
-        first.send(key, [record])
+        first.send(key, batch)
         with seed_producer(cluster, "f") as second:
-            second.send(key, [record])
+            second.send(key, batch)
             second.commit()
         first.commit()
     assert len(content(harness, "fenced-topic")[0]) == 1
