@@ -24,6 +24,7 @@ from kstate_cli.errors import UsageError
 from kstate_cli.restore.planning.plan import RestoreOptions
 from kstate_cli.restore.running.pipeline import restore
 from kstate_cli.restore.running.restoration import RestoreRequest
+from kstate_cli.seed.cluster import read_topics
 from kstate_cli.seed.planner import target_topic
 from kstate_cli.specification.draft import Spec, draft_of
 from kstate_cli.statedir.find import find_application_to_create
@@ -86,14 +87,23 @@ class RestoredDirectories:
 
 
 def seeded_spec(request: SeedRequest, source_app: str, spec: Spec) -> Spec:
-    """Return the specification of the new application: its id, its stores, and their new changelogs."""
+    """Return the specification of the new application: its id, its stores, and their new changelogs.
+
+    Raises UsageError and RunFailed.
+    """
     stores = []
+    topics: set[str] = set()
     for store in spec.stores:
         changelog = store.changelog
         if changelog is not None and not store.is_global:
             changelog = target_topic(request, source_app, changelog)
+            if store.source_topic is None:
+                topics.add(changelog)
         stores.append(replace(store, name=request.renamed_store(store.name), changelog=changelog))
-    return Spec(request.app, tuple(stores))
+    # The file has the partitions of the source, and --partitions may have given the changelogs others.
+    counts = {name: topic.partitions for name, topic in read_topics(request.target, topics).items()}
+    counted = [replace(store, partitions=counts.get(str(store.changelog), store.partitions)) for store in stores]
+    return Spec(request.app, tuple(counted))
 
 
 def restore_seeded(

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from kstate_cli import clock, option
+from kstate_cli.broker.client import ask_broker
 from kstate_cli.broker.group_offsets import CommittedOffset
 from kstate_cli.broker.tails import read_tails
 from kstate_cli.change.lockfile import in_use, reader_lock
@@ -402,6 +403,7 @@ def _behind(
     requests = {key: ({firsts[key]}, end) for key, end in ends.items() if firsts[key] < end}
     tails = read_tails(connection.bootstrap, connection.settings, requests, committed=True)
     behind: dict[str, list[str]] = {}
+    idle = _without_input([task for task in resolved if not inputs[task.task.name]], topics, connection)
     for name, keys in inputs.items():
         behind[name] = []
         for key in keys:
@@ -410,9 +412,37 @@ def _behind(
             if firsts[key] == ends.get(key) or (tail is not None and tail.records(firsts[key], ends[key]) == 0):
                 continue
             behind[name].append(f"{name}: {_difference(key, firsts[key], ends.get(key))}")
-        if not keys:
+        if not keys and name not in idle:
             behind[name].append(f"{name}: no committed offset of its inputs shows whether it is complete")
     return behind
+
+
+def _without_input(
+    resolved: Sequence[TaskOffsets], topics: Mapping[Subtopology, Collection[str]], connection: Connection
+) -> set[str]:
+    """Return the tasks whose input partitions never had a record: no update of them can be missing.
+
+    A group commits no offset of such a partition. If records were deleted from the log, the task may have read them.
+    """
+    keys = {
+        task.task.name: [TopicPartition(topic, task.task.partition or 0) for topic in topics[task.task.sub_topology]]
+        for task in resolved
+    }
+    partitions = {key for inputs in keys.values() for key in inputs}
+    logs = ask_broker(
+        connection.bootstrap, connection.settings, group=None, topics=sorted({key.topic for key in partitions})
+    )
+    # Aborted records and markers have offsets too, so a log with an end is read.
+    requests = {key: ({0}, log.end) for key, log in logs.items() if key in partitions and log.start == 0 and log.end}
+    tails = read_tails(connection.bootstrap, connection.settings, requests, committed=True)
+
+    def is_empty(key: TopicPartition) -> bool:
+        log = logs.get(key)
+        if log is None or log.start:
+            return False
+        return not log.end or (key in tails and tails[key].records(0, log.end) == 0)
+
+    return {name for name, inputs in keys.items() if inputs and all(map(is_empty, inputs))}
 
 
 def _difference(key: TopicPartition, first: int, end: int | None) -> str:
@@ -457,12 +487,20 @@ def refuse_doubts(directories: SeedDirectories, accepted: Collection[str]) -> It
 # --- what the plan says -----------------------------------------------------------------------------------------------
 
 
-def stale_offsets_note(directories: SeedDirectories) -> str:
-    """Return what to do before an application starts under its own id on the directories that it has."""
-    return (
+def stale_offsets_notes(directories: SeedDirectories) -> Iterator[str]:
+    """Yield what to do before an application starts under its own id on the directories that it has."""
+    yield (
         "the directories have offsets of the lost changelogs, at which Kafka Streams would continue in the new ones. "
         f"Before you start the application, run on every host: {command('wipe', directories.paths[0], option.ALL)}"
     )
+    buffers = sorted(store.name for store in directories.stores if store_kind(store.kind).key is KeySchema.BUFFER)
+    if buffers:
+        # A corrupted store is closed without writing its file, and under at-least-once the next start reads the same
+        # offset from it (``LegacyCheckpointingStateStore.close``). Custom stores, which kstate does not seed, do too.
+        yield (
+            f"under at-least-once, Kafka Streams 4.3 and later would restart the tasks of {some(buffers, _MOST)} "
+            "without end: it keeps the offset of a grace buffer also if its changelog ends before"
+        )
 
 
 def directory_notes(

@@ -30,10 +30,10 @@ from kstate_cli.seed.cluster import (
     with_groups,
 )
 from kstate_cli.seed.erasure import write_receipt
-from kstate_cli.seed.input_offsets import translate_offsets
+from kstate_cli.seed.input_offsets import target_offsets
 from kstate_cli.seed.journal import SeedJournal, undo_command
 from kstate_cli.seed.model import PlannedTopic, SeedPlan, SeedRequest
-from kstate_cli.seed.partition_plan import refuse_misplaced
+from kstate_cli.seed.moved_inputs import refuse_misplaced
 from kstate_cli.seed.writing import EMPTY_LOG, WrittenLog, read_logs, seed_producer, write_partition
 from kstate_cli.texts import some
 
@@ -323,9 +323,9 @@ def _check_source(request: SeedRequest, plan: SeedPlan, journal: SeedJournal) ->
             hint=f"write the dump again. Before another run, undo this one: {undo}",
         )
     # A producer that does not know the new number of partitions yet may have written meanwhile.
-    refuse_misplaced(request.source, plan.moved, plan.offsets)
+    refuse_misplaced(request.target, plan.moved, plan.offsets)
     # Seeding may take hours. Meanwhile a mirror may have sent a record twice, or retention has removed one.
-    if not request.same_cluster and translate_offsets(request.source, request.target, plan.committed) != plan.offsets:
+    if not request.same_cluster and not target_offsets(request, plan.committed).items() <= plan.offsets.items():
         raise Refused(
             "the input topics of the target have changed since the plan was made",
             hint=f"stop their mirror. Before another run, undo this one: {undo}",

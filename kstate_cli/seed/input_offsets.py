@@ -21,6 +21,7 @@ from kstate_cli.broker.tails import ReadFrom, assigned_consumer
 from kstate_cli.errors import Refused, RunFailed
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.seed.cluster import Connection, TopicFacts, read_topics
+from kstate_cli.seed.emitted_windows import with_renamed_stores
 from kstate_cli.seed.model import SeedFacts, SeedRequest
 from kstate_cli.seed.writing import GROUP, message_batches
 from kstate_cli.texts import first_lines, plural, size_text
@@ -96,6 +97,16 @@ def refuse_tables(request: SeedRequest, facts: SeedFacts) -> Iterator[Refused]:
             )
 
 
+def target_offsets(
+    request: SeedRequest, committed: Mapping[TopicPartition, CommittedOffset]
+) -> dict[TopicPartition, CommittedOffset]:
+    """Return the offsets that the new group gets for these offsets of the source. Raises as translate_offsets."""
+    offsets = committed
+    if not request.same_cluster:
+        offsets = translate_offsets(request.source, request.target, committed)
+    return with_renamed_stores(request, offsets)
+
+
 def translate_offsets(
     source: Connection, target: Connection, committed: Mapping[TopicPartition, CommittedOffset]
 ) -> dict[TopicPartition, CommittedOffset]:
@@ -128,7 +139,8 @@ def translate_offsets(
         raise Refused(
             f"the committed offsets of {plural(len(problems), 'partition')} are not certain on the target",
             details=first_lines(problems),
-            hint=f"pass {option.NO_OFFSETS} to write the changelogs only, and set the offsets of the group yourself",
+            hint=f"pass {option.START_OFFSETS} FILE with the offsets of these topics on the target, or "
+            f"{option.NO_OFFSETS} to write the changelogs only",
         )
     return offsets
 

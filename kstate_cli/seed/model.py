@@ -16,7 +16,7 @@ from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.seed.cluster import Connection, SeedCluster, TopicFacts
 from kstate_cli.seed.directories import SeedDirectories
 from kstate_cli.seed.erasure import KeysToErase
-from kstate_cli.seed.partition_plan import MovedInput
+from kstate_cli.seed.moved_inputs import MovedInput
 from kstate_cli.seed.partitioning import PartitionRequest, ProvenPartitioning
 from kstate_cli.seed.records import TargetRecords
 from kstate_cli.specification.draft import Spec, SpecDraft, StoreSpec
@@ -55,6 +55,8 @@ class SeedRequest:
     """Old name of a store -> its new name."""
     copies_offsets: bool = True
     """Whether the offsets of the input topics are copied to the group of the new application."""
+    start_offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Offsets of input topics that the user states."""
     partitions: PartitionRequest | None = None
     """The number of partitions of the new changelogs; None: those of the source."""
     directories: tuple[Path, ...] = ()
@@ -125,6 +127,8 @@ class SeedFacts:
     """Internal topics of the source -> records that it has not read yet."""
     directories: SeedDirectories | None = None
     """The source if there is no dump."""
+    source_queues: Mapping[str, TopicFacts] = field(default_factory=dict)
+    """Internal topics of the source whose offsets alone show which windows were emitted."""
     source_tables: Mapping[str, TopicFacts] = field(default_factory=dict)
     target_tables: Mapping[str, TopicFacts] = field(default_factory=dict)
     """On each cluster: topics that are no changelogs, and from which stores of the specification are restored."""
@@ -171,6 +175,8 @@ class SeedPlan:
     notes: tuple[str, ...] = ()
     keeps_id: bool = False
     """Whether the lost changelogs of an application are written again, under its own id. Its offsets stay."""
+    stated: bool = False
+    """Whether the user has stated some of ``offsets``."""
     kept_offsets: Mapping[TopicPartition, CommittedOffset] = field(default_factory=dict)
     """All offsets of the source's group: by directories they show that no update is missing, so they must stay."""
     directories: SeedDirectories | None = None
@@ -205,4 +211,7 @@ class SeedPlan:
                 for key, committed in sorted({**self.offsets, **self.kept_offsets}.items())
             ],
         ]
+        if self.stated:
+            # Kept offsets of the source may hide those of the same partition on another cluster.
+            content.append([[key.topic, key.partition, place.offset] for key, place in sorted(self.offsets.items())])
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()

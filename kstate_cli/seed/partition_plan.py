@@ -1,22 +1,16 @@
-"""Plan another number of partitions: the count and the rule of each store, and the offsets of the input topics."""
+"""Plan another number of partitions: the count and the rule of each store."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from kstate_cli import option
-from kstate_cli.broker.client import ask_broker
-from kstate_cli.broker.group_offsets import CommittedOffset
-from kstate_cli.broker.tails import ReadFrom
 from kstate_cli.errors import Refused, UsageError
-from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.formats.layouts import KeySchema
-from kstate_cli.formats.partitions import PartitionMetadata
 from kstate_cli.formats.store_kinds import key_schema_of
 from kstate_cli.formats.topic_partition import TopicPartition, store_of_changelog
-from kstate_cli.seed.cluster import Connection, read_topics
 from kstate_cli.seed.partitioning import (
     FEW,
     KEY_PARTS,
@@ -27,11 +21,10 @@ from kstate_cli.seed.partitioning import (
     PartitionRule,
     PrimaryPartitions,
     fitting_key,
-    key_text,
+    value_in_scope,
 )
 from kstate_cli.seed.records import DumpedRecords, partition_in, select_records
-from kstate_cli.seed.writing import message_batches
-from kstate_cli.texts import plural, quoted, some
+from kstate_cli.texts import quoted, some
 
 if TYPE_CHECKING:
     from kstate_cli.seed.model import PlannedTopic, SeedFacts, SeedRequest
@@ -43,7 +36,6 @@ _RESPONSE: Final = "subscription-response"
 _SUBSCRIPTIONS: Final = "-subscription-store"
 """Suffix of the store of a foreign-key join with a name; the name of its topics comes from the same one."""
 _UNKNOWN: Final = "the sub-topology of the left table of its foreign-key join is unknown"
-_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +64,7 @@ def plan_partitions(request: SeedRequest, facts: SeedFacts) -> dict[str, Partiti
     if statements is None:
         return {}
     changelogs = [_changelog(request, facts, topic) for topic in sorted(facts.source_topics)]
-    _refuse_scopes(statements, changelogs, {key.topic for key in facts.committed})
+    _refuse_scopes(statements, changelogs, {key.topic for key in (*facts.committed, *request.start_offsets)})
     counts = {changelog.topic: _target_count(statements, changelog, changelogs) for changelog in changelogs}
     _refuse_source_tables(request, changelogs, counts)
     if all(counts[changelog.topic] == changelog.count for changelog in changelogs):
@@ -86,7 +78,7 @@ def plan_partitions(request: SeedRequest, facts: SeedFacts) -> dict[str, Partiti
             primary = _primary(request, facts, changelog, changelogs, counts)
         if source == target and primary is None:
             continue
-        rule = _rule_of(facts, changelog, key, _stated(statements.partitioners, changelog.scopes))
+        rule = _rule_of(facts, changelog, key, value_in_scope(statements.partitioners, changelog.scopes))
         partitionings[changelog.topic] = Partitioning(changelog.store, source, target, rule, primary)
     return partitionings
 
@@ -131,10 +123,6 @@ def _refuse_scopes(statements: PartitionRequest, changelogs: Sequence[_Changelog
             )
 
 
-def _stated(values: Mapping[str | None, _Value], scopes: Sequence[str | None]) -> _Value | None:
-    return next((values[scope] for scope in scopes if scope in values), None)
-
-
 def _target_count(statements: PartitionRequest, changelog: _Changelog, changelogs: Sequence[_Changelog]) -> int:
     """Return the partitions of the new changelog. Raise UsageError for contradictory statements."""
     # A task has one number: what is stated about a store holds for all stores of its sub-topology.
@@ -176,7 +164,7 @@ def _refuse_source_tables(request: SeedRequest, changelogs: Sequence[_Changelog]
         if store.source_topic is None or store.is_global:
             continue
         scopes = (store.name, str(store.subtopology), None)
-        count = _stated(statements.counts, scopes)
+        count = value_in_scope(statements.counts, scopes)
         if store.subtopology is None or str(store.subtopology) in moved or count not in (None, store.partitions):
             raise Refused(
                 f"Kafka Streams restores {store.name} from its input topic {store.source_topic}, where the records of "
@@ -237,7 +225,7 @@ def _primary(
     assert statements is not None
     sizes = _left_sizes(facts, changelog)
     changes = {
-        (other.count, counts[other.topic], _stated(statements.partitioners, other.scopes) or Partitioner())
+        (other.count, counts[other.topic], value_in_scope(statements.partitioners, other.scopes) or Partitioner())
         for other in changelogs
         if (other.count in sizes or not sizes) and other.store != changelog.store
     }
@@ -304,192 +292,3 @@ def partition_notes(facts: SeedFacts, topics: Sequence[PlannedTopic]) -> Iterato
             f"{some([topic.removeprefix(f'{facts.source_app}-') for topic in queues], _MOST)}. A repartition topic has "
             "the partitions of its upstream, unless the code states a number"
         )
-
-
-# --- input topics -----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class MovedInput:
-    """An input topic that has the new number of partitions."""
-
-    topic: str
-    count: int
-    partitioner: Partitioner
-
-
-@dataclass(frozen=True, slots=True)
-class InputPlan:
-    """The offsets of the new group, the topics that they move in, and what the user should know."""
-
-    offsets: Mapping[TopicPartition, CommittedOffset]
-    moved: tuple[MovedInput, ...] = ()
-    notes: tuple[str, ...] = ()
-
-
-def plan_inputs(
-    request: SeedRequest,
-    committed: Mapping[TopicPartition, CommittedOffset],
-    partitionings: Mapping[str, Partitioning],
-) -> InputPlan:
-    """Return the offsets of the input topics for the new number of partitions. Raises Refused and RunFailed.
-
-    ``committed``: the offsets of the source application in its input topics. What it has not read yet must already be
-    in the partition of the new rule: the task of another partition would not have the state of the key.
-    """
-    changed = [
-        partitioning
-        for partitioning in partitionings.values()
-        if partitioning.source_count != partitioning.target_count
-    ]
-    statements = request.partitions
-    if statements is None or not changed or not committed:
-        return InputPlan(committed)
-    if not request.same_cluster:
-        raise Refused(
-            "the input topics of another cluster have other offsets, and kstate cannot give them another number of "
-            "partitions",
-            hint=f"pass {option.NO_OFFSETS}, and set the offsets of the new group yourself",
-        )
-    moved, unrelated = _moved_inputs(request, statements, changed, {key.topic for key in committed})
-    offsets = _moved_offsets(request.source, committed, moved)
-    refuse_misplaced(request.source, moved, offsets)
-    notes = []
-    if unrelated:
-        notes.append(
-            f"the offsets of {some(unrelated, _MOST)} are copied unchanged: the number of partitions is another"
-        )
-    return InputPlan(offsets, tuple(moved), tuple(notes))
-
-
-def _moved_inputs(
-    request: SeedRequest, statements: PartitionRequest, changed: Sequence[Partitioning], names: set[str]
-) -> tuple[list[MovedInput], list[str]]:
-    """Return the input topics with a new number of partitions, and those of another number. Raise Refused."""
-    kept = _kept_topics(request)
-    old = {partitioning.source_count for partitioning in changed}
-    new = {partitioning.target_count for partitioning in changed}
-    moved: list[MovedInput] = []
-    unrelated: list[str] = []
-    for topic, facts in sorted(read_topics(request.source, names - kept).items()):
-        # An old number comes first: whether the topic belongs to a sub-topology that keeps it is unknown.
-        if facts.partitions in old:
-            raise _not_enlarged(topic, facts.partitions, new)
-        if facts.partitions in new:
-            partitioner = _stated(statements.partitioners, (topic, None)) or Partitioner()
-            moved.append(MovedInput(topic, facts.partitions, partitioner))
-        else:
-            unrelated.append(topic)
-    return moved, unrelated
-
-
-def _kept_topics(request: SeedRequest) -> set[str]:
-    """Return the input topics of tables that keep their number of partitions."""
-    if request.spec is None:
-        return set()
-    return {store.source_topic for store in request.spec.stores if store.source_topic is not None}
-
-
-def _not_enlarged(topic: str, count: int, new: set[int]) -> Refused:
-    number = min(new)
-    hint = (
-        f"let the old application read all of it, stop it, then let Kafka add partitions to {topic}, so that it has "
-        f"{number}"
-    )
-    if count > number:
-        hint = (
-            f"Kafka cannot remove partitions, so the new application reads another topic: pass {option.NO_OFFSETS}, "
-            "and set its offsets yourself"
-        )
-    return Refused(
-        f"the input topic {topic} has {plural(count, 'partition')}, and the new application needs {number}", hint=hint
-    )
-
-
-def _moved_offsets(
-    connection: Connection, committed: Mapping[TopicPartition, CommittedOffset], moved: Sequence[MovedInput]
-) -> dict[TopicPartition, CommittedOffset]:
-    """Return the committed offsets, and those of partitions from which the application has read nothing."""
-    names = {topic.topic for topic in moved}
-    metadata = {key: _decoded(key, own.metadata) for key, own in committed.items() if key.topic in names}
-    logs = ask_broker(connection.bootstrap, connection.settings, group=None, topics=sorted(names))
-    ends = _emitted_ends(metadata)
-    offsets = dict(committed)
-    for topic in moved:
-        own = [metadata[key] for key in metadata if key.topic == topic.topic]
-        # Keys of every old partition may be in the new one, so its time is the highest of them.
-        time_ms = max(partition.time for partition in own)
-        processors = {name: ends[name] for partition in own for name in partition.processors if name in ends}
-        for number in range(topic.count):
-            key = TopicPartition(topic.topic, number)
-            if key not in committed:
-                offsets[key] = CommittedOffset(logs[key].start, PartitionMetadata(time_ms, processors).encode())
-                continue
-            before = metadata[key]
-            lowered = {name: ends[name] for name in before.processors if name in ends}
-            # Equal facts keep the very bytes that Kafka Streams wrote.
-            if lowered != before.processors:
-                rewritten = PartitionMetadata(before.time, lowered).encode()
-                offsets[key] = CommittedOffset(committed[key].offset, rewritten, committed[key].leader_epoch)
-    return offsets
-
-
-def _decoded(key: TopicPartition, metadata: bytes) -> PartitionMetadata:
-    try:
-        return PartitionMetadata.decode(metadata)
-    except MalformedBytesError as error:
-        raise Refused(
-            f"the metadata of the committed offset of {key} is not that of Kafka Streams: {error}",
-            hint=f"pass {option.NO_OFFSETS}, and set the offsets of the new group yourself",
-        ) from None
-
-
-def _emitted_ends(metadata: Mapping[TopicPartition, PartitionMetadata]) -> dict[str, int]:
-    """Return for each store that emits on window close the end that every old task has reached; none if one has none.
-
-    Windows of several old tasks are in one new store. Above the lowest end a window may not have been emitted yet, so
-    a higher one would lose its result; with the lowest one Kafka Streams may emit a result again.
-    """
-    names = {name for partition in metadata.values() for name in partition.processors}
-    ends: dict[str, int] = {}
-    for name in names:
-        topics = {key.topic for key, partition in metadata.items() if name in partition.processors}
-        tasks: dict[int, list[int]] = {}
-        for key, partition in metadata.items():
-            if key.topic in topics:
-                own = tasks.setdefault(key.partition, [])
-                if name in partition.processors:
-                    own.append(partition.processors[name])
-        if all(tasks.values()):
-            # A task takes the highest value of all its partitions (``ProcessorMetadata.update``).
-            ends[name] = min(max(values) for values in tasks.values())
-    return ends
-
-
-def refuse_misplaced(
-    connection: Connection, moved: Sequence[MovedInput], offsets: Mapping[TopicPartition, CommittedOffset]
-) -> None:
-    """Raise Refused if an unread record is not in the partition of its key. Raises RunFailed."""
-    if not moved:
-        return
-    logs = ask_broker(connection.bootstrap, connection.settings, group=None, topics=[topic.topic for topic in moved])
-    for topic in moved:
-        for number in range(topic.count):
-            key = TopicPartition(topic.topic, number)
-            begin = max(offsets[key].offset, logs[key].start)
-            if begin >= logs[key].end:
-                continue
-            # Which isolation the application has is unknown: without transactions it reads all of these.
-            batches = message_batches(connection, [ReadFrom(key, begin)], committed=False)
-            for record_key in (message.key() for messages in batches for message in messages):
-                # A record without a key may be in any partition.
-                if record_key is None:
-                    continue
-                expected = topic.partitioner.partition(record_key, topic.count)
-                if expected != number:
-                    raise Refused(
-                        f"{key} has a record that the application has not read yet, and with {topic.count} partitions "
-                        f"its key {key_text(record_key)} belongs to partition {expected}",
-                        hint="let the old application read all records before the topic gets more partitions, and stop "
-                        "the producers meanwhile",
-                    )

@@ -11,7 +11,7 @@ import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from kstate_cli import option
 from kstate_cli.errors import Refused, UsageError
@@ -37,6 +37,7 @@ _MERGED_BYTES: Final = 64 << 20
 """Limit for the batches of all source partitions that are merged at a time."""
 _LEAST_BATCH_BYTES: Final = 1 << 20
 _BATCH_RECORDS: Final = 4_096
+_Value = TypeVar("_Value")
 _EXAMPLE: Final = 60
 """Characters of a key in a message."""
 
@@ -183,6 +184,11 @@ class PartitionRequest:
     """Scope -> partitioner; None: of everything else."""
     keys: Mapping[str, KeyForm] = field(default_factory=dict)
     """Store -> what its changelog keys have."""
+
+
+def value_in_scope(values: Mapping[str | None, _Value], scopes: Sequence[str | None]) -> _Value | None:
+    """Return the value of the most specific scope that has one."""
+    return next((values[scope] for scope in scopes if scope in values), None)
 
 
 @dataclass(frozen=True, slots=True)

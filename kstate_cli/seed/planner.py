@@ -46,14 +46,16 @@ from kstate_cli.seed.directories import (
     input_topics,
     read_directories,
     refuse_doubts,
-    stale_offsets_note,
+    stale_offsets_notes,
     with_doubts,
     with_partitions,
 )
+from kstate_cli.seed.emitted_windows import emitted_queues, plan_queues, queue_notes, target_queue, with_renamed_stores
 from kstate_cli.seed.erasure import erase_keys, erasure_notes
-from kstate_cli.seed.input_offsets import refuse_tables, table_topics, translate_offsets
+from kstate_cli.seed.input_offsets import refuse_tables, table_topics, target_offsets
 from kstate_cli.seed.model import DERIVED_SUFFIXES, PlannedTopic, SeedFacts, SeedPlan, SeedRequest
-from kstate_cli.seed.partition_plan import partition_notes, plan_inputs, plan_partitions
+from kstate_cli.seed.moved_inputs import plan_inputs
+from kstate_cli.seed.partition_plan import partition_notes, plan_partitions
 from kstate_cli.seed.partitioning import Partitioning, repartitioned
 from kstate_cli.seed.records import TargetRecords, partition_in, select_records
 from kstate_cli.seed.rows import RowRecords
@@ -97,19 +99,23 @@ def read_facts(request: SeedRequest, seeded: Collection[str] = ()) -> SeedFacts:
         request.source.bootstrap, request.source.settings, group=source_app, topics=[*topics, *queues], stable=True
     )
     committed = committed_offsets(request.source, source, source_app)
+    emitted = read_topics(request.source, emitted_queues(committed, dict.fromkeys(queues)))
+    new_topics = [target_topic(request, source_app, topic) for topic in topics]
+    new_topics += [target_queue(request, source_app, topic) for topic in emitted]
     return SeedFacts(
         dump=dump,
         source=source,
         target=target,
         source_app=source_app,
         source_topics=read_topics(request.source, topics),
-        target_topics=read_topics(request.target, [target_topic(request, source_app, topic) for topic in topics]),
+        target_topics=read_topics(request.target, new_topics),
         logs=logs,
         committed=committed,
         target_committed=committed_offsets(request.target, target, request.app),
         source_tables=read_topics(request.source, tables),
         target_tables=read_topics(request.target, tables),
         undrained=_undrained(request.source, {key: log for key, log in logs.items() if key.topic in queues}),
+        source_queues=emitted,
     )
 
 
@@ -126,17 +132,23 @@ def _facts_of_directories(request: SeedRequest) -> SeedFacts:
     topics = directories.topics()
     queues = internal_topics(app, source)
     logs = ask_broker(request.source.bootstrap, request.source.settings, group=app, topics=queues, stable=True)
+    emitted = read_topics(request.source, emitted_queues(committed, dict.fromkeys(queues)))
+    new_topics = [target_topic(request, app, topic) for topic in topics]
+    if app != request.app or not request.same_cluster:
+        # Under its own id an application keeps its internal topics and their offsets.
+        new_topics += [target_queue(request, app, topic) for topic in emitted]
     return SeedFacts(
         dump=None,
         source=source,
         target=target,
         source_app=app,
         source_topics=topics,
-        target_topics=read_topics(request.target, [target_topic(request, app, topic) for topic in topics]),
+        target_topics=read_topics(request.target, new_topics),
         logs=logs,
         committed=committed,
         target_committed=committed_offsets(request.target, target, request.app),
         undrained=_undrained(request.source, logs),
+        source_queues=emitted,
         directories=with_doubts(directories, request.source, committed),
     )
 
@@ -212,19 +224,22 @@ def plan_seed(request: SeedRequest, facts: SeedFacts, *, resumes: bool) -> SeedP
     keeps_id = _keeps_id(request, facts)
     committed = input_offsets(request, facts)
     inputs = plan_inputs(request, committed, partitionings)
-    offsets = inputs.offsets
-    if not request.same_cluster:
-        offsets = translate_offsets(request.source, request.target, offsets)
+    offsets = {**target_offsets(request, inputs.offsets), **with_renamed_stores(request, inputs.stated)}
+    if request.copies_offsets and not keeps_id:
+        queues, places = plan_queues(request, facts, topics)
+        notes += queue_notes(queues)
+        topics, offsets = [*topics, *queues], {**offsets, **places}
     return SeedPlan(
         request.app,
         facts.source_app,
         tuple(topics),
         offsets,
         facts.logs,
-        committed,
+        inputs.copied,
         inputs.moved,
         (*notes, *inputs.notes),
         keeps_id=keeps_id,
+        stated=bool(inputs.stated),
         # Even if the group gets no offsets: that the directories are complete was judged by these offsets.
         kept_offsets=facts.committed if facts.directories is not None else {},
         directories=facts.directories,
@@ -267,11 +282,19 @@ def refuse_names(request: SeedRequest, facts: SeedFacts) -> Iterator[UsageError]
             f"{option.APP} {quoted(request.app)} is the source application itself",
             hint=f"pass the new application.id with {option.APP}",
         )
+    if request.start_offsets and _keeps_id(request, facts):
+        yield UsageError(
+            f"{option.START_OFFSETS}: the group of {facts.source_app} keeps its offsets",
+            hint=f"omit {option.START_OFFSETS}",
+        )
     yield from _refuse_renames(request, facts)
 
 
 def _refuse_renames(request: SeedRequest, facts: SeedFacts) -> Iterator[UsageError]:
     stores = {store_of_changelog(topic, facts.source_app) for topic in facts.source_topics}
+    if request.spec is not None:
+        # A table without a changelog of its own has a directory, which is restored under the new name.
+        stores |= {store.name for store in request.spec.stores}
     for old, new in request.renamed.items():
         pair = f"{old}={new}"
         if stores.isdisjoint({old, *(f"{old}{suffix}" for suffix in DERIVED_SUFFIXES)}):
@@ -307,7 +330,7 @@ def refuse_running(request: SeedRequest, facts: SeedFacts) -> Iterator[Refused]:
 
 def refuse_without_offsets(request: SeedRequest, facts: SeedFacts) -> Iterator[Refused]:
     """Yield that the source has no offsets to copy."""
-    if request.copies_offsets and not facts.committed:
+    if request.copies_offsets and not facts.committed and not request.start_offsets:
         yield Refused(
             f"the group of {facts.source_app} has no committed offsets, so the new application would not know where "
             "to continue its input",
@@ -497,7 +520,7 @@ def _notes(request: SeedRequest, facts: SeedFacts, topics: Iterable[PlannedTopic
         rows = {topic.source: [part for part in topic.partitions if isinstance(part, RowRecords)] for topic in topics}
         yield from directory_notes(facts.directories, rows, request.accepted)
         if _keeps_id(request, facts):
-            yield stale_offsets_note(facts.directories)
+            yield from stale_offsets_notes(facts.directories)
         return
     keyless = sum(partition.without_key for topic in topics for partition in topic.partitions)
     if keyless:

@@ -6,13 +6,14 @@ import json
 import re
 import shlex
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from kstate_cli.broker.group_offsets import CommittedOffset, commit_offsets
 from kstate_cli.formats.topic_partition import TopicPartition as Key
@@ -24,6 +25,16 @@ from .harness import App, Harness
 from .support import ROOT, kstate
 
 Record = tuple[bytes | None, bytes | None, int, list[tuple[str, bytes | None]]]
+INPUTS = ("events", "table", "versioned", "left", "right", "fk-left", "fk-right")
+"""The topics of "kinds" that its tasks read."""
+GARBLED = "grace-join-Buffer"
+"""Kafka Streams itself garbles the rows of such a buffer when it restores it."""
+UNLOGGED = ("kv-nolog",)
+NOT_COMPARED = (*UNLOGGED, GARBLED)
+BASE_MS = 1_704_067_200_000
+"""``Naming.BASE_TS``: where the event times of the harness begin."""
+UNEXPIRED_MS = BASE_MS + 2 * 26 * 60_000 - 10 * 60_000
+"""From here on no window and no version is older than a retention, whatever time a partition has reached."""
 METADATA = b"AgAAAYzQ=="
 """Any text: no client may change it, or append to it."""
 
@@ -179,3 +190,61 @@ def page_commands(page: str, names: Mapping[str, str]) -> list[list[str]]:
     # The longest name first: orders-v2 has orders in it.
     pattern = re.compile("|".join(re.escape(name) for name in sorted(names, key=len, reverse=True)))
     return [shlex.split(pattern.sub(lambda match: names[match[0]], command)) for command in commands]
+
+
+def own_changelogs(harness: Harness, app: App) -> list[str]:
+    """The changelogs of an application that the broker has."""
+    topics = AdminClient({"bootstrap.servers": harness.bootstrap}).list_topics(timeout=30).topics
+    names = [topic for topic in topics if topic.startswith(f"{app.name}-") and topic.endswith("-changelog")]
+    return sorted(name for name in names if not name.startswith(f"{app.name}-new-"))
+
+
+def delete_topics(harness: Harness, topics: Iterable[str]) -> None:
+    """Delete topics, and wait until the broker no longer lists them."""
+    admin = AdminClient({"bootstrap.servers": harness.bootstrap})
+    names = list(topics)
+    if not names:
+        return
+    for future in admin.delete_topics(names).values():
+        future.result()
+    deadline = time.monotonic() + 60
+    while set(names) & admin.list_topics(timeout=30).topics.keys():
+        assert time.monotonic() < deadline, names
+        time.sleep(0.1)
+
+
+def send(harness: Harness, topic: str, rows: Iterable[tuple[str, str, int]]) -> None:
+    """Send text with event times in seconds, to the partitions of Kafka's own producer."""
+    producer = Producer({"bootstrap.servers": harness.bootstrap, "partitioner": "murmur2_random", "linger.ms": 0})
+    for key, value, second in rows:
+        producer.produce(topic, value, key, timestamp=BASE_MS + 1000 * second)
+    assert not producer.flush(30)
+
+
+def add_partitions(harness: Harness, prefix: str, count: int, names: Sequence[str] = INPUTS) -> None:
+    """Add partitions to the input topics."""
+    admin = AdminClient({"bootstrap.servers": harness.bootstrap})
+    for future in admin.create_partitions([NewPartitions(f"{prefix}-{name}", count) for name in names]).values():
+        future.result()
+
+
+def meaning(file: Path) -> dict[str, Counter[str]]:
+    """The rows of each store, without the partition in which they are, and without what may have expired."""
+    stores: dict[str, Counter[str]] = {}
+    for line in file.read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        store = row["store"]
+        own = stores.setdefault(store, Counter())
+        if store in NOT_COMPARED or not unexpired(row):
+            continue
+        del row["partition"]
+        own[json.dumps(row, sort_keys=True)] += 1
+    return stores
+
+
+def unexpired(row: dict[str, Any]) -> bool:
+    """Whether a row is the same whatever its partition has seen of other keys."""
+    if "asOf" in row:
+        # Each key is asked for in every partition: those without it have none.
+        return row["value"] is not None and (row["asOf"] == "latest" or int(row["asOf"]) >= UNEXPIRED_MS)
+    return int(row.get("start", UNEXPIRED_MS)) >= UNEXPIRED_MS

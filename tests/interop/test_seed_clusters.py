@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +11,7 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from kstate_cli.broker.client import ask_broker
-from kstate_cli.broker.facts import LogFacts
-from kstate_cli.broker.group_offsets import CommittedOffset
+from kstate_cli.broker.group_offsets import CommittedOffset, read_committed
 from kstate_cli.errors import Refused
 from kstate_cli.formats.topic_partition import TopicPartition as Key
 from kstate_cli.seed.cluster import Connection, read_topics
@@ -22,6 +19,7 @@ from kstate_cli.seed.input_offsets import translate_offsets
 
 from . import dumps
 from .harness import Harness, Run
+from .mirroring import ABORTED, MANY_ABORTED, Entry, Mirror, create, write
 from .restoring import changelogs
 from .seeding import METADATA, Record, Source, await_end, content, page_commands
 from .support import BATCH, application, good, kstate, restored, wiped
@@ -29,10 +27,6 @@ from .support import BATCH, application, good, kstate, restored, wiped
 pytestmark = pytest.mark.interop
 
 _names = itertools.count(1)
-ABORTED = "aborted"
-"""A transaction that was aborted: a record and a marker, which no application reads."""
-MANY_ABORTED = "many aborted"
-"""More than kstate reads before an offset at first."""
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +47,6 @@ def record(number: int, *, timestamp: int | None = None, key: bytes | None = b"k
 
 
 R = [record(number) for number in range(6)]
-Entry = Record | str
 
 
 @dataclass(frozen=True)
@@ -114,46 +107,6 @@ CASES = {
     "deleted-behind": Case(R, R, 3, "is below the log start 4", deleted=4),
     "beyond-end": Case(R, R, 7, "is above the log end 6"),
 }
-
-
-def create(harness: Harness, topic: str, partitions: int = 1) -> None:
-    """Create a topic."""
-    admin = AdminClient({"bootstrap.servers": harness.bootstrap})
-    (future,) = admin.create_topics([NewTopic(topic, partitions, 1)]).values()
-    future.result()
-
-
-def write(harness: Harness, topic: str, entries: Sequence[Entry], partition: int = 0) -> None:
-    """Write records to a partition, without a transaction, and aborted transactions between them."""
-    plain = Producer({"bootstrap.servers": harness.bootstrap, "linger.ms": 0})
-    for entry in entries:
-        if isinstance(entry, str):
-            assert not plain.flush(30)
-            _abort(harness, topic, partition, 1 if entry == ABORTED else 1_500)
-            continue
-        key, value, timestamp, headers = entry
-        plain.produce(topic, value, key, partition, timestamp=timestamp, headers=headers or None)
-    assert not plain.flush(30)
-
-
-def _abort(harness: Harness, topic: str, partition: int, records: int) -> None:
-    producer = Producer({"bootstrap.servers": harness.bootstrap, "transactional.id": f"abort-{next(_names)}"})
-    producer.init_transactions()
-    producer.begin_transaction()
-    for _ in range(records):
-        producer.produce(topic, b"aborted", b"aborted", partition)
-    producer.flush()
-    producer.abort_transaction()
-    # The coordinator writes the marker later than it answers: records of other producers could come before.
-    deadline = time.monotonic() + 60
-    while (log := _log(harness, topic, partition)).stable_end != log.end:
-        assert time.monotonic() < deadline, f"{topic} keeps an open transaction"
-        time.sleep(0.05)
-
-
-def _log(harness: Harness, topic: str, partition: int) -> LogFacts:
-    logs = ask_broker(harness.bootstrap, {}, group=None, topics=[topic], stable=True)
-    return logs[Key(topic, partition)]
 
 
 def translated(harness: Harness, other: Harness, topic: str, committed: int) -> CommittedOffset:
@@ -222,48 +175,21 @@ def test_the_hint_about_uncertain_offsets_leads_on(harness: Harness, other: Harn
     words: list[object] = ["seed", "--from", tmp_path / "dump", "--app", source.app, "--journal", source.journal]
     words += ["--source-bootstrap-server", harness.bootstrap, "--bootstrap-server", other.bootstrap, "-o", "json"]
     refused = kstate(*words)
-    assert refused.status == 4 and "--no-offsets" in refused.error["hint"], refused.report
+    for option in ("--start-offsets", "--no-offsets"):
+        assert refused.status == 4 and option in refused.error["hint"], refused.report
     assert refused.error["details"] == [f"{Key(f'{source.app}-in', 0)}: the target does not have the topic"]
-    seeded = kstate(*words, "--no-offsets")
+    checked = kstate(*words, "--no-offsets", "--dry-run")
+    assert checked.status == 0, checked.report
+    create(other, f"{source.app}-in")
+    write(other, f"{source.app}-in", R)
+    stated = tmp_path / "offsets.csv"
+    stated.write_text(f'# by the operator\n"{source.app}-in",0,4\n')
+    seeded = kstate(*words, "--start-offsets", stated)
     assert seeded.status == 0, seeded.report
     assert content(other, source.changelog) == content(harness, source.changelog)
-
-
-class Mirror:
-    """Copies the input topics of an application to another cluster: to other offsets, and not every record."""
-
-    def __init__(self, source: Harness, target: Harness, prefix: str) -> None:
-        self._source, self._target, self._prefix = source, target, prefix
-        self._copied: dict[Key, int] = {}
-
-    def run(self) -> None:
-        """Copy what has come since the last time."""
-        for topic in sorted(name for name in _topics(self._source) if name.startswith(self._prefix)):
-            partitions = content(self._source, topic)
-            if topic not in _topics(self._target):
-                create(self._target, topic, len(partitions))
-                for partition in partitions:
-                    write(self._target, topic, [ABORTED], partition)
-            for partition, records in partitions.items():
-                begin = self._copied.get(Key(topic, partition), 0)
-                entries: list[Entry] = [*records[begin:]]
-                if begin == 0 and topic.endswith(("-left", "-right")):
-                    # The application has consumed them; retention has deleted them here.
-                    entries = entries[7:]
-                if begin == 0 and topic.endswith(("-table", "-global")):
-                    entries = _compacted(records)
-                write(self._target, topic, [*entries[:3], ABORTED, *entries[3:]], partition)
-                self._copied[Key(topic, partition)] = len(records)
-
-
-def _compacted(records: Sequence[Record]) -> list[Entry]:
-    """Return the newest record of each key, and the last ten whatever their keys: compaction spares the end of a log."""
-    newest = {key: number for number, (key, *_) in enumerate(records)}
-    return [entry for number, entry in enumerate(records) if number == newest[entry[0]] or number >= len(records) - 10]
-
-
-def _topics(harness: Harness) -> frozenset[str]:
-    return frozenset(AdminClient({"bootstrap.servers": harness.bootstrap}).list_topics(timeout=30).topics)
+    key = Key(f"{source.app}-in", 0)
+    # The windows that the source has emitted are in the metadata, whoever states the offset.
+    assert read_committed(other.bootstrap, {}, source.app, [key])[key] == CommittedOffset(4, METADATA)
 
 
 @pytest.mark.parametrize(("release", "guarantee"), [("4.2.1", "eos")])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import random
 import re
@@ -16,7 +15,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -41,21 +39,13 @@ from tests.done import Done
 from .dumping import dump
 from .harness import App, Harness, Run
 from .restoring import write_spec
-from .seeding import content, events
+from .seeding import add_partitions, content, events, meaning
 from .support import ALL, BATCH, application, good, kstate, restored, wiped
 
 pytestmark = pytest.mark.interop
 
-INPUTS = ("events", "table", "versioned", "left", "right", "fk-left", "fk-right")
-"""The topics of "kinds" that its tasks read."""
 # Tables keep changelogs of their own: what is restored from an input topic cannot move.
 CONF = {"topology.optimization": "none"}
-NOT_COMPARED = {
-    "kv-nolog": "it has no changelog",
-    "grace-join-Buffer": "Kafka Streams garbles it when it restores it",
-}
-UNEXPIRED_MS = 1_704_067_200_000 + 2 * 26 * 60_000 - 10 * 60_000
-"""From here on no window and no version is older than a retention, whatever time a partition has reached."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +87,7 @@ def test_an_application_continues_with_another_number_of_partitions(
     spec = write_spec(tmp_path / "old" / old.name, tmp_path / "kstate.toml", memory=True)
     dump(harness, tmp_path / "dump", "--app", old.name)
     if case.new > case.old:
-        enlarge(harness, old, case.new)
+        add_partitions(harness, old.input, case.new)
     else:
         new = replace(new, prefix=f"{old.name}-fewer")
     words = seed_words(harness, tmp_path, new, spec, case.new)
@@ -145,13 +135,6 @@ def reading(file: Path) -> Run:
     return Run(dump=file, conf=CONF, options={"every-partition": True})
 
 
-def enlarge(harness: Harness, app: App, count: int) -> None:
-    """Add partitions to the input topics."""
-    admin = AdminClient({"bootstrap.servers": harness.bootstrap})
-    for future in admin.create_partitions([NewPartitions(f"{app.input}-{name}", count) for name in INPUTS]).values():
-        future.result()
-
-
 def seed_words(harness: Harness, folder: Path, new: App, spec: Path, count: int) -> list[object]:
     """The command line of the seed."""
     words: list[object] = [
@@ -165,28 +148,6 @@ def seed_words(harness: Harness, folder: Path, new: App, spec: Path, count: int)
     ]
     words += ["--journal", folder / "journal.jsonl", "--spec", spec, "--partitions", count]
     return [*words, "--key-of", "kv-memory=key-value", "-o", "json"]
-
-
-def meaning(file: Path) -> dict[str, Counter[str]]:
-    """The rows of each store, without the partition in which they are, and without what may have expired."""
-    stores: dict[str, Counter[str]] = {}
-    for line in file.read_text(encoding="utf-8").splitlines():
-        row = json.loads(line)
-        store = row["store"]
-        own = stores.setdefault(store, Counter())
-        if store in NOT_COMPARED or not unexpired(row):
-            continue
-        del row["partition"]
-        own[json.dumps(row, sort_keys=True)] += 1
-    return stores
-
-
-def unexpired(row: dict[str, Any]) -> bool:
-    """Whether a row is the same whatever its partition has seen of other keys."""
-    if "asOf" in row:
-        # Each key is asked for in every partition: those without it have none.
-        return row["value"] is not None and (row["asOf"] == "latest" or int(row["asOf"]) >= UNEXPIRED_MS)
-    return int(row.get("start", UNEXPIRED_MS)) >= UNEXPIRED_MS
 
 
 # --- without an application -------------------------------------------------------------------------------------------
@@ -317,6 +278,71 @@ def test_offsets_and_metadata_of_more_partitions(counting: Counting) -> None:
         number: number for number in range(4)
     }
     assert sum(map(len, written.values())) == 60
+
+
+def _stated(counting: Counting, *lines: str) -> Path:
+    """Write a file of start offsets."""
+    file = counting.folder / "offsets.csv"
+    file.write_text("".join(f"{line}\n" for line in lines))
+    return file
+
+
+def _smaller_topic(counting: Counting, count: int = 1) -> str:
+    """Create another input topic with the records that the application has read, and with later ones."""
+    topic = f"{counting.app}-smaller"
+    admin = AdminClient({"bootstrap.servers": counting.harness.bootstrap})
+    (future,) = admin.create_topics([NewTopic(topic, count, 1)]).values()
+    future.result()
+    counting.produce(topic, range(80), count=count)
+    return topic
+
+
+def test_fewer_partitions_begin_at_stated_offsets(counting: Counting) -> None:
+    topic = _smaller_topic(counting)
+    outcome = counting.seed("--partitions", 1, "--start-offsets", _stated(counting, f"{topic},0,60"))
+    assert [row for row in outcome.rows if f"cannot read {counting.input}" in row.get("message", "")], outcome.report
+    keys = [TopicPartition(name, 0) for name in (topic, counting.input)]
+    committed = read_committed(counting.harness.bootstrap, {}, f"{counting.app}-new", keys)
+    # Every task of the source has emitted the windows up to the lowest end.
+    metadata = PartitionMetadata(processors={"final": 699, "other": 9}).encode()
+    assert committed == {keys[0]: CommittedOffset(60, metadata)}
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("TOPIC,0,81", "81 is not between the log start 0 and the log end 80"),
+        ("TOPIC,1,0", "the target does not have this partition"),
+        ("missing,0,0", "missing:0: the target does not have this partition"),
+    ],
+)
+def test_stated_offsets_that_do_not_exist(counting: Counting, line: str, message: str) -> None:
+    topic = _smaller_topic(counting)
+    file = _stated(counting, line.replace("TOPIC", topic))
+    refused = counting.seed("--partitions", 1, "--start-offsets", file, "--dry-run", status=4)
+    assert any(message in detail for detail in refused.error["details"]), refused.report
+    assert "correct the file" in refused.error["hint"]
+    counting.seed("--partitions", 1, "--start-offsets", _stated(counting, f"{topic},0,0"), "--dry-run")
+
+
+def test_stated_offsets_of_some_partitions_or_of_other_keys(counting: Counting) -> None:
+    topic = _smaller_topic(counting, 3)
+    counting.enlarge(3)
+    partly = counting.seed("--partitions", 3, "--start-offsets", _stated(counting, f"{topic},0,0"), status=4)
+    assert any("the file has no offset of it" in detail for detail in partly.error["details"]), partly.report
+    # Two of the three partitions of the topic have records of all keys.
+    counting.produce(topic, range(80), count=2)
+    file = _stated(counting, *[f"{topic},{number},0" for number in range(3)])
+    strangers = counting.seed("--partitions", 3, "--start-offsets", file, "--dry-run", status=4)
+    assert "belongs to partition" in strangers.error["message"], strangers.report
+    larger = counting.seed("--partitions", "1", "--start-offsets", file, "--dry-run", status=4)
+    assert "has 3 partitions, and the new changelogs have 1" in larger.error["message"], larger.report
+
+
+@pytest.mark.parametrize("line", ["topic,0", "topic,0,x", "topic,-1,0", "to/pic,0,0", "t,0,0\nt,0,1", "", "t,0,1_0"])
+def test_a_file_that_states_no_offsets(counting: Counting, line: str) -> None:
+    refused = counting.seed("--start-offsets", _stated(counting, line), status=2)
+    assert "line" in refused.error["message"] or "has no offsets" in refused.error["message"], refused.report
 
 
 def _unread(counting: Counting) -> None:

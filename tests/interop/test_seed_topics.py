@@ -22,6 +22,7 @@ from confluent_kafka.admin import AdminClient
 
 from kstate_cli.broker.group_offsets import CommittedOffset, commit_offsets, read_committed
 from kstate_cli.errors import Refused, RunFailed, UsageError
+from kstate_cli.formats.partitions import PartitionMetadata
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.seed.cluster import Connection, read_topics
 from kstate_cli.seed.conditions import judge
@@ -88,6 +89,41 @@ def test_a_renamed_store_and_a_topic_without_records(source: Source) -> None:
     total = content(source.harness, f"{source.new}-total-changelog")
     assert total == content(source.harness, source.changelog)
     assert content(source.harness, f"{source.new}-empty-changelog") == {0: []}
+
+
+def test_ends_of_emitted_windows_follow_their_stores(source: Source) -> None:
+    """Of the input, and of a repartition topic that the new application does not have yet."""
+    queue = f"{source.app}-count-repartition"
+    source.topic(queue, 3, {"segment.bytes": "52428800"})
+    places = {
+        TopicPartition(f"{source.app}-in", 0): PartitionMetadata(70, {"final": 60, "other": 30}),
+        TopicPartition(queue, 1): PartitionMetadata(80, {"count": 50}),
+    }
+    committed = {key: CommittedOffset(0, metadata.encode()) for key, metadata in places.items()}
+    commit_offsets(source.harness.bootstrap, {}, source.app, committed)
+    source.topic(f"{source.app}-final-changelog", 2, source.settings)
+    source.dump()
+    options = ("--rename-store", "count=total", "--rename-store", "final=last")
+    planned = source.seed(*options, "--dry-run")
+    new_queue = f"{source.new}-total-repartition"
+    assert [row for row in planned.rows if f"kstate creates {new_queue}" in row.get("message", "")], planned.report
+    source.seed(*options)
+    expected = {
+        TopicPartition(f"{source.app}-in", 0): PartitionMetadata(70, {"last": 60, "other": 30}),
+        TopicPartition(new_queue, 1): PartitionMetadata(80, {"total": 50}),
+    }
+    own = read_committed(source.harness.bootstrap, {}, source.new, expected)
+    assert {key: (place.offset, PartitionMetadata.decode(place.metadata)) for key, place in own.items()} == {
+        key: (0, metadata) for key, metadata in expected.items()
+    }
+    topics = read_topics(Connection(source.harness.bootstrap, {}), [new_queue])
+    assert (topics[new_queue].partitions, topics[new_queue].settings) == (3, {"segment.bytes": "52428800"})
+    assert content(source.harness, new_queue) == {0: [], 1: [], 2: []}
+    assert source.seed(*options).summary["executed"] is False
+    source.undo()
+    assert not read_topics(Connection(source.harness.bootstrap, {}), [new_queue])
+    source.seed("--no-offsets", "--journal", source.folder / "another.jsonl")
+    assert not read_topics(Connection(source.harness.bootstrap, {}), [f"{source.new}-count-repartition"])
 
 
 def test_keys_are_erased_with_a_receipt(source: Source) -> None:

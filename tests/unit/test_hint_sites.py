@@ -147,11 +147,14 @@ CARRIED_OUT = {
             ("seed/partition_plan.py", "too, or add its sub-topology to --spec"),
             ("seed/partition_plan.py", "pass --partitions SUBTOPOLOGY=NUMBER"),
             ("seed/partition_plan.py", "pass one number for all stores"),
-            ("seed/partition_plan.py", "pass --no-offsets, and set the offsets of the new group"),
+            ("seed/emitted_windows.py", "pass --no-offsets, and set the offsets of the new group"),
             ("seed/partitioning.py", "all its keys fit another form"),
             ("seed/partitioning.py", "with the rule of the left table"),
             ("seed/partition_plan.py", "all its keys fit {name}"),
-            ("seed/partition_plan.py", "pass --no-offsets, and set its"),
+            ("cli/commands/seed.py", "omit one of them"),
+            ("seed/planner.py", "omit --start-offsets"),
+            ("seed/moved_inputs.py", "pass --start-offsets"),
+            ("seed/start_offsets.py", "correct the file of"),
         ],
         "interop/test_seed_partitions.py::test_refusals_write_nothing_and_their_hints_lead_on",
     ),
@@ -168,7 +171,7 @@ CARRIED_OUT = {
     ("seed/planner.py", "pass --source-stopped"): (
         "interop/test_seed.py::test_results_after_the_move_are_those_of_own_sums"
     ),
-    ("seed/input_offsets.py", "--no-offsets"): (
+    ("seed/input_offsets.py", "pass --start-offsets"): (
         "interop/test_seed_clusters.py::test_the_hint_about_uncertain_offsets_leads_on"
     ),
     ("seed/conditions.py", "pass another --app"): "interop/test_seed_topics.py::test_a_dry_run_prints_every_condition",

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from kstate_cli.cli.output import Output
     from kstate_cli.cli.seeded_directories import RestoredDirectories
     from kstate_cli.errors import KstateError
+    from kstate_cli.formats.topic_partition import TopicPartition
     from kstate_cli.seed.cluster import Connection
     from kstate_cli.seed.model import SeedPlan, SeedRequest
     from kstate_cli.seed.partitioning import PartitionRequest
@@ -222,6 +223,7 @@ def _request(
     elif target.receipt is not None:
         raise UsageError("--receipt is written with --drop-keys only", hint="pass --drop-keys, or omit --receipt")
     return SeedRequest(
+        start_offsets=_start_offsets(target),
         dump=dump,
         app=target.app,
         source_app=source.source_app,
@@ -241,6 +243,16 @@ def _request(
         partitions=_partitions(partitions, from_dump=not directories, has_spec=spec is not None),
         source_stopped=source.source_stopped,
     )
+
+
+def _start_offsets(target: SeedTargetOptions) -> Mapping[TopicPartition, int]:
+    from kstate_cli.seed.start_offsets import read_start_offsets
+
+    if target.start_offsets is None:
+        return {}
+    if target.no_offsets:
+        raise UsageError("--no-offsets and --start-offsets exclude each other", hint="omit one of them")
+    return read_start_offsets(target.start_offsets)
 
 
 def _sources(texts: Sequence[str]) -> tuple[str | None, tuple[Path, ...]]:

@@ -128,6 +128,15 @@ class SeedTargetOptions:
     no_offsets: Annotated[
         bool, typer.Option(option.NO_OFFSETS, help="Write only the changelogs, no input offsets.")
     ] = False
+    start_offsets: Annotated[
+        Path | None,
+        typer.Option(
+            option.START_OFFSETS,
+            metavar="FILE",
+            help="Input offsets as CSV: topic,partition,offset.",
+            readable=False,
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,7 +182,7 @@ class SeedDirectoryOptions:
         typer.Option(
             option.OUT,
             metavar="DIR",
-            help="Also restore below this state.dir; needs --for, --spec.",
+            help="Also restore this state.dir; needs --for, --spec.",
             readable=False,
         ),
     ] = None

@@ -234,7 +234,7 @@ def _judge_partition(
 
     ``before`` is what kstate knows of the age of the store's data.
     """
-    committed = _committed(snapshot, case, dump.key)
+    committed = _committed(snapshot, case, dump)
     facts = _facts(snapshot, dump.key)
     other = as_of_ms = offset = None
     if before is not None:
@@ -263,10 +263,11 @@ def _judge_partition(
     return RestoredPartition(dump, log, replace(verdict, only_copy=verdict.only_copy or other is not None))
 
 
-def _committed(snapshot: RestoreSnapshot, case: _StoreCase, key: TopicPartition) -> int | None:
+def _committed(snapshot: RestoreSnapshot, case: _StoreCase, dump: PartitionDump) -> int | None:
     """Return the offset that the group has committed of a source topic; None for a changelog."""
     if not case.spec.source_topic:
         return None
+    key = dump.key
     # The offset in the manifest is of the time of the dump. That of the broker is newer, and that of the user goes
     # first.
     committed = snapshot.dump.committed.get(key)
@@ -274,6 +275,11 @@ def _committed(snapshot: RestoreSnapshot, case: _StoreCase, key: TopicPartition)
     if facts is not None and facts.committed is not None:
         committed = facts.committed
     committed = snapshot.options.committed.get(key, committed)
+    # A group commits no offset of a partition from which it never got a record. Kafka Streams takes 0 then, and
+    # restores nothing (``StoreChangelogReader``). Aborted records and markers may be in the log.
+    never_used = dump.rows == 0 and dump.log_start == 0
+    if committed is None and never_used and (facts is None or facts.end == dump.log_end):
+        return 0
     if committed is None:
         raise _StoreRefusedError(
             f"{key} is a source topic, and values beyond the committed offset of the group do not belong to "

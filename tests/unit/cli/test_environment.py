@@ -25,7 +25,7 @@ DECISIONS = {
     "by", "standby-replicas", "html", "from", "to", "as-of", "at", "limit", "by-store", "sort", "desc", "asc", "collate", "timestamps", "merge", "positions",
     "ignore-timestamps", "ignore-headers", "include-expired",
     # What is done, and from what.
-    "for", "dsl-store-format", "from-changelog", "dump", "offsets", "committed-offsets", "rebuild", "on-invalid-offset", "for-reset", "purge", "no-offsets", "source-stopped", "journal", "undo", "delete-topics",
+    "for", "dsl-store-format", "from-changelog", "dump", "offsets", "committed-offsets", "rebuild", "on-invalid-offset", "for-reset", "purge", "no-offsets", "start-offsets", "source-stopped", "journal", "undo", "delete-topics",
     "map", "complete", "copy", "overwrite", "drop-headers", "full", "full-dump", "standby", "follow", "keep", "wipe-unclean", "unclean", "unproven", "transactional-stores", "to-jar", "for-jar", "max-lag", "allow-empty",
     # Something else, or nothing, is done.
     "version", "verbose", "debug", "help", "dry-run", "spec (flag)",

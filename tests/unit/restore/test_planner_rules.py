@@ -162,6 +162,20 @@ def test_a_global_store_needs_to_be_a_table() -> None:
     assert plan_of(snapshot(*rows, specs=(COUNT, table))).work[-1].offsets == {TopicPartition("prices", 0): 100}
 
 
+def test_a_table_of_an_input_partition_that_never_had_a_record() -> None:
+    """A group commits no offset of such a partition, and there is no value beyond one."""
+    table = StoreSpec(name="table", kind="timestamped-key-value", changelog="prices", source="topic", subtopology=0)
+    empty = PartitionDump("prices", 0, (), None, None, 0, log_start=0, log_end=0, start=0)
+    plan = plan_of(snapshot(empty, specs=(table,)))
+    (work,) = plan.work
+    assert work.records == 0
+    error = refusal(snapshot(dumped("prices"), specs=(table,)))
+    assert "beyond the committed offset" in error.details[0]
+    # Records that came after the dump may belong to the table.
+    grown = replace(OPTIONS, facts={TopicPartition("prices", 0): LogFacts(0, 1)}, from_broker=True)
+    assert "beyond the committed offset" in refusal(snapshot(empty, specs=(table,), options=grown)).details[0]
+
+
 def test_changelogs_of_stores_that_nothing_describes() -> None:
     rows = (dumped("shop-count-changelog"), dumped("shop-other-changelog"), dumped("events"))
     error = refusal(snapshot(*rows))

@@ -14,12 +14,30 @@ final class Naming {
     static final Duration HISTORY_SEGMENT = Duration.ofMinutes(4);
 
     private final String prefix;
+    private final String storePrefix;
+    private final String storeSuffix;
 
     Naming(final String prefix) {
+        this(prefix, "", "");
+    }
+
+    /** storeSuffix: what the application appends to the name of each store that it may rename. */
+    Naming(final String prefix, final String storePrefix, final String storeSuffix) {
         this.prefix = prefix;
+        this.storePrefix = storePrefix;
+        this.storeSuffix = storeSuffix;
+    }
+
+    /** Names of a second part of a topology, whose topics and stores the first part does not have. */
+    Naming part(final String name) {
+        return new Naming(prefix + "-" + name, storePrefix + name + "-", storeSuffix);
     }
 
     String topic(final String name) {
         return prefix + "-" + name;
+    }
+
+    String store(final String name) {
+        return storePrefix + name + storeSuffix;
     }
 }

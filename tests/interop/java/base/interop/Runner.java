@@ -70,7 +70,7 @@ final class Runner {
     static int describe(final Args args) throws Exception {
         final Runner runner = new Runner(args);
         final String name = args.need("topology");
-        final Naming naming = new Naming(args.get("prefix", name));
+        final Naming naming = new Naming(args.get("prefix", name), "", args.get("store-suffix", ""));
         final List<Feature> features = Topologies.features("9.9");
         final Properties config = runner.config(name);
         final Topology topology;
@@ -88,7 +88,7 @@ final class Runner {
     /** 0 done; 2 time ran out; 3 Streams ended in ERROR; 4 restored although expect-no-restore; 5 a store cannot be read. */
     int run() throws Exception {
         final String topologyName = args.need("topology");
-        final Naming naming = new Naming(args.get("prefix", topologyName));
+        final Naming naming = new Naming(args.get("prefix", topologyName), "", args.get("store-suffix", ""));
         final List<Feature> features = Topologies.features(args.get("as-of", "9.9"));
         final Properties config = config(topologyName);
         final Topology topology;

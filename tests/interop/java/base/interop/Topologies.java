@@ -132,33 +132,34 @@ final class Topologies {
 
         // Processor API stores, all in one sub-topology with the DSL aggregations over the same topic.
         builder.addStateStore(Stores.keyValueStoreBuilder(
-            Stores.persistentKeyValueStore("kv-plain"), Serdes.String(), Serdes.String()));
+            Stores.persistentKeyValueStore(naming.store("kv-plain")), Serdes.String(), Serdes.String()));
         builder.addStateStore(Stores.timestampedKeyValueStoreBuilder(
-            Stores.persistentTimestampedKeyValueStore("kv-timestamped"), Serdes.String(), Serdes.String()));
+            Stores.persistentTimestampedKeyValueStore(naming.store("kv-timestamped")), Serdes.String(), Serdes.String()));
         builder.addStateStore(Stores.keyValueStoreBuilder(
-            Stores.inMemoryKeyValueStore("kv-memory"), Serdes.String(), Serdes.String()));
+            Stores.inMemoryKeyValueStore(naming.store("kv-memory")), Serdes.String(), Serdes.String()));
         builder.addStateStore(Stores.keyValueStoreBuilder(
             Stores.persistentKeyValueStore("kv-nolog"), Serdes.String(), Serdes.String()).withLoggingDisabled());
         builder.addStateStore(Stores.windowStoreBuilder(
-            Stores.persistentWindowStore("window-plain", Naming.RETENTION, Naming.WINDOW, false),
+            Stores.persistentWindowStore(naming.store("window-plain"), Naming.RETENTION, Naming.WINDOW, false),
             Serdes.String(), Serdes.String()));
         builder.addStateStore(Stores.windowStoreBuilder(
-            Stores.persistentWindowStore("window-duplicates", Naming.RETENTION, Naming.WINDOW, true),
+            Stores.persistentWindowStore(naming.store("window-duplicates"), Naming.RETENTION, Naming.WINDOW, true),
             Serdes.String(), Serdes.String()));
         builder.addStateStore(Stores.sessionStoreBuilder(
-            Stores.persistentSessionStore("session-plain", Naming.RETENTION), Serdes.String(), Serdes.String()));
-        events.process(KindsProcessor::new, "kv-plain", "kv-timestamped", "kv-memory", "kv-nolog", "window-plain",
-            "window-duplicates", "session-plain");
+            Stores.persistentSessionStore(naming.store("session-plain"), Naming.RETENTION), Serdes.String(), Serdes.String()));
+        events.process(() -> new KindsProcessor(naming), naming.store("kv-plain"), naming.store("kv-timestamped"),
+            naming.store("kv-memory"), "kv-nolog", naming.store("window-plain"), naming.store("window-duplicates"),
+            naming.store("session-plain"));
 
         final Grouped<String, String> byKey = Grouped.with(Serdes.String(), Serdes.String());
         final TimeWindows windows = TimeWindows.ofSizeAndGrace(Naming.WINDOW, Naming.GRACE);
         final SessionWindows sessions = SessionWindows.ofInactivityGapAndGrace(Naming.SESSION_GAP, Naming.GRACE);
-        events.groupByKey(byKey).count(Materialized.as("count"));
-        events.groupByKey(byKey).reduce((a, b) -> b + "+" + a.length(), Materialized.as("reduce"));
+        events.groupByKey(byKey).count(Materialized.as(naming.store("count")));
+        events.groupByKey(byKey).reduce((a, b) -> b + "+" + a.length(), Materialized.as(naming.store("reduce")));
         events.groupByKey(byKey).windowedBy(windows)
-            .count(Materialized.<String, Long, WindowStore<Bytes, byte[]>>as("window-count").withRetention(Naming.RETENTION));
+            .count(Materialized.<String, Long, WindowStore<Bytes, byte[]>>as(naming.store("window-count")).withRetention(Naming.RETENTION));
         events.groupByKey(byKey).windowedBy(sessions)
-            .count(Materialized.<String, Long, SessionStore<Bytes, byte[]>>as("session-count").withRetention(Naming.RETENTION));
+            .count(Materialized.<String, Long, SessionStore<Bytes, byte[]>>as(naming.store("session-count")).withRetention(Naming.RETENTION));
 
         // The source topic itself is the changelog (topology.optimization=all).
         builder.table(naming.topic("table"), TEXT, Materialized.as("source-table"));
@@ -178,11 +179,11 @@ final class Topologies {
 
     /** Foreign-key join: value "FK|payload" on the left. */
     private static void foreignKeyJoin(final StreamsBuilder builder, final Naming naming) {
-        final KTable<String, String> fkLeft = builder.table(naming.topic("fk-left"), TEXT, Materialized.as("fk-left"));
-        final KTable<String, String> fkRight = builder.table(naming.topic("fk-right"), TEXT, Materialized.as("fk-right"));
+        final KTable<String, String> fkLeft = builder.table(naming.topic("fk-left"), TEXT, Materialized.as(naming.store("fk-left")));
+        final KTable<String, String> fkRight = builder.table(naming.topic("fk-right"), TEXT, Materialized.as(naming.store("fk-right")));
         fkLeft.join(fkRight, value -> value.substring(0, value.indexOf('|')), (l, r) -> l + "/" + r,
-            TableJoined.as("fk"),
-            Materialized.<String, String, KeyValueStore<Bytes, byte[]>>as("fk-result")
+            TableJoined.as(naming.store("fk")),
+            Materialized.<String, String, KeyValueStore<Bytes, byte[]>>as(naming.store("fk-result"))
                 .withKeySerde(Serdes.String()).withValueSerde(Serdes.String()));
     }
 
@@ -192,7 +193,7 @@ final class Topologies {
         final KStream<String, String> right = builder.stream(naming.topic("right"), TEXT);
         left.leftJoin(right, (l, r) -> l + "/" + r,
                 JoinWindows.ofTimeDifferenceAndGrace(java.time.Duration.ofMinutes(9), Naming.GRACE),
-                StreamJoined.with(Serdes.String(), Serdes.String(), Serdes.String()).withName("join").withStoreName("join"))
+                StreamJoined.with(Serdes.String(), Serdes.String(), Serdes.String()).withName(naming.store("join")).withStoreName(naming.store("join")))
             .to(naming.topic("out"), org.apache.kafka.streams.kstream.Produced.with(Serdes.String(), Serdes.String()));
     }
 
@@ -234,26 +235,31 @@ final class Topologies {
     }
 
     private static final class KindsProcessor implements Processor<String, String, Void, Void> {
+        private final Naming naming;
         private BiConsumer<String, String> keyValues;
         private TimestampedKeyValueStore<String, String> timestamped;
         private WindowStore<String, String> window;
         private WindowStore<String, String> duplicates;
         private SessionStore<String, String> sessions;
 
+        private KindsProcessor(final Naming naming) {
+            this.naming = naming;
+        }
+
         @Override
         public void init(final ProcessorContext<Void, Void> context) {
-            final KeyValueStore<String, String> plain = context.getStateStore("kv-plain");
-            final KeyValueStore<String, String> memory = context.getStateStore("kv-memory");
+            final KeyValueStore<String, String> plain = context.getStateStore(naming.store("kv-plain"));
+            final KeyValueStore<String, String> memory = context.getStateStore(naming.store("kv-memory"));
             final KeyValueStore<String, String> nolog = context.getStateStore("kv-nolog");
             keyValues = (k, v) -> {
                 plain.put(k, v);
                 memory.put(k, v);
                 nolog.put(k, v);
             };
-            timestamped = context.getStateStore("kv-timestamped");
-            window = context.getStateStore("window-plain");
-            duplicates = context.getStateStore("window-duplicates");
-            sessions = context.getStateStore("session-plain");
+            timestamped = context.getStateStore(naming.store("kv-timestamped"));
+            window = context.getStateStore(naming.store("window-plain"));
+            duplicates = context.getStateStore(naming.store("window-duplicates"));
+            sessions = context.getStateStore(naming.store("session-plain"));
         }
 
         @Override

@@ -24,10 +24,10 @@ public final class EmitFeature implements Feature {
         final Grouped<String, String> byKey = Grouped.with(Serdes.String(), Serdes.String());
         events.groupByKey(byKey).windowedBy(TimeWindows.ofSizeAndGrace(Naming.WINDOW, Naming.GRACE))
             .emitStrategy(EmitStrategy.onWindowClose())
-            .count(Materialized.<String, Long, WindowStore<Bytes, byte[]>>as("window-final").withRetention(Naming.RETENTION));
+            .count(Materialized.<String, Long, WindowStore<Bytes, byte[]>>as(naming.store("window-final")).withRetention(Naming.RETENTION));
         events.groupByKey(byKey).windowedBy(SessionWindows.ofInactivityGapAndGrace(Naming.SESSION_GAP, Naming.GRACE))
             .emitStrategy(EmitStrategy.onWindowClose())
-            .count(Materialized.<String, Long, SessionStore<Bytes, byte[]>>as("session-final").withRetention(Naming.RETENTION));
+            .count(Materialized.<String, Long, SessionStore<Bytes, byte[]>>as(naming.store("session-final")).withRetention(Naming.RETENTION));
     }
 
     @Override
@@ -40,6 +40,11 @@ public final class EmitFeature implements Feature {
     public boolean build(final String topology, final StreamsBuilder builder, final Naming naming, final List<Feature> features) {
         if (topology.equals("moved")) {
             moved(builder, naming);
+            return true;
+        }
+        if (topology.equals("everything")) {
+            Topologies.fill(builder, "kinds", naming, features);
+            moved(builder, naming.part("m"));
             return true;
         }
         if (!topology.equals("emit-text")) {
@@ -60,21 +65,34 @@ public final class EmitFeature implements Feature {
         return true;
     }
 
-    /** "moved": counts that are emitted once when their window closes, and a foreign-key join without a name; both write to the topic "out". */
+    /**
+     * "moved": counts that are emitted once when their window closes, of the input and behind a repartition topic, and a
+     * foreign-key join without a name; all write to the topic "out". "everything": these beside all kinds.
+     */
     private static void moved(final StreamsBuilder builder, final Naming naming) {
         final Produced<String, String> text = Produced.with(Serdes.String(), Serdes.String());
         builder.stream(naming.topic("events"), Topologies.TEXT)
             .groupByKey(Grouped.with(Serdes.String(), Serdes.String()))
             .windowedBy(TimeWindows.ofSizeAndGrace(Naming.WINDOW, Naming.GRACE))
             .emitStrategy(EmitStrategy.onWindowClose())
-            .count(Materialized.<String, Long, WindowStore<Bytes, byte[]>>as("closed").withRetention(Naming.RETENTION))
+            .count(Materialized.<String, Long, WindowStore<Bytes, byte[]>>as(naming.store("closed")).withRetention(Naming.RETENTION))
             .toStream((key, count) -> key.key() + "@" + key.window().start())
             .mapValues(count -> Long.toString(count))
             .to(naming.topic("out"), text);
-        final KTable<String, String> left = builder.table(naming.topic("fk-left"), Topologies.TEXT, Materialized.as("fk-left"));
-        final KTable<String, String> right = builder.table(naming.topic("fk-right"), Topologies.TEXT, Materialized.as("fk-right"));
+        builder.stream(naming.topic("events"), Topologies.TEXT)
+            .selectKey((key, value) -> key)
+            .groupByKey(Grouped.with(Serdes.String(), Serdes.String()))
+            .windowedBy(TimeWindows.ofSizeAndGrace(Naming.WINDOW, Naming.GRACE))
+            .emitStrategy(EmitStrategy.onWindowClose())
+            .count(Materialized.<String, Long, WindowStore<Bytes, byte[]>>as(naming.store("regrouped"))
+                .withRetention(Naming.RETENTION))
+            .toStream((key, count) -> key.key() + "#" + key.window().start())
+            .mapValues(count -> Long.toString(count))
+            .to(naming.topic("out"), text);
+        final KTable<String, String> left = builder.table(naming.topic("fk-left"), Topologies.TEXT, Materialized.as(naming.store("fk-left")));
+        final KTable<String, String> right = builder.table(naming.topic("fk-right"), Topologies.TEXT, Materialized.as(naming.store("fk-right")));
         left.join(right, value -> value.substring(0, value.indexOf('|')), (l, r) -> l + "/" + r,
-                Materialized.<String, String, KeyValueStore<Bytes, byte[]>>as("fk-result")
+                Materialized.<String, String, KeyValueStore<Bytes, byte[]>>as(naming.store("fk-result"))
                     .withKeySerde(Serdes.String()).withValueSerde(Serdes.String()))
             .toStream().to(naming.topic("out"), text);
     }

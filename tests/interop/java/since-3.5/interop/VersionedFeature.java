@@ -22,14 +22,14 @@ public final class VersionedFeature implements Feature {
         // Not builder.table: toTable gives it a changelog of its own even though topology.optimization=all.
         builder.stream(naming.topic("versioned"), Topologies.TEXT)
             .toTable(Materialized.<String, String>as(
-                Stores.persistentVersionedKeyValueStore("versioned", Naming.HISTORY, Naming.HISTORY_SEGMENT))
+                Stores.persistentVersionedKeyValueStore(naming.store("versioned"), Naming.HISTORY, Naming.HISTORY_SEGMENT))
                 .withKeySerde(org.apache.kafka.common.serialization.Serdes.String())
                 .withValueSerde(org.apache.kafka.common.serialization.Serdes.String()));
     }
 
     /** The input topic that a versioned store is built from. */
     static String topicOf(final String store) {
-        return store.equals("grace-table") ? "events" : "versioned";
+        return store.startsWith("grace-table") ? "events" : "versioned";
     }
 
     /** For every key of the input topic: what the store says as of each time at which the topic has a record of that key. */

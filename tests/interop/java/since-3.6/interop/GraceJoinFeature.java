@@ -16,11 +16,11 @@ public final class GraceJoinFeature implements Feature {
     @Override
     public void addToKinds(final StreamsBuilder builder, final Naming naming, final KStream<String, String> events) {
         final KTable<String, String> table = events.filter((k, v) -> v != null).toTable(Materialized.<String, String>as(
-                Stores.persistentVersionedKeyValueStore("grace-table", Naming.HISTORY, Naming.HISTORY_SEGMENT))
+                Stores.persistentVersionedKeyValueStore(naming.store("grace-table"), Naming.HISTORY, Naming.HISTORY_SEGMENT))
                 .withKeySerde(Serdes.String()).withValueSerde(Serdes.String()));
         events.filter((k, v) -> v != null)
             .join(table, (l, r) -> l + "/" + r,
-                Joined.with(Serdes.String(), Serdes.String(), Serdes.String(), "grace-join", Duration.ofMinutes(4)))
+                Joined.with(Serdes.String(), Serdes.String(), Serdes.String(), naming.store("grace-join"), Duration.ofMinutes(4)))
             .to(naming.topic("out"), Produced.with(Serdes.String(), Serdes.String()));
     }
 }
