@@ -27,7 +27,7 @@ _FORM: Final = "topic,partition,offset"
 
 
 def read_start_offsets(path: Path) -> dict[TopicPartition, int]:
-    """Read ``topic,partition,offset`` of each line, as ``kafka-consumer-groups.sh --reset-offsets --export`` prints it.
+    """Read ``topic,partition,offset`` of each line, the format in which ``kafka-consumer-groups.sh`` exports offsets.
 
     Raises UsageError with the line.
     """
