@@ -22,7 +22,7 @@ from kstate_cli.texts import some
 
 if TYPE_CHECKING:
     from kstate_cli.seed.model import PlannedTopic, SeedFacts, SeedRequest
-    from kstate_cli.seed.records import Record
+    from kstate_cli.seed.records import RecordBatch
 
 REPARTITION: Final = "-repartition"
 """Suffix of the topic through which an operation sends records to itself under another key."""
@@ -97,7 +97,7 @@ class NoRecords:
         """The number of the partition."""
         return [self.partition]
 
-    def batches(self) -> Iterator[list[Record]]:
+    def batches(self) -> Iterator[RecordBatch]:
         """Yield nothing."""
         yield from ()
 
