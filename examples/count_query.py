@@ -34,11 +34,11 @@ class CountQuery(Query[Count]):
 
 
 def count(store: StoreReader, query: CountQuery) -> Count:
-    """Answer a query. An error while it reads becomes a failure STORE_EXCEPTION."""
+    """Execute a query. A read error becomes a STORE_EXCEPTION failure."""
     rows = size = 0
     for segment in store.segments:
         for key, value in segment.scan(query.prefix or None):
-            # A scan begins at the prefix and goes on to the end of the segment: rows are sorted by key.
+            # Rows are sorted by key. A scan begins at the prefix and continues to the end of the segment.
             if not key.startswith(query.prefix):
                 break
             rows += 1
@@ -54,7 +54,7 @@ def handlers() -> Handlers:
 
 
 def main(app: str, store: str) -> int:
-    """Print the answer of each partition; return the exit code."""
+    """Print the result of each partition; return the exit code."""
     with OfflineStreams(app, handlers=handlers()) as streams:
         answers = streams.query(in_store(store).with_query(CountQuery()))
     failed = 0
@@ -62,7 +62,7 @@ def main(app: str, store: str) -> int:
         if answer.is_success:
             print(f"{partition}: {answer.result.rows} rows, {answer.result.size} bytes")
         else:
-            # As kstate query does: 3 if a partition did not answer.
+            # Like kstate query: exit code 3 if a partition has no result.
             failed = 3
             print(f"{partition}: {answer.failure_reason.value}: {answer.failure_message}")
     return failed

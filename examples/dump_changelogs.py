@@ -107,7 +107,7 @@ class Broker:
             if ends[key].leaderEpoch().isPresent():
                 epoch = int(ends[key].leaderEpoch().get())
             logs[key] = Log(
-                # The log may have lost everything up to its new beginning meanwhile.
+                # In the meantime, the log may have lost everything before its new start.
                 min(starts[key].offset(), end),
                 end,
                 ids[key],
@@ -172,12 +172,12 @@ def write_records(
         .option("kafka.isolation.level", ISOLATION)
         # Positions and the headers of 4.3's stores are there.
         .option("includeHeaders", "true")
-        # A range that the broker has deleted meanwhile must fail, not look like compaction.
+        # If the broker has deleted a range in the meantime, the run must fail. The gap would look like compaction.
         .option("failOnDataLoss", "true")
     )
     if parts is not None:
         read = read.option("minPartitions", str(parts))
-    # errorifexists: files of an earlier dump beside the new ones would count as well.
+    # errorifexists: files of an earlier dump in the same directory would count too.
     read.load().write.option("parquet.block.size", ROW_GROUP_BYTES).mode("errorifexists").parquet(out)
 
 
@@ -226,7 +226,7 @@ def write_manifest(
     filesystem, root = open_location(out)
     with filesystem.open_output_stream(f"{root.rstrip('/')}/{NAME}") as stream:
         stream.write(render(manifest))
-    # Read again with its manifest: the first restoration must not be the first to find a mistake.
+    # Read the dump again with its manifest, so that an error is found now and not during the first restoration.
     return read_dump(out, complete=False, committed_only=False)
 
 
@@ -243,7 +243,7 @@ def _reading(out: str, log: Log, rows: PartitionDump | None, times: Times) -> Re
 def _files(out: str) -> Iterable[ManifestFile]:
     filesystem, root = open_location(out)
     for file in list_files(filesystem, root, out).files:
-        # _SUCCESS and checksums of Spark are no part of the dump.
+        # Spark's _SUCCESS and checksum files do not belong to the dump.
         if is_hidden(file.relative) or not is_parquet_name(file.relative):
             continue
         digest = hashlib.sha256()
@@ -297,11 +297,11 @@ def main() -> int:
     properties = {**_properties(args.config), "bootstrap.servers": args.bootstrap_server}
     try:
         broker = Broker(spark, properties)
-        # Before the broker is asked: every record that the logs had then is in the dump.
+        # The time before the request to the broker: the dump contains every record that the logs had at this time.
         started = _now_ms()
         try:
             logs = broker.logs([*broker.changelogs(args.application), *args.also])
-            # Asked for before the records are read, and so never beyond them.
+            # Requested before the records are read, so the offsets are never after the last record.
             committed = broker.committed(args.application, [key for key in logs if key.topic in args.also])
         finally:
             broker.close()
