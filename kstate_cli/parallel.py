@@ -29,6 +29,7 @@ from typing import Any, TypeVar
 from kstate_cli import option
 from kstate_cli.host import HostError, most_descriptors
 from kstate_cli.signals import ENDING, now_and_then, signals_held, submitted
+from kstate_cli.texts import suggest
 
 _MANY = 96
 """From so many jobs on, processes gain more than their start costs."""
@@ -204,7 +205,8 @@ def _ended(status: int) -> HostError:
     """Return the error of a process that was killed, mostly for want of memory: that proves nothing about its input."""
     return HostError(
         f"a worker process ended (exit status {status})",
-        hint=f"pass fewer {option.WORKERS}, which need less memory. The system's log may show why it ended",
+        hint=f"{suggest(f'pass fewer {option.WORKERS}, which need less memory. ', option.WORKERS)}"
+        "The system's log may show why it ended",
     )
 
 

@@ -43,11 +43,29 @@ _LONGEST_NAME = 250
 
 _options: set[str] = set()
 """The options of the current command that later commands need again."""
+_declared: set[str] = set()
+"""Every option that the current command has; empty outside of a command."""
 
 
 def forget_options() -> None:
     """Forget the options of the previous command, as a new one begins."""
     _options.clear()
+    _declared.clear()
+
+
+def declare_options(names: Iterable[str]) -> None:
+    """Remember options that the current command has."""
+    _declared.update(names)
+
+
+def suggest(text: str, *names: str) -> str:
+    """Return a part of a message that suggests these options; empty if the current command lacks one of them.
+
+    Several commands share a planner: ``rehome`` also restores stores from a dump, and has no option to rebuild one.
+    """
+    if _declared and not _declared.issuperset(names):
+        return ""
+    return text
 
 
 def carry_option(name: str, value: object) -> None:

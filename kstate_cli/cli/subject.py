@@ -44,11 +44,13 @@ def set_app(app: str | os.PathLike[str]) -> None:
 
 
 def notes_of(parameter: Any) -> Iterator[Callable[[Any], None]]:
-    """Yield the functions that take the value of Click's ``parameter``: directory, workers, options to repeat."""
+    """Yield the functions that take the value of Click's ``parameter``: directory, workers, options."""
     if parameter.param_type_name == "argument" and parameter.name in _APP:
         yield _note
     if _WORKERS in parameter.opts:
         yield _note_workers
+    if parameter.param_type_name == "option":
+        yield partial(_declare, (*parameter.opts, *parameter.secondary_opts))
     for option_name in texts.COMMANDS_WITH_OPTION:
         if option_name in parameter.opts:
             yield partial(texts.carry_option, option_name)
@@ -59,6 +61,10 @@ def workers() -> int | None:
     if not _workers:
         return None
     return _workers[0]
+
+
+def _declare(names: tuple[str, ...], _value: Any) -> None:
+    texts.declare_options(names)
 
 
 def _note_workers(value: Any) -> None:

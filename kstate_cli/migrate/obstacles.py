@@ -38,7 +38,7 @@ from kstate_cli.statedir.model import (
     without_headers,
 )
 from kstate_cli.statedir.problems import Problem
-from kstate_cli.texts import command, first_lines, some
+from kstate_cli.texts import command, first_lines, some, suggest
 
 
 def _stores(snapshot: MigrationSnapshot) -> Iterator[tuple[Task, Store, str]]:
@@ -75,11 +75,17 @@ def refuse_unreadable(snapshot: MigrationSnapshot) -> None:
             hint=("stay with a release that supports such stores. Or remove them from the topology, then wipe them"),
         )
     if headers and not snapshot.options.drop_headers:
+        # A restoration from a snapshot migrates too, and cannot drop headers.
+        drop = snapshot.options.command(snapshot.app.path, snapshot.target.version, option.DROP_HEADERS)
         raise Refused(
             f"{snapshot.target} cannot read these stores",
             details=first_lines(headers),
             where=str(snapshot.app.path),
-            hint=f"pass {option.DROP_HEADERS} to convert their rows to the older layout. You lose the headers",
+            hint=suggest(
+                f"pass {option.DROP_HEADERS} to convert their rows to the older layout. You lose the headers",
+                option.DROP_HEADERS,
+            )
+            or f"restore without {option.FOR} first. Then run {drop}",
         )
 
 
@@ -296,13 +302,13 @@ def _untold(task: Task, stores: Sequence[str], which: str = "") -> str:
 def refuse_unclean(snapshot: MigrationSnapshot, reasons: Sequence[str]) -> None:
     """Raise Refused if tasks may have uncommitted rows: the user must decide whether Streams restores them."""
     if reasons:
+        wipe = f". Otherwise pass {option.WIPE_UNCLEAN} to remove these tasks, so that Streams restores them"
         raise Refused(
             "unclean shutdown: under exactly-once, the stores may contain uncommitted data",
             details=first_lines(reasons),
             where=str(snapshot.app.path),
             hint=f"{_transactional_hint(snapshot.offsets, snapshot.options)}if the application ran with "
-            f"at-least-once, pass {option.GUARANTEE} at_least_once. Otherwise pass {option.WIPE_UNCLEAN} to remove "
-            "these tasks, so that Streams restores them",
+            f"at-least-once, pass {option.GUARANTEE} at_least_once{suggest(wipe, option.WIPE_UNCLEAN)}",
         )
 
 

@@ -30,7 +30,7 @@ from kstate_cli.specification.draft import IN_MEMORY
 from kstate_cli.statedir.find import store_folders
 from kstate_cli.statedir.model import Application, Database, Store, Task
 from kstate_cli.statedir.problems import Place, Problem, ProblemCode, both_places
-from kstate_cli.texts import command, did_you_mean
+from kstate_cli.texts import command, did_you_mean, suggest
 
 
 def open_store(task: Task, store: Store, others: Sequence[Store], databases: Databases, read_as: ReadAs) -> StoreReader:
@@ -261,7 +261,8 @@ def refuse_running(app: Application, *, last_flush: bool) -> None:
             holder = f"process {app.pid}"
         raise InUse(
             f"{app.path} is open in {holder}, so its newest rows are not on disk",
-            hint=f"stop the application, or pass {option.LAST_FLUSH} to read the last flush",
+            hint="stop the application"
+            f"{suggest(f', or pass {option.LAST_FLUSH} to read the last flush', option.LAST_FLUSH)}",
         )
 
 

@@ -19,7 +19,7 @@ from kstate_cli.cli.app import main
 from kstate_cli.releases import RELEASES, OffsetsHome
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.statedir.database import is_database
-from tests import json_lines
+from tests import json_lines, named_options
 from tests.done import Done
 
 from . import warm
@@ -75,6 +75,7 @@ def _result_of(arguments: tuple[object, ...], code: int, out: str, err: str, sta
     if status is not None:
         assert code == status, f"exit {code}, not {status}\n{out}\n{err}"
     json_lines.check(arguments, code, out, err)
+    named_options.check(arguments, out, err)
     return Done(code, out, err)
 
 
@@ -107,6 +108,7 @@ def kstate_here(*arguments: object, status: int | None = 0) -> Done:
     if status is not None:
         assert code == status, f"exit {code}, not {status}\n{out.getvalue()}\n{err.getvalue()}"
     json_lines.check(arguments, code, out.getvalue(), err.getvalue())
+    named_options.check(arguments, out.getvalue(), err.getvalue())
     return Done(code, out.getvalue(), err.getvalue())
 
 

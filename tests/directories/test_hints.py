@@ -135,7 +135,7 @@ def test_hint_never_moves_a_dump_file_without_read_permission(tmp_path: Path, pa
 
 
 def test_seed_names_no_option_of_other_commands_about_dumps(tmp_path: Path, warm: Warm) -> None:
-    refusal = warm("seed", "--from", tmp_path, "--app", "next", "--bootstrap-server", "127.0.0.1:9")
+    refusal = warm("seed", "--from", tmp_path, "--app", "next", "--bootstrap-server", "127.0.0.1:9", folder=tmp_path)
     assert refusal.status == 4, refusal.report
     assert "is neither an application directory nor a dump with a manifest" in refusal.err
     assert "pass state.dir/application.id, or a dump that kstate has written" in refusal.err
@@ -153,7 +153,7 @@ def test_a_lock_that_was_waited_for(tmp_path: Path, warm: Warm) -> None:
         assert holder.stdout.readline()
         refusal = warm("migrate", app, "--to", "4.2")
         assert refusal.status == 5 and "or wait for it with --wait SECONDS" in refusal.err
-        seed = warm("seed", "--from", app, "--app", "next", "--bootstrap-server", "127.0.0.1:9")
+        seed = warm("seed", "--from", app, "--app", "next", "--bootstrap-server", "127.0.0.1:9", folder=tmp_path)
         assert seed.status == 5 and "stop the application" in seed.err and "--wait" not in seed.err, "it has no --wait"
         waits = warm("migrate", app, "--to", "4.2", "--wait", "0.2")
         assert waits.status == 5 and "or wait for it longer" in waits.err and "--wait" not in waits.err
@@ -162,7 +162,7 @@ def test_a_lock_that_was_waited_for(tmp_path: Path, warm: Warm) -> None:
         assert warm("migrate", app, "--to", "4.2", "--wait", "60").status == 0
         release.join()
         # The directory is no obstacle any more: what fails now is the broker, at whose port nothing listens.
-        again = warm("seed", "--from", app, "--app", "next", "--bootstrap-server", "127.0.0.1:9")
+        again = warm("seed", "--from", app, "--app", "next", "--bootstrap-server", "127.0.0.1:9", folder=tmp_path)
         assert again.status == 6, again.report
     finally:
         holder.kill()

@@ -19,7 +19,7 @@ import pytest
 from rocksdict import Options, Rdict
 
 from kstate_cli.cli.app import main
-from tests import json_lines
+from tests import json_lines, named_options
 from tests.done import Done
 from tests.golden import expected, names, unpack
 from tests.terminal import shown_on
@@ -64,6 +64,7 @@ def ask(*arguments: object, status: int = 0) -> Done:
             signal.signal(number, handler)
     assert ended.value.code == status, f"exit {ended.value.code}, not {status}\n{out.getvalue()}\n{err.getvalue()}"
     json_lines.check(("query", *arguments), status, out.getvalue(), err.getvalue())
+    named_options.check(("query", *arguments), out.getvalue(), err.getvalue())
     return Done(status, out.getvalue(), err.getvalue())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 from rocksdict import Options, Rdict
 
+from kstate_cli.dump_reader.manifest import NAME
 from kstate_cli.formats.offsets import STATUS_OPEN, decode_rows, encode_rows
 from kstate_cli.formats.store_kinds import OFFSETS_CF
 from kstate_cli.rocks.shadow import Shadow
@@ -115,6 +117,32 @@ def test_options_about_a_dump_require_a_dump(behind: Path, repository: Path) -> 
     refused = kstate(*how, "--spec", SPEC, status=2)
     assert "omit --spec" in refused.err
     kstate(*how)
+
+
+def test_rules_of_a_dump_suggest_only_options_of_this_command(
+    behind: Path,  # noqa: F811
+    repository: Path,
+    tmp_path: Path,
+) -> None:
+    """`restore` can skip an unknown topic with --ignore; a restoration from snapshots has no such option."""
+    young = dump(tmp_path, ended_ms=data_ms(behind) + 22 * HOUR)
+    manifest = json.loads((young / NAME).read_bytes())
+    unknown = {
+        "topic": f"{behind.name}-unknown-changelog",
+        "partition": 0,
+        "start": 0,
+        "log_start": 0,
+        "log_end": 0,
+        "rows": 0,
+    }
+    manifest["partitions"].append(unknown)
+    (young / NAME).write_text(json.dumps(manifest))
+    shutil.rmtree(behind)
+    words = (behind, "--from-changelog", young, "--spec", SPEC, "-o", "json")
+    alone = kstate("restore", *words, "--for", "4.3", status=4).error
+    assert any("--ignore" in line for line in alone["hint_details"]), alone
+    combined = kstate("restore", *words, "--from-snapshot", repository, status=4).error
+    assert not any("--ignore" in line for line in combined["hint_details"]), combined
 
 
 def test_a_host_with_a_dump_waits_at_the_barrier(behind: Path, repository: Path, tmp_path: Path) -> None:  # noqa: F811

@@ -24,6 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests import named_options
+
 ROOT = Path(__file__).resolve().parents[2]
 CLOSED, FULL = "closed", "/dev/full"
 _SECONDS = 300
@@ -50,6 +52,7 @@ class Warm:
     """Runs commands, one after the other. A context manager."""
 
     def __init__(self) -> None:
+        self._argv: tuple[object, ...] = ()
         self._folder = tempfile.TemporaryDirectory(prefix="kstate-warm-")
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.directories.warm"],
@@ -123,6 +126,7 @@ class Warm:
             "umask": umask,
             "folder": str(folder or ROOT),
         }
+        self._argv = argv
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
@@ -133,6 +137,7 @@ class Warm:
         status = int(self._line()["status"])
         out, err = ((Path(self._folder.name) / name).read_text(errors="replace") for name in ("out", "err"))
         assert "Traceback" not in err, err
+        named_options.check(self._argv, out, err)
         return Ended(status, out, err)
 
     def _line(self) -> dict[str, Any]:

@@ -24,6 +24,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
+from tests import named_options
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -158,7 +160,9 @@ class Kstate:
                 os.kill(pid, signal.SIGCONT)
             status = self._answer(moment, pid)["status"]
             self._read_trace(0)
-        return Ended(status, output.read_text(errors="replace"), self._traced.decode(errors="replace"))
+        text = output.read_text(errors="replace")
+        named_options.check(argv, "", text)
+        return Ended(status, text, self._traced.decode(errors="replace"))
 
     def _answer(self, moment: Moment | None, pid: int) -> dict[str, Any]:
         """The zygote's next line. What strace writes meanwhile is read too: it would wait for that."""

@@ -21,7 +21,7 @@ from kstate_cli import option
 from kstate_cli.check.codes import CODES
 from kstate_cli.cli.registry import COMMANDS, other_words
 from kstate_cli.texts import filled
-from tests import syntax
+from tests import named_options, syntax
 from tests.command_line import commands, program
 
 ROOT = Path(kstate_cli.__file__).parent
@@ -296,6 +296,39 @@ def test_a_text_of_cli_names_options_that_exist() -> None:
         if "kafka-streams-application-reset" not in text and not {*_SPELLING.findall(text)} <= options
     ]
     assert not wrong
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        # A hint that `seed` printed: it has no --wait.
+        ("seed --from /a --app new", "  what to do: stop the application first, or wait for it with --wait SECONDS"),
+        ("seed --from /a --app new", '{"type": "error", "hint": "x", "hint_details": ["or pass --wait 60"]}'),
+        ("migrate /a --to 4.2", "first run: kstate undo /a --to 4.3"),
+        ("query raw-scan /a count", "or pass --rebuild"),
+        ("ls /a", "kstate check /a --for 4.2, then pass --rebuild"),
+    ],
+)
+def test_a_foreign_option_in_a_message_is_reported(words: str, text: str) -> None:
+    with pytest.raises(AssertionError, match="--"):
+        named_options.check(words.split(), "", text)
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ("migrate /a --to 4.2", "stop the application first, or wait for it with --wait SECONDS"),
+        ("seed --from /a --app new", "to wait for it, run: kstate migrate /a --to 4.2 --wait 60"),
+        ("undo /a", "run 0001-migrate (migrate --to 4.3) is undone"),
+        ("undo /a --wait 60", "a copy without times has this effect (cp -r, GNU tar without --format=posix)"),
+        ("status /a", '{"type": "run", "command": "migrate --to 4.3"}'),
+        ("query key /a count k", '{"type": "row", "value": "--no-option"}'),
+        ("dump verify /a", "kstate verify-dump /a --subset 1/1"),
+        ("wipe --help", "--no-option"),
+    ],
+)
+def test_an_option_of_the_command_in_a_message_is_accepted(words: str, text: str) -> None:
+    named_options.check(words.split(), "", text)
 
 
 # --- commands of the documentation ------------------------------------------------------------------------------------

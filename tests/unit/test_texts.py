@@ -15,6 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import kstate_cli
+from kstate_cli import texts
 from kstate_cli.cli.output import error_lines
 from kstate_cli.errors import Refused
 from kstate_cli.texts import command, documentation, filled, first_lines, internals, printable, quoted
@@ -178,3 +179,12 @@ def test_messages_name_pages_of_the_site() -> None:
     for page, answer in zip(pages.values(), answers, strict=True):
         assert f"https://docs.example.com/kstate/{page}" in "".join(answer.split())
         assert "docs/internals" not in answer and "docs/codes" not in answer
+
+
+def test_a_suggestion_needs_options_of_the_command() -> None:
+    texts.forget_options()
+    assert texts.suggest("pass --x", "--x") == "pass --x", "outside of a command every option may exist"
+    texts.declare_options(["--task", "--store"])
+    assert texts.suggest("pass --task", "--task") == "pass --task"
+    assert texts.suggest("pass --task and --x", "--task", "--x") == ""
+    texts.forget_options()

@@ -8,7 +8,7 @@ from enum import Enum
 from kstate_cli import option
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.logs import DeleteCoverage, Log, Where, delete_coverage
-from kstate_cli.texts import moment, span_text
+from kstate_cli.texts import moment, span_text, suggest
 
 
 class Action(Enum):
@@ -229,8 +229,8 @@ def _catch_up(log: Log, following: int, *, has_rows: bool, permissions: Permissi
 def _maybe_deleted(log: Log, following: int) -> str:
     return (
         f"already past the last record of the dump (next offset {following}), but kstate does not know how old "
-        f"its data is. Deletes at offsets {following} to {(log.read_end or following) - 1} may be missing "
-        f"(pass {option.REBUILD})"
+        f"its data is. Deletes at offsets {following} to {(log.read_end or following) - 1} may be missing"
+        f"{suggest(f' (pass {option.REBUILD})', option.REBUILD)}"
     )
 
 
@@ -242,7 +242,8 @@ def _too_old(log: Log, caught_up: Verdict, old: str, *, permissions: Permissions
     rebuilt = _rebuild(log, old, has_rows=True, permissions=permissions)
     # The one hint that helps if the dump is no base for a rebuild.
     if rebuilt.action is Action.REFUSE:
-        return replace(rebuilt, why=f"{rebuilt.why} (to catch it up anyway, pass {option.ACCEPT_RESURRECTED})")
+        way_out = suggest(f" (to catch it up anyway, pass {option.ACCEPT_RESURRECTED})", option.ACCEPT_RESURRECTED)
+        return replace(rebuilt, why=f"{rebuilt.why}{way_out}")
     return rebuilt
 
 
@@ -261,8 +262,8 @@ def _rebuild(log: Log, why: str, *, has_rows: bool, permissions: Permissions, in
         return Verdict(
             Action.REFUSE,
             (
-                f"{why}, but the changelog has no records, so kstate would empty the store (to permit that, pass "
-                f"{option.ALLOW_EMPTY})"
+                f"{why}, but the changelog has no records, so kstate would empty the store"
+                f"{suggest(f' (to permit that, pass {option.ALLOW_EMPTY})', option.ALLOW_EMPTY)}"
             ),
         )
     if log.first is not None and not _covers(log, log.start or 0, permissions):
@@ -282,7 +283,7 @@ def _rebuild(log: Log, why: str, *, has_rows: bool, permissions: Permissions, in
             Action.REFUSE,
             (
                 f"{why}, but {slow}, so the dump cannot be the base of a rebuild (read more partitions in "
-                f"parallel, or pass {option.ACCEPT_RESURRECTED})"
+                f"parallel{suggest(f', or pass {option.ACCEPT_RESURRECTED}', option.ACCEPT_RESURRECTED)})"
             ),
         )
     return Verdict(Action.REBUILD, f"{why}: rebuilt from the earliest offset", invalid=invalid)
@@ -322,7 +323,5 @@ def _covers(log: Log, offset: int, permissions: Permissions) -> bool:
 def _way_out(log: Log) -> str:
     if log.begin is not None:
         return ""
-    return (
-        f" (if the records before it were compacted away and not skipped, pass {option.DUMP_IS_COMPLETE}, or set "
-        "start in the manifest)"
-    )
+    confirm = suggest(f"pass {option.DUMP_IS_COMPLETE}, or ", option.DUMP_IS_COMPLETE)
+    return f" (if the records before it were compacted away and not skipped, {confirm}set start in the manifest)"

@@ -21,7 +21,7 @@ from kstate_cli.specification.draft import IN_MEMORY, Spec, StoreSpec
 from kstate_cli.statedir.model import Store
 from kstate_cli.statedir.names import position_file
 from kstate_cli.statedir.problems import Place, Problem, store_place
-from kstate_cli.texts import command, did_you_mean, first_lines, quoted
+from kstate_cli.texts import command, did_you_mean, first_lines, quoted, suggest
 
 _LATEST_START: Final = 9_999_999_999_999
 """The longest start of a segment, in ms."""
@@ -93,12 +93,12 @@ def refuse_uncommitted(snapshot: RestoreSnapshot) -> None:
     reason = "the dump has no manifest that shows the isolation"
     if isolation:
         reason = "isolation read_uncommitted"
+    confirm = suggest(f" (without a manifest, also pass {option.DUMP_IS_COMMITTED})", option.DUMP_IS_COMMITTED)
     raise Refused(
         f"the dump may contain records of aborted transactions ({reason})",
         hint=(
-            "dump with kafka.isolation.level=read_committed (without a manifest, also pass "
-            f"{option.DUMP_IS_COMMITTED}). If the application never used transactions, pass {option.GUARANTEE} "
-            "at_least_once"
+            f"dump with kafka.isolation.level=read_committed{confirm}. If the application never used transactions, "
+            f"pass {option.GUARANTEE} at_least_once"
         ),
     )
 
@@ -132,6 +132,7 @@ def _refuse_unspecified(snapshot: RestoreSnapshot, owners: Sequence[tuple[str, s
     unspecified = [(name, topology) for name, topology in owners if not names or name in names]
     if not unspecified:
         return
+    ignore = suggest(f"or, if they belong to another application, pass {option.IGNORE} TOPIC", option.IGNORE)
     raise Refused(
         "the dump contains changelogs of stores that kstate does not know:",
         details=first_lines([name for name, _ in unspecified]),
@@ -139,7 +140,7 @@ def _refuse_unspecified(snapshot: RestoreSnapshot, owners: Sequence[tuple[str, s
         "example:",
         hint_details=[
             *(line for name, topology in unspecified for line in _table_lines(name, topology)),
-            f"{_similar_ignored(snapshot)}or, if they belong to another application, pass {option.IGNORE} TOPIC",
+            *filter(None, [f"{_similar_ignored(snapshot)}{ignore}"]),
         ],
     )
 
@@ -266,8 +267,8 @@ def forgetful(store: Store) -> str | None:
     """
     for database in store.databases:
         if (family := database.forgetful_family) is not None:
-            rebuild = f"{option.REBUILD} {option.STORE} {quoted(store.name)}"
-            return f"its column family {family} deletes whole files (FIFO compaction): {rebuild}"
+            rebuild = suggest(f": {option.REBUILD} {option.STORE} {quoted(store.name)}", option.REBUILD, option.STORE)
+            return f"its column family {family} deletes whole files (FIFO compaction){rebuild}"
     return None
 
 

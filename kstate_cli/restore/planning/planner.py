@@ -40,7 +40,7 @@ from kstate_cli.restore.planning.plan import (
 from kstate_cli.restore.planning.store_work import judge_store
 from kstate_cli.specification.draft import PROCESSOR, Spec, StoreSpec
 from kstate_cli.statedir.model import Application
-from kstate_cli.texts import command, did_you_mean, first_lines, quoted, some
+from kstate_cli.texts import command, did_you_mean, first_lines, quoted, some, suggest
 
 _MOST: Final = 5
 """Names in one sentence."""
@@ -338,7 +338,8 @@ def _tasks_of(snapshot: RestoreSnapshot, spec: StoreSpec) -> _StoreTasks:
         partitions = list(range(spec.partitions))
     if spec.subtopology is None:
         refusal = Refusal(
-            f"{spec.name}: kstate does not know its sub-topology. Pass {option.TOPOLOGY} FILE, or add subtopology = … "
+            f"{spec.name}: kstate does not know its sub-topology. "
+            f"{suggest(f'Pass {option.TOPOLOGY} FILE, or add', option.TOPOLOGY) or 'Add'} subtopology = … "
             f"to [stores.{spec.name}]"
         )
         return _StoreTasks(outcomes=[*outcomes, refusal])
@@ -407,10 +408,11 @@ def _unclean_refusal(options: RestoreOptions, resolved: TaskOffsets) -> Refusal 
     # Under exactly-once Streams wipes a whole task, so a part of it is not enough.
     if options.wipe_unclean and not options.stores:
         return None
+    alone = suggest(f" (without {option.STORE})", option.STORE)
+    rebuild = suggest(f"Pass {option.WIPE_UNCLEAN}{alone} to rebuild it, or pass", option.WIPE_UNCLEAN)
     return Refusal(
         f"{resolved.task.name}: unclean shutdown ({resolved.unclean[0]}), and under exactly-once, Kafka Streams "
-        f"deletes the state of the whole task. Pass {option.WIPE_UNCLEAN} (without {option.STORE}) to rebuild it, or "
-        f"pass {_vouching(options, resolved)}"
+        f"deletes the state of the whole task. {rebuild or 'Pass'} {_vouching(options, resolved)}"
     )
 
 
@@ -418,7 +420,8 @@ def _vouching(options: RestoreOptions, resolved: TaskOffsets) -> str:
     """Return the options with which a user vouches, who knows how the application ran, that nothing is uncommitted."""
     if any(reason.no_status for reason in resolved.unclean) and not options.transactional:
         # A store without ``status`` was killed, or is transactional and never writes it: both look the same.
-        return f"{option.TRANSACTIONAL_STORES} or {option.GUARANTEE} at_least_once"
+        transactional = suggest(f"{option.TRANSACTIONAL_STORES} or ", option.TRANSACTIONAL_STORES)
+        return f"{transactional}{option.GUARANTEE} at_least_once"
     return f"{option.GUARANTEE} at_least_once"
 
 

@@ -30,7 +30,7 @@ from kstate_cli.restore.planning.plan import (
     UnchangedStore,
 )
 from kstate_cli.specification.draft import StoreSpec
-from kstate_cli.texts import command, did_you_mean, quoted
+from kstate_cli.texts import command, did_you_mean, quoted, suggest
 
 _LOG = logging.getLogger(__name__)
 
@@ -283,7 +283,8 @@ def _committed(snapshot: RestoreSnapshot, case: _StoreCase, dump: PartitionDump)
     if committed is None:
         raise _StoreRefusedError(
             f"{key} is a source topic, and values beyond the committed offset of the group do not belong to "
-            f"the table yet (pass {option.COMMITTED_OFFSETS} FILE, or record committed in the manifest)"
+            f"the table yet ({suggest(f'pass {option.COMMITTED_OFFSETS} FILE, or ', option.COMMITTED_OFFSETS)}"
+            "record committed in the manifest)"
         )
     return committed
 
@@ -307,10 +308,13 @@ def _refuse_emptied(dump: PartitionDump, verdict: Verdict, permissions: Permissi
     if dump.older_full is None or permissions.allow_empty or verdict.action is not Action.REBUILD:
         return
     generation, rows = dump.older_full
+    ways = (
+        f". To restore from that generation, pass {option.FULL_DUMP} {quoted(str(generation))}. To restore an empty "
+        f"store, pass {option.ALLOW_EMPTY}"
+    )
     raise _StoreRefusedError(
         f"the newest full dump of {dump.key} contains no records, but generation {generation} contains "
-        f"{rows:,}. To restore from that generation, pass {option.FULL_DUMP} {quoted(str(generation))}. To restore an "
-        f"empty store, pass {option.ALLOW_EMPTY}"
+        f"{rows:,}{suggest(ways, option.FULL_DUMP, option.ALLOW_EMPTY)}"
     )
 
 
@@ -390,15 +394,17 @@ def _refuse_catching_up(snapshot: RestoreSnapshot, spec: StoreSpec, existing: St
         if snapshot.into_family:
             home = "column-family"
         raise _StoreRefusedError(
-            f"another release than {to} wrote it (its offset is not in the {home}): pass {option.REBUILD}, or migrate "
-            f"it first: {command('migrate', snapshot.app, option.TO, to.version)}"
+            f"another release than {to} wrote it (its offset is not in the {home}): "
+            f"{suggest(f'pass {option.REBUILD}, or ', option.REBUILD)}migrate it first: "
+            f"{command('migrate', snapshot.app, option.TO, to.version)}"
         )
     older = older_layout(existing.store, spec.kind)
     if older is not None:
+        rebuild = f": pass {option.REBUILD} {option.STORE} {quoted(spec.name)}"
         # For each record Streams also deletes the row in the older column family; the sorted files go to one family
         # only.
         raise _StoreRefusedError(
-            f"it still has rows of an older layout in {older}: pass {option.REBUILD} {option.STORE} {quoted(spec.name)}"
+            f"it still has rows of an older layout in {older}{suggest(rebuild, option.REBUILD, option.STORE)}"
         )
     reason = forgetful(existing.store) or incompatible(snapshot, existing.store)
     if reason is not None:

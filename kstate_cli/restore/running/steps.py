@@ -44,6 +44,7 @@ from kstate_cli.spark.context import SparkSettings
 from kstate_cli.specification.draft import StoreSpec
 from kstate_cli.statedir.model import Database
 from kstate_cli.statedir.names import segment_folder
+from kstate_cli.texts import suggest
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +288,8 @@ def refuse_distant_bases(work: Sequence[StoreWork], spark: SparkSettings) -> Non
     if distant:
         raise Refused(
             f"kstate updates versioned stores only on this host: {', '.join(distant)}",
-            hint=f"omit {option.MASTER}, or rebuild them completely with {option.REBUILD}",
+            hint=f"omit {option.MASTER}"
+            f"{suggest(f', or rebuild them completely with {option.REBUILD}', option.REBUILD)}",
         )
 
 

@@ -32,7 +32,7 @@ from kstate_cli.restore.sorting.memory import HISTORY_WRITE_ROWS, REPLAYED_VERSI
 from kstate_cli.restore.sorting.slice_files import CountSink
 from kstate_cli.restore.sorting.versioned import NO_TIMESTAMP, VersionedReplay, accepted_mask, segment_id
 from kstate_cli.rocks.shadow import Shadow
-from kstate_cli.texts import quoted
+from kstate_cli.texts import quoted, suggest
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -101,10 +101,11 @@ def _accepted(job: SliceJob, batches: Batches, counts: CountSink) -> tuple[NDArr
         if job.base:
             before = _newest(job.base)
     except MalformedBytesError as error:
+        rebuild = f": {option.REBUILD} {option.STORE} {quoted(job.store)}"
         # Streams itself makes such rows: a store that it has reopened may put a late record in front of older ones.
         raise Refused(
             f"{job.title}: the store has a row with versions in the wrong order: {error}",
-            hint=f"rebuild it from the whole changelog: {option.REBUILD} {option.STORE} {quoted(job.store)}",
+            hint=f"rebuild it from the whole changelog{suggest(rebuild, option.REBUILD, option.STORE)}",
         ) from None
     return accepted_mask(times, job.retention_ms, before)
 

@@ -40,7 +40,7 @@ from typing import Final
 from kstate_cli import option
 from kstate_cli.errors import UsageError
 from kstate_cli.host import memory_here
-from kstate_cli.texts import size_text
+from kstate_cli.texts import size_text, suggest
 
 MIB: Final = 1024 * 1024
 
@@ -195,7 +195,7 @@ def slot_memory(memory: int | None, slots: int, *, jvm: bool = True) -> int:
         least = _fixed_bytes(jvm) + slots * (WORKER_BYTES + LEAST_TASK_BYTES)
         hint = f"pass a larger {option.MEMORY}"
         if jvm:
-            hint += f", or run fewer concurrent tasks: {option.MASTER} 'local[1,4]'"
+            hint += suggest(f", or run fewer concurrent tasks: {option.MASTER} 'local[1,4]'", option.MASTER)
         raise UsageError(
             f"{option.MEMORY} is too small for {slots} concurrent tasks: they need at least "
             f"{size_text(-(-least // MIB) * MIB)}",
