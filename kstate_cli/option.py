@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+ABANDONED: Final = "--abandoned"
 ACCEPT: Final = "--accept"
 ACCEPT_RESURRECTED: Final = "--accept-resurrected"
 AFTER_ERROR: Final = "--after-error"

@@ -32,7 +32,7 @@ GROUPS: Final = {
     "change a directory": ("migrate", "rehome", "wipe", "restore", "undo"),
     "keep dumps, standbys and snapshots": (
         *("dump", "ls-dump", "verify-dump", "maintain", "start-barrier"),
-        *("snapshot", "restore-snapshot", "ls-snapshots", "verify-snapshots", "seed"),
+        *("snapshot", "restore-snapshot", "ls-snapshots", "verify-snapshots", "prune-snapshots", "seed"),
     ),
     "list and delete backups": ("status", "clean"),
     "learn more": ("explain", "demo", "examples", "warm-up"),

@@ -242,6 +242,11 @@ EXAMPLES: Final = {
         Example("Read all files once", "verify-snapshots /backup/snapshots"),
         Example("Read a seventh each night, from cron", "verify-snapshots /backup/snapshots --subset 1/7 --quiet"),
     ),
+    "prune-snapshots": (
+        Example("Print the size of the files that no snapshot needs", "prune-snapshots /backup/snapshots --dry-run"),
+        Example("DELETES all but the newest 7 of each task and host", "prune-snapshots /backup/snapshots --keep 7"),
+        Example("DELETES old snapshots of a bucket, from cron", "prune-snapshots s3://bucket/app --keep-for 14d -q"),
+    ),
     "start-barrier": (
         Example("The second of three hosts, with a folder that all hosts share", "start-barrier /backup/app --hosts 3"),
         Example(

@@ -37,6 +37,7 @@ Commands:
   restore-snapshot  Restore stores from snapshots.
   ls-snapshots      List snapshots with time, host, tasks and health.
   verify-snapshots  Read every file of snapshots, and report damage.
+  prune-snapshots   DELETES expired snapshots and unneeded files.
   seed              Create the changelogs of a new application.id.
   start-barrier     Wait until all hosts are ready to start.
   maintain          Run the maintenance steps that are due.

@@ -61,6 +61,7 @@ COMMANDS: Final = {
     "verify-snapshots": Entry(
         "verify_snapshots", "verify_snapshots", "Read every file of snapshots, and report damage."
     ),
+    "prune-snapshots": Entry("prune_snapshots", "prune_snapshots", "DELETES expired snapshots and unneeded files."),
     "seed": Entry("seed", "seed", "Create the changelogs of a new application.id."),
     "start-barrier": Entry("start_barrier", "start_barrier", "Wait until all hosts are ready to start."),
     "maintain": Entry("maintain", "maintain", "Run the maintenance steps that are due."),

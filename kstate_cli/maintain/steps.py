@@ -38,6 +38,8 @@ _NEEDS: Final = {
 
 _OF_DUMPS: Final = ("dump", "verify-dump")
 """Steps of the dump, not of a directory."""
+_PRUNING: Final = "prune-snapshots"
+"""The step of a repository, not of a directory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +95,10 @@ def maintenance_of(configuration: Configuration) -> Maintenance:
                 raise UsageError(
                     f"{quoted(path)}: [maintain.{step.name}] needs {key}", hint=f"add {key} = … to [defaults]"
                 )
-        if step.name == "snapshot" and step.out is None:
+        if step.name in ("snapshot", _PRUNING) and step.out is None:
             raise UsageError(
-                f"{quoted(path)}: [maintain.snapshot] needs out",
-                hint='add the repository, such as out = "/backup/snapshots", to [maintain.snapshot]',
+                f"{quoted(path)}: [maintain.{step.name}] needs out",
+                hint=f'add the repository, such as out = "/backup/snapshots", to [maintain.{step.name}]',
             )
         if step.name == "restore" and maintenance.standby is None:
             raise UsageError(f"{quoted(path)}: [maintain.restore] needs standby", hint="add standby = … to [maintain]")
@@ -105,7 +107,7 @@ def maintenance_of(configuration: Configuration) -> Maintenance:
                 f"{quoted(path)}: [maintain.dump] does not specify which topics to dump",
                 hint="add application = … at the top, or a table for each store",
             )
-        if step.name not in (*_OF_DUMPS, "restore") and not dict(directories(configuration, maintenance)):
+        if step.name not in (*_OF_DUMPS, _PRUNING, "restore") and not dict(directories(configuration, maintenance)):
             raise UsageError(
                 f"{quoted(path)}: [maintain.{step.name}] has no directory",
                 hint="add directory = … to [defaults], or standby = … to [maintain]",
@@ -127,9 +129,9 @@ def _apart(configuration: Configuration, maintenance: Maintenance) -> None:
     places = {f"the {name}": path for name, path in directories(configuration, maintenance)}
     if "dump" in configuration.defaults and "://" not in configuration.defaults["dump"]:
         places["the dump"] = Path(configuration.defaults["dump"])
-    repository = snapshots_of(maintenance)
-    if repository is not None and "://" not in repository:
-        places["the repository"] = Path(repository)
+    repositories = {step.out for step in maintenance.steps if step.out is not None and "://" not in step.out}
+    for name, repository in zip(("the repository", "the other repository"), sorted(repositories), strict=False):
+        places[name] = Path(repository)
     # Real paths are compared, because a link may lead from one place into another.
     real = {name: Path(os.path.realpath(path)) for name, path in places.items()}
     for name, path in real.items():
@@ -176,7 +178,7 @@ def tasks(
     due = []
     for step in maintenance.steps:
         places: list[tuple[str | None, Path | None]] = [*directories(configuration, maintenance)]
-        if step.name in _OF_DUMPS:
+        if step.name in (*_OF_DUMPS, _PRUNING):
             places = [(None, None)]
         for of, directory in places:
             # kstate never restores the directory of the application without a user, who must decide about its rows.
@@ -216,6 +218,8 @@ def _task(
     if step.name == "verify-dump":
         # This command has no options that [defaults] could set.
         subject, settings = (str(configuration.defaults["dump"]),), ()
+    if step.name == _PRUNING:
+        subject, settings = (str(step.out),), ()
     silent = (option.QUIET,) * is_silent
     words = (command, *subject, *settings, *_options(step, part), *silent, *_JSON)
     not_due = _not_due(step, memory.result(step.name, of), now_ms)
@@ -232,21 +236,22 @@ def _options(step: Step, part: tuple[int, int] | None) -> tuple[str, ...]:
     if step.name == "restore":
         return (option.STANDBY,)
     if step.name == "snapshot":
-        return _snapshot_options(step)
+        return (option.OUT, str(step.out), *_retention_options(step))
+    if step.name == _PRUNING:
+        return _retention_options(step)
     if step.name == "clean":
         return (option.OLDER_THAN, step.older_than)
     return ()
 
 
-def _snapshot_options(step: Step) -> tuple[str, ...]:
-    words: tuple[str, ...] = (option.OUT, str(step.out))
-    if step.keep is not None:
-        words = (*words, option.KEEP, str(step.keep))
-    if step.keep_for is not None:
-        words = (*words, option.KEEP_FOR, step.keep_for)
-    if step.guarantee is not None:
-        words = (*words, option.GUARANTEE, step.guarantee)
-    return words
+def _retention_options(step: Step) -> tuple[str, ...]:
+    values = (
+        (option.KEEP, step.keep),
+        (option.KEEP_FOR, step.keep_for),
+        (option.ABANDONED, step.abandoned),
+        (option.GUARANTEE, step.guarantee),
+    )
+    return tuple(word for name, value in values if value is not None for word in (name, str(value)))
 
 
 def _not_due(step: Step, before: Result | None, now_ms: int) -> str | None:

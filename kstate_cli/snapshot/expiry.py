@@ -17,22 +17,29 @@ Nothing is deleted while any generation cannot be read: what it needs is unknown
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, Final
 
 from kstate_cli import clock
 from kstate_cli.errors import RunFailed
 from kstate_cli.formats.binary import MalformedBytesError, parse_json
 from kstate_cli.snapshot.model import MOST_AHEAD_MS, Generation, is_generation_name, is_object_name, utc_name
-from kstate_cli.snapshot.repository import CLAIMED, CONDEMNED, INTENTS, DamagedError, Repository
+from kstate_cli.snapshot.repository import (
+    CLAIMED,
+    CONDEMNED,
+    INTENTS,
+    DamagedError,
+    Repository,
+    generation_path,
+)
 from kstate_cli.texts import printable
 
 GRACE_SECONDS: Final = 86_400
 INTENT_SECONDS: Final = 7 * 86_400
 """An intent counts for so long. A writer whose intent is older does not publish."""
-_UNKNOWN: Final = "kstate cannot read a snapshot, so it does not know which files that snapshot needs"
 _RECENT_SECONDS: Final = 3_600
 """A young object may be of a writer that is at work: condemning it would only cost a second copy."""
 
@@ -45,21 +52,57 @@ class Retention:
     """The newest generations of each task stay."""
     keep_ms: int | None = None
     """Generations that are younger stay."""
+    abandoned_ms: int | None = None
+    """The newest generation of a task and host stays until its application has a generation younger by so much."""
     grace_seconds: int = GRACE_SECONDS
 
+    @property
+    def has_limit(self) -> bool:
+        """Return whether older generations of a task and host expire."""
+        return self.keep is not None or self.keep_ms is not None
 
-@dataclass(frozen=True, slots=True)
+    @property
+    def has_rule(self) -> bool:
+        """Return whether a generation can expire."""
+        return self.has_limit or self.abandoned_ms is not None
+
+
+class ExpiryObstacle(str, Enum):
+    """Why a cleaner deletes nothing, or not all that it could."""
+
+    CLEANER = "another process is cleaning the repository"
+    UNREADABLE = "kstate cannot read a snapshot, so it does not know which files that snapshot needs"
+    WRITER = "another snapshot that began earlier is still in progress"
+
+
+@dataclass(slots=True)
 class Expiry:
-    """What a cleaner has done."""
+    """What a cleaner has done so far, or would do."""
 
-    condemned: int = 0
+    condemned: set[str] = field(default_factory=set)
     """Generations that were newly condemned."""
+    deleted: set[str] = field(default_factory=set)
+    """Generations that were deleted."""
     removed: int = 0
-    """Generations and objects that were deleted."""
-    waiting: int = 0
+    """Generations, objects and drafts that were deleted."""
+    removed_bytes: int = 0
+    """The bytes of these objects."""
+    waiting: set[str] = field(default_factory=set)
     """Generations and objects that are condemned and still exist."""
-    why_not: str | None = None
-    """Why nothing was deleted; None if nothing is in the way."""
+    waiting_bytes: int = 0
+    """The bytes of these objects."""
+    obstacle: ExpiryObstacle | None = None
+    unreadable: str | None = None
+    """The generation that cannot be read, and why."""
+
+    @property
+    def has_changed(self) -> bool:
+        """Return whether the repository is different from before."""
+        return bool(self.condemned or self.removed)
+
+
+class _UnreadableError(Exception):
+    """A generation cannot be read. Its text is the path and the reason."""
 
 
 class Intent:
@@ -106,44 +149,110 @@ class _CondemnedList:
     """By the clock of the place."""
     generations: frozenset[str]
     objects: frozenset[str]
+    is_claimed: bool = False
+    """A cleaner of a bucket has begun to delete by it, so no other one ever does."""
 
 
-def expire(repository: Repository, retention: Retention, *, now_ms: int) -> Expiry:
-    """Delete what was condemned long enough ago, and condemn what the retention does not keep. Raise OSError."""
+def expire(repository: Repository, retention: Retention, *, now_ms: int, expiry: Expiry | None = None) -> Expiry:
+    """Delete what was condemned long enough ago, and condemn what the retention does not keep.
+
+    ``expiry`` grows with each step, so a caller that catches an error knows what was done before. Raise OSError,
+    Refused and RunFailed.
+    """
+    expiry = expiry or Expiry()
     with repository.only_cleaner() as alone:
         if not alone:
-            return Expiry(why_not="another process is cleaning the repository")
-        return _expire(repository, retention, now_ms)
+            expiry.obstacle = ExpiryObstacle.CLEANER
+            return expiry
+        try:
+            _expire(repository, retention, now_ms, expiry)
+        except _UnreadableError as error:
+            expiry.obstacle, expiry.unreadable = ExpiryObstacle.UNREADABLE, str(error)
+    return expiry
 
 
-def _expire(repository: Repository, retention: Retention, now_ms: int) -> Expiry:
-    generations = _generations(repository)
-    if generations is None:
-        return Expiry(why_not=_UNKNOWN)
+def _expire(repository: Repository, retention: Retention, now_ms: int, expiry: Expiry) -> None:
+    _generations(repository)
     lists = _condemned(repository)
-    removed = repository.remove_drafts(INTENT_SECONDS * 1000)
-    why_not = None
+    expiry.removed += repository.remove_drafts(INTENT_SECONDS * 1000)
     for name, condemned in sorted(lists.items()):
         # By the clock of the place: the list may come from another host, whose clock is ahead.
-        if repository.clock_ms() - condemned.written_ms < retention.grace_seconds * 1000:
+        if not _is_due(condemned, retention, repository.clock_ms()):
             continue
         if _is_awaited(repository, name):
-            why_not = "another snapshot that began earlier is still in progress"
+            expiry.obstacle = ExpiryObstacle.WRITER
             continue
-        if not repository.claim(name):
-            continue
-        count = _delete(repository, name, condemned, retention, now_ms)
-        if count is None:
-            return Expiry(removed=removed, why_not=_UNKNOWN)
-        removed += count
+        if repository.claim(name):
+            _delete(repository, name, condemned, (retention, now_ms), expiry)
     generations = _generations(repository)
-    if generations is None:
-        return Expiry(removed=removed, why_not=_UNKNOWN)
     lists = _condemned(repository)
-    new = _condemn(repository, generations, lists, retention, now_ms)
-    present = {*generations, *repository.objects()}
-    waiting = sum(len((rows.generations | rows.objects) & present) for rows in _condemned(repository).values())
-    return Expiry(new, removed, waiting, why_not)
+    new = _unneeded(repository, generations, lists, (retention, now_ms), repository.clock_ms())
+    if new.generations or new.objects:
+        document = {"created_ms": now_ms, "generations": sorted(new.generations), "objects": sorted(new.objects)}
+        repository.create_note(CONDEMNED, f"{utc_name(now_ms)}-{secrets.token_hex(4)}", document)
+    expiry.condemned |= new.generations
+    _count_waiting(repository, _condemned(repository).values(), expiry)
+
+
+def preview(repository: Repository, retention: Retention, *, now_ms: int) -> Expiry:
+    """Return what :func:`expire` would do. It writes nothing, so the clock of this host replaces that of the place.
+
+    Raise OSError, Refused and RunFailed.
+    """
+    expiry = Expiry()
+    try:
+        generations = _generations(repository)
+    except _UnreadableError as error:
+        expiry.obstacle, expiry.unreadable = ExpiryObstacle.UNREADABLE, str(error)
+        return expiry
+    lists = _condemned(repository)
+    sizes = repository.object_sizes()
+    due = {
+        name: condemned
+        for name, condemned in lists.items()
+        if not condemned.is_claimed and _is_due(condemned, retention, now_ms)
+    }
+    for condemned in due.values():
+        doomed = condemned.generations & expired(generations, retention, now_ms, sizes)
+        expiry.deleted |= doomed
+        generations = {name: content for name, content in generations.items() if name not in doomed}
+    needed = _needed(generations)
+    listed = {name for condemned in due.values() for name in condemned.objects}
+    objects = {name for name in listed if name in sizes and name not in needed}
+    expiry.removed = len(expiry.deleted) + len(objects)
+    expiry.removed_bytes = sum(sizes[name] for name in objects)
+    others = {name: condemned for name, condemned in lists.items() if name not in due}
+    new = _unneeded(repository, generations, others, (retention, now_ms), now_ms)
+    new = _CondemnedList(now_ms, new.generations, new.objects - objects)
+    expiry.condemned |= new.generations
+    _count_waiting(repository, [*others.values(), new], expiry)
+    return expiry
+
+
+def condemned_generations(repository: Repository) -> frozenset[str]:
+    """Return the generations that cleaners are about to delete. Raise RunFailed if a list cannot be read."""
+    lists = _condemned(repository).values()
+    return frozenset(name for condemned in lists if not condemned.is_claimed for name in condemned.generations)
+
+
+def _is_due(condemned: _CondemnedList, retention: Retention, place_ms: int) -> bool:
+    """Return whether the grace period of a list is over, and this cleaner may delete by it."""
+    # Without a rule no generation expires, and a list that is carried out is removed: the next cleaner with a rule
+    # would have to condemn its generations again.
+    if condemned.generations and not retention.has_rule:
+        return False
+    return place_ms - condemned.written_ms >= retention.grace_seconds * 1000
+
+
+def _count_waiting(repository: Repository, lists: Collection[_CondemnedList], expiry: Expiry) -> None:
+    sizes = repository.object_sizes()
+    names = {*repository.generation_names()} - expiry.deleted
+    # What a claimed list has left was judged again, and stays.
+    open_lists = [condemned for condemned in lists if not condemned.is_claimed]
+    expiry.waiting = {name for condemned in open_lists for name in condemned.generations & names}
+    objects = {name for condemned in open_lists for name in condemned.objects if name in sizes}
+    expiry.waiting |= objects
+    expiry.waiting_bytes = sum(sizes[name] for name in objects)
 
 
 def expired(
@@ -151,21 +260,30 @@ def expired(
 ) -> set[str]:
     """Return the names of generations that no rule keeps. ``sizes`` are those of the objects that exist.
 
-    The newest generation of each task of each host always stays, so a left-over directory of another host displaces
-    nothing. A part of a task displaces no whole task. A generation that lacks an object, or that comes from the future,
-    can displace nothing either: it stays, and does not count.
+    The newest generation of each task of each host stays, so a left-over directory of another host displaces nothing;
+    unless the user lets abandoned ones expire. A part of a task displaces no whole task. A generation that lacks an
+    object, or that comes from the future, can displace nothing either: it stays, and does not count.
     """
-    if retention.keep is None and retention.keep_ms is None:
+    if not retention.has_rule:
         return set()
     kept: set[str] = set()
     counts: dict[tuple[str, str, str, str | None], int] = {}
+    newest_ms: dict[str, int] = {}
     for name in sorted(generations, reverse=True):
         generation = generations[name]
         if generation.lacking(sizes) or generation.created_ms > now_ms + MOST_AHEAD_MS:
             kept.add(name)
             continue
+        # The newest of an application is never abandoned: a stopped application has nothing but its snapshots.
+        newest_ms.setdefault(generation.application, generation.created_ms)
         if retention.keep_ms is not None and now_ms - generation.created_ms < retention.keep_ms:
             kept.add(name)
+        if retention.abandoned_ms is not None:
+            if newest_ms[generation.application] - generation.created_ms >= retention.abandoned_ms:
+                continue
+            if not retention.has_limit:
+                # Without --keep and --keep-for, only the abandoned ones expire.
+                kept.add(name)
         for task in generation.tasks:
             parts: list[str | None] = [None]
             if not task.is_whole:
@@ -178,26 +296,29 @@ def expired(
     return set(generations) - kept
 
 
-def _condemn(
+def _unneeded(
     repository: Repository,
     generations: Mapping[str, Generation],
     lists: Mapping[str, _CondemnedList],
-    retention: Retention,
-    now_ms: int,
-) -> int:
-    """Publish a list of what nothing needs, unless another list has it; return how many generations are new in it."""
+    rules: tuple[Retention, int],
+    place_ms: int,
+) -> _CondemnedList:
+    """Return the generations that expire and the objects that nothing needs, without those that a list has.
+
+    ``rules`` are the retention and the time of this host, ``place_ms`` is the time of the place.
+    """
+    retention, now_ms = rules
     already = {name for condemned in lists.values() for name in (*condemned.generations, *condemned.objects)}
     objects = repository.objects()
     old = expired(generations, retention, now_ms, {name: entry.size for name, entry in objects.items()})
-    needed = {name for generation in set(generations) - old for name in generations[generation].objects}
-    recent_ms = min(_RECENT_SECONDS, retention.grace_seconds) * 1000
-    before_ms = repository.clock_ms() - recent_ms
+    needed = _needed({name: content for name, content in generations.items() if name not in old})
+    before_ms = place_ms - min(_RECENT_SECONDS, retention.grace_seconds) * 1000
     unneeded = {name for name, entry in objects.items() if name not in needed and entry.written_ms <= before_ms}
-    new_generations, new_objects = sorted(old - already), sorted(unneeded - already)
-    if new_generations or new_objects:
-        document = {"created_ms": now_ms, "generations": new_generations, "objects": new_objects}
-        repository.create_note(CONDEMNED, f"{utc_name(now_ms)}-{secrets.token_hex(4)}", document)
-    return len(new_generations)
+    return _CondemnedList(place_ms, frozenset(old - already), frozenset(unneeded - already))
+
+
+def _needed(generations: Mapping[str, Generation]) -> set[str]:
+    return {name for generation in generations.values() for name in generation.objects}
 
 
 def _is_awaited(repository: Repository, name: str) -> bool:
@@ -226,44 +347,46 @@ def _is_awaited(repository: Repository, name: str) -> bool:
 
 
 def _delete(
-    repository: Repository, name: str, condemned: _CondemnedList, retention: Retention, now_ms: int
-) -> int | None:
-    """Delete what a list condemns and no generation needs; None if a generation cannot be read."""
-    removed = 0
-    present = _generations(repository)
-    if present is None:
-        return None
+    repository: Repository, name: str, condemned: _CondemnedList, rules: tuple[Retention, int], expiry: Expiry
+) -> None:
+    """Delete what a list condemns and no generation needs. ``rules`` are the retention and the time of this host."""
+    retention, now_ms = rules
+    sizes = repository.object_sizes()
     # Judged again: meanwhile a newer generation may have been moved away or damaged, or the user asked to keep more.
-    still_expired = expired(present, retention, now_ms, repository.object_sizes())
+    still_expired = expired(_generations(repository), retention, now_ms, sizes)
     for generation in sorted(condemned.generations & still_expired):
-        removed += repository.remove_generation(generation)
+        if repository.remove_generation(generation):
+            expiry.deleted.add(generation)
+            expiry.removed += 1
     # Only now: objects of the deleted generations are not needed any more, and those of later ones are.
-    generations = _generations(repository)
-    if generations is None:
-        return None
-    needed = {digest for generation in generations.values() for digest in generation.objects}
+    needed = _needed(_generations(repository))
     for digest in sorted(condemned.objects - needed):
-        removed += repository.remove_object(digest)
+        if repository.remove_object(digest):
+            expiry.removed += 1
+            expiry.removed_bytes += sizes.get(digest, 0)
     repository.settle(name)
-    return removed
 
 
-def _generations(repository: Repository) -> dict[str, Generation] | None:
+def _generations(repository: Repository) -> dict[str, Generation]:
+    """Return all generations. Raise _UnreadableError for one that cannot be read: what it needs is unknown."""
     generations = {}
     for name in repository.generation_names():
         try:
             generations[name] = repository.generation(name)
         except FileNotFoundError:
             continue
-        except (DamagedError, OSError):
-            return None
+        except DamagedError as error:
+            raise _UnreadableError(str(error)) from None
+        except OSError as error:
+            raise _UnreadableError(f"{generation_path(name)}: {error.strerror}") from None
     return generations
 
 
 def _condemned(repository: Repository) -> dict[str, _CondemnedList]:
     """Return the condemned lists by name. Raise RunFailed for one that cannot be read: what it condemns is unknown."""
     lists = {}
-    for name, entry in repository.notes(CONDEMNED).items():
+    notes = repository.notes(CONDEMNED)
+    for name, entry in notes.items():
         if name.endswith(CLAIMED):
             continue
         document = _document(repository, CONDEMNED, name)
@@ -274,6 +397,7 @@ def _condemned(repository: Repository) -> dict[str, _CondemnedList]:
                 entry.written_ms,
                 frozenset(filter(is_generation_name, _texts(document, "generations"))),
                 frozenset(filter(is_object_name, _texts(document, "objects"))),
+                is_claimed=f"{name}{CLAIMED}" in notes,
             )
         except MalformedBytesError as error:
             raise _unreadable(repository, CONDEMNED, name, error) from None
@@ -297,7 +421,7 @@ def _unreadable(repository: Repository, folder: str, name: str, error: Exception
     return RunFailed(
         f"kstate cannot read {folder}/{printable(name)}.json: {error}",
         where=repository.where,
-        hint="no snapshot was written. Move the file away when no other host writes to the repository",
+        hint="move the file away when no other host writes to the repository",
     )
 
 

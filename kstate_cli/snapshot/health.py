@@ -13,7 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
+from kstate_cli.errors import RunFailed
 from kstate_cli.signals import mapped
+from kstate_cli.snapshot.expiry import condemned_generations
 from kstate_cli.snapshot.model import Generation, digest_of
 from kstate_cli.snapshot.repository import CHUNK, DamagedError, Repository, generation_path, object_path
 
@@ -36,6 +38,21 @@ class ListedGeneration:
     """Bytes of its objects that other generations need too."""
     damage: str | None
     """The first file that is missing or damaged, and why; None if the listing shows none."""
+    is_condemned: bool | None = False
+    """A cleaner is about to delete it; None if a list of cleaners cannot be read."""
+
+    def is_usable(self, now_ms: int) -> bool | None:
+        """Return whether the logs are certain to continue it now; None if that is unknown, or it cannot be read.
+
+        A generation without a store that a log continues does not become too old.
+        """
+        if self.content is None:
+            return None
+        if not self.content.continued_stores:
+            return True
+        if self.usable_until_ms is None:
+            return None
+        return now_ms <= self.usable_until_ms
 
     @property
     def usable_until_ms(self) -> int | None:
@@ -59,6 +76,7 @@ def list_generations(repository: Repository) -> list[ListedGeneration]:
     """Return all generations, oldest first; objects are compared by name and size."""
     sizes = repository.object_sizes()
     read = [(name, *_read(repository, name)) for name in repository.generation_names()]
+    condemned = _condemned(repository)
     users = Counter(digest for _, content, _ in read if content is not None for digest in content.objects)
     listed = []
     for name, content, damage in read:
@@ -66,8 +84,19 @@ def list_generations(repository: Repository) -> list[ListedGeneration]:
         if content is not None:
             shared = sum(size for digest, size in content.objects.items() if users[digest] > 1)
             damage = next(_lacking(content, sizes), None)
-        listed.append(ListedGeneration(name, content, shared, damage))
+        is_condemned = None
+        if condemned is not None:
+            is_condemned = name in condemned
+        listed.append(ListedGeneration(name, content, shared, damage, is_condemned))
     return listed
+
+
+def _condemned(repository: Repository) -> frozenset[str] | None:
+    try:
+        return condemned_generations(repository)
+    except RunFailed:
+        # Only cleaners need the list. A listing must also show a repository with a damaged one.
+        return None
 
 
 def _read(repository: Repository, name: str) -> tuple[Generation | None, str | None]:

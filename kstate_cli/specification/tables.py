@@ -249,6 +249,24 @@ STEPS: Final[Mapping[str, tuple[str, Mapping[str, KeyRule]]]] = {
             ),
         },
     ),
+    "prune-snapshots": (
+        "`prune-snapshots`: deletes expired snapshots, and files that no snapshot needs.",
+        {
+            "out": KeyRule(_path, f"{_PATH}. s3://BUCKET/PREFIX too", "The repository. This key is required."),
+            "keep": KeyRule(
+                whole(1, _MOST),
+                "a whole number from 1",
+                ("DELETES older snapshots, except the newest N of each task and host, like `--keep`."),
+            ),
+            "keep_for": KeyRule(_span, _SPAN, "DELETES snapshots that are older than this, like `--keep-for`."),
+            "abandoned": KeyRule(
+                _span,
+                _SPAN,
+                "DELETES all snapshots of a task and host once the application has one that is so much newer, like "
+                "`--abandoned`.",
+            ),
+        },
+    ),
     "lag": ("`inspect-position`: measures the progress of directory and standby, for the metrics.", {}),
     "check": ("`check` of directory and standby.", {}),
     "verify": (

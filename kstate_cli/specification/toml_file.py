@@ -425,6 +425,7 @@ class Step:
     out: str | None = None
     """The repository of snapshots: an absolute path, or a URI."""
     keep_for: str | None = None
+    abandoned: str | None = None
     guarantee: str | None = None
     """``processing.guarantee`` of the application whose running directory a snapshot captures."""
 

@@ -43,6 +43,7 @@ COMMAND_LINES: dict[str, tuple[object, ...]] = {
     "restore-snapshot": ("--help",),
     "ls-snapshots": ("--help",),
     "verify-snapshots": ("--help",),
+    "prune-snapshots": ("--help",),
     "seed": ("--help",),
     "start-barrier": ("PLACE", "--hosts", "1"),
     "maintain": ("--config", EXAMPLES / "maintain.toml", "--dry-run"),

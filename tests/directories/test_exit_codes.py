@@ -42,7 +42,7 @@ SIGNAL = 128 + signal.SIGTERM
 CODES = (0, 1, 2, 3, 4, 5, 6, 7, SIGNAL)
 STORE = "kv-timestamped"
 OF_NO_DIRECTORY = (
-    *("fleet", "dump", "seed", "ls-snapshots", "verify-snapshots"),
+    *("fleet", "dump", "seed", "ls-snapshots", "verify-snapshots", "prune-snapshots"),
     *("start-barrier", "maintain", "explain", "warm-up", "demo", "examples"),
 )
 """Commands that are given no application."""
@@ -88,6 +88,7 @@ class World:
             "restore-snapshot": ("--from-snapshot", self.templates["REPO"], "--accept-resurrected", "--dry-run"),
             "ls-snapshots": (self.templates["REPO"],),
             "verify-snapshots": (self.templates["REPO"],),
+            "prune-snapshots": (self.templates["REPO"], "--keep", "7"),
             "examples": ("--out", self.folder / "examples"),
             "start-barrier": (self.folder, "--hosts", "1", "-o", "json"),
             "maintain": ("--config", self.config(), "--dry-run"),
@@ -398,6 +399,7 @@ NEW = "its directory is a new one, which is there whole or not at all"
 WAY_ON = "it is asked for one thing: there is nothing to warn of"
 OF_ITS_STEPS = "it is the code of a command that it ran: test_maintain.py"
 OF_SNAPSHOTS = "of snapshots: test_snapshot.py"
+OF_PRUNING = "of expired snapshots: test_prune_snapshots.py"
 OF_A_DUMP = "of a dump: test_verify_dump.py"
 OF_A_LISTING = "of a dump: test_ls_dump.py"
 OF_A_BROKER = "it takes a broker: tests/interop/test_dump_moves.py"
@@ -430,6 +432,7 @@ TABLE: dict[str, dict[int, Cell | str]] = {
     "restore-snapshot": {1: OF_SNAPSHOTS, 3: ASKS_NOTHING, 5: _locked("application"), 7: OF_SNAPSHOTS},
     "ls-snapshots": {1: NO_WARNINGS, 3: OF_SNAPSHOTS, 4: OF_SNAPSHOTS, 5: "it takes no lock", 7: READS},
     "verify-snapshots": {1: NO_WARNINGS, 3: OF_SNAPSHOTS, 4: OF_SNAPSHOTS, 5: "it takes no lock", 7: READS},
+    "prune-snapshots": {1: WAY_ON, 3: ASKS_NOTHING, 4: OF_PRUNING, 5: OF_PRUNING, 7: OF_PRUNING},
     "seed": {0: OF_SEEDS, 1: NO_WARNINGS, 3: ASKS_NOTHING, 4: OF_SEEDS, 5: OF_SEEDS, 6: OF_SEEDS, 7: "the same command continues it",
              SIGNAL: OF_SEEDS},
     "start-barrier": {1: _with("--hosts", "2", "--timeout", "0"), 3: ASKS_NOTHING, 4: _not_ours, 5: "it waits for nobody's lock",

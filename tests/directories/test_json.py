@@ -127,6 +127,7 @@ OF_SNAPSHOTS = {
     ),
     *(("ls-snapshots", kind) for kind in ("snapshot", "store", "summary", "error")),
     *(("verify-snapshots", kind) for kind in ("finding", "summary", "error")),
+    *(("prune-snapshots", kind) for kind in ("snapshot", "summary", "error")),
 }
 """`tests/directories/test_snapshot.py`, `…/test_snapshot_later.py` and `tests/examples/test_examples.py` have them."""
 OF_SPARK = {("warm-up", "summary"), ("warm-up", "error")}

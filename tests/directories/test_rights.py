@@ -52,6 +52,7 @@ def test_every_command_is_here() -> None:
         "verify-dump",
         "ls-snapshots",
         "verify-snapshots",
+        "prune-snapshots",
         "start-barrier",
         "maintain",
         "explain",

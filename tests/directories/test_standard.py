@@ -59,6 +59,8 @@ COMMAND_LINES: dict[str, tuple[str, ...]] = {
     "ls-snapshots": ("ls-snapshots", "REPO"),
     "ls-snapshots json": ("ls-snapshots", "REPO", "-o", "json"),
     "verify-snapshots": ("verify-snapshots", "REPO"),
+    "prune-snapshots": ("prune-snapshots", "REPO", "--keep", "7"),
+    "prune-snapshots json": ("prune-snapshots", "REPO", "--dry-run", "-o", "json"),
     "status": ("status", "CHANGED", "-o", "json"),
     "undo": ("undo", "CHANGED"),
     "clean": ("clean", "CHANGED"),

@@ -42,6 +42,7 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
     "snapshot": [("snapshot", "APP", "--out", "REPO")],
     "ls-snapshots": [("ls-snapshots", "REPO")],
     "verify-snapshots": [("verify-snapshots", "REPO")],
+    "prune-snapshots": [("prune-snapshots", "REPO", "--keep", "7")],
     "restore-snapshot": [("restore-snapshot", "COPY", "--from-snapshot", "REPO", "--accept-resurrected")],
     "migrate": [("migrate", "APP", "--to", "3.9", "--warnings-ok")],
     "dump": [("dump", "--help")],

@@ -44,6 +44,9 @@ CARRIED_OUT = {
     ("change/lockfile.py", "then pass --lock-is-shared"): (
         "directories/test_carried_options.py::test_a_mount_that_may_not_share_locks"
     ),
+    ("cli/commands/prune_snapshots.py", "command('verify-snapshots'"): (
+        "directories/test_prune_snapshots.py::test_nothing_is_deleted_beside_a_snapshot_that_cannot_be_read"
+    ),
     ("change/lockfile.py", "or wait for it "): "directories/test_hints.py::test_a_lock_that_was_waited_for",
     ("change/lockfile.py", "then run the command again"): "directories/test_hints.py::test_a_lock_that_was_waited_for",
     ("cli/commands/verify.py", "command('explain', code.name)"): (

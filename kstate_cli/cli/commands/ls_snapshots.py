@@ -35,6 +35,7 @@ def ls_snapshots(
     --accept-resurrected. If a snapshot was taken without a broker, kstate assumes the default of delete.retention.ms.
     The exit code is 3 if a snapshot is damaged.
     """
+    from kstate_cli import clock
     from kstate_cli.errors import ConditionNotMet
     from kstate_cli.snapshot.health import list_generations
     from kstate_cli.snapshot.places import generation_named, repository_of, require_repository
@@ -57,6 +58,17 @@ def ls_snapshots(
             f"usable until: {plural(guesses, 'snapshot')} taken without a broker, for which kstate assumes that "
             "the logs keep deletes for 24 h (snapshot --bootstrap-server)"
         )
+    old = sum(row.is_usable(clock.now_ms()) is False for row in listed)
+    if old:
+        results.remark(
+            f"{plural(old, 'snapshot')} too old for the logs: to restore, pass --from-changelog DUMP or "
+            "--accept-resurrected"
+        )
+    expired = sum(row.is_condemned is True for row in listed)
+    if expired:
+        results.remark(f"{plural(expired, 'snapshot')} expired: kstate deletes them after the grace period")
+    if any(row.is_condemned is None for row in listed):
+        results.remark("kstate cannot read a list of expired snapshots, so it does not know which ones expire")
     damage = [f"{row.name}: {row.damage}" for row in listed if row.damage is not None]
     if damage:
         raise ConditionNotMet(
@@ -91,7 +103,7 @@ def _show(listed: Sequence[ListedGeneration], *, with_stores: bool) -> None:
                 size_text(row.content.size),
                 size_text(row.shared_bytes),
                 _until(row),
-                row.damage or "ok",
+                _health(row),
             )
         )
     names = ("snapshot", "application", "host", "tasks", "stores", "size", "shared", "usable until")
@@ -105,13 +117,23 @@ def _show(listed: Sequence[ListedGeneration], *, with_stores: bool) -> None:
         _show_stores(listed[0])
 
 
+def _health(row: ListedGeneration) -> str:
+    if row.damage is not None:
+        return row.damage
+    if row.is_condemned:
+        # A restoration can use it until then, but nobody should rely on it.
+        return "ok, expired: a cleaner will delete it"
+    return "ok"
+
+
 def _until(row: ListedGeneration) -> str:
     from kstate_cli import clock
 
     if row.usable_until_ms is None:
-        return "unknown"
+        # Without a store that a log continues, no delete can be missing.
+        return "no limit" if row.is_usable(0) else "unknown"
     until = clock.utc_text(row.usable_until_ms)
-    if row.usable_until_ms < clock.now_ms():
+    if not row.is_usable(clock.now_ms()):
         # Only a dump, or the user's consent, lets a restoration use it.
         return f"{until} (past)"
     return until
@@ -156,7 +178,7 @@ def _lines(listed: Sequence[ListedGeneration], where: str, *, with_stores: bool)
 
 
 def _snapshot_line(row: ListedGeneration) -> LsSnapshotsSnapshotLine:
-    from kstate_cli.clock import utc_text
+    from kstate_cli.clock import now_ms, utc_text
 
     if row.content is None:
         return {"type": "snapshot", "snapshot": row.name, "damage": row.damage}
@@ -175,5 +197,7 @@ def _snapshot_line(row: ListedGeneration) -> LsSnapshotsSnapshotLine:
         "bytes": row.content.size,
         "shared_bytes": row.shared_bytes,
         "usable_until": until,
+        "usable": row.is_usable(now_ms()),
+        "will_be_deleted": row.is_condemned,
         "delete_retention_ms": row.delete_retention_ms,
     }

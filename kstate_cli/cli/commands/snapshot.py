@@ -20,17 +20,16 @@ from kstate_cli.cli.options.shared import (
     Tasks,
     Wait,
     WarningsOk,
-    age,
     at_once,
     workers_option,
 )
+from kstate_cli.cli.options.snapshots import ExpiryGrace, KeepFor, KeepNewest, retention_of
 from kstate_cli.cli.output import Format, output_of
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, Refused, RunFailed, RunHalfway
 
 if TYPE_CHECKING:
     from kstate_cli.cli.lines.snapshots import SnapshotLine
     from kstate_cli.cli.output import Output
-    from kstate_cli.snapshot.expiry import Retention
 
 
 def snapshot(
@@ -45,19 +44,9 @@ def snapshot(
         str | None,
         typer.Option(option.HOST, metavar="NAME", help="Name of this host in the snapshot; default: its host name."),
     ] = None,
-    keep: Annotated[
-        int | None,
-        typer.Option(
-            option.KEEP, metavar="N", min=1, help="DELETES older snapshots, except the newest N of each task and host."
-        ),
-    ] = None,
-    keep_for: Annotated[
-        str | None,
-        typer.Option(option.KEEP_FOR, metavar="AGE", help="DELETES snapshots that are older than AGE, such as 14d."),
-    ] = None,
-    grace: Annotated[
-        str, typer.Option(option.GRACE, metavar="AGE", help="Keep the files of an expired snapshot for AGE.")
-    ] = "1d",
+    keep: KeepNewest = None,
+    keep_for: KeepFor = None,
+    grace: ExpiryGrace = "1d",
     workers: Annotated[int, workers_option("Files")] = 0,
     dry_run: Annotated[
         bool, typer.Option(option.DRY_RUN, help="Print the numbers of files and new bytes, and write nothing.")
@@ -97,7 +86,7 @@ def snapshot(
     from kstate_cli.snapshot.places import refuse_inside, repository_of
     from kstate_cli.statedir.find import find_application
 
-    retention = _retention(keep, keep_for, grace)
+    retention = retention_of(keep, keep_for, grace)
     path = find_application(app)
     results: Output[SnapshotLine] = output_of(output, path, quiet=quiet)
     repository = repository_of(out)
@@ -120,7 +109,7 @@ def snapshot(
         with ByteProgress("copying", quiet=quiet) as progress:
             report = capture(request, repository, dry_run=dry_run, progress=progress.add, begin=progress.begin)
         expiry = Expiry()
-        if retention is not None and not dry_run:
+        if retention.has_rule and not dry_run:
             try:
                 expiry = expire(repository, retention, now_ms=clock.now_ms())
             except (Refused, RunFailed) as error:
@@ -139,16 +128,3 @@ def snapshot(
         if report.skipped and not warnings_ok:
             code = EXIT_WARNINGS
         return metrics.finish(code)
-
-
-def _retention(keep: int | None, keep_for: str | None, grace: str) -> Retention | None:
-    """Return which snapshots stay; None if none expires. Raise UsageError."""
-    from kstate_cli.snapshot.expiry import Retention
-
-    grace_seconds = int(age(option.GRACE, grace).total_seconds())
-    if keep is None and keep_for is None:
-        return None
-    keep_ms = None
-    if keep_for is not None:
-        keep_ms = int(age(option.KEEP_FOR, keep_for).total_seconds() * 1000)
-    return Retention(keep, keep_ms, grace_seconds)

@@ -31,6 +31,7 @@ LINES: Final[dict[str, Any]] = {
     "restore-snapshot": snapshots.RestoreSnapshotLine,
     "ls-snapshots": snapshots.LsSnapshotsLine,
     "verify-snapshots": snapshots.VerifySnapshotsLine,
+    "prune-snapshots": snapshots.PruneSnapshotsLine,
     "seed": seeds.SeedLine,
     "start-barrier": dumps.StartBarrierLine,
     "maintain": dumps.MaintainLine,
@@ -46,6 +47,7 @@ LINES: Final[dict[str, Any]] = {
 WITHOUT_APP: Final = frozenset(
     {
         "ls-snapshots",
+        "prune-snapshots",
         "seed",
         "verify-snapshots",
         "fleet",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from typing_extensions import NotRequired, TypedDict
 
 from kstate_cli.cli.lines import changes, dumps, outlook, shared
 from kstate_cli.cli.lines.shared import Meaning
 
+PRUNE_OUTCOMES: Final = ("kept", "expired", "deleted")
+"""The states of a snapshot after ``prune-snapshots``."""
 Snapshot = Annotated[str, Meaning("Name of a snapshot; null for a dry run.")]
 Snapshots = Annotated[list[str], Meaning("Names of the snapshots that stores come from, or that a repository has.")]
 NewBytes = Annotated[
@@ -44,6 +46,25 @@ OffsetReason = Annotated[
     ),
 ]
 Condemned = Annotated[int, Meaning("Snapshots that have expired, and are deleted after the grace period.", minimum=0)]
+WillBeDeleted = Annotated[
+    bool, Meaning("Whether the snapshot has expired and will be deleted; null if kstate cannot read a list of these.")
+]
+Usable = Annotated[
+    bool,
+    Meaning(
+        "Whether a restoration can use the snapshot without a dump and without --accept-resurrected, by its age; "
+        "null if unknown."
+    ),
+]
+AfterRun = Annotated[
+    str,
+    Meaning("The state of the snapshot after the run, or after a run without --dry-run.", enum=PRUNE_OUTCOMES),
+]
+RemovedBytes = Annotated[int, Meaning("Bytes of these SSTs and blob files.", minimum=0)]
+Waiting = Annotated[
+    int, Meaning("Expired snapshots and unneeded files that a run after the grace period can delete.", minimum=0)
+]
+WaitingBytes = Annotated[int, Meaning("Bytes of these SSTs and blob files.", minimum=0)]
 Captured = Annotated[int, Meaning("Tasks that are captured: of tasks, those that are not skipped.", minimum=0)]
 Skipped = Annotated[int, Meaning("Tasks that are not captured.", minimum=0)]
 
@@ -134,6 +155,8 @@ class LsSnapshotsSnapshotLine(TypedDict):
     bytes: NotRequired[shared.Bytes]
     shared_bytes: NotRequired[SharedBytes]
     usable_until: NotRequired[UsableUntil | None]
+    usable: NotRequired[Usable | None]
+    will_be_deleted: NotRequired[WillBeDeleted | None]
     delete_retention_ms: NotRequired[DeleteRetentionMs | None]
 
 
@@ -186,3 +209,30 @@ class VerifySnapshotsSummaryLine(TypedDict):
 
 
 VerifySnapshotsLine = VerifySnapshotsFindingLine | VerifySnapshotsSummaryLine | shared.ErrorLine
+
+
+class PruneSnapshotsSnapshotLine(TypedDict):
+    """A snapshot. app is null, here and below. application and host are null if kstate cannot read it."""
+
+    type: Literal["snapshot"]
+    snapshot: Snapshot
+    application: shared.Application | None
+    host: shared.Host | None
+    after_run: AfterRun
+
+
+class PruneSnapshotsSummaryLine(TypedDict):
+    """The end. message states why files remain; it is null if nothing prevents their deletion."""
+
+    type: Literal["summary"]
+    path: shared.Path
+    executed: shared.Executed
+    condemned: Condemned
+    removed: dumps.Removed
+    removed_bytes: RemovedBytes
+    waiting: Waiting
+    waiting_bytes: WaitingBytes
+    message: shared.Message | None
+
+
+PruneSnapshotsLine = PruneSnapshotsSnapshotLine | PruneSnapshotsSummaryLine | shared.ErrorLine

@@ -47,12 +47,13 @@ def show_capture(report: CaptureReport, results: Output[SnapshotLine], out: str,
         )
     if expiry.condemned or expiry.waiting:
         results.remark(
-            f"{plural(expiry.condemned, 'snapshot')} expired; {plural(expiry.waiting, 'file')} will be deleted later"
+            f"{plural(len(expiry.condemned), 'snapshot')} expired; {plural(len(expiry.waiting), 'file')} will be "
+            "deleted later"
         )
     if expiry.removed:
         results.remark(f"{plural(expiry.removed, 'file')} deleted")
-    if expiry.why_not is not None:
-        results.remark(f"expired snapshots are not deleted yet: {expiry.why_not}")
+    if expiry.obstacle is not None:
+        results.remark(f"expired snapshots are not deleted yet: {expiry.obstacle.value}")
 
 
 def _unusable(report: CaptureReport) -> dict[str, list[str]]:
@@ -91,7 +92,7 @@ def _lines(report: CaptureReport, out: str, host: str, expiry: Expiry) -> Iterat
         "bytes": sum(store.bytes for store in report.stores),
         "new_bytes": sum(store.new_bytes for store in report.stores),
         "skipped": len(report.skipped),
-        "condemned": expiry.condemned,
+        "condemned": len(expiry.condemned),
         "removed": expiry.removed,
     }
 

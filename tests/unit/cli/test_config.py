@@ -16,7 +16,7 @@ from tests.command_line import program
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "maintain.toml"
 ROOT: Any = program()
-WITHOUT = {"start-barrier", "explain", "warm-up", "demo", "examples", "ls-snapshots"}
+WITHOUT = {"start-barrier", "explain", "warm-up", "demo", "examples", "ls-snapshots", "prune-snapshots"}
 """Commands that the file has nothing to say to."""
 
 

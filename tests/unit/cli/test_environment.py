@@ -33,7 +33,7 @@ DECISIONS = {
     "config",
     # Confirms, permits, vouches.
     "yes", "after-error", "discard-newer", "lock-is-shared", "dump-is-complete", "dump-is-committed", "skip-digests", "verify-dump", "no-record",
-    "for-all", "guarantee", "accept-resurrected", "from-snapshot", "generation", "keep-for", "grace", "times-lost", "warnings-ok", "last-flush", "require-active", "assume-active",
+    "for-all", "guarantee", "accept-resurrected", "from-snapshot", "generation", "keep-for", "grace", "abandoned", "times-lost", "warnings-ok", "last-flush", "require-active", "assume-active",
 }  # fmt: skip
 
 

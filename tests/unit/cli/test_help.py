@@ -119,10 +119,13 @@ DELETING = {
     ("dump", "--keep"),
     ("snapshot", "--keep"),
     ("snapshot", "--keep-for"),
+    ("prune-snapshots", "--keep"),
+    ("prune-snapshots", "--keep-for"),
+    ("prune-snapshots", "--abandoned"),
     ("export", "--overwrite"),
     ("seed", "--delete-topics"),
 }
-"""Options that delete for good. ``clean`` does without any."""
+"""Options that delete for good. ``clean`` and ``prune-snapshots`` also delete without any."""
 _METAVAR = re.compile(r"[A-Z]+([:/=][A-Z]+)*|[a-z]+(\|[a-z]+)+|DEFAULT\|HEADERS")
 
 
@@ -214,7 +217,7 @@ def test_deleting_options_are_marked() -> None:
         if (parameter.help or "").startswith(DELETES)
     }
     assert marked == DELETING
-    assert [name for name, entry in COMMANDS.items() if entry.help.startswith(DELETES)] == ["clean"]
+    assert [name for name, entry in COMMANDS.items() if entry.help.startswith(DELETES)] == ["prune-snapshots", "clean"]
     assert ALL["clean"].help.startswith(DELETES)
 
 

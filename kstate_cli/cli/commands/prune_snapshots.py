@@ -1,0 +1,178 @@
+"""``kstate prune-snapshots``: delete expired snapshots, and files that no snapshot needs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kstate_cli import clock, option
+from kstate_cli.cli.options.shared import MetricsFile, OutputFormat, Quiet
+from kstate_cli.cli.options.snapshots import ExpiryGrace, KeepFor, KeepNewest, retention_of
+from kstate_cli.cli.output import Format, output_of, waiting
+from kstate_cli.errors import EXIT_OK, InUse, Refused, RunFailed, RunHalfway
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from kstate_cli.cli.lines.snapshots import PruneSnapshotsLine
+    from kstate_cli.cli.output import Output
+    from kstate_cli.snapshot.expiry import Expiry, Retention
+    from kstate_cli.snapshot.health import ListedGeneration
+    from kstate_cli.snapshot.repository import Repository
+
+
+def prune_snapshots(
+    repository: Annotated[str, typer.Argument(metavar="REPO", help="Repository: a folder or s3://BUCKET/PREFIX.")],
+    keep: KeepNewest = None,
+    keep_for: KeepFor = None,
+    abandoned: Annotated[
+        str | None,
+        typer.Option(
+            option.ABANDONED,
+            metavar="AGE",
+            help="DELETES all snapshots of a task and host once the application has one that is AGE newer.",
+        ),
+    ] = None,
+    grace: ExpiryGrace = "1d",
+    dry_run: Annotated[
+        bool, typer.Option(option.DRY_RUN, help="Print what kstate would delete, and write nothing.")
+    ] = False,
+    metrics_file: MetricsFile = None,
+    output: OutputFormat = Format.table,
+    quiet: Quiet = False,
+) -> int:
+    """DELETES expired snapshots and files that no snapshot needs, without taking a new snapshot.
+
+    A run marks snapshots as expired. A run after the grace period deletes them, so that writers and restorations on
+    other hosts can finish. Without --keep, --keep-for and --abandoned, no snapshot expires, and kstate deletes only
+    files that no snapshot needs. kstate keeps the newest snapshot of each task and host. With --abandoned, it also
+    deletes those of hosts and tasks that no longer exist. The exit code is 4 if a snapshot is unreadable, because
+    kstate then does not know which files it needs.
+    """
+    from kstate_cli.cli.metrics import Metrics
+    from kstate_cli.snapshot.expiry import ExpiryObstacle
+    from kstate_cli.snapshot.health import list_generations
+    from kstate_cli.snapshot.places import repository_of, require_repository
+
+    retention = retention_of(keep, keep_for, grace, abandoned)
+    place = repository_of(repository)
+    with Metrics(metrics_file, "prune-snapshots", None, application="") as metrics:
+        with waiting("deleting files", quiet=quiet):
+            require_repository(place)
+            listed = list_generations(place)
+            expiry = _expired(place, retention, dry_run=dry_run)
+        if expiry.obstacle is ExpiryObstacle.UNREADABLE:
+            _refuse_unreadable(place, expiry, is_changed=expiry.has_changed and not dry_run)
+        if expiry.obstacle is ExpiryObstacle.CLEANER:
+            raise InUse(ExpiryObstacle.CLEANER.value, where=place.where, hint="run the command again later")
+        results: Output[PruneSnapshotsLine] = output_of(output, None, quiet=quiet)
+        results.show(
+            _lines(listed, expiry, place.where, dry_run=dry_run), lambda: _show(listed, expiry, dry_run=dry_run)
+        )
+        _remark(expiry, results, grace, dry_run=dry_run)
+        return metrics.finish(EXIT_OK)
+
+
+def _expired(place: Repository, retention: Retention, *, dry_run: bool) -> Expiry:
+    """Expire snapshots, or return what would expire. Raise RunHalfway if an error comes after the first change."""
+    from kstate_cli.snapshot.expiry import Expiry, expire, preview
+
+    if dry_run:
+        return preview(place, retention, now_ms=clock.now_ms())
+    expiry = Expiry()
+    try:
+        return expire(place, retention, now_ms=clock.now_ms(), expiry=expiry)
+    except (Refused, RunFailed) as error:
+        if not expiry.has_changed:
+            raise
+        # Neither "refused" nor "nothing changed" would be true.
+        raise RunHalfway(
+            f"kstate could not delete all expired files: {error.message}", where=place.where, hint=error.hint
+        ) from None
+
+
+def _refuse_unreadable(place: Repository, expiry: Expiry, *, is_changed: bool) -> None:
+    from kstate_cli.snapshot.expiry import ExpiryObstacle
+    from kstate_cli.texts import command
+
+    kind = RunHalfway if is_changed else Refused
+    raise kind(
+        f"{ExpiryObstacle.UNREADABLE.value}: {expiry.unreadable}",
+        where=place.where,
+        hint="copy the file from another copy of the repository, or move it away. To list all damage:",
+        hint_details=[command("verify-snapshots", place.where)],
+    )
+
+
+def _outcome(name: str, expiry: Expiry) -> str:
+    """Return the state of a snapshot after the run: ``kept``, ``expired`` or ``deleted``."""
+    if name in expiry.deleted:
+        return "deleted"
+    if name in expiry.waiting:
+        return "expired"
+    return "kept"
+
+
+def _show(listed: Sequence[ListedGeneration], expiry: Expiry, *, dry_run: bool) -> None:
+    from kstate_cli.cli.output import table
+    from kstate_cli.texts import size_text
+
+    rows = []
+    for row in listed:
+        application, host, size = "", "", ""
+        if row.content is not None:
+            application, host, size = row.content.application, row.content.host, size_text(row.content.size)
+        rows.append((row.name, application, host, size, _outcome(row.name, expiry)))
+    column = "outcome"
+    if dry_run:
+        column = "would be"
+    table(None, ("snapshot", "application", "host", "size", column), rows, right=frozenset({"size"}))
+
+
+def _remark(expiry: Expiry, results: Output[PruneSnapshotsLine], grace: str, *, dry_run: bool) -> None:
+    from kstate_cli.snapshot.expiry import ExpiryObstacle
+    from kstate_cli.texts import plural, size_text
+
+    verb = "were"
+    if dry_run:
+        verb = "would be"
+    removed = f"{plural(expiry.removed, 'file')} {verb} deleted ({size_text(expiry.removed_bytes)})"
+    if expiry.waiting:
+        removed += (
+            f", and {plural(len(expiry.waiting), 'file')} ({size_text(expiry.waiting_bytes)}) can be deleted by a run "
+            f"after the grace period of {grace}"
+        )
+    results.remark(removed)
+    if expiry.obstacle is ExpiryObstacle.WRITER:
+        results.remark(f"some files are not deleted yet: {ExpiryObstacle.WRITER.value}")
+
+
+def _lines(
+    listed: Sequence[ListedGeneration], expiry: Expiry, where: str, *, dry_run: bool
+) -> Iterator[PruneSnapshotsLine]:
+    for row in listed:
+        application, host = None, None
+        if row.content is not None:
+            application, host = row.content.application, row.content.host
+        yield {
+            "type": "snapshot",
+            "snapshot": row.name,
+            "application": application,
+            "host": host,
+            "after_run": _outcome(row.name, expiry),
+        }
+    message = None
+    if expiry.obstacle is not None:
+        message = expiry.obstacle.value
+    yield {
+        "type": "summary",
+        "path": where,
+        "executed": not dry_run,
+        "condemned": len(expiry.condemned),
+        "removed": expiry.removed,
+        "removed_bytes": expiry.removed_bytes,
+        "waiting": len(expiry.waiting),
+        "waiting_bytes": expiry.waiting_bytes,
+        "message": message,
+    }
