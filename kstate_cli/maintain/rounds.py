@@ -22,7 +22,7 @@ from kstate_cli import clock
 from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, Interrupted, name_of_signal, note
 from kstate_cli.formats.binary import parse_json
 from kstate_cli.maintain.memory import Memory, Result, has_checked_all, write_memory, write_to_lock
-from kstate_cli.maintain.steps import STANDBY, StepCommand
+from kstate_cli.maintain.steps import PRUNING, STANDBY, StepCommand
 from kstate_cli.signals import CLOSING_SECONDS
 
 SUCCEEDED: Final = "done"
@@ -93,6 +93,8 @@ def _skipped(task: StepCommand) -> StepEnd | None:
         return StepEnd(task, NOT_THERE, message="the standby does not exist yet")
     if task.step == "verify-dump" and "://" not in (dump := task.words[1]) and not os.path.lexists(dump):
         return StepEnd(task, NOT_THERE, message="the dump does not exist yet")
+    if task.step == PRUNING and "://" not in (repository := task.words[1]) and not os.path.lexists(repository):
+        return StepEnd(task, NOT_THERE, message="the repository does not exist yet")
     return None
 
 

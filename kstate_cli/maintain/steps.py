@@ -38,7 +38,7 @@ _NEEDS: Final = {
 
 _OF_DUMPS: Final = ("dump", "verify-dump")
 """Steps of the dump, not of a directory."""
-_PRUNING: Final = "prune-snapshots"
+PRUNING: Final = "prune-snapshots"
 """The step of a repository, not of a directory."""
 
 
@@ -95,7 +95,7 @@ def maintenance_of(configuration: Configuration) -> Maintenance:
                 raise UsageError(
                     f"{quoted(path)}: [maintain.{step.name}] needs {key}", hint=f"add {key} = … to [defaults]"
                 )
-        if step.name in ("snapshot", _PRUNING) and step.out is None:
+        if step.name in ("snapshot", PRUNING) and step.out is None:
             raise UsageError(
                 f"{quoted(path)}: [maintain.{step.name}] needs out",
                 hint=f'add the repository, such as out = "/backup/snapshots", to [maintain.{step.name}]',
@@ -107,7 +107,7 @@ def maintenance_of(configuration: Configuration) -> Maintenance:
                 f"{quoted(path)}: [maintain.dump] does not specify which topics to dump",
                 hint="add application = … at the top, or a table for each store",
             )
-        if step.name not in (*_OF_DUMPS, _PRUNING, "restore") and not dict(directories(configuration, maintenance)):
+        if step.name not in (*_OF_DUMPS, PRUNING, "restore") and not dict(directories(configuration, maintenance)):
             raise UsageError(
                 f"{quoted(path)}: [maintain.{step.name}] has no directory",
                 hint="add directory = … to [defaults], or standby = … to [maintain]",
@@ -178,7 +178,7 @@ def tasks(
     due = []
     for step in maintenance.steps:
         places: list[tuple[str | None, Path | None]] = [*directories(configuration, maintenance)]
-        if step.name in (*_OF_DUMPS, _PRUNING):
+        if step.name in (*_OF_DUMPS, PRUNING):
             places = [(None, None)]
         for of, directory in places:
             # kstate never restores the directory of the application without a user, who must decide about its rows.
@@ -218,7 +218,7 @@ def _task(
     if step.name == "verify-dump":
         # This command has no options that [defaults] could set.
         subject, settings = (str(configuration.defaults["dump"]),), ()
-    if step.name == _PRUNING:
+    if step.name == PRUNING:
         subject, settings = (str(step.out),), ()
     silent = (option.QUIET,) * is_silent
     words = (command, *subject, *settings, *_options(step, part), *silent, *_JSON)
@@ -237,7 +237,7 @@ def _options(step: Step, part: tuple[int, int] | None) -> tuple[str, ...]:
         return (option.STANDBY,)
     if step.name == "snapshot":
         return (option.OUT, str(step.out), *_retention_options(step))
-    if step.name == _PRUNING:
+    if step.name == PRUNING:
         return _retention_options(step)
     if step.name == "clean":
         return (option.OLDER_THAN, step.older_than)

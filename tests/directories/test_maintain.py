@@ -179,6 +179,25 @@ def test_snapshots_of_the_standby(host: Host) -> None:
     assert "is in the repository" in host.call(status=2).err
 
 
+def test_expired_snapshots_of_a_repository(host: Host) -> None:
+    """A step of the repository, which other hosts may write to."""
+    pruning = '[maintain.prune-snapshots]\nout = "repository"\nkeep = 1\nabandoned = "90d"\n'
+    host.steps = f"[maintain.restore]\n{pruning}"
+    host.dump.add({})
+    assert _came(host.call()) == [("restore", "done"), ("prune-snapshots", "not-there")]
+    host.steps = f'[maintain.restore]\n[maintain.snapshot]\nout = "repository"\n{pruning}'
+    for _ in range(2):
+        host.more()
+        result = host.call()
+        assert _came(result) == [("restore", "done"), ("snapshot", "done"), ("prune-snapshots", "done")]
+    (row,) = [row for row in result.rows if row.get("step") == "prune-snapshots"]
+    assert row["words"][1:6] == [str(host.folder / "repository"), "--keep", "1", "--abandoned", "90d"]
+    rows = kstate("ls", host.folder / "repository", "-o", "json").rows
+    assert [row["will_be_deleted"] for row in rows if row["type"] == "snapshot"] == [True, False]
+    host.steps = "[maintain.prune-snapshots]\n"
+    assert "needs out" in host.call(status=2).err
+
+
 def test_a_changelog_that_was_recreated_is_no_success(host: Host) -> None:
     """It is shorter than the standby: the round fails, no gauge calls it a success, and none a lag of 0."""
     host.steps = "[maintain.restore]\n[maintain.lag]\n"

@@ -10,6 +10,7 @@ from typing_extensions import TypedDict
 from kstate_cli.cli.lines import shared
 from kstate_cli.cli.lines.shared import Meaning
 from kstate_cli.maintain.rounds import FAILED, FINDINGS, NOT_DUE, NOT_THERE, PLANNED, SUCCEEDED, TIMED_OUT
+from kstate_cli.specification.tables import STEPS
 
 Topic = Annotated[str, Meaning("A topic.")]
 # A gap, a recreated topic or lost deletes make an increment worthless: then all is read again.
@@ -261,9 +262,7 @@ VerifyDumpLine = VerifyDumpFindingLine | VerifyDumpWarningLine | VerifyDumpSumma
 
 Step = Annotated[
     str,
-    Meaning(
-        "A step of [maintain].", enum=("dump", "restore", "snapshot", "lag", "check", "verify", "verify-dump", "clean")
-    ),
+    Meaning("A step of [maintain].", enum=tuple(STEPS)),
 ]
 Subject = Annotated[
     str, Meaning("The directory of the step: that of the application, or its standby.", enum=("directory", "standby"))
