@@ -282,7 +282,7 @@ def expired(
             if newest_ms[generation.application] - generation.created_ms >= retention.abandoned_ms:
                 continue
             if not retention.has_limit:
-                # Without --keep and --keep-for, only the abandoned ones expire.
+                # Without another rule, only the abandoned ones expire.
                 kept.add(name)
         for task in generation.tasks:
             parts: list[str | None] = [None]

@@ -256,14 +256,14 @@ STEPS: Final[Mapping[str, tuple[str, Mapping[str, KeyRule]]]] = {
             "keep": KeyRule(
                 whole(1, _MOST),
                 "a whole number from 1",
-                ("DELETES older snapshots, except the newest N of each task and host, like `--keep`."),
+                f"DELETES older snapshots, except the newest N of each task and host, like `{option.KEEP}`.",
             ),
-            "keep_for": KeyRule(_span, _SPAN, "DELETES snapshots that are older than this, like `--keep-for`."),
+            "keep_for": KeyRule(_span, _SPAN, f"DELETES snapshots that are older than this, like `{option.KEEP_FOR}`."),
             "abandoned": KeyRule(
                 _span,
                 _SPAN,
                 "DELETES all snapshots of a task and host once the application has one that is so much newer, like "
-                "`--abandoned`.",
+                f"`{option.ABANDONED}`.",
             ),
         },
     ),
