@@ -15,7 +15,7 @@ from kstate_cli.errors import Refused
 from kstate_cli.formats.topic_partition import TaskId
 from kstate_cli.rehome.model import DirectoryTask, LeaveReason, MissingStore, Placement, Rehoming, WhyRefused
 from kstate_cli.specification.homes import REMOVED, Described, Home, StoreKey, generated, of_another_operator
-from kstate_cli.texts import first_lines, quoted, some
+from kstate_cli.texts import first_lines, quoted, some, suggest
 
 _MOST: Final = 5
 """Names in one sentence."""
@@ -469,13 +469,15 @@ def _was_rehomed(rehoming: Rehoming, name: str, home: Home, old: Described | Non
 
 def half_a_task(rehoming: Rehoming) -> Refused:
     """Return the refusal of half tasks: tasks for which other hosts have stores, if no dump completes them."""
+    # check prints this refusal too.
+    how = f": {option.FROM_CHANGELOG} DUMP {option.FOR} RELEASE {option.FROM} OLD.txt"
     return Refused(
         "half a task: merged sub-topologies are on different hosts",
         details=first_lines(list(_half_lines(rehoming))),
         code=WhyRefused.HALF_A_TASK,
         hint=(
-            f"complete it from a dump of the changelogs: {option.FROM_CHANGELOG} DUMP {option.FOR} RELEASE "
-            f"{option.FROM} OLD.txt. Or stop the application on both hosts, and move the task directories of one "
+            f"complete it from a dump of the changelogs{suggest(how, option.FROM_CHANGELOG)}. Or stop "
+            "the application on both hosts, and move the task directories of one "
             "partition to one of them. Or wipe the half on this host. If a missing store is in memory, specify its "
             f"kind in a kstate.toml ({option.SPEC}). If the topics have different numbers of partitions, pass "
             f"{option.BOOTSTRAP_SERVER}, and kstate counts them"

@@ -25,7 +25,7 @@ from kstate_cli.specification.homes import Home
 from kstate_cli.statedir.model import Application, Database
 from kstate_cli.statedir.names import store_folder
 from kstate_cli.statedir.problems import Place
-from kstate_cli.texts import command, first_lines, some
+from kstate_cli.texts import command, first_lines, some, suggest
 
 _MOST: Final = 5
 """Names in one sentence."""
@@ -203,14 +203,16 @@ def _unclean_stores(layout: RehomeLayout, tasks: Iterable[str]) -> list[TaskStor
                 reasons.append(str(unclean))
                 stores += [(name, store) for store in with_rows]
     if reasons and not options.wipe_unclean:
+        # check prints this refusal too.
+        skip = f". Otherwise pass {option.WIPE_UNCLEAN} to skip these stores, so that Streams restores only them"
         raise Refused(
             "unclean shutdown: under exactly-once, the stores may contain uncommitted data",
             details=first_lines(reasons),
             where=str(layout.snapshot.app.path),
             code=WhyRefused.UNCLEAN,
             hint=(
-                f"if the application ran with at-least-once, pass {option.GUARANTEE} at_least_once. Otherwise pass "
-                f"{option.WIPE_UNCLEAN} to skip these stores, so that Streams restores only them"
+                f"if the application ran with at-least-once, pass {option.GUARANTEE} at_least_once"
+                f"{suggest(skip, option.WIPE_UNCLEAN)}"
             ),
         )
     return stores
