@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kstate_cli.dump_reader.model import Dump
-    from kstate_cli.restore.planning.plan import RestorePlan
+    from kstate_cli.restore.planning.plan import RestoreOptions, RestorePlan
     from kstate_cli.restore.running.restoration import RestoreRequest
     from kstate_cli.snapshot.model import NamedGeneration
     from kstate_cli.statedir.model import Application
@@ -128,7 +128,7 @@ class WithRecords:
             file_name=request.spec_name,
         )
         ages = [age_of_chosen(chosen) for chosen in base.stores]
-        records = plan_of(read_snapshot(app, directory, spec, dump, request.options, ages))
+        records = plan_of(read_snapshot(app, directory, spec, dump, _options(request, application, base), ages))
         rebuilt = frozenset(work.path for work in records.work if work.rebuild)
         # Stores that the dump rebuilds are not copied from the snapshot.
         stores = tuple(chosen for chosen in base.stores if chosen.path not in rebuilt)
@@ -156,6 +156,19 @@ class WithRecords:
         if self.placed is None:
             return ()
         return self.placed.stores
+
+
+def _options(request: RestoreRequest, existing: Application | None, base: SnapshotPlan) -> RestoreOptions:
+    """Return the options for the dump. A store that was captured while it was running may have no offset.
+
+    The rules of a cut have proved that it has no uncommitted row, so the dump builds that store alone. A task that
+    exists has other stores, of which nothing proves that.
+    """
+    exist: set[str] = set()
+    if existing is not None:
+        exist = {task.name for task in existing.tasks}
+    cuts = frozenset(chosen.task for chosen in base.stores if chosen.store.is_cut)
+    return replace(request.options, committed_tasks=cuts - exist)
 
 
 def _merged(base: Plan, records: Plan, rebuilt: frozenset[str]) -> Plan:

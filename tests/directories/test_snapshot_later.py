@@ -163,40 +163,50 @@ def test_a_host_with_a_dump_waits_at_the_barrier(behind: Path, repository: Path,
 SEGMENTS = "0_1/orders-per-minute"
 
 
-@pytest.fixture
-def killed(tmp_path: Path) -> Path:
-    """An application as a kill leaves it, with a segment that was never flushed: the dump has its rows."""
-    app = unpack("4.3.1-demo-eos", tmp_path / "killed")
-    oldest, unflushed, newest = sorted((app / SEGMENTS).iterdir())
-    for segment in (oldest, newest):
+def killed(folder: Path, unflushed: int) -> Path:
+    """Return an application as a kill leaves it; one of three segments was never flushed, and the dump has its rows."""
+    app = unpack("4.3.1-demo-eos", folder / "killed")
+    for number, segment in enumerate(sorted((app / SEGMENTS).iterdir())):
+        if number == unflushed:
+            shutil.rmtree(segment)
+            options = Options(raw_mode=True)
+            options.set_atomic_flush(True)
+            options.create_if_missing(True)
+            database = Rdict(str(segment), options)
+            for family in ("keyValueWithTimestamp", OFFSETS_CF):
+                database.create_column_family(family, Options(raw_mode=True))
+            database.close()
+            continue
         with Shadow(segment) as shadow:
             record = decode_rows(shadow.rows(OFFSETS_CF))
         with WritableStore(segment) as store:
             store.set_offsets(encode_rows(replace(record, status=STATUS_OPEN)))
-    shutil.rmtree(unflushed)
-    options = Options(raw_mode=True)
-    options.set_atomic_flush(True)
-    options.create_if_missing(True)
-    database = Rdict(str(unflushed), options)
-    for family in ("keyValueWithTimestamp", OFFSETS_CF):
-        database.create_column_family(family, Options(raw_mode=True))
-    database.close()
     return app
 
 
-def test_the_dump_bounds_a_segment_that_was_never_flushed(killed: Path, tmp_path: Path) -> None:
-    """Its store is copied, and the dump adds the records from its first one on: the result is that of the whole dump."""
-    repository, young = tmp_path / "repository", dump(tmp_path, ended_ms=data_ms(killed, SEGMENTS) + 22 * HOUR)
-    report = kstate("snapshot", killed, "--out", repository, "--guarantee", "at_least_once", "-o", "json")
+@pytest.mark.parametrize(
+    ("unflushed", "step"),
+    [
+        # The other segments state 51. The first record of this one is at 31.
+        (1, "catch up (timestamped-window): up to orders-orders-per-minute-changelog:1=59; from offset 31"),
+        # The log begins with a record of the segment, so the dump builds the store, and no other one.
+        (
+            0,
+            "rebuild (timestamped-window): up to orders-orders-per-minute-changelog:1=59; it has no offset: rebuilt from the earliest offset",
+        ),
+    ],
+)
+def test_the_dump_bounds_a_segment_that_was_never_flushed(unflushed: int, step: str, tmp_path: Path) -> None:
+    """The result is that of the whole dump."""
+    app = killed(tmp_path, unflushed)
+    repository, young = tmp_path / "repository", dump(tmp_path, ended_ms=data_ms(app, SEGMENTS) + 22 * HOUR)
+    report = kstate("snapshot", app, "--out", repository, "--guarantee", "at_least_once", "-o", "json")
     reasons = {f"{row['task']}/{row['store']}": row["offset_reason"] for row in report.rows if row["type"] == "store"}
     assert "a segment was never flushed" in reasons.pop(SEGMENTS) and not any(reasons.values())
-    expected = tmp_path / "expected" / killed.name
+    expected = tmp_path / "expected" / app.name
     expected.parent.mkdir()
     kstate("restore", expected, "--from-changelog", young, "--for", "4.3", "--spec", SPEC, "--warnings-ok")
-    done = restored(killed, repository, young)
-    messages = [row["message"] for row in done.rows if row["type"] == "step" and row["path"].startswith(SEGMENTS)]
-    # It stated 51. Without the bound, its offset would be unknown, and nothing would be restored without more options.
-    assert [text for text in messages if "from offset 31" in text] and not [
-        text for text in messages if "rebuild" in text
-    ]
-    assert kstate("diff", expected, killed, "-o", "json").summary["equal"] is True
+    done = restored(app, repository, young)
+    messages = [row["message"] for row in done.rows if row["type"] == "step" and row["path"].startswith("0_1/")]
+    assert [text for text in messages if "rebuild" in text or ("per-minute" in text and "catch up" in text)] == [step]
+    assert kstate("diff", expected, app, "-o", "json").summary["equal"] is True

@@ -50,6 +50,8 @@ class RestoreOptions:
     """The user accepts a release that kstate was never run against."""
     wipe_unclean: bool = False
     """Tasks that may hold uncommitted data are rebuilt as a whole; their stores without a changelog are left out."""
+    committed_tasks: frozenset[str] = frozenset()
+    """Tasks that have no uncommitted rows, although an offset is unknown: a snapshot of a running application."""
     committed: Mapping[TopicPartition, int] = field(default_factory=dict)
     """The group's committed offsets of source topics; they override the manifest."""
     facts: Facts = field(default_factory=dict)

@@ -385,7 +385,8 @@ def _task_outcomes(snapshot: RestoreSnapshot, task: str, stores: Sequence[StoreS
     """Yield what becomes of the stores of one task, and of the files beside them."""
     resolved = snapshot.tasks.get(task)
     unclean = None
-    if resolved is not None and resolved.unclean and not snapshot.options.at_least_once:
+    is_committed = snapshot.options.at_least_once or task in snapshot.options.committed_tasks
+    if resolved is not None and resolved.unclean and not is_committed:
         unclean = resolved
         refusal = _unclean_refusal(snapshot.options, resolved)
         if refusal is not None:
