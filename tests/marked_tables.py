@@ -21,7 +21,7 @@ from kstate_cli.releases import CONFLUENT, CONFLUENT_NAME, RELEASES
 from kstate_cli.rows.errors import StoreUnreadable
 from kstate_cli.rows.records import shape_of
 from tests import json_lines
-from tests.interop import pairs, proving, rolling, starts
+from tests.interop import pairs, proving, rolling, snapshot_campaign, starts
 from tests.json_page import members_of
 from tests.reference_pages import markdown, markdown_table
 
@@ -178,6 +178,16 @@ def rolling_rows() -> str:
     return markdown_table(head, rows)
 
 
+def snapshot_rows() -> str:
+    """The campaign of snapshots of running applications, a row for each case."""
+    rows = []
+    for sums in snapshot_campaign.summary():
+        usable = f"{sums.usable} of {sums.windowed}" if sums.windowed else ""
+        rows.append((sums.title, str(sums.snapshots), str(sums.started), str(sums.skipped), usable, sums.causes))
+    head = ("", "snapshots", "of them started", "skipped attempts", "windowed stores with an offset", "the others")
+    return markdown_table(head, rows)
+
+
 def _away(row: Mapping[str, Any]) -> str:
     return f"{row['away']} s, {row['session']} s" if "away" in row else "not noted"
 
@@ -196,6 +206,7 @@ TABLES: Final[dict[str, dict[str, Callable[[], str]]]] = {
     "development/pairs.md": {"pairs": pair_rows},
     "how-to/fleet.md": {"starts": start_rows},
     "how-to/rolling-upgrade.md": {"rolling": rolling_rows},
+    "internals/snapshots.md": {"snapshots": snapshot_rows},
 }
 """Page -> the tables that it has."""
 

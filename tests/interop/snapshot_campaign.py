@@ -39,11 +39,11 @@ from .snapshots import (
     Figures,
     Logs,
     Snapshot,
+    Starts,
     Taking,
     compare,
     remove_half_created,
     restore,
-    start,
     take,
 )
 from .support import good
@@ -65,21 +65,36 @@ class Rounds:
 
     case: Case
     rounds: int
+    title: str
     way: str = "parts"
     """parts: compare rows with the log; kinds: all kinds of stores, and the release judges; aborts: transactions end badly."""
 
 
 CAMPAIGN: Final = {
-    "4.3.1-alos": Rounds(Case("4.3.1", "alos", 30, options=AT_LEAST_ONCE), 3),
-    "4.2.1-alos": Rounds(Case("4.2.1", "alos", 30, options=AT_LEAST_ONCE), 3),
-    "4.4.0-eos-transactional": Rounds(Case("4.4.0", "eos", 30, {**TRANSACTIONAL, **_SHORT_TRANSACTIONS}), 3),
+    "4.3.1-alos": Rounds(Case("4.3.1", "alos", 45, options=AT_LEAST_ONCE), 3, "at-least-once"),
+    "4.2.1-alos": Rounds(Case("4.2.1", "alos", 45, options=AT_LEAST_ONCE), 3, "at-least-once"),
+    "4.4.0-eos-transactional": Rounds(
+        Case("4.4.0", "eos", 45, {**TRANSACTIONAL, **_SHORT_TRANSACTIONS}), 3, "exactly-once, transactional"
+    ),
     # Each of these rounds has four starts with three attempts: 60 attempts.
-    "4.3.1-eos-aborts": Rounds(Case("4.3.1", "eos", 3, {"commit.interval.ms": "1500", **SHORT_SESSIONS}), 5, "aborts"),
-    "4.4.0-alos-transactional": Rounds(Case("4.4.0", "alos", 10, TRANSACTIONAL), 1),
-    "4.3.1-alos-kinds": Rounds(Case("4.3.1", "alos", 3, options=AT_LEAST_ONCE, topology="kinds"), 2, "kinds"),
-    "4.2.1-alos-kinds": Rounds(Case("4.2.1", "alos", 3, options=AT_LEAST_ONCE, topology="kinds"), 1, "kinds"),
+    "4.3.1-eos-aborts": Rounds(
+        Case("4.3.1", "eos", 3, {"commit.interval.ms": "1500", **SHORT_SESSIONS}),
+        5,
+        "exactly-once, not transactional: open and aborted transactions",
+        "aborts",
+    ),
+    "4.4.0-alos-transactional": Rounds(Case("4.4.0", "alos", 10, TRANSACTIONAL), 1, "at-least-once, transactional"),
+    "4.3.1-alos-kinds": Rounds(
+        Case("4.3.1", "alos", 3, options=AT_LEAST_ONCE, topology="kinds"), 2, "at-least-once, all kinds", "kinds"
+    ),
+    "4.2.1-alos-kinds": Rounds(
+        Case("4.2.1", "alos", 3, options=AT_LEAST_ONCE, topology="kinds"), 1, "at-least-once, all kinds", "kinds"
+    ),
     "4.4.0-eos-kinds": Rounds(
-        Case("4.4.0", "eos", 3, {**TRANSACTIONAL, **_SHORT_TRANSACTIONS}, topology="kinds"), 2, "kinds"
+        Case("4.4.0", "eos", 3, {**TRANSACTIONAL, **_SHORT_TRANSACTIONS}, topology="kinds"),
+        2,
+        "exactly-once, transactional, all kinds",
+        "kinds",
     ),
 }
 
@@ -105,10 +120,11 @@ def parts_round(harness: Harness, app: App, case: Case, folder: Path, seed: int)
     chosen = random.Random(seed).sample(range(len(snapshots)), len(snapshots) // _STARTED)
     records = 0
     # Afterwards: a start adds records to the log.
+    starts = Starts(harness, case, app, folder)
     for place in chosen:
         home = folder / snapshots[place].name
         restore(home / app.name, repository, snapshots[place])
-        records += start(harness, case, app, home, offsets[place], folder)
+        records += starts.start(home, offsets[place])
         shutil.rmtree(home)
     return figures, {"started": len(chosen), "records_of_starts": records}
 
@@ -158,6 +174,7 @@ def kinds_round(harness: Harness, app: App, case: Case, folder: Path, seed: int)
         os.kill(running.pid, signal.SIGKILL)
     stores: Counter[str] = Counter()
     records = 0
+    starts = Starts(harness, case, app, folder, ignore=_WITHOUT_CHANGELOG)
     for snapshot in snapshots:
         home = folder / snapshot.name
         restore(home / app.name, repository, snapshot)
@@ -168,7 +185,7 @@ def kinds_round(harness: Harness, app: App, case: Case, folder: Path, seed: int)
             for row in rows
             if row["task"] != "global" and f"{app.name}-{row['store']}-changelog" in row["changelog"]
         }
-        records += start(harness, case, app, home, offsets, folder, ignore=_WITHOUT_CHANGELOG)
+        records += starts.start(home, offsets)
         shutil.rmtree(home)
     return figures, {"started": len(snapshots), "records_of_starts": records, "stores": dict(sorted(stores.items()))}
 
@@ -206,20 +223,38 @@ def record() -> list[dict[str, Any]]:
     return [json.loads(line) for line in RECORD.read_text(encoding="utf-8").splitlines()]
 
 
-def summary() -> list[str]:
-    """Return the figures of the record, a line for each case."""
-    lines = []
+@dataclass(frozen=True)
+class Sums:
+    """The figures of all rounds of a case."""
+
+    title: str
+    rounds: int
+    snapshots: int
+    started: int
+    skipped: int
+    usable: int
+    windowed: int
+    reasons: dict[str, int]
+
+    @property
+    def causes(self) -> str:
+        """Why the other windowed stores have no offset."""
+        return "; ".join(f"{count}: {why}" for why, count in self.reasons.items())
+
+
+def summary() -> list[Sums]:
+    """Return the figures of each case of the record."""
+    results = []
     rows = record()
-    for name in CAMPAIGN:
+    for name, rounds in CAMPAIGN.items():
         of_case = [row for row in rows if row["case"] == name]
-        sums = {key: sum(row.get(key, 0) for row in of_case)
-                for key in ("snapshots", "skipped", "started", "usable", "windowed")}  # fmt: skip
         reasons = sum((Counter(row["reasons"]) for row in of_case), Counter[str]())
-        lines.append(
-            f"{name}: {len(of_case)} rounds, {sums['snapshots']} snapshots, {sums['skipped']} skipped, "
-            f"{sums['started']} started, {sums['usable']} of {sums['windowed']} windowed stores usable {dict(reasons)}"
+        snapshots, started, skipped, usable, windowed = (
+            sum(row.get(key, 0) for row in of_case) for key in ("snapshots", "started", "skipped", "usable", "windowed")
         )
-    return lines
+        title = f"{rounds.case.release}, {rounds.title}"
+        results.append(Sums(title, len(of_case), snapshots, started, skipped, usable, windowed, dict(reasons)))
+    return [sums for sums in results if sums.rounds]
 
 
 def main() -> int:
@@ -229,7 +264,8 @@ def main() -> int:
     parser.add_argument("--summary", action="store_true", help="print the figures of the record")
     args = parser.parse_args()
     if args.summary:
-        print("\n".join(summary()))
+        for sums in summary():
+            print(sums)
         return 0
     names = args.case or list(CAMPAIGN)
     # One round of each case first: an interrupted campaign has them all.

@@ -7,7 +7,7 @@ import shutil
 import struct
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from kstate_cli.rocks.shadow import Shadow
 
 from . import dumps
 from .dumping import Record, on_broker
-from .expiry import PATIENT, RETENTION_MS, read_changelogs
+from .expiry import PATIENT, RETENTION_MS, Changelog, read_changelogs
 from .harness import App, Batch, Guarantee, Harness, Run
 from .support import good, restored, wiped
 from .test_beside_running import here
@@ -239,45 +239,61 @@ def _difference(ours: dict[bytes, bytes], whole: dict[bytes, bytes]) -> str:
     return f"{len(lacking)} rows differ or are missing, {len(ours.keys() - whole.keys())} too many: {lacking[:3]}"
 
 
-def start(
-    harness: Harness,
-    case: Case,
-    app: App,
-    state: Path,
-    offsets: dict[str, int],
-    folder: Path,
-    *,
-    ignore: tuple[str, ...] = (),
-) -> int:
+@dataclass
+class Starts:
     """
-    Start the release on a restored directory: it restores exactly the records behind the offset, and wipes nothing.
+    Starts of the release on restored directories: it restores exactly the records behind the offset, and wipes nothing.
 
-    ``offsets``: store -> its offset, of task 0_0. Return how many records it has restored.
+    Between them nothing is produced. So after the first one has consumed the rest of the input, logs and contents stay the same.
     """
-    conf = {**SMALL, **PATIENT, **case.conf}
-    topics = [f"{app.name}-{store}-changelog" for store in offsets]
-    logs = read_changelogs(harness, case.release, topics, folder / "before-start")
-    reply = good(harness.run(case.release, app, state, Run(conf=conf, read=False)))
-    # The scan at the start of 4.4 logs that it wipes a task without an offset, and wipes nothing: the counts prove it.
-    assert case.conf.keys() & TRANSACTIONAL.keys() or not wiped(reply), reply.report()
-    counts = restored(reply)
-    for store, offset in offsets.items():
-        log = logs[f"{app.name}-{store}-changelog", 0]
-        # Of windows without an offset some releases read only what has not expired.
-        firsts = log.first_reads(case.release, offset + 1 if offset >= 0 else None)
-        assert counts.get(store, 0) in {log.counted(first) for first in firsts}, (store, counts, offsets)
-    served, truth = folder / "served.jsonl", folder / "truth.jsonl"
-    good(
-        harness.run(
-            case.release, app, state, Run(conf=conf, dump=served, expect_no_restore=True, may_restore=[*ignore])
-        )
-    )
-    good(harness.run(case.release, app, folder / "nothing", Run(conf=conf, read=False)))
-    good(harness.run(case.release, app, folder / "nothing", Run(conf=conf, dump=truth)))
-    assert not [str(difference) for difference in dumps.differences(truth, served, ignore=ignore)]
-    shutil.rmtree(folder / "nothing")
-    shutil.rmtree(folder / "before-start")
-    return sum(counts.values())
+
+    harness: Harness
+    case: Case
+    app: App
+    folder: Path
+    """For the logs, and for what stores have."""
+    ignore: tuple[str, ...] = ()
+    """Stores without a changelog, or in memory."""
+    logs: dict[tuple[str, int], Changelog] = field(default_factory=dict)
+    """As they are after the first start."""
+
+    @property
+    def conf(self) -> dict[str, str]:
+        """The settings of each start."""
+        return {**SMALL, **PATIENT, **self.case.conf}
+
+    def start(self, state: Path, offsets: dict[str, int]) -> int:
+        """Start once; return how many records were restored. ``offsets``: store -> its offset, of task 0_0."""
+        harness, case, app = self.harness, self.case, self.app
+        logs = self.logs
+        if not logs.keys() >= {(f"{app.name}-{store}-changelog", 0) for store in offsets}:
+            # The first start, or a snapshot that has other tasks.
+            logs = self._read_logs(offsets)
+        reply = good(harness.run(case.release, app, state, Run(conf=self.conf, read=False)))
+        # The scan at the start of 4.4 logs that it wipes a task without an offset, and wipes nothing: the counts prove it.
+        assert case.conf.keys() & TRANSACTIONAL.keys() or not wiped(reply), reply.report()
+        counts = restored(reply)
+        for store, offset in offsets.items():
+            log = logs[f"{app.name}-{store}-changelog", 0]
+            # Of windows without an offset some releases read only what has not expired.
+            firsts = log.first_reads(case.release, offset + 1 if offset >= 0 else None)
+            assert counts.get(store, 0) in {log.counted(first) for first in firsts}, (store, counts, offsets)
+        served, truth = self.folder / "served.jsonl", self.folder / "truth.jsonl"
+        again = Run(conf=self.conf, dump=served, expect_no_restore=True, may_restore=[*self.ignore])
+        good(harness.run(case.release, app, state, again))
+        if not self.logs:
+            self.logs = self._read_logs(offsets)
+            nothing = self.folder / "nothing"
+            good(harness.run(case.release, app, nothing, Run(conf=self.conf, read=False)))
+            good(harness.run(case.release, app, nothing, Run(conf=self.conf, dump=truth)))
+            shutil.rmtree(nothing)
+        assert not [str(difference) for difference in dumps.differences(truth, served, ignore=self.ignore)]
+        return sum(counts.values())
+
+    def _read_logs(self, stores: Iterable[str]) -> dict[tuple[str, int], Changelog]:
+        topics, folder = [f"{self.app.name}-{store}-changelog" for store in stores], self.folder / "logs-of-a-start"
+        shutil.rmtree(folder, ignore_errors=True)
+        return read_changelogs(self.harness, self.case.release, topics, folder)
 
 
 def remove_half_created(directory: Path) -> None:

@@ -27,11 +27,11 @@ from .snapshots import (
     Figures,
     Logs,
     Snapshot,
+    Starts,
     Taking,
     compare,
     remove_half_created,
     restore,
-    start,
     take,
 )
 from .support import application, good
@@ -65,10 +65,11 @@ def test_each_snapshot_with_the_rest_of_the_log_is_the_whole_log(harness: Harnes
         offsets.append(compare(home / app.name, logs, figures, snapshot))
         shutil.rmtree(home)
     # Afterwards: a start adds records to the log.
+    starts = Starts(harness, case, app, tmp_path)
     for number in random.Random(1).sample(range(count), max(1, count // 10)):
         home = tmp_path / snapshots[number].name
         restore(home / app.name, repository, snapshots[number])
-        start(harness, case, app, home, offsets[number], tmp_path)
+        starts.start(home, offsets[number])
         shutil.rmtree(home)
     print(f"{case.release} {case.guarantee}: {figures}")
     harness.delete(case.release, app)
