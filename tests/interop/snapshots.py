@@ -48,6 +48,8 @@ class Case:
     conf: dict[str, str] = field(default_factory=dict)
     options: tuple[str, ...] = ()
     topology: str = TOPOLOGY
+    is_warm: bool = False
+    """The snapshots begin when the application has consumed a batch: before that, Kafka Streams has written no offset."""
 
 
 AT_LEAST_ONCE = ("--guarantee", "at_least_once")
