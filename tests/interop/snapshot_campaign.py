@@ -267,6 +267,7 @@ def main() -> int:
     """Run the rounds that the record does not have."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--case", choices=CAMPAIGN, action="append", help="several times; all without")
+    parser.add_argument("--rounds", type=int, default=1000, help="at most so many rounds of each case")
     parser.add_argument("--summary", action="store_true", help="print the figures of the record")
     args = parser.parse_args()
     if args.summary:
@@ -277,7 +278,9 @@ def main() -> int:
     # One round of each case first: an interrupted campaign has them all.
     for place in range(max(CAMPAIGN[name].rounds for name in names)):
         for name in names:
-            if place >= CAMPAIGN[name].rounds or (name, place) in {(row["case"], row["round"]) for row in record()}:
+            if place >= min(args.rounds, CAMPAIGN[name].rounds) or (name, place) in {
+                (row["case"], row["round"]) for row in record()
+            }:
                 continue
             row = row_of(name, place)
             print(json.dumps(row), flush=True)
