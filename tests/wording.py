@@ -49,6 +49,7 @@ _GENERATED: Final = (
     re.compile(r"^<!-- commands -->$.*?^<!-- end of commands -->$", re.MULTILINE | re.DOTALL),
     re.compile(r"^## Findings\n.*?(?=^## )", re.MULTILINE | re.DOTALL),
     re.compile(r"^\| case \|.*?(?=^$)", re.MULTILINE | re.DOTALL),
+    re.compile(r"^\| option \| variable \|.*?(?=^$|\Z)", re.MULTILINE | re.DOTALL),
 )
 """Parts of a page that the code writes: their texts are those of the code."""
 _PARAGRAPH: Final = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.|#+) )|(?<=[^\n])\n(?=\|)|(?<=\|)\n")
