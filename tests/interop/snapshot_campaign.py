@@ -85,13 +85,19 @@ CAMPAIGN: Final = {
     ),
     "4.4.0-alos-transactional": Rounds(Case("4.4.0", "alos", 10, TRANSACTIONAL), 1, "at-least-once, transactional"),
     "4.3.1-alos-kinds": Rounds(
-        Case("4.3.1", "alos", 3, options=AT_LEAST_ONCE, topology="kinds"), 2, "at-least-once, all kinds", "kinds"
+        Case("4.3.1", "alos", 3, options=AT_LEAST_ONCE, topology="kinds", main=None),
+        2,
+        "at-least-once, all kinds",
+        "kinds",
     ),
     "4.2.1-alos-kinds": Rounds(
-        Case("4.2.1", "alos", 3, options=AT_LEAST_ONCE, topology="kinds"), 1, "at-least-once, all kinds", "kinds"
+        Case("4.2.1", "alos", 3, options=AT_LEAST_ONCE, topology="kinds", main=None),
+        1,
+        "at-least-once, all kinds",
+        "kinds",
     ),
     "4.4.0-eos-kinds": Rounds(
-        Case("4.4.0", "eos", 3, {**TRANSACTIONAL, **_SHORT_TRANSACTIONS}, topology="kinds"),
+        Case("4.4.0", "eos", 3, {**TRANSACTIONAL, **_SHORT_TRANSACTIONS}, topology="kinds", main=None),
         2,
         "exactly-once, transactional, all kinds",
         "kinds",
@@ -173,7 +179,7 @@ def kinds_round(harness: Harness, app: App, case: Case, folder: Path, seed: int)
     conf = {**SMALL, **LONG_SESSIONS, **case.conf}
     with Background(harness, case.release, app, state, Run(conf=conf, read=False)) as running:
         with load(harness, case.release, app, batch.then()):
-            taking = Taking(case.snapshots, bootstrap=harness.bootstrap, longest_pause=8, seed=seed)
+            taking = Taking(case.snapshots, bootstrap=harness.bootstrap, longest_pause=2, seed=seed)
             snapshots = take(state / app.name, repository, case, figures, taking)
             assert running.alive
         os.kill(running.pid, signal.SIGKILL)
@@ -217,6 +223,7 @@ def row_of(name: str, place: int) -> dict[str, Any]:
         "case": name, "round": place, "release": case.release, "guarantee": case.guarantee,
         "line": "{}.{}".format(*number(case.release)), "warm": case.is_warm, "snapshots": figures.snapshots, "skipped": figures.skipped,
         "windowed": figures.windowed, "usable": figures.usable, "reasons": dict(sorted(figures.reasons.items())),
+        "skips": dict(sorted(figures.skips.items())),
         "longest_tail": max(figures.tails, default=0), "compared": len(figures.tails),
         "seconds": round(time.monotonic() - began), **more,
     }  # fmt: skip

@@ -51,6 +51,8 @@ class Case:
     conf: dict[str, str] = field(default_factory=dict)
     options: tuple[str, ...] = ()
     topology: str = TOPOLOGY
+    main: str | None = MAIN
+    """The task that each snapshot must have; None: any task counts."""
     is_warm: bool = False
     """The snapshots begin when the application has consumed a batch: before that, Kafka Streams has written no offset."""
 
@@ -73,6 +75,8 @@ class Figures:
     """Stores with segments, of snapshots that read the log of the broker."""
     usable: int = 0
     """Those of them whose offset is known."""
+    skips: Counter[str] = field(default_factory=Counter)
+    """Why tasks were not captured."""
     reasons: Counter[str] = field(default_factory=Counter)
     """Why the offset of each other one is unknown."""
     tails: list[int] = field(default_factory=list)
@@ -167,12 +171,14 @@ def take(directory: Path, repository: Path, case: Case, figures: Figures, taking
         done = here("snapshot", directory, "--out", repository, *case.options, *broker, "-o", "json")
         assert done.status in (0, 1, 4), done.report
         rows = [row for row in done.rows if row["type"] == "store"]
-        if MAIN not in {row["task"] for row in rows}:
+        for row in done.rows:
+            if row["type"] == "skipped":
+                figures.skips[f"{row['task']}: {row['message']}"] += 1
+        tasks = frozenset(row["task"] for row in rows)
+        if not tasks or case.main not in (None, *tasks):
             figures.skipped += 1
-            print(done.err)
             continue
         reasons = {row["store"]: row["offset_reason"] for row in rows if row["task"] == MAIN and row["offset_reason"]}
-        tasks = frozenset(row["task"] for row in rows)
         snapshots.append(Snapshot(done.summary["snapshot"], with_broker, tasks, reasons))
         figures.snapshots += 1
     return snapshots
