@@ -263,7 +263,7 @@ def _list_survivors(record: Record, chosen: list[tuple[Module, Mutant]]) -> None
 
 
 def _folder(module: str) -> str:
-    return "/".join(module.split("/")[1:-1])
+    return module.split("/")[1]
 
 
 @functools.cache

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -12,6 +14,7 @@ from kstate_cli.formats import checkpoint
 from kstate_cli.formats.binary import MAX_I32, MAX_I64, MIN_I32, MalformedBytesError, binary_of, fixed_table, parse_json
 from kstate_cli.formats.keys import JoinSideKey, SessionKey, WindowKey
 from kstate_cli.formats.layouts import STRIP, KeySchema, ValueLayout, lifted, stripped
+from kstate_cli.formats.offsets import OffsetsRecord, Position, decode_rows, encode_offset, encode_rows
 from kstate_cli.formats.topic_partition import TopicPartition
 
 
@@ -139,3 +142,49 @@ def test_only_an_index_has_empty_values(value: bytes) -> None:
     with pytest.raises(MalformedBytesError, match="without a timestamp"):
         STRIP["timestamped"](value)
     assert STRIP["timestamped"](b"\0" + bytes(8) + b"v") == (bytes(8) + b"v", 0)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        WindowKey.from_bytes,
+        SessionKey.from_bytes,
+        lambda data: WindowKey.from_time_first(b"\0" + data),
+        lambda data: WindowKey.from_key_first(b"\1" + data),
+        lambda data: SessionKey.from_time_first(b"\0" + data),
+        lambda data: SessionKey.from_key_first(b"\1" + data),
+        JoinSideKey.from_bytes,
+    ],
+)
+@pytest.mark.parametrize("length", range(8))
+def test_keys_that_end_within_a_number(read: Callable[[bytes], object], length: int) -> None:
+    with pytest.raises(MalformedBytesError) as caught:
+        read(b"x" * length)
+    assert caught.value.streams_exception == "BufferUnderflowException"
+
+
+# --- the offsets column family ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("topic", "partition"), [("", 0), ("t", -1), ("t", MAX_I32 + 1)])
+def test_topic_partitions_that_are_no_keys(topic: str, partition: int) -> None:
+    with pytest.raises(ValueError, match="cannot be a key"):
+        encode_rows(OffsetsRecord({TopicPartition(topic, partition): 5}))
+
+
+def test_topic_partitions_at_the_ends() -> None:
+    for partition in (0, MAX_I32):
+        record = OffsetsRecord({TopicPartition("t", partition): 5}, Position(), 1)
+        assert encode_rows(record)[f"t-{partition}".encode()] == encode_offset(5)
+        assert decode_rows(encode_rows(record).items()) == record
+
+
+def test_counts_of_a_position_beyond_its_bytes() -> None:
+    version = Position().to_bytes()[:1]
+    # The smallest topic has a length and a number of partitions, of four bytes each.
+    for count, rest in ((2, 15), (1, 7)):
+        with pytest.raises(MalformedBytesError, match=f"number of topics is {count}, {rest} bytes left") as caught:
+            Position.from_bytes(version + count.to_bytes(4, "big") + bytes(rest))
+        assert caught.value.streams_exception == "BufferUnderflowException"
+    with pytest.raises(MalformedBytesError, match="number of partitions of '' is 1, 11 bytes left"):
+        Position.from_bytes(version + (1).to_bytes(4, "big") + bytes(7) + b"\1" + bytes(11))

@@ -130,3 +130,56 @@ def test_restore_settings() -> None:
     assert metadata_files.restore_settings(TEXT, TEXT, frozenset()) == TEXT
     with pytest.raises(MalformedBytesError):
         metadata_files.restore_settings("", TEXT, frozenset())
+
+
+def test_restored_settings_come_from_whole_files() -> None:
+    for before, after in ((TEXT, TEXT[:-30] + "x\n"), (TEXT[:-30] + "x\n", TEXT), (TEXT, "")):
+        with pytest.raises(MalformedBytesError):
+            metadata_files.restore_settings(before, after, frozenset())
+        with pytest.raises(MalformedBytesError):
+            metadata_files.with_settings(after if before == TEXT else before, {}, {}, {})
+
+
+def test_settings_of_a_database_and_of_its_families() -> None:
+    other = '\n[CFOptions "other"]\n  compression=kZSTD\n  max_open_files=7\n'
+    text = metadata_files.with_settings(
+        TEXT + other,
+        {"max_open_files": "100", "compression": "kDatabase", "block_size": "1", "missing": "1"},
+        {"compression": "kLZ4", "comparator": "other", "atomic_flush": "1"},
+        {"compression": {"kZSTD": "kSnappy"}, "merge_operator": {"x": "y"}},
+    )
+    assert text == (
+        TEXT.replace("max_open_files=-1", "max_open_files=100")
+        .replace("comparator=leveldb.BytewiseComparator", "comparator=other")
+        .replace("kNoCompression", "kLZ4")
+        + other.replace("kZSTD", "kSnappy")
+    )
+    assert metadata_files.with_settings(TEXT + other, {}, {}, {}) == TEXT + other
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[Version]\n", "no rocksdb_version"),
+        ("[Version]\n rocksdb_version=7\n", r"no \[DBOptions\]"),
+        ("[Version]\n rocksdb_version=7\n[DBOptions]\n", r"no \[CFOptions"),
+        ("[Version]\njunk\n", "line 2: 'junk' is neither"),
+        ("[Version]\n a=1\n b=2\n a =3\n", "line 4: option 'a' occurs twice"),
+        ("[Version]\n[Version]\n", "line 2: section .* occurs twice"),
+        ("# a comment\n[Strange]\n", "line 2: unknown section"),
+        ("[CFOptions]\n", "line 1: section .* is not complete"),
+        ('[Version "x"]\n', "line 1: section .* is not complete"),
+        ('[TableOptions "default"]\n', "line 1: section .* is not complete"),
+        ('[CFOptions/Table "default"]\n', "line 1: section .* is not complete"),
+    ],
+)
+def test_reasons_of_malformed_options(text: str, reason: str) -> None:
+    with pytest.raises(MalformedBytesError, match=reason) as caught:
+        metadata_files.parse(text)
+    assert caught.value.reason.startswith("OPTIONS file: ")
+    assert caught.value.streams_exception == "RocksDBException"
+
+
+def test_escapes_of_options() -> None:
+    text = TEXT.replace("atomic_flush=false", r"wal_dir=\n\r\:\\\#x # comment")
+    assert metadata_files.parse(text).db["wal_dir"] == "\n\r:\\#x"
