@@ -50,6 +50,7 @@ def main() -> int:
     parser.add_argument(
         "--replay", type=int, metavar="N", help="run N killed mutants, each with the test of the record"
     )
+    parser.add_argument("--patience", type=float, default=1.0, help="factor of the time of the tests of one mutant")
     parser.add_argument("--minutes", type=float, default=1e9, help="begin no mutant after so many")
     args = parser.parse_args()
     record = Record(args.record)
@@ -87,6 +88,7 @@ class Campaign:
     def __init__(self, record: Record, pending: list[tuple[Module, Mutant]], namespace: argparse.Namespace) -> None:
         self._record = record
         self._pending = pending
+        self._patience: float = namespace.patience
         self._until = time.monotonic() + 60 * namespace.minutes
         self._map = CoverageMap(BUILD / "map.json")
         self._map.refresh(namespace.tests or ["tests/unit"], {module.name for module, _ in pending})
@@ -182,7 +184,10 @@ class Campaign:
             tests = tests or {test for of_line in by_line.values() for test in of_line}
         folder = f"/unit/{_folder(module.name)}/"
         own = {test for test in tests if folder in test}
-        return [*self._first(own, _OWN_SECONDS), *self._first(tests - own, _OTHER_SECONDS)]
+        return [
+            *self._first(own, self._patience * _OWN_SECONDS),
+            *self._first(tests - own, self._patience * _OTHER_SECONDS),
+        ]
 
     def _first(self, tests: Iterable[str], most_seconds: float) -> Iterator[str]:
         """Give as many tests as take so long: one case of each function, the fastest first, then other cases."""

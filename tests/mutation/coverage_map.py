@@ -113,6 +113,9 @@ class _Recorder:
     def pytest_collection(self) -> None:
         repeatable_examples()
 
+    def pytest_collection_finish(self) -> None:
+        commands_in_this_process()
+
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         self.coverage.switch_context(item.nodeid)
@@ -156,6 +159,21 @@ def repeatable_examples() -> None:
         phases=[Phase.explicit, Phase.generate],
     )
     settings.load_profile("mutation")
+
+
+def commands_in_this_process() -> None:
+    """Let tests of commands run them here, where coverage.py sees them and the mutant is, and not in a warm process."""
+    support = sys.modules.get("tests.directories.support")
+    if support is None:
+        return
+    here, original = support.kstate_here, support.kstate
+
+    def kstate(*arguments: object, status: int | None = 0) -> Any:
+        return here(*arguments, status=status)
+
+    for name, module in list(sys.modules.items()):
+        if name.startswith("tests.") and getattr(module, "kstate", None) is original:
+            module.kstate = kstate  # type: ignore[attr-defined]
 
 
 def _test_files(root: Path) -> list[Path]:

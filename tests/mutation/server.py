@@ -29,7 +29,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 import pytest
 
-from .coverage_map import ROOT, repeatable_examples
+from .coverage_map import ROOT, commands_in_this_process, repeatable_examples
 from .operators import Module, Mutant
 
 _LOOP_SECONDS: Final = 3
@@ -149,6 +149,9 @@ class FirstFailure:
                 (item for item in items if item.nodeid in self._order), key=lambda item: self._order[item.nodeid]
             )
 
+    def pytest_collection_finish(self) -> None:
+        commands_in_this_process()
+
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed and not self.test:
             self.test = f"import of {report.nodeid}"
@@ -190,6 +193,7 @@ class Collected:
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Note tests and functions, and let the caller fork."""
+        commands_in_this_process()
         self._items = {item.nodeid: item for item in session.items}
         gc.unfreeze()  # tests/conftest.py freezes the objects, and the collector lists no frozen ones
         for function in gc.get_objects():
