@@ -15,6 +15,7 @@ from kstate_cli.formats.binary import MAX_I32, MAX_I64, MIN_I32, MalformedBytesE
 from kstate_cli.formats.keys import JoinSideKey, SessionKey, WindowKey
 from kstate_cli.formats.layouts import STRIP, KeySchema, ValueLayout, lifted, stripped
 from kstate_cli.formats.offsets import OffsetsRecord, Position, decode_rows, encode_offset, encode_rows
+from kstate_cli.formats.partitions import NO_PARTITION, KeyPart, partition_of, partitions_of
 from kstate_cli.formats.topic_partition import TopicPartition
 
 
@@ -188,3 +189,25 @@ def test_counts_of_a_position_beyond_its_bytes() -> None:
         assert caught.value.streams_exception == "BufferUnderflowException"
     with pytest.raises(MalformedBytesError, match="number of partitions of '' is 1, 11 bytes left"):
         Position.from_bytes(version + (1).to_bytes(4, "big") + bytes(7) + b"\1" + bytes(11))
+
+
+# --- partitions -------------------------------------------------------------------------------------------------------
+
+
+def test_counted_parts_of_keys() -> None:
+    part = KeyPart(counted=True)
+    cases = {b"\0\0\0\2abc": b"ab", b"\0\0\0\0": b"", b"\0\0\0\2a": None, b"\xff\xff\xff\xffab": None, b"\0\0": None}
+    assert {key: part.of(key) for key in cases} == cases
+    # A part of an array, with keys before and behind it.
+    keys = pa.array([b"before", *cases, b"behind"], pa.binary()).slice(1, len(cases))
+    target = [NO_PARTITION if own is None else partition_of(own, 7) for own in cases.values()]
+    assert partitions_of(keys, part, 7).tolist() == target
+    whole = [partition_of(key, 7) for key in cases]
+    assert partitions_of(keys, KeyPart(), 7).tolist() == whole
+
+
+def test_names_of_kip_796() -> None:
+    assert Position.empty_position() == Position.empty() == Position()
+    position = Position.from_map({"t": {0: 5, 1: 6}})
+    assert position.get_bound("t") == {0: 5, 1: 6}
+    assert position.get_bound("u") == {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
@@ -65,7 +66,8 @@ OTHERS = {
     20: TRUE, 21: FALSE, 22: Typed(3, b"\x7f"), 23: integer(-5, 4), 24: integer(-(1 << 40), 6), 25: Typed(7, b"12345678"),
     26: text(b"x" * 200), 27: listed([integer(number) for number in range(-9, 9)], 5), 28: listed([], 8, 10),
     29: listed([Typed(1, b"\1"), Typed(1, b"\2")], 1), 30: mapped([]), 31: mapped([(text(b"a"), integer(3)), (text(b"b"), integer(4))]),
-    32: struct({1: TRUE, 300: text(b"y"), 2: FALSE}), 33: listed([listed([text(b"z")], 8)], 9),
+    34: mapped([(listed([integer(1)] * 3, 5), listed([integer(2)] * 2, 5)), (listed([], 5), listed([text(b"q")], 8))]),
+    35: mapped([(Typed(1, b"\1"), Typed(11, b"\0"))]), 32: struct({1: TRUE, 300: text(b"y"), 2: FALSE}), 33: listed([listed([text(b"z")], 8)], 9),
 }  # fmt: skip
 
 
@@ -171,12 +173,18 @@ def test_contradictions(data: bytes, reason: str) -> None:
 
 
 def test_the_deepest_footer() -> None:
-    for container, depth, deepest in ((12, 1, 32), (9, 1, 32)):
+    nest: dict[str, Callable[[Typed], Typed]] = {
+        "struct": lambda value: struct({1: value}),
+        "list": lambda value: listed([value], value.kind),
+        "value of a map": lambda value: mapped([(integer(1), value)]),
+        "key of a map": lambda value: mapped([(value, integer(1))]),
+    }
+    for name, outer in nest.items():
         value = struct({})
-        for _ in range(deepest - depth):
-            value = struct({1: value}) if container == 12 else listed([value], value.kind)
+        for _ in range(31):
+            value = outer(value)
         check_footer(struct({7: value}).data)
-        value = struct({1: value}) if container == 12 else listed([value], value.kind)
         with pytest.raises(MalformedBytesError, match="nested too deeply"):
-            check_footer(struct({7: value}).data)
+            check_footer(struct({7: outer(value)}).data)
+            pytest.fail(name)
     check_footer(struct({6: Typed(5, b"\xff" * 9 + b"\x01")}).data)
