@@ -24,15 +24,21 @@ END = OFFSETS[-1] + 3
 FIRSTS = (0, 6, 7, 59, 60, 63, 65, 66, 126, 272, 273, 274, END, 400)
 
 
-def dump_of(folder: Path, topic: str = A, committed: Mapping[TopicPartition, int] | None = None, **layout: int) -> Dump:
+def dump_of(
+    folder: Path, layout: Layout | None = None, topic: str = A, committed: Mapping[TopicPartition, int] | None = None
+) -> Dump:
     table = rows(topic, 0, COUNT, start=START, step=STEP)
-    write_dump(folder, table, {TopicPartition(topic, 0): Log(START, END)}, committed or {}, Layout(**layout))  # type: ignore[arg-type]
+    write_dump(folder, table, {TopicPartition(topic, 0): Log(START, END)}, committed or {}, layout or Layout())
     return read_dump(str(folder), complete=False, committed_only=False)
 
 
-@pytest.mark.parametrize("layout", [{}, {"rows_per_file": 20}, {"rows_per_group": 7}, {"hive": 1, "rows_per_file": 13}])
-def test_every_record_of_a_dump_counts_once(tmp_path: Path, layout: Mapping[str, int]) -> None:
-    logs = DumpLogs(dump_of(tmp_path / "d", **layout), times=True)
+@pytest.mark.parametrize(
+    "layout",
+    [Layout(), Layout(rows_per_file=20), Layout(rows_per_group=7), Layout(hive=True, rows_per_file=13)],
+    ids=str,
+)
+def test_every_record_of_a_dump_counts_once(tmp_path: Path, layout: Layout) -> None:
+    logs = DumpLogs(dump_of(tmp_path / "d", layout), times=True)
     for first in FIRSTS:
         later = [offset for offset in OFFSETS if offset >= first]
         for transactional in (False, True):
@@ -46,7 +52,7 @@ def test_every_record_of_a_dump_counts_once(tmp_path: Path, layout: Mapping[str,
 
 def test_a_source_topic_counts_to_the_committed_offset(tmp_path: Path) -> None:
     for committed in (7, 60, 66, 67, END):
-        dump = dump_of(tmp_path / f"{committed}", "orders", {SOURCE: committed}, rows_per_file=20)
+        dump = dump_of(tmp_path / f"{committed}", Layout(rows_per_file=20), "orders", {SOURCE: committed})
         for first in FIRSTS:
             records = DumpLogs(dump).records(SOURCE, first, transactional=False)
             assert records is not None
@@ -86,7 +92,7 @@ def test_what_makes_a_number_an_upper_bound(tmp_path: Path) -> None:
 
 
 def test_records_that_are_in_a_dump_twice_are_not_counted(tmp_path: Path) -> None:
-    logs = DumpLogs(dump_of(tmp_path / "d", duplicates=5, rows_per_file=20), times=True)
+    logs = DumpLogs(dump_of(tmp_path / "d", Layout(duplicates=5, rows_per_file=20)), times=True)
     records = logs.records(KEY, 60, transactional=False)
     assert records is not None
     assert (records.count, records.exact) == (END - 60, False)
