@@ -44,7 +44,10 @@ def count_names(app: str) -> None:
     A process counts on from where those before it cannot have come to: every run of an application has other names.
     """
     runs = Path(app).resolve().parent / ".kstate" / Path(app).name
-    before = len(list(runs.iterdir())) if runs.is_dir() else 0
+    try:
+        before = len(list(runs.iterdir())) if runs.is_dir() else 0
+    except OSError:  # the disk has died before kstate begins: kstate itself will say so
+        before = 0
     numbers = itertools.count(1 + 1_000 * before)
     uuid.uuid4 = lambda: uuid.UUID(int=next(numbers) << 80)
 

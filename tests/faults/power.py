@@ -1,0 +1,290 @@
+"""
+Cut the power in the middle of commands: ``python -m tests.faults.power --count 500 [--file-system ext4|xfs]``.
+
+The state directory is on a file system of its own, in a file that is mounted by a loop device. At a random moment of the command
+the ioctl ``FS_IOC_SHUTDOWN`` stops the file system as a power failure does: nothing more reaches the disk, and what was written
+but not synchronized is lost. The file system is then mounted again, which replays its journal. The directory must be the old one
+or the new one (it must be the new one if the command had ended with 0), and the same repairs as after a kill must work.
+
+``noauto_da_alloc`` takes away from ext4 what saves careless programs: it no longer writes the data of a renamed file early. With
+``data=writeback`` a file may have its new size before its new bytes. Each row of the record, ``power.jsonl``, is one moment; rows
+that are there are not run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import fcntl
+import json
+import os
+import random
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from .case import Case, Sweep
+from .cases import DOWN, UP, cleaning, migration, rehoming, undoing, wiping
+from .forked import Ended, Kstate
+from .restorations import RESTORED
+from .trees import meaning
+
+RECORD = Path(__file__).with_suffix(".jsonl")
+CASES = (
+    *(make(direction) for direction in (DOWN, UP) for make in (migration, undoing, cleaning, wiping, rehoming)),
+    *RESTORED,
+)
+_SHUTDOWN = 0x8004587D
+"""``FS_IOC_SHUTDOWN``, which is ``_IOR('X', 125, __u32)``."""
+WITH_JOURNAL, WITHOUT_JOURNAL = 1, 2
+"""Whether the journal in memory is still written, without the data that it speaks of; or nothing at all."""
+IMAGE_BYTES = 400 << 20
+"""More than the 300 MiB that mkfs.xfs demands."""
+MOUNT_OPTIONS = {
+    "ext4": ("noauto_da_alloc", "noauto_da_alloc,data=writeback", "noauto_da_alloc,commit=1"),
+    "xfs": ("noatime",),
+}
+_AFTER = 1.15
+"""Moments are drawn up to this multiple of the undisturbed run, so that some come just after the end of the command."""
+
+
+@dataclasses.dataclass
+class Disk:
+    """A file system of one's own that can lose its power."""
+
+    image: Path
+    folder: Path
+    kind: str
+    options: str
+
+    def make(self) -> None:
+        """Make an empty file system."""
+        self.image.unlink(missing_ok=True)
+        with self.image.open("wb") as file:
+            file.truncate(IMAGE_BYTES)
+        quiet = {"ext4": ("-F", "-q"), "xfs": ("-f", "-q")}[self.kind]
+        subprocess.run([f"mkfs.{self.kind}", *quiet, str(self.image)], check=True, capture_output=True)
+
+    def mount(self) -> None:
+        """Mount it; the file system replays its journal."""
+        self.folder.mkdir(exist_ok=True)
+        subprocess.run(["mount", "-o", f"loop,{self.options}", str(self.image), str(self.folder)], check=True)
+
+    def unmount(self) -> None:
+        """Unmount it."""
+        subprocess.run(["umount", str(self.folder)], check=True)
+
+    def sync(self) -> None:
+        """Bring everything to the disk."""
+        descriptor = os.open(self.folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.sync()
+
+    def cut(self, mode: int) -> None:
+        """Cut the power: from now on nothing reaches the disk."""
+        descriptor = os.open(self.folder, os.O_RDONLY)
+        try:
+            fcntl.ioctl(descriptor, _SHUTDOWN, struct.pack("I", mode))
+        finally:
+            os.close(descriptor)
+
+
+@contextlib.contextmanager
+def disk(folder: Path, kind: str, options: str) -> Iterator[Disk]:
+    """Make and mount a file system below a folder; unmount it at the end."""
+    made = Disk(folder / "image", folder / "disk", kind, options)
+    made.make()
+    made.mount()
+    try:
+        yield made
+    finally:
+        made.unmount()
+        made.image.unlink()
+
+
+@dataclasses.dataclass(frozen=True)
+class Failure:
+    """When and how the power fails in one run."""
+
+    case: str
+    file_system: str
+    options: str
+    seed: int
+
+    @property
+    def key(self) -> str:
+        """What the record knows this run by."""
+        return f"{self.case} {self.file_system} {self.options} {self.seed}"
+
+    def draw(self, seconds: float) -> tuple[float, int, bool]:
+        """Return the moment in seconds, what is done with the journal, and whether the process is killed too."""
+        generator = random.Random(self.key)
+        return generator.uniform(0, seconds * _AFTER), generator.choice((1, 2, 2)), generator.random() < 0.5
+
+
+@dataclasses.dataclass(frozen=True)
+class Row(Failure):
+    """What became of it."""
+
+    status: int = 0
+    directory: str = ""
+    wrong: str = ""
+    seconds: float = 0.0
+
+
+class Lab:
+    """Runs cases on one disk."""
+
+    def __init__(self, at: Disk, kstate: Kstate) -> None:
+        self.disk = at
+        self.kstate = kstate
+        self._sweeps: dict[str, tuple[Sweep, float]] = {}
+
+    def sweep(self, case: Case) -> tuple[Sweep, float]:
+        """Return a case with its undisturbed runs, and the seconds of one of them."""
+        if case.name not in self._sweeps:
+            sweep = Sweep(case, self.kstate, self.disk.folder, {})
+            app = sweep.fresh()
+            sweep.old = meaning(app)
+            began = time.monotonic()
+            ended = self.kstate(app, case.command)
+            seconds = time.monotonic() - began
+            assert ended.status == 0, ended.output
+            sweep.new = meaning(app)
+            self._sweeps[case.name] = sweep, seconds
+        return self._sweeps[case.name]
+
+    def run(self, case: Case, failure: Failure) -> Row:
+        """Let the power fail once, and judge what is on the disk afterwards."""
+        began = time.monotonic()
+        sweep, usual = self.sweep(case)
+        app = sweep.fresh()
+        self.disk.sync()
+        ended = self.interrupted(app, case.command, *failure.draw(usual))
+        self.disk.unmount()
+        self.disk.mount()
+        # Temporary files do not survive a restart: their names carry the boot, so no kstate of the next boot removes them.
+        shutil.rmtree(sweep.state().parent / "scratch", ignore_errors=True)
+        which = sweep.which(app)
+        wrong = problems(sweep, ended, which) + sweep.repaired(app, case.repairs[failure.seed % len(case.repairs)])
+        shutil.rmtree(sweep.state().parent)
+        return Row(
+            **dataclasses.asdict(failure), status=ended.status, directory=which, wrong="; ".join(wrong),
+            seconds=round(time.monotonic() - began, 2),
+        )  # fmt: skip
+
+    def interrupted(self, app: Path, command: tuple[str, ...], moment: float, mode: int, killed: bool) -> Ended:
+        """Run the command; the power fails at the moment, in seconds, or when the command has ended before."""
+        lock, is_cut = threading.Lock(), False
+        timers: list[threading.Timer] = []
+
+        def cut(pid: int | None) -> None:
+            nonlocal is_cut
+            with lock:
+                if is_cut:
+                    return
+                is_cut = True
+                self.disk.cut(mode)
+                if killed and pid is not None:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+
+        def start(pid: int) -> None:
+            timers.append(threading.Timer(moment, cut, (pid,)))
+            timers[0].start()
+
+        ended = self.kstate(app, command, on_start=start)
+        timers[0].cancel()
+        cut(None)
+        return ended
+
+
+def problems(sweep: Sweep, ended: Ended, which: str) -> list[str]:
+    """Return what is wrong before any repair.
+
+    A command that ended with 0 has promised that its work is on the disk. One that saw the disk die cannot know which directory
+    the journal of the file system brings back.
+    """
+    wrong = []
+    if "Traceback" in ended.output or "defect" in ended.output:
+        wrong.append(f"exit {ended.status}: {ended.output[-1500:]}")
+    if ended.status == 0 and sweep.new not in (sweep.old, {}) and which != "new":
+        wrong.append("the command ended with 0, and its work is lost")
+    if which not in ("old", "new"):
+        wrong.append(which)
+    return wrong
+
+
+def record_of(path: Path) -> dict[str, Row]:
+    """Read the record."""
+    if not path.exists():
+        return {}
+    rows = [Row(**json.loads(line)) for line in path.read_text().splitlines()]
+    return {row.key: row for row in rows}
+
+
+def failures(count: int, kinds: tuple[str, ...]) -> list[Failure]:
+    """Return the first runs: cases take turns, then seeds; the mount options follow the seed."""
+    rows = []
+    seed = 0
+    while len(rows) < count:
+        for kind in kinds:
+            options = MOUNT_OPTIONS[kind]
+            rows += [Failure(case.name, kind, options[seed % len(options)], seed) for case in CASES]
+        seed += 1
+    return rows[:count]
+
+
+def run_all(rows: list[Failure], folder: Path, report: Callable[[Row], None]) -> None:
+    """Run power failures, those of one kind of file system and of the same options after each other."""
+    by_name = {case.name: case for case in CASES}
+    with Kstate() as kstate:
+        for kind, options in dict.fromkeys((row.file_system, row.options) for row in rows):
+            with disk(folder, kind, options) as mounted:
+                lab = Lab(mounted, kstate)
+                for failure in rows:
+                    if (failure.file_system, failure.options) == (kind, options):
+                        report(lab.run(by_name[failure.case], failure))
+
+
+def main() -> int:
+    """Run what the record lacks, and print figures; exit status 1 if anything was wrong."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=500)
+    parser.add_argument("--file-system", choices=sorted(MOUNT_OPTIONS), action="append")
+    parser.add_argument("--record", type=Path, default=RECORD)
+    options = parser.parse_args()
+    rows = failures(options.count, tuple(options.file_system or MOUNT_OPTIONS))
+    there = record_of(options.record)
+
+    def note(row: Row) -> None:
+        with options.record.open("a") as file:
+            file.write(json.dumps(dataclasses.asdict(row)) + "\n")
+        if row.wrong:
+            print(f"{row.key}: {row.wrong}", flush=True)
+
+    with tempfile.TemporaryDirectory(prefix="kstate-power-") as folder:
+        run_all([row for row in rows if row.key not in there], Path(folder), note)
+    there = record_of(options.record)
+    figures = Counter((row.file_system, row.case.split("-")[0], row.directory[:7]) for row in there.values())
+    for (kind, command, directory), count in sorted(figures.items()):
+        print(f"{kind:5} {command:10} {directory:8} {count:5}")
+    wrong = sum(bool(row.wrong) for row in there.values())
+    print(f"{len(there)} power failures, {wrong} wrong, {sum(row.seconds for row in there.values()) / 60:.0f} minutes")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
