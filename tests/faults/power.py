@@ -16,24 +16,22 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
-import fcntl
 import json
 import os
 import random
 import shutil
 import signal
-import struct
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from .case import Case, Sweep
 from .cases import DOWN, UP, cleaning, migration, rehoming, undoing, wiping
+from .disks import WITH_JOURNAL, WITHOUT_JOURNAL, Disk, disk
 from .forked import Ended, Kstate
 from .restorations import RESTORED
 from .trees import meaning
@@ -43,75 +41,12 @@ CASES = (
     *(make(direction) for direction in (DOWN, UP) for make in (migration, undoing, cleaning, wiping, rehoming)),
     *RESTORED,
 )
-_SHUTDOWN = 0x8004587D
-"""``FS_IOC_SHUTDOWN``, which is ``_IOR('X', 125, __u32)``."""
-WITH_JOURNAL, WITHOUT_JOURNAL = 1, 2
-"""Whether the journal in memory is still written, without the data that it speaks of; or nothing at all."""
-IMAGE_BYTES = 400 << 20
-"""More than the 300 MiB that mkfs.xfs demands."""
 MOUNT_OPTIONS = {
     "ext4": ("noauto_da_alloc", "noauto_da_alloc,data=writeback", "noauto_da_alloc,commit=1"),
     "xfs": ("noatime",),
 }
 _AFTER = 1.15
 """Moments are drawn up to this multiple of the undisturbed run, so that some come just after the end of the command."""
-
-
-@dataclasses.dataclass
-class Disk:
-    """A file system of one's own that can lose its power."""
-
-    image: Path
-    folder: Path
-    kind: str
-    options: str
-
-    def make(self) -> None:
-        """Make an empty file system."""
-        self.image.unlink(missing_ok=True)
-        with self.image.open("wb") as file:
-            file.truncate(IMAGE_BYTES)
-        quiet = {"ext4": ("-F", "-q"), "xfs": ("-f", "-q")}[self.kind]
-        subprocess.run([f"mkfs.{self.kind}", *quiet, str(self.image)], check=True, capture_output=True)
-
-    def mount(self) -> None:
-        """Mount it; the file system replays its journal."""
-        self.folder.mkdir(exist_ok=True)
-        subprocess.run(["mount", "-o", f"loop,{self.options}", str(self.image), str(self.folder)], check=True)
-
-    def unmount(self) -> None:
-        """Unmount it."""
-        subprocess.run(["umount", str(self.folder)], check=True)
-
-    def sync(self) -> None:
-        """Bring everything to the disk."""
-        descriptor = os.open(self.folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        os.sync()
-
-    def cut(self, mode: int) -> None:
-        """Cut the power: from now on nothing reaches the disk."""
-        descriptor = os.open(self.folder, os.O_RDONLY)
-        try:
-            fcntl.ioctl(descriptor, _SHUTDOWN, struct.pack("I", mode))
-        finally:
-            os.close(descriptor)
-
-
-@contextlib.contextmanager
-def disk(folder: Path, kind: str, options: str) -> Iterator[Disk]:
-    """Make and mount a file system below a folder; unmount it at the end."""
-    made = Disk(folder / "image", folder / "disk", kind, options)
-    made.make()
-    made.mount()
-    try:
-        yield made
-    finally:
-        made.unmount()
-        made.image.unlink()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,7 +66,11 @@ class Failure:
     def draw(self, seconds: float) -> tuple[float, int, bool]:
         """Return the moment in seconds, what is done with the journal, and whether the process is killed too."""
         generator = random.Random(self.key)
-        return generator.uniform(0, seconds * _AFTER), generator.choice((1, 2, 2)), generator.random() < 0.5
+        return (
+            generator.uniform(0, seconds * _AFTER),
+            generator.choice((WITH_JOURNAL, WITHOUT_JOURNAL, WITHOUT_JOURNAL)),
+            generator.random() < 0.5,
+        )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from .cases import DOWN, UP, migration, undoing, wiping
+from .disks import WITHOUT_JOURNAL, Disk, disk
 from .forked import Kstate
-from .power import RECORD, WITHOUT_JOURNAL, Disk, Failure, Lab, disk, problems, record_of
+from .power import RECORD, Failure, Lab, problems, record_of
 
 RUNS = 2
 """Of each case."""
