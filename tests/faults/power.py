@@ -34,6 +34,7 @@ from .cases import DOWN, UP, cleaning, migration, rehoming, undoing, wiping
 from .disks import WITH_JOURNAL, WITHOUT_JOURNAL, Disk, disk
 from .forked import Ended, Kstate
 from .restorations import RESTORED
+from .small import STORES, small
 from .trees import meaning
 
 RECORD = Path(__file__).with_suffix(".jsonl")
@@ -111,7 +112,7 @@ class Lab:
         sweep, usual = self.sweep(case)
         app = sweep.fresh()
         self.disk.sync()
-        ended = self.interrupted(app, case.command, *failure.draw(usual))
+        ended = interrupted(self.kstate, self.disk, app, case.command, *failure.draw(usual))
         self.disk.unmount()
         self.disk.mount()
         # Temporary files do not survive a restart: their names carry the boot, so no kstate of the next boot removes them.
@@ -124,30 +125,33 @@ class Lab:
             seconds=round(time.monotonic() - began, 2),
         )  # fmt: skip
 
-    def interrupted(self, app: Path, command: tuple[str, ...], moment: float, mode: int, killed: bool) -> Ended:
-        """Run the command; the power fails at the moment, in seconds, or when the command has ended before."""
-        lock, is_cut = threading.Lock(), False
-        timers: list[threading.Timer] = []
 
-        def cut(pid: int | None) -> None:
-            nonlocal is_cut
-            with lock:
-                if is_cut:
-                    return
-                is_cut = True
-                self.disk.cut(mode)
-                if killed and pid is not None:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGKILL)
+def interrupted(
+    kstate: Kstate, at: Disk, app: Path, command: tuple[str, ...], moment: float, mode: int, killed: bool
+) -> Ended:
+    """Run the command; the power fails at the moment, in seconds, or when the command has ended before."""
+    lock, is_cut = threading.Lock(), False
+    timers: list[threading.Timer] = []
 
-        def start(pid: int) -> None:
-            timers.append(threading.Timer(moment, cut, (pid,)))
-            timers[0].start()
+    def cut(pid: int | None) -> None:
+        nonlocal is_cut
+        with lock:
+            if is_cut:
+                return
+            is_cut = True
+            at.cut(mode)
+            if killed and pid is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
-        ended = self.kstate(app, command, on_start=start)
-        timers[0].cancel()
-        cut(None)
-        return ended
+    def start(pid: int) -> None:
+        timers.append(threading.Timer(moment, cut, (pid,)))
+        timers[0].start()
+
+    ended = kstate(app, command, on_start=start)
+    timers[0].cancel()
+    cut(None)
+    return ended
 
 
 def problems(sweep: Sweep, ended: Ended, which: str) -> list[str]:
@@ -166,6 +170,61 @@ def problems(sweep: Sweep, ended: Ended, which: str) -> list[str]:
     return wrong
 
 
+SNAPSHOT = "snapshot"
+"""The case whose disk has a snapshot repository instead of a state directory."""
+
+
+class Repository:
+    """Takes a second snapshot into a repository that has one, of an application with other stores."""
+
+    def __init__(self, at: Disk, kstate: Kstate, folder: Path) -> None:
+        self.disk = at
+        self.kstate = kstate
+        first, self.stores = STORES[:2], STORES[2:4]
+        self.first = small(DOWN.golden, folder / "first" / "state", first)
+        self.second = small(DOWN.golden, folder / "second" / "state", self.stores)
+        self.seconds = 0.0
+
+    def run(self, failure: Failure) -> Row:
+        """Let the power fail once: the first snapshot stays whole, and the second one exists completely or not at all."""
+        began = time.monotonic()
+        folder = self.disk.folder / "repository"
+        shutil.rmtree(folder, ignore_errors=True)
+        self._take(self.first, folder)
+        if not self.seconds:
+            self._take(self.second, folder)
+            self.seconds = time.monotonic() - began
+            return self.run(failure)
+        self.disk.sync()
+        command = (SNAPSHOT, "--out", str(folder), "--quiet")
+        ended = interrupted(self.kstate, self.disk, self.second, command, *failure.draw(self.seconds))
+        self.disk.unmount()
+        self.disk.mount()
+        count = self._verified(folder)
+        wrong = []
+        if "Traceback" in ended.output or "defect" in ended.output:
+            wrong.append(f"exit {ended.status}: {ended.output[-1500:]}")
+        if count not in (1, 2) or (ended.status == 0 and count != 2):
+            wrong.append(f"exit {ended.status}, {count} snapshots: {ended.output[-500:]}")
+        self._take(self.second, folder)
+        if self._verified(folder) != count + 1:
+            wrong.append("the next snapshot is not there")
+        return Row(
+            **dataclasses.asdict(failure), status=ended.status, directory="new" if count == 2 else "old",
+            wrong="; ".join(wrong), seconds=round(time.monotonic() - began, 2),
+        )  # fmt: skip
+
+    def _take(self, app: Path, folder: Path) -> None:
+        ended = self.kstate(app, (SNAPSHOT, "--out", str(folder), "--quiet"))
+        assert ended.status == 0, ended.output
+
+    def _verified(self, folder: Path) -> int:
+        """Verify each byte of the repository; return the number of its snapshots."""
+        ended = self.kstate(folder, ("verify-snapshots",))
+        assert ended.status == 0, ended.output
+        return len(list((folder / "generations").glob("2*.json")))
+
+
 def record_of(path: Path) -> dict[str, Row]:
     """Read the record."""
     if not path.exists():
@@ -181,7 +240,8 @@ def failures(count: int, kinds: tuple[str, ...]) -> list[Failure]:
     while len(rows) < count:
         for kind in kinds:
             options = MOUNT_OPTIONS[kind]
-            rows += [Failure(case.name, kind, options[seed % len(options)], seed) for case in CASES]
+            names = [case.name for case in CASES] + [SNAPSHOT]
+            rows += [Failure(name, kind, options[seed % len(options)], seed) for name in names]
         seed += 1
     return rows[:count]
 
@@ -193,9 +253,15 @@ def run_all(rows: list[Failure], folder: Path, report: Callable[[Row], None]) ->
         for kind, options in dict.fromkeys((row.file_system, row.options) for row in rows):
             with disk(folder, kind, options) as mounted:
                 lab = Lab(mounted, kstate)
-                for failure in rows:
-                    if (failure.file_system, failure.options) == (kind, options):
-                        report(lab.run(by_name[failure.case], failure))
+                with tempfile.TemporaryDirectory(dir=folder) as elsewhere:
+                    repository = Repository(mounted, kstate, Path(elsewhere))
+                    for failure in rows:
+                        if (failure.file_system, failure.options) != (kind, options):
+                            continue
+                        if failure.case == SNAPSHOT:
+                            report(repository.run(failure))
+                        else:
+                            report(lab.run(by_name[failure.case], failure))
 
 
 def main() -> int:
