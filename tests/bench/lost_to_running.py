@@ -88,7 +88,9 @@ def measured(folder: Path, records: int, keys: int, rounds: int) -> dict[str, li
         more(topic, ten := Batch(ROUND, first.records, keys, VALUE_BYTES))
         tell(f"(a dump of {ROUND:,} records)", kstate(*capture))
         tell(f"(a round of the standby with {ROUND:,} records)", kstate("restore", standby, *how, "--standby"))
-        tell("(a snapshot of the standby)", kstate("snapshot", standby, "--out", repository, "--quiet", "--warnings-ok"))
+        tell(
+            "(a snapshot of the standby)", kstate("snapshot", standby, "--out", repository, "--quiet", "--warnings-ok")
+        )
         more(topic, Batch(since, ten.first + ROUND, keys, VALUE_BYTES))
         whole = records + FIRST_RECORDS
         for number in range(rounds):
@@ -107,7 +109,9 @@ def measured(folder: Path, records: int, keys: int, rounds: int) -> dict[str, li
             shutil.rmtree(topic.state)
             topic.state.mkdir()
             # The log is younger than its delete.retention.ms, but the snapshot was taken without a broker that says so.
-            restored = kstate("restore", topic.state / APP, "--from-snapshot", repository, "--accept-resurrected", "--quiet")
+            restored = kstate(
+                "restore", topic.state / APP, "--from-snapshot", repository, "--accept-resurrected", "--quiet"
+            )
             tell("(kstate restore --from-snapshot)", restored)
             tell("from a snapshot", restored + to_running(topic, topic.state, since))
             print(f"round {number + 1} of {rounds} is done", flush=True)
