@@ -39,7 +39,7 @@ def fat_jar(version: str) -> bytes:
     return archive({"BOOT-INF/classes/App.class": b"", **inner}, zipfile.ZIP_STORED)
 
 
-def written(path: Path, data: bytes) -> Path:
+def write_file(path: Path, data: bytes) -> Path:
     """``data`` in a file, with the folders above it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)

@@ -233,14 +233,14 @@ class _Before:
             return _error(fault, start)
         if policy is not None:
             start = _hiding(policy, request, start)
-        answer = self._answered(environ, start if fault is None or not fault.status else _nowhere)
+        answer = self._respond(environ, start if fault is None or not fault.status else _nowhere)
         if fault is not None and fault.status:
             for _ in answer:
                 pass
             return _error(fault, start)
         return answer
 
-    def _answered(self, environ: dict[str, Any], start: _Start) -> Iterable[bytes]:
+    def _respond(self, environ: dict[str, Any], start: _Start) -> Iterable[bytes]:
         if "HTTP_IF_NONE_MATCH" not in environ:
             return self._moto(environ, start)
         with self._one:

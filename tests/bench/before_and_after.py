@@ -42,9 +42,9 @@ class BeforeAndAfter(Bench):
         if subject == "export":
             return write_store(self.folder, TIMESTAMP_AND_LONG, self.rows * (TIMESTAMP_AND_LONG + ROW_BYTES))
         if subject in ("ls", "migrate-4.2"):
-            return self.made(subject, shape(200, 50 * MIB))
+            return self.create(subject, shape(200, 50 * MIB))
         if subject in ("verify", "migrate-3.9"):
-            return self.made(subject, shape(16, self.bytes))
+            return self.create(subject, shape(16, self.bytes))
         return write_store(self.folder, 1000, MIB)
 
     def side(self, subject: str, tree: Path, app: Path) -> Side:

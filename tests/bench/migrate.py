@@ -57,7 +57,7 @@ class Bench:
         self.rounds = rounds
         self.pools = pools
 
-    def made(self, name: str, shape: Shape) -> Path:
+    def create(self, name: str, shape: Shape) -> Path:
         app = self.folder / name / "app"
         make(app, shape)
         return app
@@ -104,19 +104,19 @@ class Bench:
         return results
 
     def drop(self, stores: int, size: int) -> dict[str, list[Timing]]:
-        app = self.made("drop", shape(stores, size))
+        app = self.create("drop", shape(stores, size))
         floors = {f"floor, {pool}": self.floor(app, "drop", pool) for pool in self.pools}
         return self.in_turns({"kstate": self.migrate(app, "4.2"), **floors})
 
     def size(self, stores: int, small: int, large: int) -> dict[str, list[Timing]]:
         sides = {
-            f"kstate, {size // MIB} MiB": self.migrate(self.made(f"size-{size}", shape(stores, size)), "4.2")
+            f"kstate, {size // MIB} MiB": self.migrate(self.create(f"size-{size}", shape(stores, size)), "4.2")
             for size in (small, large)
         }
         return self.in_turns(sides)
 
     def rewrite(self, stores: int, size: int) -> dict[str, list[Timing]]:
-        app = self.made("rewrite", shape(stores, size))
+        app = self.create("rewrite", shape(stores, size))
         floors = {
             f"bare compaction, {checksum}, {pool}": self.floor(app, f"compact-{checksum}", pool)
             for checksum in ("CRC32c", "XXH3")

@@ -80,8 +80,8 @@ def seeded(source: Source, number: int) -> tuple[float, float]:
     request = SeedRequest(str(source.folder / "dump"), f"seeded-{number}", None, cluster, cluster, journal)
     plan = plan_seed(request, read_facts(request), resumes=False)
     phases = Phases()
-    with open_journal(journal) as opened:
-        carry_out(request, plan, opened, phases)
+    with open_journal(journal) as run_journal:
+        carry_out(request, plan, run_journal, phases)
     compared = time.monotonic()
     return phases.began["comparing"] - phases.began["writing"], compared - phases.began["comparing"]
 

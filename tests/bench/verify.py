@@ -132,7 +132,7 @@ def main() -> None:
     try:
         for size in args.values:
             trees.VALUE_BYTES = size
-            app = bench.made(f"values-{size}", shape(args.stores, args.size * MIB))
+            app = bench.create(f"values-{size}", shape(args.stores, args.size * MIB))
             sides = bench.sides(app)
             print(json.dumps(report(f"verify, values of {size} bytes, {args.size} MiB", sides)), flush=True)
             shutil.rmtree(app.parent)

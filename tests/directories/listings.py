@@ -11,7 +11,7 @@ from tests.golden import unpack
 from .support import kstate
 
 
-def listed(app: Path, name: str | None = None) -> Path:
+def write_listing(app: Path, name: str | None = None) -> Path:
     """Written beside the directory of the application's parent, called after the host."""
     listing = app.parent.parent / f"{name or app.parent.name}.json"
     listing.write_text(kstate("ls", app, "-o", "json", status=None).out)
@@ -33,5 +33,5 @@ def three_hosts(top: Path) -> dict[str, Path]:
         mine = [task for at, task in enumerate(tasks) if at % 3 == number and task != "3_0"]
         for task in {*mine, "global", *(("0_0",) if name == "web-2" else ())}:
             shutil.copytree(whole / task, app / task)
-        listings[name] = listed(app)
+        listings[name] = write_listing(app)
     return listings

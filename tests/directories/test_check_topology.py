@@ -24,7 +24,7 @@ from tests.golden import names, unpack
 from tests.unit.rehome.texts import text
 
 from .support import kstate, tree_hash
-from .test_rehome import FAMILY, LEGACY, NAMES, World, changed, parts, rows, written
+from .test_rehome import FAMILY, LEGACY, NAMES, World, changed, parts, rows, write_topology
 
 
 def predictions_and_findings(*words: object) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -46,7 +46,7 @@ def codes(findings: list[dict[str, Any]]) -> set[str]:
 def text_of(app: Path, into: Path) -> Path:
     """The text of the topology that a directory was written by."""
     global_stores = [row["store"] for row in rows(app).values() if row["task"] == "global"]
-    return written(into, parts(app), global_stores)
+    return write_topology(into, parts(app), global_stores)
 
 
 @pytest.mark.sample(8)
@@ -124,7 +124,7 @@ def test_new_store_has_both_predictions_unless_its_kind_is_specified(tmp_path: P
     world = World(FAMILY, tmp_path)
     entry = {number: [*stores] for number, stores in world.parts[""].items()}
     entry[1].append("brand-new")
-    written(world.new, {"": entry}, ["global-table"])
+    write_topology(world.new, {"": entry}, ["global-table"])
     words = (world.app, "--for", "4.3", "--topology", world.new, "--from", world.old)
 
     def fates(*more: object) -> set[tuple[str, str | None]]:
@@ -149,7 +149,7 @@ def test_a_name_of_another_operator_is_an_error(tmp_path: Path) -> None:
     for task in world.app.glob("1_*"):
         (task / "rocksdb" / "source-table").rename(task / "rocksdb" / name)
     names = {number: [name if s == "source-table" else s for s in those] for number, those in world.parts[""].items()}
-    written(world.old, {"": names}, ["global-table"])
+    write_topology(world.old, {"": names}, ["global-table"])
     old = world.old.read_text()
     world.new.write_text(old.replace(f"make-{name}", "made-by-another"))
     results = predictions_and_findings(world.app, "--for", "4.3", "--topology", world.new, "--from", world.old)[1]
@@ -268,7 +268,7 @@ def test_removed_store_new_store_and_copy_of_a_store(tmp_path: Path) -> None:
     entry = {number: [*stores] for number, stores in world.parts[""].items()}
     entry[0].remove("count")
     entry[1].append("brand-new")
-    written(world.new, {"": changed(entry)}, [])
+    write_topology(world.new, {"": changed(entry)}, [])
     shutil.copytree(world.app / "6_1" / "rocksdb" / "versioned", world.app / "0_1" / "rocksdb" / "versioned")
     result = kstate("ls", world.app, "--topology", world.new, "--from", world.old, "-o", "json")
     homes = {

@@ -17,7 +17,7 @@ from kstate_cli.cli.registry import COMMANDS
 from tests.done import Done
 from tests.golden import unpack
 
-from .listings import listed
+from .listings import write_listing
 from .support import kstate, kstate_cold
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -79,7 +79,7 @@ def test_cold_as_warm(command: str, template: Path, tmp_path: Path) -> None:
     for run in (kstate, kstate_cold):
         shutil.copytree(template, here, symlinks=True)
         places: dict[object, object] = {name.upper(): here / name / "orders" for name in ("app", "other", "changed")}
-        places["LISTING"] = listed(here / "app" / "orders")
+        places["LISTING"] = write_listing(here / "app" / "orders")
         places["OUT"] = here / "out"
         places["PLACE"] = here
         result = run(command, *(places.get(word, word) for word in COMMAND_LINES[command]), status=None)

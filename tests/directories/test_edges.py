@@ -37,7 +37,7 @@ from tests.faults import tiny_dump
 from tests.faults.cases import DOWN as SEVERAL_STORES
 from tests.faults.cases import UP, fresh
 from tests.golden import unpack
-from tests.journals.states import DOWN, MIGRATE, STATES, Made, content, make
+from tests.journals.states import DOWN, MIGRATE, STATES, Origin, content, make
 from tests.mounts import mounted
 
 from .support import kstate, kstate_here, tree_hash
@@ -413,7 +413,7 @@ def test_interrupted_restoration_of_a_lost_directory_is_swept_and_repeated(
     app = tmp_path / "state" / "orders"
     app.parent.mkdir()
     restore = ("restore", *dump_of(app, tmp_path / "dump"))
-    make(Made(cut, (), restore, next(state.cut for state in STATES if state.state == cut)), tmp_path, app)
+    make(Origin(cut, (), restore, next(state.cut for state in STATES if state.state == cut)), tmp_path, app)
     (run,) = read_runs(app)
     assert content(run.tree)
     if again == "lost":

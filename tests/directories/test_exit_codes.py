@@ -31,7 +31,7 @@ from tests.faults.forked import Kstate
 from tests.faults.injection import available
 from tests.faults.small import small
 
-from .listings import listed
+from .listings import write_listing
 from .proof import NOTHING, digest, hold_to_its_word
 from .test_locks import locked
 from .test_standard import DUMP, KINDS
@@ -77,7 +77,7 @@ class World:
             "diff": (self.templates["APP"],),
             "check": ("--for", "4.3"),
             "lag": ("--offsets", self.offsets(), "--warnings-ok"),
-            "fleet": (listed(self.templates["APP"]),),
+            "fleet": (write_listing(self.templates["APP"]),),
             "migrate": ("--to", "4.2"),
             "wipe": ("--store", STORE),
             "rehome": ("--map", "0=9", "--warnings-ok"),
@@ -359,14 +359,14 @@ def _damaged(world: World, command: str) -> Ended:
 def _cut_off(world: World, command: str) -> Ended:
     app = world.templates["APP"]
     cut = world.folder / "cut.json"
-    cut.write_text(listed(app).read_text().rpartition('{"schema_version"')[0])
+    cut.write_text(write_listing(app).read_text().rpartition('{"schema_version"')[0])
     return world.run(app, [command, cut])
 
 
 def _too_many(world: World, command: str) -> Ended:
     app = world.templates["APP"]
     offsets = world.folder / "offsets.json"
-    messages = listed(app)
+    messages = write_listing(app)
     (topic, *_) = [
         name for line in messages.read_text().splitlines() for name in json.loads(line).get("changelog") or ()
     ]

@@ -14,7 +14,7 @@ import pytest
 from tests.golden import unpack
 from tests.unit.fleet.made_up import host_line, listing, store, summary, text
 
-from .listings import listed, three_hosts
+from .listings import three_hosts, write_listing
 from .support import kstate
 from .test_screen import on_a_terminal
 
@@ -70,13 +70,13 @@ def test_three_real_hosts(hosts: dict[str, Path], tmp_path: Path) -> None:
 
 def test_a_single_host_with_all_tasks_is_healthy(tmp_path: Path) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path / "web-1")
-    result = kstate("fleet", listed(app))
+    result = kstate("fleet", write_listing(app))
     assert "1 host, 2 of 2 tasks" in result.out and result.err == ""
 
 
 def test_lag_by_offsets_of_a_file(tmp_path: Path) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path / "web-1")
-    messages = listed(app)
+    messages = write_listing(app)
     (tmp_path / "logs.json").write_text(json.dumps({
         "orders-latest-order-changelog": {str(number): {"start": 0, "end": 50} for number in range(3)},
         "shop-global": {"0": {"start": 0, "end": 32}, "1": {"start": 0, "end": 50}},

@@ -10,7 +10,7 @@ from tests import json_lines, json_page
 from tests.frozen.texts import kept_lines
 from tests.golden import unpack
 
-from .listings import listed
+from .listings import write_listing
 from .support import kstate
 from .test_locks import locked
 
@@ -174,7 +174,7 @@ def test_every_line_is_printed_by_a_test(tmp_path: Path) -> None:
     ask("lag", app, "--dump", EXAMPLES / "dump", status=3)
     ask("examples", "--out", tmp_path / "examples")
     ask("examples", "--out", tmp_path / "examples", status=4)
-    ask("fleet", listed(app), status=3)
+    ask("fleet", write_listing(app), status=3)
     ask("start-barrier", tmp_path, "--hosts", "1")
     ask("start-barrier", tmp_path / "nowhere", "--hosts", "1", status=2)
     ask("explain")

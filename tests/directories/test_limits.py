@@ -22,7 +22,7 @@ from tests.faults.small import small
 from tests.sampling import ALL
 
 from .limits import USER, Limited, Limits
-from .listings import listed
+from .listings import write_listing
 from .support import public_folder
 from .test_standard import CHANGING, COMMAND_LINES, DUMP, KINDS
 
@@ -89,7 +89,7 @@ class Sweep:
         app = folder / "state" / self._app.name
         places = {
             "APP": app, "OTHER": self._app, "OUT": folder / "out", "LOST": folder / "lost" / "orders", "PLACE": folder,
-            "LISTING": listed(self._app), "SPEC": DUMP.parent / "dump.toml", "CONFIG": DUMP.parent / "maintain.toml",
+            "LISTING": write_listing(self._app), "SPEC": DUMP.parent / "dump.toml", "CONFIG": DUMP.parent / "maintain.toml",
             "CHANGED": app, "REPO": self._app.parents[1] / "snapshots",
         }  # fmt: skip
         argv = COMMAND_LINES[name]

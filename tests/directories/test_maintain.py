@@ -138,8 +138,8 @@ def test_snapshots_of_the_standby(host: Host) -> None:
         assert _came(host.call()) == [("restore", "done"), ("snapshot", "done")]
         host.more()
     repository = host.folder / "repository"
-    listed = kstate("ls", repository, "-o", "json").rows
-    assert len([row for row in listed if row["type"] == "snapshot"]) == 3  # the oldest waits for the grace period
+    lines = kstate("ls", repository, "-o", "json").rows
+    assert len([row for row in lines if row["type"] == "snapshot"]) == 3  # the oldest waits for the grace period
     assert host.metric("kstate_snapshot_generations") == [3]
     assert host.metric("kstate_snapshot_skipped_tasks") == [0]
     (size,), (new,) = host.metric("kstate_snapshot_bytes"), host.metric("kstate_snapshot_new_bytes")

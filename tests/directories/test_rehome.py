@@ -69,7 +69,7 @@ def parts(app: Path) -> dict[str, dict[int, list[str]]]:
     return lines
 
 
-def written(path: Path, of: Mapping[str, Mapping[int, list[str]]], global_stores: list[str]) -> Path:
+def write_topology(path: Path, of: Mapping[str, Mapping[int, list[str]]], global_stores: list[str]) -> Path:
     """A text with these sub-topologies."""
     whole = [
         text(those, names=topology or None, global_stores=global_stores if at == 0 else [])
@@ -102,15 +102,15 @@ class World:
         self.app = unpack(name, folder / "state")
         self.parts = parts(self.app)
         stores = [row["store"] for row in rows(self.app).values() if row["task"] == "global"]
-        self.old = written(folder / "old.txt", self.parts, stores)
-        self.new = written(folder / "new.txt", {name: changed(of) for name, of in self.parts.items()}, stores)
+        self.old = write_topology(folder / "old.txt", self.parts, stores)
+        self.new = write_topology(folder / "new.txt", {name: changed(of) for name, of in self.parts.items()}, stores)
 
     @property
     def words(self) -> tuple[object, ...]:
         """What says what is to be done."""
         return ("rehome", self.app, "--topology", self.new, "--from", self.old)
 
-    def refused(self, *more: object, why: str) -> str:
+    def refusal(self, *more: object, why: str) -> str:
         """The message of a refusal by this rule; nothing was touched."""
         before = tree_hash(self.app)
         result = kstate(*self.words, *more, "-o", "json", status=4)
@@ -186,13 +186,13 @@ def test_a_new_store_is_from_the_beginning_on(tmp_path: Path) -> None:
         world = World(name, tmp_path / name)
         first = world.parts[""]
         first[1].extend(["new-kv", "new-window"])
-        written(world.new, {"": changed(first)}, ["global-table"])
+        write_topology(world.new, {"": changed(first)}, ["global-table"])
         spec = tmp_path / name / "kstate.toml"
         spec.write_text(
             'format = 1\n[stores.new-kv]\nkind = "timestamped-key-value"\n[stores.new-window]\nkind = "window"\n'
         )
         if name == FAMILY:
-            assert "new-kv" in world.refused(why=WhyRefused.KIND_UNKNOWN)
+            assert "new-kv" in world.refusal(why=WhyRefused.KIND_UNKNOWN)
             kstate(*world.words, "--guarantee", "at_least_once", "--dry-run", "--warnings-ok")
         kstate(*world.words, "--spec", spec, "--warnings-ok")
         topics = {f"{world.app.name}-{store}-changelog": {"0": -4} for store in ("new-kv", "new-window")}
@@ -215,7 +215,7 @@ def test_stores_missing_in_the_new_topology_are_moved_out(tmp_path: Path) -> Non
     first = world.parts[""]
     first[0].remove("kv-nolog")
     first[0].remove("count")
-    written(world.new, {"": changed(first)}, ["global-table"])
+    write_topology(world.new, {"": changed(first)}, ["global-table"])
     result = kstate(*world.words, "--verbose", status=1)
     assert (
         "0_0/rocksdb/count" in result.out
@@ -232,18 +232,18 @@ def test_refuses_a_topology_that_does_not_fit(tmp_path: Path) -> None:
     other.write_text(text({0: ("something",), 1: ("else",)}))
     new, old = world.new, world.old
     world.new = other
-    world.refused(why=WhyRefused.OTHER_APPLICATION)
+    world.refusal(why=WhyRefused.OTHER_APPLICATION)
     world.new, world.old = new, other
-    world.refused(why=WhyRefused.OLD_DOES_NOT_FIT)
+    world.refusal(why=WhyRefused.OLD_DOES_NOT_FIT)
     world.old = old
     shutil.copytree(world.app / "6_0", world.app / "3_7")
-    assert "3_7/versioned" in world.refused(why=WhyRefused.OLD_DOES_NOT_FIT)
+    assert "3_7/versioned" in world.refusal(why=WhyRefused.OLD_DOES_NOT_FIT)
     shutil.rmtree(world.app / "3_7")
     (world.app / "4_0" / "notes").write_text("somebody's")
-    assert "4_0/notes" in world.refused(why=WhyRefused.FOREIGN)
+    assert "4_0/notes" in world.refusal(why=WhyRefused.FOREIGN)
     (world.app / "4_0" / "notes").unlink()
     shutil.rmtree(world.app / "5_1")
-    assert "5_1" in world.refused(why=WhyRefused.HALF_A_TASK)
+    assert "5_1" in world.refusal(why=WhyRefused.HALF_A_TASK)
 
 
 def test_a_started_copy_gives_way_to_that_of_before(tmp_path: Path) -> None:
@@ -272,7 +272,7 @@ def test_empty_stores_of_a_failed_start_are_removed(texts: bool, tmp_path: Path)
     world = World(FAMILY, tmp_path)
     clean, entry = rows(world.app), world.parts[""]
     entry[1].append("new-kv")
-    written(world.new, {"": changed(entry)}, ["global-table"])
+    write_topology(world.new, {"": changed(entry)}, ["global-table"])
     spec = tmp_path / "kstate.toml"
     spec.write_text(_in_memory(tmp_path).read_text() + '[stores.new-kv]\nkind = "timestamped-key-value"\n')
     for place in ("6_1/rocksdb/global-table", "6_1/rocksdb/count", "6_1/rocksdb/new-kv", "2_0/rocksdb/new-kv"):
@@ -314,7 +314,7 @@ def _in_memory(folder: Path) -> Path:
 @pytest.mark.parametrize("name", ["4.2.1-kinds-eos-killed-first", "4.3.1-kinds-eos-killed-open"])
 def test_unclean_tasks_need_an_option(name: str, tmp_path: Path) -> None:
     world = World(name, tmp_path)
-    world.refused(why=WhyRefused.UNCLEAN)
+    world.refusal(why=WhyRefused.UNCLEAN)
     kstate(*world.words, "--guarantee", "at_least_once", "--warnings-ok", "--dry-run")
     before = rows(world.app)
     result = kstate(*world.words, "--wipe-unclean", status=1)

@@ -59,7 +59,7 @@ class World:
             words = (*words, "--spec", self.spec)
         return kstate("rehome", app, *both, *from_dump, *words, "-o", "json", status=status)
 
-    def refused(self, app: Path, *words: object, dump: Path | None = None) -> str:
+    def refusal(self, app: Path, *words: object, dump: Path | None = None) -> str:
         """What is said; nothing was touched."""
         before = tree_hash(app.parent)
         error = json.loads(self.rehome(app, *words, dump=dump, status=4).out.splitlines()[-1])
@@ -75,7 +75,7 @@ def built(result: Done) -> list[str]:
 def test_a_host_completes_the_task_that_the_other_host_releases(tmp_path: Path, release: str) -> None:
     world = World(tmp_path, release)
     for app in (world.first, world.second):
-        assert WhyRefused.HALF_A_TASK in world.refused(app, dump=Path())
+        assert WhyRefused.HALF_A_TASK in world.refusal(app, dump=Path())
     before = meaning(world.first)
     planned = world.rehome(world.first, "--dry-run")
     assert meaning(world.first) == before and not built(planned)
@@ -148,7 +148,7 @@ def offsets(app: Path) -> dict[str, object]:
 def test_refuses_an_insufficient_dump_and_warns_of_an_old_dump(tmp_path: Path) -> None:
     world = World(tmp_path, "4.3")
     lacks = tiny_dump.make(tmp_path / "lacks", (KV, WINDOW)).folder / "dump"
-    assert f"the dump does not contain {tiny_dump.TOPICS[VERSIONED]}, partition 0" in world.refused(
+    assert f"the dump does not contain {tiny_dump.TOPICS[VERSIONED]}, partition 0" in world.refusal(
         world.first, dump=lacks
     )
     corrupt = tmp_path / "corrupt"
@@ -173,7 +173,7 @@ def test_refuses_a_release_that_cannot_open_the_directory(tmp_path: Path) -> Non
     """`--for` names the one that runs here; or the printed command migrates the directory first."""
     world = World(tmp_path, "4.3")
     world.release = "4.2"
-    refusal = world.refused(world.first)
+    refusal = world.refusal(world.first)
     assert "cannot open the directory" in refusal and "--for" in refusal
     world.release = "4.3"
     assert world.rehome(world.first, "--dry-run").summary["steps"] > 0
@@ -188,8 +188,8 @@ def test_refuses_a_store_without_a_kind_on_every_host(tmp_path: Path) -> None:
     world = World(tmp_path, "4.3")
     none = tmp_path / "none.toml"
     none.write_text("format = 1\n")
-    assert WhyRefused.KIND_UNKNOWN in world.refused(world.first, "--spec", none)
-    assert KV in world.refused(world.second, "--spec", none)
+    assert WhyRefused.KIND_UNKNOWN in world.refusal(world.first, "--spec", none)
+    assert KV in world.refusal(world.second, "--spec", none)
     memory = tmp_path / "memory.toml"
     memory.write_text(f'format = 1\n[stores.{KV}]\nkind = "in-memory"\n')
     # Then nothing lacks of what the second host has.
@@ -222,4 +222,4 @@ def test_refuses_contradicting_options(tmp_path: Path) -> None:
         kstate("rehome", world.first, *words, "--spec", world.spec, "-o", "json", status=2)
         assert tree_hash(world.first.parent) == before
     world.release = "4.3"
-    assert "it stores offsets in another place" in world.refused(world.first)
+    assert "it stores offsets in another place" in world.refusal(world.first)

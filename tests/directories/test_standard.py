@@ -26,7 +26,7 @@ from tests import json_lines
 from tests.faults.injection import available
 from tests.faults.small import small
 
-from .listings import listed
+from .listings import write_listing
 from .proof import digest, hold_to_its_word
 from .warm import CLOSED, FULL, ROOT, Ended, Warm
 
@@ -117,7 +117,7 @@ class Case:
         places = {**templates, "OUT": folder / "out", "LOST": folder / "lost" / "orders"}
         places["PLACE"] = folder
         places["LOST"] = folder / "lost" / (templates["APP"].name if argv[0] == "restore-snapshot" else "orders")
-        places["LISTING"] = listed(templates["APP"])
+        places["LISTING"] = write_listing(templates["APP"])
         places["SPEC"] = DUMP.parent / "dump.toml"
         places["CONFIG"] = DUMP.parent / "maintain.toml"
         (folder / "lost").mkdir()

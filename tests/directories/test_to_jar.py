@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from tests.golden import unpack
-from tests.jars import archive, fat_jar, jar, written
+from tests.jars import archive, fat_jar, jar, write_file
 
 from .support import data_rows, kstate, tree_hash
 
@@ -34,7 +34,7 @@ def where_offsets_are(app: Path) -> set[str]:
 def test_down_nothing_up_and_back(tmp_path: Path, outputs: Any) -> None:
     """What an image needs, again and again: no run is added where nothing is to be done."""
     app = unpack("4.3.1-demo-eos", tmp_path)
-    older, newer = (written(tmp_path / "jars" / v / "app.jar", outputs(v)) for v in ("4.2.1", "8.3.0-ccs"))
+    older, newer = (write_file(tmp_path / "jars" / v / "app.jar", outputs(v)) for v in ("4.2.1", "8.3.0-ccs"))
     rows = data_rows(app)
     for path, release, moves in ((newer, "4.3", 0), (older, "4.2", 1), (older, "4.2", 0), (newer.parent, "4.3", 1)):
         before = tree_hash(app)
@@ -51,7 +51,7 @@ def test_down_nothing_up_and_back(tmp_path: Path, outputs: Any) -> None:
 def test_jar_plans_like_the_release_that_it_contains(tmp_path: Path) -> None:
     """The same plan, and the same words of check and restore, as with the release named."""
     app = unpack("4.3.1-demo-eos", tmp_path)
-    path = written(tmp_path / "kafka-streams-3.9.1.jar", jar("3.9.1"))
+    path = write_file(tmp_path / "kafka-streams-3.9.1.jar", jar("3.9.1"))
     (tmp_path / "lost").mkdir()
     lost = (
         "restore",
@@ -80,7 +80,7 @@ def test_jar_plans_like_the_release_that_it_contains(tmp_path: Path) -> None:
 def test_builds_of_vendors(tmp_path: Path, version: str, release: str | None) -> None:
     """A note says what a build is treated as, or the refusal names the option that says it; that option works."""
     app = unpack("4.3.1-demo-eos", tmp_path)
-    path = written(tmp_path / "lib" / "main" / f"org.apache.kafka.kafka-streams-{version}.jar", jar(version))
+    path = write_file(tmp_path / "lib" / "main" / f"org.apache.kafka.kafka-streams-{version}.jar", jar(version))
     for command, option, more in (("migrate", "--to", "--dry-run"), ("check", "--for", "--quiet")):
         for text in ((f"{option}-jar", path.parent), (option, version)):
             result = kstate(command, app, *text, *(() if more == "--quiet" else (more,)), status=None)
@@ -110,8 +110,8 @@ def test_no_release(tmp_path: Path, texts: tuple[str | None, ...], status: int, 
     app = unpack("4.3.1-demo-eos", tmp_path)
     folder = tmp_path / "jars"
     for name, data in (("good", jar("4.2.1")), ("none", b"none"), ("later", jar("5.9.1"))):
-        written(folder / f"{name}.jar", data)
-    written(folder / "older.jar", jar("3.9.1"))
+        write_file(folder / f"{name}.jar", data)
+    write_file(folder / "older.jar", jar("3.9.1"))
     before = tree_hash(tmp_path)
     for command, option in (("migrate", "--to"), ("check", "--for"), ("restore", "--for")):
         names, jar_name = (*texts, None, None)[:2]
@@ -126,7 +126,7 @@ def test_no_release(tmp_path: Path, texts: tuple[str | None, ...], status: int, 
 def test_names_within_a_jar_are_printed_as_they_are_nowhere(tmp_path: Path) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path)
     name = "BOOT-INF/lib/\x1b[2J\n$(id).kafka-streams-4.2.1.jar"
-    path = written(tmp_path / "app.jar", archive({name: jar("4.2.1")}))
+    path = write_file(tmp_path / "app.jar", archive({name: jar("4.2.1")}))
     result = kstate("migrate", app, "--to-jar", path, "--dry-run", "--warnings-ok")
     assert "\x1b" not in result.out + result.err
     assert [line for line in result.err.splitlines() if "app.jar!" in line and "release 4.2" in line]
@@ -137,7 +137,7 @@ def test_unclean(tmp_path: Path, name: str) -> None:
     """Refused, or wiped as Streams would; where nothing moves, neither: Streams does what it does."""
     app = unpack(name, tmp_path)
     own, other = ("4.3.1", "4.2.1") if name.startswith("4.3") else ("4.2.1", "4.3.1")
-    jars = {version: written(tmp_path / "jars" / f"{version}.jar", jar(version)) for version in (own, other)}
+    jars = {version: write_file(tmp_path / "jars" / f"{version}.jar", jar(version)) for version in (own, other)}
     before = tree_hash(app)
     for unclean in ("refuse", "wipe"):
         kstate("migrate", app, "--to-jar", jars[own], "--unclean", unclean, "--warnings-ok")
@@ -178,8 +178,8 @@ def init_container(app: Path, jars: Path, *, status: int = 0) -> str:
 def test_the_init_container(tmp_path: Path) -> None:
     """A new volume, an update, a restart, a rollout that is undone; a pod that was killed; jars that nobody understands."""
     older, newer, none = (tmp_path / "jars" / name for name in ("4.2.1", "4.3.1", "none"))
-    written(older / "kafka-streams-4.2.1.jar", jar("4.2.1"))
-    written(newer / "app.jar", fat_jar("4.3.1"))
+    write_file(older / "kafka-streams-4.2.1.jar", jar("4.2.1"))
+    write_file(newer / "app.jar", fat_jar("4.3.1"))
     none.mkdir()
     init_container(tmp_path / "volume" / "my-app", older)
     assert not (tmp_path / "volume").exists()

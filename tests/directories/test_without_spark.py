@@ -15,7 +15,7 @@ from kstate_cli.spark.engine import find_java
 from tests.golden import unpack
 from tests.readme import README, STATE_DIR, outputs
 
-from .listings import listed
+from .listings import write_listing
 
 ROOT = Path(__file__).resolve().parents[2]
 _AT_START = """
@@ -90,7 +90,7 @@ class Bare:
             "PLACE": str(folder),
             "REPO": str(folder / "snapshots"),
             "COPY": str(folder / "copy" / "orders"),
-            "LISTING": str(listed(self.app)),
+            "LISTING": str(write_listing(self.app)),
             "CONFIG": str(examples / "maintain.toml"),
         }
         values = {
@@ -179,7 +179,7 @@ def test_readme_leads_to_a_restored_directory(tmp_path: Path) -> None:
     environment = {**bare.environment, "HOME": str(tmp_path / "home")}
     printed = ""
     for entry in outputs(README.read_text(encoding="utf-8")):
-        done = subprocess.run(
+        process = subprocess.run(
             [str(tmp_path / "bin" / "bash"), "-c", entry.command.replace(STATE_DIR, str(tmp_path / "readme"))],
             cwd=tmp_path,
             env=environment,
@@ -190,6 +190,6 @@ def test_readme_leads_to_a_restored_directory(tmp_path: Path) -> None:
             stdin=subprocess.DEVNULL,
         )
         # A specification has values to fill in: exit code 1.
-        assert done.returncode == int("--spec >" in entry.command), (entry.command, done.stdout, done.stderr)
-        printed += done.stdout
+        assert process.returncode == int("--spec >" in entry.command), (entry.command, process.stdout, process.stderr)
+        printed += process.stdout
     assert "nothing to restore up to the end of the dump" in printed

@@ -111,7 +111,7 @@ class Sweep:
         """What is wrong with how the command ended, what it left, and what the repair makes of it."""
         wrong = self._ending(ended, which)
         if which in ("old", "new"):
-            wrong += self._opened(which, app)
+            wrong += self._reading_faults(which, app)
         return wrong + self.repaired(app, repair)
 
     def _ending(self, ended: Ended, which: str) -> list[str]:
@@ -138,7 +138,7 @@ class Sweep:
             for entry in reply.of("database")
         }
 
-    def _opened(self, which: str, app: Path) -> list[str]:
+    def _reading_faults(self, which: str, app: Path) -> list[str]:
         """The release that the directory is for reads in it what it reads without any fault."""
         try:
             now = self._read(which, app)

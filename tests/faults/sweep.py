@@ -127,7 +127,7 @@ def chunk(sweeps: list[tuple[Sweep, bool]], number: int, chunks: int) -> list[st
     wrong = []
     for sweep, every in sweeps:
         for job in jobs(sweep, every=every):
-            if zlib.crc32(str(job.step).encode()) % chunks == number and job.key not in _done():
+            if zlib.crc32(str(job.step).encode()) % chunks == number and job.key not in _good_keys():
                 begin = time.monotonic()
                 which, subject = sweep.strike(job.fault, job.step, job.repair)
                 _record(job, which, subject, time.monotonic() - begin)
@@ -158,7 +158,7 @@ def _code() -> str:
 
 
 @functools.cache
-def _done() -> frozenset[str]:
+def _good_keys() -> frozenset[str]:
     if LOG is None:
         return frozenset()
     return frozenset(row["key"] for row in rows(Path(LOG)) if not row["wrong"])

@@ -19,7 +19,7 @@ Texts = dict[str, list[str]]
 _MOST = 60
 
 
-def kept(name: str) -> Texts:
+def read_texts(name: str) -> Texts:
     """What was kept of a golden directory."""
     path = FOLDER / f"{name}.xz"
     if not path.exists():
@@ -37,7 +37,7 @@ def kept_lines() -> set[tuple[str, str]]:
     """What is kept of JSON: commands, and the types of their lines. Lines on standard error are `PROGRESS`."""
     rows: set[tuple[str, str]] = set()
     for path in FOLDER.glob("*.xz"):
-        for command, lines in kept(path.stem).items():
+        for command, lines in read_texts(path.stem).items():
             for row in map(json.loads, lines[1:]):
                 of_progress = isinstance(row.get("err"), dict)
                 line = row["err"] if of_progress else row

@@ -47,12 +47,12 @@ def main() -> int:
         print(figures(recorded(args.record)))
         return 0
     if args.seeds:
-        from .seeds import lacking, seeds
+        from .seeds import seeds, targets_without_input
 
         inputs = seeds()
         write_corpus(inputs)
         print(
-            f"{ARCHIVE.name}: {ARCHIVE.stat().st_size:,} bytes; without a valid input: {', '.join(lacking(inputs)) or 'none'}"
+            f"{ARCHIVE.name}: {ARCHIVE.stat().st_size:,} bytes; without a valid input: {', '.join(targets_without_input(inputs)) or 'none'}"
         )
         return 0
     targets = [*TARGETS] if args.targets == ["all"] else args.targets
@@ -110,8 +110,8 @@ class Engine:
 
 def fuzz(engine: Engine, name: str, inputs: int, namespace: argparse.Namespace) -> dict[str, Any]:
     """Run libFuzzer, and return the line of the record."""
-    kept, seeds, findings = BUILD / "kept" / name, BUILD / "seeds" / name, BUILD / "findings" / name
-    for folder in (kept, seeds, findings):
+    inputs_folder, seeds, findings = BUILD / "kept" / name, BUILD / "seeds" / name, BUILD / "findings" / name
+    for folder in (inputs_folder, seeds, findings):
         folder.mkdir(parents=True, exist_ok=True)
     for data in corpus().get(name, ()):
         (seeds / name_of(data)).write_bytes(data)
@@ -119,7 +119,7 @@ def fuzz(engine: Engine, name: str, inputs: int, namespace: argparse.Namespace) 
     limits = [f"-runs={inputs}", f"-timeout={namespace.timeout}", f"-rss_limit_mb={namespace.memory}"]
     # A run that resumes makes other inputs than the one before.
     seed = namespace.seed + len(recorded(namespace.record))
-    output = engine.run(name, findings, [*limits, f"-seed={seed}", str(kept), str(seeds)])
+    output = engine.run(name, findings, [*limits, f"-seed={seed}", str(inputs_folder), str(seeds)])
     units = re.findall(r"stat::number_of_executed_units: *([0-9]+)", output)
     new = [path for path in findings.glob("*") if path not in before and path.suffix != ".txt"]
     if not units:
@@ -130,7 +130,7 @@ def fuzz(engine: Engine, name: str, inputs: int, namespace: argparse.Namespace) 
         "seconds": round(time.monotonic() - began, 1),
         "findings": len(new),
         "names": sorted(path.name for path in new),
-        "kept": len([*kept.iterdir()]),
+        "kept": len([*inputs_folder.iterdir()]),
         "revision": _revision(),
         "seed": seed,
     }
@@ -144,8 +144,8 @@ def merge(engine: Engine, targets: Iterable[str]) -> None:
         merged.mkdir(parents=True, exist_ok=True)
         for path in merged.iterdir():
             path.unlink()
-        kept = BUILD / "kept" / name
-        folders = [str(merged), str(seeds), *([str(kept)] if kept.is_dir() else [])]
+        inputs_folder = BUILD / "kept" / name
+        folders = [str(merged), str(seeds), *([str(inputs_folder)] if inputs_folder.is_dir() else [])]
         engine.run(name, BUILD, ["-set_cover_merge=1", "-timeout=60", *folders])
         own = {path.name for path in seeds.iterdir()}
         contents = [path.read_bytes() for path in sorted(merged.iterdir())]

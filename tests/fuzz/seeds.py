@@ -398,7 +398,7 @@ def _texts(inputs: Inputs) -> None:
     inputs["group-metadata"] += [b"AgAAAYzeOVoA", b""]
 
 
-def lacking(inputs: Inputs) -> Iterator[str]:
+def targets_without_input(inputs: Inputs) -> Iterator[str]:
     """Yield the targets of which no input is read: their fuzzing would begin with nothing."""
     for target in TARGETS.values():
         if not any(run(target, data) for data in inputs[target.name]):

@@ -318,12 +318,12 @@ def _blob(data: bytes) -> list[bool]:
 def _kind(data: bytes) -> object:
     """Infer a kind: the first byte chooses column families, the second one the segments."""
     families = sorted(all_families())
-    chosen = frozenset(name for number, name in enumerate(families) if data[:1] and data[0] >> (number % 8) & 1)
+    kind_families = frozenset(name for number, name in enumerate(families) if data[:1] and data[0] >> (number % 8) & 1)
     starts = None
     if data[1:2] and data[1] & 1:
         starts = [int.from_bytes(data[at : at + 6], "big") for at in range(2, 2 + 6 * (data[1] >> 1 & 3), 6)]
     rows = rows_of(data[2:])
-    return infer_kind(chosen, starts, dict.fromkeys(chosen, rows), f"store-{data[:1].hex()}")
+    return infer_kind(kind_families, starts, dict.fromkeys(kind_families, rows), f"store-{data[:1].hex()}")
 
 
 def _name(data: bytes) -> tuple[object, ...]:

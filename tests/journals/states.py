@@ -49,7 +49,7 @@ class Cut:
 
 
 @dataclass(frozen=True)
-class Made:
+class Origin:
     """How a state comes about: commands that end, then one that may be cut off."""
 
     state: str
@@ -61,28 +61,28 @@ class Made:
 
 
 STATES = (
-    Made("nothing", (), MIGRATE, Cut("folder", "invoker", before=True)),
-    Made("created", (), MIGRATE, Cut("engine", "put_mark", before=True)),
-    Made("marked", (), MIGRATE, Cut("engine", "put_mark", before=False)),
-    Made("staged", (), MIGRATE, Cut("engine", "list_trees", before=True)),
-    Made("before-switch", (), MIGRATE, Cut("commit", "exchange", before=True)),
-    Made("after-switch", (), MIGRATE, Cut("commit", "exchange", before=False)),
-    Made("switched", (), MIGRATE, Cut("commit", "remove_mark", before=True)),
-    Made("kept", (MIGRATE,)),
-    Made("undo-marked", (MIGRATE,), ("undo",), Cut("undo", "put_mark", before=False)),
-    Made("before-undo", (MIGRATE,), ("undo",), Cut("commit", "exchange", before=True)),
-    Made("after-undo", (MIGRATE,), ("undo",), Cut("commit", "exchange", before=False)),
-    Made("undone-marked", (MIGRATE,), ("undo",), Cut("commit", "remove_mark", before=True)),
-    Made("undone", (MIGRATE, ("undo",))),
-    Made("cleaning", (MIGRATE,), ("clean",), Cut("removal", "remove_tree", before=True)),
-    Made("half-cleaned", (MIGRATE,), ("clean",), Cut("removal", "remove_tree", before=False)),
+    Origin("nothing", (), MIGRATE, Cut("folder", "invoker", before=True)),
+    Origin("created", (), MIGRATE, Cut("engine", "put_mark", before=True)),
+    Origin("marked", (), MIGRATE, Cut("engine", "put_mark", before=False)),
+    Origin("staged", (), MIGRATE, Cut("engine", "list_trees", before=True)),
+    Origin("before-switch", (), MIGRATE, Cut("commit", "exchange", before=True)),
+    Origin("after-switch", (), MIGRATE, Cut("commit", "exchange", before=False)),
+    Origin("switched", (), MIGRATE, Cut("commit", "remove_mark", before=True)),
+    Origin("kept", (MIGRATE,)),
+    Origin("undo-marked", (MIGRATE,), ("undo",), Cut("undo", "put_mark", before=False)),
+    Origin("before-undo", (MIGRATE,), ("undo",), Cut("commit", "exchange", before=True)),
+    Origin("after-undo", (MIGRATE,), ("undo",), Cut("commit", "exchange", before=False)),
+    Origin("undone-marked", (MIGRATE,), ("undo",), Cut("commit", "remove_mark", before=True)),
+    Origin("undone", (MIGRATE, ("undo",))),
+    Origin("cleaning", (MIGRATE,), ("clean",), Cut("removal", "remove_tree", before=True)),
+    Origin("half-cleaned", (MIGRATE,), ("clean",), Cut("removal", "remove_tree", before=False)),
     # As an older kstate announced it: a line in the journal, where now its name says so.
-    Made("cleaning-line", (MIGRATE,), ("clean",), Cut("removal", "remove_tree", before=True), of_an_older=True),
-    Made("two-runs", (MIGRATE, ("migrate", "--to", "4.3", "--quiet", "--workers", "1"))),
+    Origin("cleaning-line", (MIGRATE,), ("clean",), Cut("removal", "remove_tree", before=True), of_an_older=True),
+    Origin("two-runs", (MIGRATE, ("migrate", "--to", "4.3", "--quiet", "--workers", "1"))),
 )
 
 
-def make(outputs: Made, folder: Path, app: Path | None = None) -> Path:
+def make(outputs: Origin, folder: Path, app: Path | None = None) -> Path:
     """The application directory in ``folder/state``; or ``app``, as it is."""
     if app is None:
         app = fresh(DOWN, folder / "state")

@@ -20,7 +20,7 @@ from kstate_cli.change.marks import MARKS
 from tests.faults.forked import Kstate
 
 from .damages import Damage, damages
-from .states import MIGRATE, STATES, Made, content, copied, make, trees
+from .states import MIGRATE, STATES, Origin, content, copied, make, trees
 
 ALL = os.environ.get("KSTATE_JOURNALS") == "all"
 COMMANDS = (
@@ -96,7 +96,7 @@ def wrong_after(kstate: Kstate, app: Path, damage: Damage, command: tuple[str, .
 @pytest.mark.sample(8)
 @pytest.mark.parametrize("outputs", STATES, ids=lambda outputs: outputs.state)
 def test_nothing_that_holds_data_is_deleted(
-    kstate: Kstate, tmp_path_factory: pytest.TempPathFactory, outputs: Made
+    kstate: Kstate, tmp_path_factory: pytest.TempPathFactory, outputs: Origin
 ) -> None:
     folder = tmp_path_factory.mktemp(outputs.state)
     app = make(outputs, folder)

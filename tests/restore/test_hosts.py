@@ -57,7 +57,7 @@ class Hosts:
 
 
 @pytest.fixture(scope="module")
-def made(dump: Path, tmp_path_factory: pytest.TempPathFactory) -> Hosts:
+def restored_hosts(dump: Path, tmp_path_factory: pytest.TempPathFactory) -> Hosts:
     """Two of them: the first has 0_0, the second 0_1."""
     hosts = Hosts(tmp_path_factory.mktemp("hosts"), dump)
     for host, share in (("web-1", "1/2"), ("web-2", "2/2")):
@@ -67,10 +67,10 @@ def made(dump: Path, tmp_path_factory: pytest.TempPathFactory) -> Hosts:
 
 
 @pytest.fixture
-def hosts(made: Hosts, tmp_path: Path) -> Hosts:
+def hosts(restored_hosts: Hosts, tmp_path: Path) -> Hosts:
     """The same for each test."""
-    shutil.copytree(made.folder, tmp_path, dirs_exist_ok=True)
-    return Hosts(tmp_path, made.dump)
+    shutil.copytree(restored_hosts.folder, tmp_path, dirs_exist_ok=True)
+    return Hosts(tmp_path, restored_hosts.dump)
 
 
 def test_restores_the_tasks_of_a_lost_host(hosts: Hosts) -> None:

@@ -18,8 +18,8 @@ from kstate_cli.dump_reader.slices import repartition, slices
 from kstate_cli.errors import RunFailed
 from kstate_cli.formats.topic_partition import TopicPartition
 from tests.unit.dump_reader.encodings import BINARY, EXTRA, HEADERS, TIMES, ZONES, Writer
-from tests.unit.dump_reader.support import OTHER, A, B, content, expected, opened, rows, several, write
-from tests.unit.dump_reader.test_encodings import read, written
+from tests.unit.dump_reader.support import OTHER, A, B, content, expected, open_dump, rows, several, write
+from tests.unit.dump_reader.test_encodings import read, write_files
 
 WITH_HEADERS = ("key", "value", "timestamp", "offset", "headers")
 
@@ -50,7 +50,9 @@ def spark() -> Iterator[Any]:
 )
 def test_shuffled(spark: Any, layout: dict[str, Any], tmp_path: Path) -> None:
     table = several()
-    dump = opened(write(tmp_path / "a b [1]", table, **{"shuffle": 7, "rows_per_file": 30, "duplicates": 40, **layout}))
+    dump = open_dump(
+        write(tmp_path / "a b [1]", table, **{"shuffle": 7, "rows_per_file": 30, "duplicates": 40, **layout})
+    )
     assert slices(dump.partitions[TopicPartition(A, 0)], after=None, until=None, max_bytes=2_000)[1]
     keys = [TopicPartition(A, 0), TopicPartition(A, 1), TopicPartition(B, 0)]
     ordered = repartition(spark.sparkContext, dump, keys, str(tmp_path / "x y" / "sorted"))
@@ -66,7 +68,7 @@ def test_shuffled(spark: Any, layout: dict[str, Any], tmp_path: Path) -> None:
 
 
 def test_plan_has_a_single_shuffle(spark: Any, tmp_path: Path) -> None:
-    dump = opened(write(tmp_path / "a", several(), shuffle=7, rows_per_file=30))
+    dump = open_dump(write(tmp_path / "a", several(), shuffle=7, rows_per_file=30))
     plan = module._ordered(spark, dump, list(dump.partitions.values()))._jdf.queryExecution().executedPlan().toString()
     assert plan.count("Exchange") == 1
 
@@ -79,7 +81,7 @@ def test_rows_that_differ(spark: Any, name: str, tmp_path: Path) -> None:
     pq.write_table(other, tmp_path / "a" / "b.parquet")
     key = TopicPartition(A, 0)
     with pytest.raises(DumpError, match=f"two rows have offset 33, but differ in their {name}"):
-        content(repartition(spark.sparkContext, opened(tmp_path / "a"), [key], str(tmp_path / "sorted")))
+        content(repartition(spark.sparkContext, open_dump(tmp_path / "a"), [key], str(tmp_path / "sorted")))
 
 
 @pytest.mark.parametrize(
@@ -99,14 +101,14 @@ def test_timestamps(spark: Any, kind: str, naive: bool, tmp_path: Path) -> None:
     table = table.set_column(table.schema.get_field_index("timestamp"), "timestamp", column)
     (tmp_path / "a").mkdir()
     pq.write_table(table, tmp_path / "a" / "x.parquet", use_deprecated_int96_timestamps=kind == "INT96")
-    before, key = opened(tmp_path / "a"), TopicPartition(A, 0)
+    before, key = open_dump(tmp_path / "a"), TopicPartition(A, 0)
     ordered = repartition(spark.sparkContext, before, [key], str(tmp_path / "sorted"))
     assert content(ordered) == content(before)
 
 
 def test_topic_with_an_underscore_in_front(spark: Any, tmp_path: Path) -> None:
     table = rows("_x-changelog")
-    dump = opened(write(tmp_path / "a", table, shuffle=1, rows_per_file=20))
+    dump = open_dump(write(tmp_path / "a", table, shuffle=1, rows_per_file=20))
     assert content(repartition(spark.sparkContext, dump, list(dump.partitions), str(tmp_path / "sorted"))) == expected(
         table
     )
@@ -114,7 +116,7 @@ def test_topic_with_an_underscore_in_front(spark: Any, tmp_path: Path) -> None:
 
 def test_failures(spark: Any, tmp_path: Path) -> None:
     key = TopicPartition(A, 0)
-    dump = opened(write(tmp_path / "a", rows(), shuffle=1))
+    dump = open_dump(write(tmp_path / "a", rows(), shuffle=1))
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "x").touch()
     with pytest.raises(RunFailed, match="taken"):
@@ -134,8 +136,8 @@ def test_any_mix_of_writers(spark: Any, tmp_path: Path) -> None:
                timestamp_type=number % 3 > 0, hive=number % 4 == 0, key=[*BINARY][number % 4])
         for number, (time, zone) in enumerate(itertools.product(TIMES, ZONES))
     ]  # fmt: skip
-    plain = read(written(tmp_path / "plain", [Writer()], 1000, 0))
-    mixed = written(tmp_path / "mixed", writers, 9, 3)
+    plain = read(write_files(tmp_path / "plain", [Writer()], 1000, 0))
+    mixed = write_files(tmp_path / "mixed", writers, 9, 3)
     for number, kind in enumerate(("INT96", "TIMESTAMP_MICROS", "TIMESTAMP_MILLIS")):
         spark.conf.set("spark.sql.parquet.outputTimestampType", kind)
         try:
@@ -144,16 +146,16 @@ def test_any_mix_of_writers(spark: Any, tmp_path: Path) -> None:
         finally:
             spark.conf.unset("spark.sql.parquet.outputTimestampType")
     assert read(mixed) == plain
-    ordered = repartition(spark.sparkContext, opened(mixed), list(plain), str(tmp_path / "sorted"))
+    ordered = repartition(spark.sparkContext, open_dump(mixed), list(plain), str(tmp_path / "sorted"))
     assert all(ordered.partitions[key].rows == len(rows) for key, rows in plain.items()), "each record once"
     assert read(tmp_path / "sorted") == plain
 
 
 def test_headers_that_some_files_lack(spark: Any, tmp_path: Path) -> None:
-    plain = read(written(tmp_path / "plain", [Writer()], 1000, 0), columns=("key", "value", "timestamp", "offset"))
-    mixed = written(tmp_path / "mixed", [Writer(), Writer(headers=None)], 9, 3)
+    plain = read(write_files(tmp_path / "plain", [Writer()], 1000, 0), columns=("key", "value", "timestamp", "offset"))
+    mixed = write_files(tmp_path / "mixed", [Writer(), Writer(headers=None)], 9, 3)
     Writer().write(rows("other", 0, 30), mixed, "other.parquet")
-    dump, other = opened(mixed), TopicPartition("other", 0)
+    dump, other = open_dump(mixed), TopicPartition("other", 0)
     ordered = repartition(spark.sparkContext, dump, list(dump.partitions), str(tmp_path / "sorted"))
     assert ordered.headers_of("other") and not ordered.headers_of(A)
     got = content(ordered, columns=("key", "value", "timestamp", "offset"))
@@ -174,7 +176,7 @@ def test_reads_dumps_written_by_spark(spark: Any, kind: str, folders: list[str],
         frame.write.partitionBy(*folders).parquet(str(tmp_path / "dump"))
     finally:
         spark.conf.unset("spark.sql.parquet.outputTimestampType")
-    dump = opened(tmp_path / "dump")
+    dump = open_dump(tmp_path / "dump")
     assert dump.warnings == ()
     assert content(dump, columns=WITH_HEADERS) == expected(table, WITH_HEADERS)
 
@@ -198,7 +200,7 @@ def test_hint_about_a_file_sink_copies_the_committed_files(spark: Any, tmp_path:
     query.awaitTermination()
     (next(sink.glob("topic=*/partition=0")) / "part-00000-failed.c000.snappy.parquet").write_bytes(b"PAR1 half a file")
     with pytest.raises(DumpError, match=r"is a table \(Spark file sink\)") as caught:
-        opened(sink)
+        open_dump(sink)
     line = caught.value.hint_details[0].removeprefix("Spark: ").replace("COPY", str(tmp_path / "copy"))
     eval(line, {"spark": spark})
-    assert content(opened(tmp_path / "copy"), columns=WITH_HEADERS) == expected(table, WITH_HEADERS)
+    assert content(open_dump(tmp_path / "copy"), columns=WITH_HEADERS) == expected(table, WITH_HEADERS)

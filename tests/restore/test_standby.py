@@ -73,7 +73,7 @@ class Pair:
     def round(self, *options: str, status: int | None = 0) -> Done:
         return kstate(*self.argv("--standby", "-o", "json", *options), status=status)
 
-    def is_as_one_restore_makes_it(self) -> None:
+    def assert_rows_of_a_single_restore(self) -> None:
         """The rows, whatever files they are in, of a restoration of the whole dump at once."""
         other = self.folder / "other" / APP
         shutil.rmtree(other.parent, ignore_errors=True)
@@ -119,7 +119,7 @@ def test_rounds(pair: Pair) -> None:
         result = pair.round()
         assert result.summary["records"] == 80
         assert pair.runs() == [f"{number:04d}-restore"]
-        pair.is_as_one_restore_makes_it()
+        pair.assert_rows_of_a_single_restore()
     nothing = pair.round()
     assert nothing.summary["executed"] is False and nothing.summary["records"] == 0
     assert pair.runs() == ["0005-restore"]
@@ -152,7 +152,7 @@ def test_refuses_damaged_increments_and_keeps_the_last_good_round(pair: Pair) ->
     assert digest(pair.app) == before
     new.write_bytes(whole)
     assert pair.round("--after-error").summary["records"] == 80
-    pair.is_as_one_restore_makes_it()
+    pair.assert_rows_of_a_single_restore()
 
 
 @pytest.mark.parametrize("count", [10, 400, 600])
@@ -257,7 +257,7 @@ def test_refuses_a_standby_that_kstate_changed(pair: Pair) -> None:
     kstate("undo", pair.app)
     assert pair.use() == "unused"
     assert pair.round().summary["records"] == 80
-    pair.is_as_one_restore_makes_it()
+    pair.assert_rows_of_a_single_restore()
 
 
 def test_a_round_that_was_taken_back_ends_it(pair: Pair) -> None:
@@ -292,7 +292,7 @@ def test_standby_outlives_the_cleaning_of_its_backups(pair: Pair) -> None:
     assert pair.use() == "unused"
     pair.more()
     assert pair.round().summary["records"] == 80
-    pair.is_as_one_restore_makes_it()
+    pair.assert_rows_of_a_single_restore()
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"schema_version": 2}', b'{"schema_version": 1, "run": 3}'])
@@ -323,7 +323,7 @@ def test_gap_is_rebuilt_from_the_current_log(pair: Pair) -> None:
     pair.more()
     result = pair.round(status=None)
     assert result.status in (0, 1) and result.summary["records"] == 80
-    pair.is_as_one_restore_makes_it()
+    pair.assert_rows_of_a_single_restore()
 
 
 @pytest.mark.parametrize("rounds", [200 if ALL else 12])
@@ -335,7 +335,7 @@ def test_many_rounds(pair: Pair, rounds: int) -> None:
         pair.round()
         assert pair.overlapping() <= MOST_OVERLAPPING
         assert len(pair.runs()) == 1
-    pair.is_as_one_restore_makes_it()
+    pair.assert_rows_of_a_single_restore()
 
 
 def started(pair: Pair, *options: str) -> subprocess.Popen[str]:
@@ -355,7 +355,7 @@ def test_killed_at_any_moment(pair: Pair, seed: int) -> None:
         process.send_signal(signal.SIGKILL)
         process.communicate()
         pair.round("--after-error")
-        pair.is_as_one_restore_makes_it()
+        pair.assert_rows_of_a_single_restore()
     assert len(pair.runs()) <= 6  # those that were killed, and the last one
 
 
@@ -385,7 +385,7 @@ def test_following(pair: Pair) -> None:
     finally:
         process.kill()
     assert process.returncode == 128 + signal.SIGTERM and "Traceback" not in err, err
-    pair.is_as_one_restore_makes_it()
+    pair.assert_rows_of_a_single_restore()
     pair.more()
     assert pair.round().summary["records"] == 80
 
@@ -433,4 +433,4 @@ def test_single_use_options_before_follow(pair: Pair, option: str) -> None:
     finally:
         process.kill()
     assert process.returncode == 128 + signal.SIGTERM and "Traceback" not in err, err
-    pair.is_as_one_restore_makes_it()
+    pair.assert_rows_of_a_single_restore()

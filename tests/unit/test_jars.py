@@ -16,7 +16,7 @@ from kstate_cli import jars
 from kstate_cli.errors import KstateError, Refused, UsageError
 from kstate_cli.jars import PROPERTIES, release_in
 from kstate_cli.releases import CONFLUENT, RELEASES, release, release_of_build
-from tests.jars import archive, fat_jar, jar, properties, written
+from tests.jars import archive, fat_jar, jar, properties, write_file
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ from tests.jars import archive, fat_jar, jar, properties, written
     ],
 )
 def test_versions(tmp_path: Path, version: str, name: str | None) -> None:
-    path = written(tmp_path / "app.jar", jar(version))
+    path = write_file(tmp_path / "app.jar", jar(version))
     if name is None:
         with pytest.raises(Refused) as refusal:
             release_in(path)
@@ -79,10 +79,10 @@ def test_every_release_of_confluent_is_taken_by_its_name() -> None:
 )
 def test_where_it_may_lie(tmp_path: Path, name: str, data: bytes) -> None:
     """Named itself, or the folder; what else is there, the scala wrapper, a text, a damaged jar, makes no difference."""
-    path = written(tmp_path / name, data)
-    written(tmp_path / "lib" / "kafka-streams-scala_2.13-4.2.1.jar", archive({"a": b"a"}))
-    written(tmp_path / "lib" / "damaged-1.0.jar", b"PK\x03\x04 and no more")
-    written(tmp_path / "kafka-streams-3.9.1.txt", b"no jar")
+    path = write_file(tmp_path / name, data)
+    write_file(tmp_path / "lib" / "kafka-streams-scala_2.13-4.2.1.jar", archive({"a": b"a"}))
+    write_file(tmp_path / "lib" / "damaged-1.0.jar", b"PK\x03\x04 and no more")
+    write_file(tmp_path / "kafka-streams-3.9.1.txt", b"no jar")
     os.symlink(tmp_path, tmp_path / "loop")
     for arguments in (path, tmp_path):
         release = release_in(arguments)
@@ -91,20 +91,20 @@ def test_where_it_may_lie(tmp_path: Path, name: str, data: bytes) -> None:
 
 
 def test_several(tmp_path: Path) -> None:
-    written(tmp_path / "a" / "kafka-streams-4.2.0.jar", jar("4.2.0"))
-    written(tmp_path / "b" / "kafka-streams-4.2.1.jar", jar("4.2.1"))
-    written(tmp_path / "c" / "kafka-streams-8.2.0-ccs.jar", jar("8.2.0-ccs"))
+    write_file(tmp_path / "a" / "kafka-streams-4.2.0.jar", jar("4.2.0"))
+    write_file(tmp_path / "b" / "kafka-streams-4.2.1.jar", jar("4.2.1"))
+    write_file(tmp_path / "c" / "kafka-streams-8.2.0-ccs.jar", jar("8.2.0-ccs"))
     assert release_in(tmp_path).release.name == "4.2"
-    written(tmp_path / "d" / "boot.jar", fat_jar("4.3.1"))
+    write_file(tmp_path / "d" / "boot.jar", fat_jar("4.3.1"))
     with pytest.raises(Refused) as refusal:
         release_in(tmp_path)
     text = str(refusal.value)
     assert "4.2.1: " in text and f"4.3.1: {tmp_path}/d/boot.jar!BOOT-INF/lib/kafka-streams-4.3.1.jar" in text
     assert release_in(tmp_path / "d").release.name == "4.3"
     # Patch releases whose next starts differ are two releases.
-    written(tmp_path / "e" / "kafka-streams-4.2.1.jar", jar("4.2.1"))
+    write_file(tmp_path / "e" / "kafka-streams-4.2.1.jar", jar("4.2.1"))
     assert release_in(tmp_path / "e").release.version == "4.2.1"
-    written(tmp_path / "e" / "kafka-streams-4.2.2.jar", jar("4.2.2"))
+    write_file(tmp_path / "e" / "kafka-streams-4.2.2.jar", jar("4.2.2"))
     with pytest.raises(Refused, match="several releases"):
         release_in(tmp_path / "e")
 
@@ -116,7 +116,7 @@ def test_two_entries_of_the_same_name_both_count(tmp_path: Path) -> None:
         for version in ("4.2.1", "4.3.1"):
             zipped.writestr(PROPERTIES, properties(version))
     with pytest.raises(Refused, match="several releases"):
-        release_in(written(tmp_path / "two.jar", outputs.getvalue()))
+        release_in(write_file(tmp_path / "two.jar", outputs.getvalue()))
 
 
 def test_none(tmp_path: Path) -> None:
@@ -124,11 +124,11 @@ def test_none(tmp_path: Path) -> None:
         (tmp_path / "missing", UsageError),
         (Path(os.devnull), UsageError),
         (tmp_path, Refused),
-        (written(tmp_path / "x.jar", archive({"kafka/kafka-version.properties": properties("4.2.1")})), Refused),
-        (written(tmp_path / "empty.jar", b""), Refused),
-        (written(tmp_path / "not.jar", b"not a zip at all" * 100), Refused),
-        (written(tmp_path / "nameless.jar", archive({PROPERTIES: b"commitId=1\n"})), Refused),
-        (written(tmp_path / "deep.jar", archive({"lib/kafka-streams-4.2.1.jar": b"no jar"})), Refused),
+        (write_file(tmp_path / "x.jar", archive({"kafka/kafka-version.properties": properties("4.2.1")})), Refused),
+        (write_file(tmp_path / "empty.jar", b""), Refused),
+        (write_file(tmp_path / "not.jar", b"not a zip at all" * 100), Refused),
+        (write_file(tmp_path / "nameless.jar", archive({PROPERTIES: b"commitId=1\n"})), Refused),
+        (write_file(tmp_path / "deep.jar", archive({"lib/kafka-streams-4.2.1.jar": b"no jar"})), Refused),
     ):
         with pytest.raises(kind) as raised:
             release_in(path)
@@ -137,8 +137,8 @@ def test_none(tmp_path: Path) -> None:
 
 
 def test_a_damaged_jar_of_kafka_streams_is_not_passed_over(tmp_path: Path) -> None:
-    written(tmp_path / "kafka-streams-4.2.1.jar", jar("4.2.1"))
-    written(tmp_path / "kafka-streams-4.3.1.jar", jar("4.3.1")[:-30])
+    write_file(tmp_path / "kafka-streams-4.2.1.jar", jar("4.2.1"))
+    write_file(tmp_path / "kafka-streams-4.3.1.jar", jar("4.3.1")[:-30])
     with pytest.raises(Refused, match="not a readable jar"):
         release_in(tmp_path)
 
@@ -161,7 +161,7 @@ def test_bombs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "directory": archive({f"{text}{n}": b"" for n in range(12_000)}),
     }.items():
         with pytest.raises(Refused) as refusal:
-            release_in(written(tmp_path / f"{name}.jar", data))
+            release_in(write_file(tmp_path / f"{name}.jar", data))
         assert refusal.value.hint, name
 
 
@@ -169,7 +169,7 @@ def test_a_folder_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(jars, "_MOST_ENTRIES", 50)
     (tmp_path / "deep" / "/".join("abcdefghijkl")).mkdir(parents=True)
     for n in range(51):
-        written(tmp_path / "wide" / f"{n}.txt", b"")
+        write_file(tmp_path / "wide" / f"{n}.txt", b"")
     for name in ("deep", "wide"):
         with pytest.raises(Refused):
             release_in(tmp_path / name)
@@ -183,7 +183,9 @@ def test_any_changed_byte_gives_a_release_or_an_error(tmp_path: Path) -> None:
             data = bytearray(whole)
             for _ in range(chance.choice((1, 1, 3, 20))):
                 data[chance.randrange(len(data))] = chance.randrange(256)
-            path = written(tmp_path / "x.jar", bytes(data[: chance.choice((len(data), chance.randrange(len(data))))]))
+            path = write_file(
+                tmp_path / "x.jar", bytes(data[: chance.choice((len(data), chance.randrange(len(data))))])
+            )
             try:
                 release = release_in(path)
             except KstateError as error:

@@ -22,7 +22,7 @@ SECONDS = 20
 """Of the processor. Each input takes less than a second; one that takes the square of its length takes hours."""
 
 
-def _refused(parse: Callable[[], object]) -> None:
+def _assert_refused(parse: Callable[[], object]) -> None:
     with pytest.raises((MalformedBytesError, UsageError)):
         parse()
 
@@ -34,7 +34,7 @@ def _ends(parse: Callable[[], object]) -> bool:
         code = 1
         try:
             resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
-            _refused(parse)
+            _assert_refused(parse)
             code = 0
         finally:
             os._exit(code)

@@ -49,9 +49,9 @@ def test_messages_keep_to_the_words_of_the_style(path: Path) -> None:
 
 
 def test_an_exception_is_a_text_that_needs_it() -> None:
-    needed = {exception for path in syntax.paths() for _, exception in _all_faults(path)}
+    needed_exceptions = {exception for path in syntax.paths() for _, exception in _all_faults(path)}
     listed_exceptions = {*FOLDERS, *(f"{place}: {part}" for place, part in EXCEPTIONS)}
-    assert listed_exceptions <= needed
+    assert listed_exceptions <= needed_exceptions
 
 
 def test_a_fault_in_a_message_is_reported(tmp_path: Path) -> None:

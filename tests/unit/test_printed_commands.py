@@ -269,9 +269,9 @@ def _modules_below_cli() -> list[Path]:
 @pytest.mark.parametrize("path", _modules_below_cli(), ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_module_below_cli_spells_no_option(path: Path) -> None:
     """In code it names `option.TASK`; docstrings and comments speak of the parameter."""
-    allowed, _ = OF_OTHER_PROGRAMS.get(str(path.relative_to(ROOT)), (set(), ""))
+    foreign, _ = OF_OTHER_PROGRAMS.get(str(path.relative_to(ROOT)), (set(), ""))
     text = path.read_text(encoding="utf-8")
-    assert {*_SPELLING.findall(text)} == allowed, "use kstate_cli.option"
+    assert {*_SPELLING.findall(text)} == foreign, "use kstate_cli.option"
     # In code the type checker finds a misspelt constant.
     assert all(hasattr(option, name) for name in re.findall(r"``option\.([A-Z_]+)``", text))
 

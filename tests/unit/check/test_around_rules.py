@@ -41,7 +41,7 @@ from kstate_cli.statedir.problems import Place, Problem, ProblemCode, task_place
 from tests import syntax
 from tests.unit.model import application, changelog, database, record, store, task
 
-from .made import NOW_MS, OLD, log, snapshot
+from .builders import NOW_MS, OLD, log, snapshot
 
 HERE = "check/"
 READERS = {"check/snapshot_reader.py", "check/logs.py", "check/predict.py"}

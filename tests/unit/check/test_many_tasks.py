@@ -9,7 +9,7 @@ from kstate_cli.check.predict import judge
 from kstate_cli.formats.topic_partition import TaskId
 from tests.unit.model import changelog, database, record, store, task
 
-from .made import snapshot
+from .builders import snapshot
 
 
 def _calls(tasks: int) -> int:

@@ -12,7 +12,7 @@ from kstate_cli.check.tasks import judge_task
 from kstate_cli.statedir.model import Task
 from tests.unit.model import changelog, database, record, store, task
 
-from .made import log, snapshot
+from .builders import log, snapshot
 
 KEY = changelog("w")
 START, MINUTES = 1_704_067_200_000, 600_000

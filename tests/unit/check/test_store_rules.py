@@ -31,7 +31,7 @@ from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.statedir.problems import Problem, ProblemCode, store_place
 from tests.unit.model import CLOSED, OPEN, changelog, checkpoint, database, record, store, task
 
-from .made import NEW, OLD, of_store, snapshot
+from .builders import NEW, OLD, of_store, snapshot
 
 COUNT = store_place("0_0", "count", segmented=False)
 GARBLED = MalformedBytesError("three fields", "IOException", streams_message="Malformed line in offset checkpoint file")

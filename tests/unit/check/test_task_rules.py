@@ -65,7 +65,7 @@ from kstate_cli.offsets.ages import Age
 from kstate_cli.statedir.model import Task
 from tests.unit.model import APP, OPEN, changelog, checkpoint, database, record, store, task
 
-from .made import NOW_MS, OLD, log, of_task, snapshot
+from .builders import NOW_MS, OLD, log, of_task, snapshot
 
 COUNT, OTHER = changelog("count"), changelog("other")
 TOPIC = TopicPartition("table", 0)

@@ -15,7 +15,7 @@ from kstate_cli.offsets.ages import Age
 from kstate_cli.statedir.model import Task
 from tests.unit.model import OPEN, changelog, database, record, store, task
 
-from .made import NOW_MS, log, snapshot
+from .builders import NOW_MS, log, snapshot
 
 COUNT = changelog("count")
 

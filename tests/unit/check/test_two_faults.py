@@ -21,7 +21,7 @@ from kstate_cli.offsets.ages import Age
 from kstate_cli.statedir.model import Store
 from tests.unit.model import changelog, database, store, task
 
-from .made import OLD, log, snapshot
+from .builders import OLD, log, snapshot
 
 MINUTES = 60_000
 OFF_GRID = (10 * MINUTES, 20 * MINUTES, 30 * MINUTES + 7)

@@ -84,7 +84,7 @@ def write(out: Path, table: pa.Table, **layout: Any) -> Path:
     return out
 
 
-def opened(path: Path | str) -> Dump:
+def open_dump(path: Path | str) -> Dump:
     return read_dump(str(path), complete=True, committed_only=False)
 
 

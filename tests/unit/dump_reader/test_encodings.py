@@ -20,13 +20,13 @@ from kstate_cli.formats.topic_partition import TopicPartition
 from tests import sampling
 
 from .encodings import BINARY, HEADERS, STRING, TIMES, WRITERS, ZONES, Writer, records
-from .support import A, B, all_tables, content, opened
+from .support import A, B, all_tables, content, open_dump
 
 COLUMNS = ("key", "value", "timestamp", "offset", "headers")
 TABLES = (records(A, 0), records(A, 1, 40), records(B, 0, 60))
 
 
-def written(folder: Path, writers: Sequence[Writer], per_file: int, repeated: int) -> Path:
+def write_files(folder: Path, writers: Sequence[Writer], per_file: int, repeated: int) -> Path:
     """Write each partition in files of ``per_file`` rows, by one writer after another; ``repeated`` rows come twice."""
     turn = itertools.cycle(writers)
     for table in TABLES:
@@ -39,13 +39,13 @@ def written(folder: Path, writers: Sequence[Writer], per_file: int, repeated: in
 
 def read(folder: Path, max_bytes: int = 1 << 30, columns: tuple[str, ...] = COLUMNS) -> dict[TopicPartition, list[Any]]:
     """Return every row; no headers are written as an empty list or as null."""
-    results = content(opened(folder), max_bytes, columns)
+    results = content(open_dump(folder), max_bytes, columns)
     return {key: [tuple([] if value is None and name == "headers" else value for name, value in zip(columns, row, strict=True)) for row in rows] for key, rows in results.items()}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> dict[TopicPartition, list[Any]]:
-    return read(written(tmp_path_factory.mktemp("plain"), [Writer()], 1000, 0))
+    return read(write_files(tmp_path_factory.mktemp("plain"), [Writer()], 1000, 0))
 
 
 @settings(max_examples=60 if sampling.ALL else 12, deadline=None)
@@ -63,10 +63,10 @@ def test_any_mix_of_writers(
 ) -> None:
     folder = tmp_path_factory.mktemp("mix")
     try:
-        written(folder, writers, per_file, repeated)
+        write_files(folder, writers, per_file, repeated)
         assert read(folder) == plain
         assert read(folder, 400 if not repeated else 1 << 30) == plain
-        dump = opened(folder)
+        dump = open_dump(folder)
         assert dump.has_headers and not dump.headerless
         for key, rows in plain.items():
             partition = dump.partitions[key]
@@ -101,10 +101,10 @@ def every_writer() -> list[Writer]:
 def test_each_encoding_alone_and_beside_the_usual_encoding(
     plain: dict[TopicPartition, list[Any]], writer: Writer, tmp_path: Path
 ) -> None:
-    assert read(written(tmp_path / "alone", [writer], 50, 0)) == plain
+    assert read(write_files(tmp_path / "alone", [writer], 50, 0)) == plain
     # Two files for each partition: of each order of the two writers one mix.
     for number, mix in enumerate(([Writer(), writer], [writer, Writer()])):
-        assert read(written(tmp_path / str(number), mix, 60, 2)) == plain
+        assert read(write_files(tmp_path / str(number), mix, 60, 2)) == plain
 
 
 def test_digests_of_records_do_not_depend_on_the_writer(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_digests_of_records_do_not_depend_on_the_writer(tmp_path: Path) -> None:
     for number, writer in enumerate(every_writer()):
         folder = tmp_path / str(number)
         writer.write(TABLES[0], folder, "a.parquet")
-        digests.add(digest_at(fs.LocalFileSystem(), opened(folder).partitions[key], 57))
+        digests.add(digest_at(fs.LocalFileSystem(), open_dump(folder).partitions[key], 57))
     assert len(digests) == 1 and None not in digests
 
 
@@ -125,7 +125,7 @@ def test_headers_that_some_files_lack_are_unknown_of_that_topic(
     Writer(headers=None).write(table.slice(0, 60), tmp_path, "a.parquet")
     Writer().write(table.slice(50), tmp_path, "b.parquet")
     Writer().write(TABLES[2], tmp_path, "c.parquet")
-    dump = opened(tmp_path)
+    dump = open_dump(tmp_path)
     assert not dump.headers_of(A) and dump.headers_of(B)
     four = COLUMNS[:4]
     assert read(tmp_path, columns=four)[TopicPartition(A, 0)] == [row[:4] for row in plain[TopicPartition(A, 0)]]

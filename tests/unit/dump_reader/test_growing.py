@@ -160,7 +160,7 @@ def rows_of(offsets: range) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pylist(rows, schema=schema())
 
 
-def written(folder: Path, name: str, offsets: range) -> GrownFile:
+def write_file(folder: Path, name: str, offsets: range) -> GrownFile:
     """A real file with a record at each offset, a few in each row group."""
     relative = f"topic=t/partition=0/{name}.parquet"
     with RangeFile(str(folder / relative), schema(), group_bytes=1) as file:
@@ -184,7 +184,7 @@ def offsets_in(part: PartitionDump, uri: str, after: int = -1) -> list[int]:
 
 
 def test_reads_only_the_newest_manifest_and_its_files(tmp_path: Path) -> None:
-    first, two = written(tmp_path, "one", range(10)), written(tmp_path, "two", range(10, 30))
+    first, two = write_file(tmp_path, "one", range(10)), write_file(tmp_path, "two", range(10, 30))
     commit(tmp_path, 1, (first,), 10)
     older = read_dump(str(tmp_path), complete=False, committed_only=False).partitions[KEY]
     (tmp_path / first.path).with_name("two-attempts.parquet").write_bytes(b"no parquet")
@@ -206,7 +206,7 @@ def test_reads_only_the_newest_manifest_and_its_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize("damage", ["gone", "shorter", "a link", "another manifest"])
 def test_refuses_files_that_contradict_the_manifest(tmp_path: Path, damage: str) -> None:
     dump = tmp_path / "dump"
-    first = written(dump, "one", range(10))
+    first = write_file(dump, "one", range(10))
     commit(dump, 1, (first,), 10)
     path = dump / first.path
     if damage == "gone":
@@ -226,7 +226,7 @@ def test_refuses_files_that_contradict_the_manifest(tmp_path: Path, damage: str)
 def test_refuses_links_and_folders_named_like_a_manifest(tmp_path: Path, damage: str) -> None:
     """Left out, an older one would count; followed, one of another dump."""
     dump, other = tmp_path / "dump", tmp_path / "other"
-    first = written(dump, "one", range(10))
+    first = write_file(dump, "one", range(10))
     commit(dump, 1, (first,), 10)
     other.mkdir()
     name = dump / name_of(2)
@@ -251,7 +251,7 @@ def test_refuses_links_and_folders_named_like_a_manifest(tmp_path: Path, damage:
 @pytest.mark.parametrize("data", [b"", b"{}", b'{"format": 3', None])
 def test_hint_about_an_unreadable_manifest(tmp_path: Path, generation: int, data: bytes | None) -> None:
     """An older one never counts by itself. The last generation there can be is none: what came after would not count."""
-    commit(tmp_path, 1, (written(tmp_path, "one", range(10)),), 10)
+    commit(tmp_path, 1, (write_file(tmp_path, "one", range(10)),), 10)
     if data is None:
         commit(tmp_path, generation, (), 0)
     else:
@@ -268,7 +268,7 @@ def test_hint_about_an_unreadable_manifest(tmp_path: Path, generation: int, data
 
 def test_a_file_says_the_same_in_its_footer(tmp_path: Path) -> None:
     """What the manifest says of row groups is what reading the footers would have given."""
-    commit(tmp_path, 1, (written(tmp_path, "one", range(3, 30)),), 30)
+    commit(tmp_path, 1, (write_file(tmp_path, "one", range(3, 30)),), 30)
     grown = read_dump(str(tmp_path), complete=False, committed_only=False).partitions[KEY]
     (tmp_path / name_of(1)).unlink()
     plain = read_dump(str(tmp_path), complete=True, committed_only=True).partitions[KEY]

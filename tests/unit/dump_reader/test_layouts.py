@@ -12,7 +12,7 @@ import pytest
 from kstate_cli.dump_reader.open import read_dump
 from kstate_cli.formats.topic_partition import TopicPartition
 
-from .support import A, content, expected, opened, rows, several, write
+from .support import A, content, expected, open_dump, rows, several, write
 
 LAYOUTS: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -36,7 +36,7 @@ LAYOUTS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_layout(name: str, manifest: bool, tmp_path: Path) -> None:
     table = several()
-    dump = opened(write(tmp_path / "d", table, manifest=manifest, **LAYOUTS[name]))
+    dump = open_dump(write(tmp_path / "d", table, manifest=manifest, **LAYOUTS[name]))
     assert dump.warnings == ()
     assert dump.has_headers
     assert (dump.manifest is not None) == manifest
@@ -48,13 +48,13 @@ def test_layout(name: str, manifest: bool, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["small groups", "hive, small", "small files"])
 def test_small_slices(name: str, tmp_path: Path) -> None:
     table = several()
-    dump = opened(write(tmp_path / "d", table, **LAYOUTS[name]))
+    dump = open_dump(write(tmp_path / "d", table, **LAYOUTS[name]))
     assert content(dump, max_bytes=1) == expected(table)
     assert content(dump, max_bytes=2_000) == expected(table)
 
 
 def test_facts_of_a_partition(tmp_path: Path) -> None:
-    dump = opened(write(tmp_path / "d", several(), shuffle=1, together=True, rows_per_file=50))
+    dump = open_dump(write(tmp_path / "d", several(), shuffle=1, together=True, rows_per_file=50))
     partition = dump.partitions[TopicPartition(A, 1)]
     assert (partition.first, partition.last, partition.rows) == (40, 189, 150)
     assert (partition.log_start, partition.log_end) == (40, 191)
@@ -78,7 +78,7 @@ def test_without_statistics_and_with_unusual_types(tmp_path: Path) -> None:
     )
     for number, begin in enumerate(range(0, len(unusual), 100)):
         pq.write_table(unusual.slice(begin, 100), tmp_path / f"{number}.parquet", write_statistics=False)
-    dump = opened(tmp_path)
+    dump = open_dump(tmp_path)
     assert content(dump) == expected(table)
     with_headers = ("headers", "offset", "key")
     assert content(dump, columns=with_headers) == expected(table, with_headers)
@@ -89,7 +89,7 @@ def test_kinds_of_binary(kind: pa.DataType, tmp_path: Path) -> None:
     table = rows()
     index = table.schema.get_field_index("key")
     pq.write_table(table.set_column(index, "key", table.column("key").cast(kind)), tmp_path / "a.parquet")
-    assert content(opened(tmp_path)) == expected(table)
+    assert content(open_dump(tmp_path)) == expected(table)
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
@@ -102,7 +102,7 @@ def test_timestamps_are_floored(unit: str, tmp_path: Path) -> None:
     table = table.set_column(table.schema.get_field_index("timestamp"), "timestamp", column)
     # Only this version stores seconds and nanoseconds as they are.
     pq.write_table(table, tmp_path / "a.parquet", version="2.6", coerce_timestamps=None, store_schema=True)
-    results = [row[2] for row in content(opened(tmp_path))[TopicPartition(A, 0)]]
+    results = [row[2] for row in content(open_dump(tmp_path))[TopicPartition(A, 0)]]
     assert results == [-1 if v is None else v * 1000 if per_ms is None else v // per_ms for v in stored]
 
 
@@ -112,7 +112,7 @@ def test_int96_before_1970_and_far_away(tmp_path: Path) -> None:
     column = pa.array(values, pa.int64()).view(pa.timestamp("us", tz="UTC"))
     table = table.set_column(table.schema.get_field_index("timestamp"), "timestamp", column)
     pq.write_table(table, tmp_path / "a.parquet", use_deprecated_int96_timestamps=True)
-    dump = opened(tmp_path)
+    dump = open_dump(tmp_path)
     assert dump.warnings == ()
     results = [row[2] for row in content(dump)[TopicPartition(A, 0)]]
     assert results[:4] == [-1, -1, -1, -2]
@@ -124,7 +124,7 @@ def test_warns_of_timestamps_without_a_zone(tmp_path: Path) -> None:
     table = rows()
     naive = table.column("timestamp").cast(pa.timestamp("us"))
     pq.write_table(table.set_column(5, "timestamp", naive), tmp_path / "a.parquet")
-    dump = opened(tmp_path)
+    dump = open_dump(tmp_path)
     assert len(dump.warnings) == 1 and "UTC" in dump.warnings[0]
     assert content(dump) == expected(table)
 
@@ -134,11 +134,11 @@ def test_files_that_are_no_part_of_the_dump(tmp_path: Path) -> None:
     write(tmp_path, table, manifest=False)
     for name in ("_SUCCESS", ".part.parquet.crc", "empty"):
         (tmp_path / name).touch()
-    assert opened(tmp_path).warnings == ()
+    assert open_dump(tmp_path).warnings == ()
     (tmp_path / "_temporary").mkdir()
     pq.write_table(table, tmp_path / "_temporary" / "x.parquet")
     (tmp_path / "README").write_text("a dump")
-    dump = opened(tmp_path)
+    dump = open_dump(tmp_path)
     assert len(dump.warnings) == 2 and "_temporary/x.parquet" in dump.warnings[0] and "README" in dump.warnings[1]
     assert content(dump) == expected(table)
 
@@ -146,13 +146,13 @@ def test_files_that_are_no_part_of_the_dump(tmp_path: Path) -> None:
 def test_parquet_without_the_suffix_counts(tmp_path: Path) -> None:
     table = rows()
     pq.write_table(table, tmp_path / "data")
-    assert content(opened(tmp_path)) == expected(table)
+    assert content(open_dump(tmp_path)) == expected(table)
 
 
 def test_topic_with_an_underscore_in_front(tmp_path: Path) -> None:
     table = rows("_confluent-ksql-x-changelog")
-    assert content(opened(write(tmp_path / "a", table))) == expected(table)
-    assert content(opened(write(tmp_path / "b", table, hive=True, manifest=False))) == expected(table)
+    assert content(open_dump(write(tmp_path / "a", table))) == expected(table)
+    assert content(open_dump(write(tmp_path / "b", table, hive=True, manifest=False))) == expected(table)
 
 
 def test_reads_a_single_file_a_uri_and_odd_names(tmp_path: Path) -> None:
@@ -160,15 +160,15 @@ def test_reads_a_single_file_a_uri_and_odd_names(tmp_path: Path) -> None:
     folder = tmp_path / "a b [1]{2}*"
     folder.mkdir()
     pq.write_table(table, folder / "x y?.parquet")
-    assert content(opened(folder)) == expected(table)
-    assert content(opened(folder / "x y?.parquet")) == expected(table)
-    assert content(opened(folder.as_uri())) == expected(table)
+    assert content(open_dump(folder)) == expected(table)
+    assert content(open_dump(folder / "x y?.parquet")) == expected(table)
+    assert content(open_dump(folder.as_uri())) == expected(table)
 
 
 def test_relative_path_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pq.write_table(rows(), tmp_path / "x.parquet")
     monkeypatch.chdir(tmp_path)
-    dump = opened(".")
+    dump = open_dump(".")
     monkeypatch.chdir("/")
     assert dump.uri == str(tmp_path)
     assert content(dump) == expected(rows())
@@ -177,12 +177,12 @@ def test_relative_path_is_made_absolute(tmp_path: Path, monkeypatch: pytest.Monk
 def test_empty_files_are_fine(tmp_path: Path) -> None:
     pq.write_table(rows().slice(0, 0), tmp_path / "a.parquet")
     pq.write_table(rows(), tmp_path / "b.parquet")
-    assert content(opened(tmp_path)) == expected(rows())
+    assert content(open_dump(tmp_path)) == expected(rows())
 
 
 def test_isolation(tmp_path: Path) -> None:
     write(tmp_path / "plain", rows(), manifest=False)
-    assert opened(tmp_path / "plain").isolation is None
+    assert open_dump(tmp_path / "plain").isolation is None
     assert read_dump(str(tmp_path / "plain"), complete=True, committed_only=True).isolation == "read_committed"
     path = write(tmp_path / "told", rows()) / "_manifest.json"
     path.write_text(path.read_text().replace("read_committed", "read_uncommitted"))

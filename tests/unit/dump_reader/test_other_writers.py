@@ -13,7 +13,7 @@ from pyarrow.parquet import encryption
 from kstate_cli.dump_reader.errors import DumpError
 from kstate_cli.dump_reader.open import read_dump
 
-from .support import content, opened, rows
+from .support import content, open_dump, rows
 
 
 class _Keys(encryption.KmsClient):  # type: ignore[misc]
@@ -50,12 +50,12 @@ def test_int96_of_impala_has_no_zone(tmp_path: Path) -> None:
     """Impala writes the local time of its host. Every other writer of INT96 writes UTC."""
     path = tmp_path / "a.parquet"
     pq.write_table(rows(), path, use_deprecated_int96_timestamps=True)
-    assert opened(tmp_path).warnings == ()
+    assert open_dump(tmp_path).warnings == ()
     own = f"parquet-cpp-arrow version {pa.__version__}".encode()
     data = path.read_bytes()
     assert data.count(own) == 1
     path.write_bytes(data.replace(own, b"impala version 4.1".ljust(len(own))))
-    assert [*opened(tmp_path).warnings] == ["timestamps without a time zone are read as UTC"]
+    assert [*open_dump(tmp_path).warnings] == ["timestamps without a time zone are read as UTC"]
 
 
 def test_records_without_a_timestamp_are_counted(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_records_without_a_timestamp_are_counted(tmp_path: Path) -> None:
     at = table.schema.get_field_index("timestamp")
     times = pa.array([None, 1, None, 2, 3], pa.timestamp("us", tz="UTC"))
     pq.write_table(table.set_column(at, "timestamp", times), tmp_path / "a.parquet")
-    assert [warning[:33] for warning in opened(tmp_path).warnings] == ["2 records have no timestamp (null)"[:33]]
+    assert [warning[:33] for warning in open_dump(tmp_path).warnings] == ["2 records have no timestamp (null)"[:33]]
 
 
 @pytest.mark.parametrize("name", ["headers", "timestampType"])
@@ -75,11 +75,11 @@ def test_optional_column_of_type_null_counts_as_missing(name: str, tmp_path: Pat
     pq.write_table(
         table.set_column(table.schema.get_field_index(name), name, pa.nulls(len(table))), tmp_path / "a.parquet"
     )
-    dump = opened(tmp_path)
+    dump = open_dump(tmp_path)
     assert dump.has_headers == (name != "headers")
     typed = content(dump)
     pq.write_table(missing, tmp_path / "a.parquet")
-    assert content(opened(tmp_path)) == typed
+    assert content(open_dump(tmp_path)) == typed
 
 
 def test_values_of_type_null_are_refused(tmp_path: Path) -> None:

@@ -29,14 +29,14 @@ from kstate_cli.formats.topic_partition import TopicPartition
 from tests import sampling
 from tests.interop.to_parquet import SCHEMA
 
-from .support import ALL, OTHER, A, all_tables, content, expected, opened, rows, several, write
+from .support import ALL, OTHER, A, all_tables, content, expected, open_dump, rows, several, write
 
 LOCAL = fs.LocalFileSystem()
 KEY = TopicPartition(A, 0)
 
 
 def whole(path: Path, max_bytes: int = 1 << 30, after: int | None = None, until: int | None = None) -> Slice:
-    cut, again = slices(opened(path).partitions[KEY], after=after, until=until, max_bytes=max_bytes)
+    cut, again = slices(open_dump(path).partitions[KEY], after=after, until=until, max_bytes=max_bytes)
     assert not again and len(cut) == 1
     return cut[0]
 
@@ -144,7 +144,7 @@ def test_equal_duplicates_count_once(tmp_path: Path) -> None:
     save(table.slice(30, 50), tmp_path / "b.parquet")
     part = whole(tmp_path)
     assert not part.ordered and part.rows == 150
-    assert content(opened(tmp_path)) == expected(table)
+    assert content(open_dump(tmp_path)) == expected(table)
     for max_rows in (1, 7, 100, 1000):
         tables = all_tables(part, ALL, max_rows)
         assert all(table.num_rows <= max_rows for table in tables)
@@ -221,7 +221,7 @@ def test_iterating_gives_the_same_rows(
 ) -> None:
     with tempfile.TemporaryDirectory(dir=parent) as folder:
         path = write(Path(folder), pa.concat_tables([rows(seed=seed), rows(partition=1, seed=seed)]), **layout)
-        cut, _ = slices(opened(path).partitions[KEY], after=after, until=None, max_bytes=1 << 30)
+        cut, _ = slices(open_dump(path).partitions[KEY], after=after, until=None, max_bytes=1 << 30)
         for part in cut:
             tables = all_tables(part, ALL, max_rows, max_bytes)
             assert all(0 < table.num_rows <= max_rows for table in tables)
@@ -241,7 +241,7 @@ def test_bytes_bound_tables_whose_values_are_encoded_away(tmp_path: Path) -> Non
 
 def test_only_the_row_groups_of_the_slice_are_read(tmp_path: Path) -> None:
     path = save(rows(), tmp_path / "a.parquet", row_group_size=10, compression="none")
-    cut, _ = slices(opened(path).partitions[KEY], after=None, until=None, max_bytes=1)
+    cut, _ = slices(open_dump(path).partitions[KEY], after=None, until=None, max_bytes=1)
     data = bytearray(path.read_bytes())
     start = pq.ParquetFile(path).metadata.row_group(5).column(0).data_page_offset
     data[start : start + 200] = bytes(200)
@@ -283,13 +283,13 @@ def test_file_changed_or_gone(tmp_path: Path) -> None:
 def test_more_files_than_are_kept_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(footers, "_OPEN_FILES", 2)
     table = several()
-    dump = opened(write(tmp_path / "d", table, together=True, shuffle=1, rows_per_file=20, rows_per_group=5))
+    dump = open_dump(write(tmp_path / "d", table, together=True, shuffle=1, rows_per_file=20, rows_per_group=5))
     assert content(dump) == expected(table)
 
 
 def test_columns_that_are_gathered_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = several()
-    dump = opened(write(tmp_path / "d", table, shuffle=1, duplicates=30))
+    dump = open_dump(write(tmp_path / "d", table, shuffle=1, duplicates=30))
     monkeypatch.setattr(reader, "_BLOCK_BYTES", 900)
     names = (*ALL, "headers")
     assert content(dump, columns=names) == expected(table, names)

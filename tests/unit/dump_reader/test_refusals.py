@@ -16,7 +16,7 @@ from kstate_cli.dump_reader.errors import DumpError
 from kstate_cli.dump_reader.open import read_dump
 from kstate_cli.errors import UsageError
 
-from .support import A, opened, rows, several, write
+from .support import A, open_dump, rows, several, write
 
 
 def refusal(path: Path | str, **options: bool) -> DumpError:
@@ -136,7 +136,7 @@ def test_folder_and_rows_disagree(folder: str, tmp_path: Path) -> None:
 
 def test_hive_folders_that_agree_are_fine(tmp_path: Path) -> None:
     save(rows(), tmp_path / f"topic={A}" / "partition=0" / "a.parquet")
-    assert opened(tmp_path).partitions
+    assert open_dump(tmp_path).partitions
 
 
 @pytest.mark.parametrize("cut", [0, 3, 100, -1, -9])
@@ -149,10 +149,10 @@ def test_damaged_file(cut: int, tmp_path: Path) -> None:
 
 def test_nothing_there(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="does not exist"):
-        opened(tmp_path / "missing")
+        open_dump(tmp_path / "missing")
     assert "no Parquet file" in refusal(tmp_path).message
     with pytest.raises(UsageError) as caught:
-        opened("nonsense://user:secret@host/path?secret_key=secret")
+        open_dump("nonsense://user:secret@host/path?secret_key=secret")
     assert "secret" not in f"{caught.value.message}{caught.value.hint}"
 
 
@@ -161,7 +161,7 @@ def test_links(tmp_path: Path) -> None:
     inside = tmp_path / "dump"
     save(rows(start=1000), inside / "a.parquet")
     (inside / "b.parquet").symlink_to("a.parquet")
-    assert len(opened(inside).partitions) == 1
+    assert len(open_dump(inside).partitions) == 1
     (inside / "c.parquet").symlink_to(outside)
     assert "symbolic link" in refusal(inside).message
     (inside / "c.parquet").unlink()
@@ -244,7 +244,7 @@ def test_partitions_disagree(tmp_path: Path) -> None:
     edited(dump, lambda manifest: manifest["partitions"].append(more))
     assert "t:0: the manifest records 2 rows, but the files contain none" in refusal(dump).message
     edited(dump, lambda manifest: manifest["partitions"][-1].update(rows=0, first=None, last=None))
-    partition = opened(dump).partitions
+    partition = open_dump(dump).partitions
     empty = next(part for key, part in partition.items() if key.topic == "t")
     assert (empty.rows, empty.first, empty.log_end, empty.pieces) == (0, None, 5, ())
 

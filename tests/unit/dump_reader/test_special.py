@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from .support import opened, rows, write
+from .support import open_dump, rows, write
 from .test_refusals import refusal, text
 
 
@@ -44,7 +44,7 @@ def test_a_link_to_a_file_of_the_dump(tmp_path: Path) -> None:
     file = next(tmp_path.rglob("*.parquet"))
     file.rename(file.with_name(".kept"))
     file.symlink_to(".kept")
-    assert sum(partition.rows for partition in opened(tmp_path).partitions.values()) == 100
+    assert sum(partition.rows for partition in open_dump(tmp_path).partitions.values()) == 100
 
 
 def test_folders_without_an_end(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from kstate_cli.dump_reader import table_formats
 from kstate_cli.dump_reader.errors import DumpError
 from kstate_cli.dump_reader.open import read_dump
 
-from .support import A, content, expected, opened, rows, several, write
+from .support import A, content, expected, open_dump, rows, several, write
 from .test_refusals import refusal, text
 
 UUID = "0198c7a2-1111-7abc-8def-0123456789ab"
@@ -90,7 +90,7 @@ def test_the_dump_is_in_a_table(marker: str, place: str, tmp_path: Path) -> None
     path = tmp_path / "table" / "d" / "deeper" / "part.parquet"
     path.parent.mkdir(parents=True)
     pq.write_table(rows(), path)
-    assert content(opened(tmp_path / "table" / place))
+    assert content(open_dump(tmp_path / "table" / place))
     with_log(tmp_path / "table", marker)
     assert f"{tmp_path}/table is a table ({TABLES[marker]})" in refusal(tmp_path / "table" / place).message
     (tmp_path / "link").symlink_to(tmp_path / "table" / place)
@@ -136,7 +136,7 @@ def test_a_file_of_iceberg_without_its_log(tmp_path: Path) -> None:
 def test_topics_with_such_names_are_topics(tmp_path: Path) -> None:
     """Only folders of logs have these files: a topic may have the name of such a folder."""
     table = pa.concat_tables([rows(name) for name in ("metadata", "schema", "snapshot", "manifest", "base_1", "delta")])
-    assert content(opened(write(tmp_path, table, manifest=False))) == expected(table)
+    assert content(open_dump(write(tmp_path, table, manifest=False))) == expected(table)
 
 
 def test_a_hidden_table_that_is_not_read_is_no_obstacle(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_a_hidden_table_that_is_not_read_is_no_obstacle(tmp_path: Path) -> None:
     write(tmp_path, table, manifest=False)
     with_log(tmp_path / ".trash" / "old", "_delta_log/0.json")
     pq.write_table(table, tmp_path / ".trash" / "old" / "a.parquet")
-    dump = opened(tmp_path)
+    dump = open_dump(tmp_path)
     assert content(dump) == expected(table) and ".trash/old/a.parquet" in dump.warnings[0]
 
 
@@ -174,7 +174,7 @@ def test_transactions_of_databricks(commits: dict[str, str], reads: bool, tmp_pa
     for name, text_ in commits.items():
         (tmp_path / A / "0" / name).write_text(text_)
     if reads:
-        assert content(opened(tmp_path)) == expected(rows())
+        assert content(open_dump(tmp_path)) == expected(rows())
     else:
         assert f"{tmp_path}/{A}/0 is a table (Databricks commit)" in refusal(tmp_path).message
 
@@ -185,7 +185,7 @@ def test_transactions_of_databricks(commits: dict[str, str], reads: bool, tmp_pa
 @pytest.mark.parametrize("manifest", ["_manifest.json", "_manifest-0000000003.json"])
 def test_files_of_a_dump_are_not_read_without_its_manifest(manifest: str, tmp_path: Path) -> None:
     dump = write(tmp_path / "backups" / "orders", several(), manifest=False)
-    assert content(opened(tmp_path / "backups"))
+    assert content(open_dump(tmp_path / "backups"))
     (dump / manifest).write_text(json.dumps({}))
     for place in (tmp_path / "backups", dump / A, dump / A / "0", next((dump / A / "0").iterdir())):
         error = refusal(place)

@@ -15,7 +15,7 @@ from kstate_cli.dump_writer.packing import drop_old_fulls
 from kstate_cli.dump_writer.stores import destination
 from kstate_cli.dump_writer.writing import GRACE_SECONDS, new_manifest, path_of, run_of
 from kstate_cli.errors import InUse, Refused, UsageError
-from tests.unit.dump_reader.test_growing import KEY, written
+from tests.unit.dump_reader.test_growing import KEY, write_file
 
 RUN, OTHER = "0123456789ab", "ba9876543210"
 
@@ -84,7 +84,7 @@ def test_nothing_is_written_where_restore_would_not_read_it(tmp_path: Path, plac
         FolderStore(str(dump)).read_newest()
     assert place in refusal.value.message and refusal.value.hint
     if kind == "a link":
-        grown_file = written(dump, "one", range(9))
+        grown_file = write_file(dump, "one", range(9))
         with pytest.raises(Refused, match="was replaced after kstate wrote it"):
             FolderStore(str(dump)).commit(grown(1, files=(grown_file,)), RUN, [KEY])
         assert not list(dump.glob("_manifest*"))
@@ -92,7 +92,7 @@ def test_nothing_is_written_where_restore_would_not_read_it(tmp_path: Path, plac
 
 def test_refuses_a_missing_file_before_reading(tmp_path: Path) -> None:
     """The hint names what loses nothing: a copy of the file, or another place. No full that is whole is to be dropped."""
-    out, grown_file = str(tmp_path), written(tmp_path, "one", range(9))
+    out, grown_file = str(tmp_path), write_file(tmp_path, "one", range(9))
     manifest = grown(1, files=(grown_file,))
     FolderStore(out).commit(manifest, RUN, [KEY])
     FolderStore(out).check_named(manifest)
@@ -101,7 +101,7 @@ def test_refuses_a_missing_file_before_reading(tmp_path: Path) -> None:
         FolderStore(out).check_named(manifest)
     hint = str(refusal.value.hint)
     assert "copy it again" in hint and "--out" in hint and "--keep" not in hint
-    new_full = Full(KEY, 2, 0, 99, 5, (Round(0, 99, 1, 2),), (written(tmp_path, "two", range(9)),))
+    new_full = Full(KEY, 2, 0, 99, 5, (Round(0, 99, 1, 2),), (write_file(tmp_path, "two", range(9)),))
     smaller, old_fulls = drop_old_fulls(Grown(2, "read_committed", (*manifest.fulls, new_full)), 1)
     assert old_fulls == manifest.fulls
     FolderStore(out).commit(smaller, RUN, [KEY])
@@ -109,7 +109,7 @@ def test_refuses_a_missing_file_before_reading(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_gone_is_not_named(tmp_path: Path) -> None:
-    grown_file = written(tmp_path, "one", range(9))
+    grown_file = write_file(tmp_path, "one", range(9))
     (tmp_path / grown_file.path).unlink()
     with pytest.raises(Refused, match="no longer exists"):
         FolderStore(str(tmp_path)).commit(grown(1, files=(grown_file,)), RUN, [KEY])
@@ -117,7 +117,7 @@ def test_a_file_that_is_gone_is_not_named(tmp_path: Path) -> None:
 
 
 def test_removes_only_old_files_of_kstate_that_no_manifest_names(tmp_path: Path) -> None:
-    grown_file = written(tmp_path, "one", range(9))
+    grown_file = write_file(tmp_path, "one", range(9))
     here = (tmp_path / grown_file.path).parent
     stray, young, expired, soon = (path_of(KEY, 0, 9, 1, RUN, f"0000000{number}") for number in range(4))
     (tmp_path / new_manifest(1, RUN)).touch()

@@ -17,13 +17,13 @@ from kstate_cli.dump_writer.folder import FolderStore
 from kstate_cli.dump_writer.packing import TOGETHER, drop_old_fulls, merge_ranges, pack
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.logs import DeleteCoverage, delete_coverage
-from tests.unit.dump_reader.test_growing import KEY, written
+from tests.unit.dump_reader.test_growing import KEY, write_file
 
 RUN = "0123456789ab"
 
 
 def full_of(folder: Path, files: int) -> Full:
-    parts = tuple(written(folder, f"f{number:03d}", range(number * 5, number * 5 + 5)) for number in range(files))
+    parts = tuple(write_file(folder, f"f{number:03d}", range(number * 5, number * 5 + 5)) for number in range(files))
     return Full(KEY, 1, 0, files * 5, 1000, (Round(0, files * 5, 900, 1000),), parts)
 
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kstate_cli.dump_writer.writing import RangeFile, schema
-from tests.unit.dump_reader.test_growing import written
+from tests.unit.dump_reader.test_growing import write_file
 
 
 def test_a_file_that_was_not_finished_is_removed(tmp_path: Path) -> None:
@@ -36,7 +36,7 @@ def test_a_file_that_was_not_finished_is_removed(tmp_path: Path) -> None:
 
 
 def test_only_its_owner_reads_it_and_the_digest_is_of_its_bytes(tmp_path: Path) -> None:
-    grown_file = written(tmp_path / "dump", "one", range(9))
+    grown_file = write_file(tmp_path / "dump", "one", range(9))
     path = tmp_path / "dump" / grown_file.path
     assert grown_file.sha256 == hashlib.sha256(path.read_bytes()).hexdigest() and grown_file.size == path.stat().st_size
     assert [stat.S_IMODE(part.stat().st_mode) for part in (path, path.parent, path.parent.parent)] == [

@@ -12,7 +12,7 @@ from kstate_cli.migrate.planner import plan_migration
 from kstate_cli.migrate.snapshot import MigrateOptions
 from kstate_cli.releases import release
 from kstate_cli.statedir.model import Application, Store
-from tests.unit.check.made import snapshot
+from tests.unit.check.builders import snapshot
 from tests.unit.model import application, database, record, store, task
 
 COMMITTED = {

@@ -49,9 +49,9 @@ def cut(
     start: int | None = None,
 ) -> Database:
     """A database of 4.3 that was flushed since it was opened."""
-    made = database(name, offsets=record(offset, name, status=status), rows=rows, start=start)
+    original = database(name, offsets=record(offset, name, status=status), rows=rows, start=start)
     db = {"atomic_flush": "true"} if atomic else {}
-    return dataclasses.replace(made, options=StoredOptions(NEW, db, {}, {}), wal_number=FIRST_WAL)
+    return dataclasses.replace(original, options=StoredOptions(NEW, db, {}, {}), wal_number=FIRST_WAL)
 
 
 def reason(*databases: Database, at_least_once: bool = True, filled: int = 1, **words: object) -> str | None:
@@ -86,8 +86,8 @@ def test_a_database_that_states_nothing() -> None:
     assert facts.proves_transactions and why_not(facts, empty) is None
     with_rows = store("count", cut(None, status=None))
     assert why_not(CutFacts(task(with_rows, other)), with_rows) is not None
-    opened = store("third", cut(3, name="third", status=1))
-    assert why_not(CutFacts(task(empty, other, opened)), empty) is not None
+    open_store = store("third", cut(3, name="third", status=1))
+    assert why_not(CutFacts(task(empty, other, open_store)), empty) is not None
 
 
 def test_families_without_atomic_flush() -> None:
@@ -140,14 +140,14 @@ def segment(start: int, offset: int | None, *, rows: int = 3) -> Database:
 
 def windows(tmp_path: Path, *segments: Database) -> Store:
     """A store of them, each with an identity."""
-    made = store("w", *segments, kind="timestamped-window", segmented=True)
+    original = store("w", *segments, kind="timestamped-window", segmented=True)
     placed = []
-    for database_ in made.databases:
+    for database_ in original.databases:
         path = tmp_path / database_.path.name
         path.mkdir()
         (path / "IDENTITY").write_bytes(path.name.encode())
         placed.append(dataclasses.replace(database_, path=path))
-    return dataclasses.replace(made, databases=tuple(placed))
+    return dataclasses.replace(original, databases=tuple(placed))
 
 
 def generation(offset: int, *starts: int, identity: str = "") -> StoredStore:

@@ -26,7 +26,7 @@ def reasons(store: Store, *, transactional: bool, lines: Mapping[TopicPartition,
 
 @pytest.mark.parametrize("transactional", [False, True])
 @pytest.mark.parametrize(
-    ("rows", "left"),
+    ("rows", "expected"),
     [
         (record(5, status=0), Ending.CLOSED),
         (record(5, status=1), Ending.OPEN),
@@ -35,8 +35,8 @@ def reasons(store: Store, *, transactional: bool, lines: Mapping[TopicPartition,
         (OffsetsRecord({}, Position.empty(), None), Ending.COMMITTED),
     ],
 )
-def test_the_bytes_prove_how_a_run_ended(rows: OffsetsRecord, left: Ending, transactional: bool) -> None:
-    assert ending(database(offsets=rows), transactional=transactional) is left
+def test_the_bytes_prove_how_a_run_ended(rows: OffsetsRecord, expected: Ending, transactional: bool) -> None:
+    assert ending(database(offsets=rows), transactional=transactional) is expected
 
 
 def test_the_user_decides_about_a_database_that_states_nothing() -> None:

@@ -83,7 +83,7 @@ def test_offsets_and_specification_agree(subject: Task) -> None:
 
 
 @dataclass(frozen=True)
-class Made:
+class GeneratedTask:
     """A task as a release up to 4.2 leaves it, and which topic each of its lines is the changelog of."""
 
     task: Task
@@ -91,7 +91,7 @@ class Made:
 
 
 @st.composite
-def made_by_streams(draw: st.DrawFn) -> Made:
+def made_by_streams(draw: st.DrawFn) -> GeneratedTask:
     """One prefix for all; logged stores, stores built from a topic that their Position names, and custom ones."""
     in_task = draw(st.sampled_from(TASKS))
     own = f"{APP}-t" if "t" in in_task else APP
@@ -120,12 +120,12 @@ def made_by_streams(draw: st.DrawFn) -> Made:
     if prefix != own and not any(topic.startswith(f"{prefix}-") for topic in truth.values()):
         absent.clear()  # nothing tells what the prefix is
     lines = {f"{topic}-0": 1 for topic in (*truth.values(), *absent.values())}
-    return Made(task(in_task, *stores, lines=lines), truth)
+    return GeneratedTask(task(in_task, *stores, lines=lines), truth)
 
 
 @SWEEP
 @given(made_by_streams())
-def test_each_store_is_given_its_own_line_and_no_other(subject: Made) -> None:
+def test_each_store_is_given_its_own_line_and_no_other(subject: GeneratedTask) -> None:
     owners = given_lines(subject.task)
     for store_ in subject.task.stores:
         truth = {subject.truth[store_.name]} if store_.name in subject.truth else set()

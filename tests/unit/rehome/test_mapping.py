@@ -281,7 +281,7 @@ def test_a_generated_name_behind_another_repartition_topic_is_another_store() ->
 
 
 @pytest.mark.parametrize(
-    ("name", "is_one"),
+    ("name", "is_generated"),
     [
         (NAME, True),
         ("topic-STATE-STORE-0000000000", True),
@@ -292,8 +292,8 @@ def test_a_generated_name_behind_another_repartition_topic_is_another_store() ->
         ("count0000000012", False),
     ],
 )
-def test_generated_names(name: str, is_one: bool) -> None:
-    assert generated(name) is is_one
+def test_generated_names(name: str, is_generated: bool) -> None:
+    assert generated(name) is is_generated
 
 
 def test_a_store_of_another_named_topology_is_another_store() -> None:

@@ -43,8 +43,8 @@ def test_only_a_queue_with_entries_of_its_own_is_kept() -> None:
     assert not emitted_queues({INPUT: place(1, 5), QUEUE: place(9, 5)}, queues)
     # A task commits the same entries with all its partitions: those of its input topic are copied anyway.
     assert not emitted_queues({INPUT: place(1, 5, closed=60), QUEUE: place(9, 5, closed=60)}, queues)
-    kept = emitted_queues({INPUT: place(1, 5, other=60), QUEUE: place(9, 5, closed=60)}, queues)
-    assert {topic: queue.stores for topic, queue in kept.items()} == {"orders-closed-repartition": {"closed"}}
+    rows = emitted_queues({INPUT: place(1, 5, other=60), QUEUE: place(9, 5, closed=60)}, queues)
+    assert {topic: queue.stores for topic, queue in rows.items()} == {"orders-closed-repartition": {"closed"}}
 
 
 def test_the_new_queue_has_the_name_that_kafka_streams_derives() -> None:

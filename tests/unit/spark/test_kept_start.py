@@ -19,7 +19,7 @@ KEY = "0" * 32
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> Path:
+def start_folder(tmp_path: Path) -> Path:
     """A folder with a note and an archive that belong together; the bytes are of no JVM."""
     folder = Path(os.path.realpath(tmp_path)) / "kept"
     folder.mkdir(0o700)
@@ -40,16 +40,16 @@ def kept(tmp_path: Path) -> Path:
     return folder
 
 
-def test_complete_note_is_used(kept: Path) -> None:
-    start = kept_start.read(kept, KEY)
+def test_complete_note_is_used(start_folder: Path) -> None:
+    start = kept_start.read(start_folder, KEY)
     assert start is not None
     argv = start.argv({"spark.app.name": "x y"})
     assert argv[:3] == ["/java", "-cp", "a b"]
     assert argv[argv.index(MAIN_CLASS) :] == [MAIN_CLASS, "--conf", "spark.app.name=x y", "pyspark-shell"]
-    assert f"-XX:SharedArchiveFile={kept / 'some.jsa'}" in argv and "-Xshare:auto" in argv
+    assert f"-XX:SharedArchiveFile={start_folder / 'some.jsa'}" in argv and "-Xshare:auto" in argv
     assert start.environment == {"SPARK_HOME": "/spark"}
-    assert kept_start.read(kept, "1" * 32) is None
-    link = kept.parent / "link"
+    assert kept_start.read(start_folder, "1" * 32) is None
+    link = start_folder.parent / "link"
     link.symlink_to("kept")
     through = kept_start.read(link, KEY)
     assert through is not None and through.archive == start.archive, "what was looked at is what is used"
@@ -109,9 +109,9 @@ if os.geteuid() == 0:
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_anything_else_is_as_if_it_were_not_there(kept: Path, damage: str) -> None:
-    DAMAGES[damage](kept)
-    assert kept_start.read(kept, KEY) is None
+def test_anything_else_is_as_if_it_were_not_there(start_folder: Path, damage: str) -> None:
+    DAMAGES[damage](start_folder)
+    assert kept_start.read(start_folder, KEY) is None
 
 
 def _key(**settings: str) -> str:
