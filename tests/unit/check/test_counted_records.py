@@ -59,7 +59,7 @@ def test_a_source_topic_counts_to_the_committed_offset(tmp_path: Path) -> None:
             assert records.count == sum(first <= offset < committed for offset in OFFSETS), (committed, first)
 
 
-def test_what_makes_a_number_an_upper_bound(tmp_path: Path) -> None:
+def test_facts_that_make_a_number_an_upper_bound(tmp_path: Path) -> None:
     dump = dump_of(tmp_path / "d")
     partition = dump.partitions[KEY]
 
