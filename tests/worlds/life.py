@@ -67,6 +67,8 @@ class Life:
     ran_since: bool = False
     """An application has run since the newest run of kstate."""
     killed: bool = False
+    dump_is_current: bool = False
+    """No application has run since the last call of ``dump``."""
     wrong: list[str] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
     over: bool = False
@@ -118,9 +120,9 @@ class Life:
         file.write_text(spec(self.topology, text, self.world.name, self.group.prefix), encoding="utf-8")
         return file
 
-    def instance(self, *, fresh: bool) -> dict[str, Any]:
+    def instance(self) -> dict[str, Any]:
         """Return what the farm needs to start it."""
-        entry: dict[str, Any] = {
+        return {
             "app": self.world.name,
             "prefix": self.group.prefix,
             "state-dir": str(self.app.parent),
@@ -128,10 +130,8 @@ class Life:
             "transactional": self.transactional,
             "commit-ms": self.world.commit_ms,
             "topology": self.topology.name,
+            "describe-into": str(self.description),
         }
-        if fresh:
-            entry["describe-into"] = str(self.description)
-        return entry
 
     def stores(self, application: str) -> list[dict[str, Any]]:
         """Return the stores of an application with its topology as the comparison needs them."""
@@ -196,8 +196,14 @@ class Life:
         if _tree(self.app) != _tree(run.before.copy):
             self.runs.append(run)
             self.ran_since = False
-        state.at_end = _restored(result) if rules.get("sound", True) and command == "restore" else ()
+        if command == "restore" and self.dump_is_current:
+            state.at_end = self._restored(result)
         return result
+
+    def _restored(self, result: Done) -> set[str]:
+        # A table on its source topic is restored up to the offset that its group has committed, and no further.
+        sources = {store.name for store in self.topology.stores if store.source}
+        return {row["store"] for row in result.rows if row["type"] == "store"} - sources
 
     def run(self) -> Run:
         """Return what is true before a run that may follow."""
@@ -244,14 +250,15 @@ class Life:
         """Write a dump of its changelogs, or extend it."""
         sources = [word for store in self.topology.stores if store.source
                    for word in ("--topic", store.changelog(self.world.name, self.group.prefix))]  # fmt: skip
-        dump(self.farm, self.dump, "--app", self.world.name, *sources, "--warnings-ok")
+        dump(self.farm, self.dump, "--app", self.world.name, *sources, "--workers", 1, "--warnings-ok")
+        self.dump_is_current = True
 
     def restore_words(self, dice: random.Random) -> list[object]:
         """Return what ``restore`` needs, after a dump."""
         if not self.dump.exists() or dice.random() < 0.6:
             self.write_dump()
         wipe = ["--wipe-unclean"] * (dice.random() < 0.6)
-        return ["--from-changelog", self.dump, "--for", self.line, "--spec", self.spec(), "--engine", "local",
+        return ["--from-changelog", self.dump, "--for", self.line, "--spec", self.spec(), "--engine", "local", "--workers", 1,
                 *self.options(), *wipe, "--warnings-ok", *unproven_too(self.line)]  # fmt: skip
 
 
@@ -267,16 +274,12 @@ def _tree(directory: Path) -> dict[str, tuple[Any, ...]] | None:
     }  # fmt: skip
 
 
-def _restored(result: Done) -> set[str]:
-    return {row["store"] for row in result.rows if row["type"] == "store"}
-
-
 def _migrate(life: Life, step: Step, dice: random.Random) -> None:
     target = dice.choice(RELEASES)
     line = target.rpartition(".")[0]
     wipe = ["--wipe-unclean"] * (dice.random() < 0.5)
     result = life.changes(
-        step, "migrate", "--to", line, *life.options(), *wipe, "--warnings-ok", *unproven_too(line),
+        step, "migrate", "--to", line, "--workers", 1, *life.options(), *wipe, "--warnings-ok", *unproven_too(line),
         rows_of=life.last, wiping=bool(wipe),
     )  # fmt: skip
     if result is not None:
@@ -289,7 +292,7 @@ def _check(life: Life, step: Step, dice: random.Random) -> None:
 
 
 def _read(life: Life, step: Step, dice: random.Random) -> None:
-    words = ["--bootstrap-server", life.bootstrap] if step.name == "lag" else []
+    words: list[object] = {"lag": ["--bootstrap-server", life.bootstrap], "verify": ["--workers", 1]}.get(step.name, [])
     result = life.reads(step.name, *words)
     if step.name == "verify" and result.status == 3:
         raise WrongError(f"verify reports damage: {result.report[-1500:]}")
@@ -301,7 +304,7 @@ def _wipe(life: Life, step: Step, dice: random.Random) -> None:
     choices: list[list[object]] = [["--all"], ["--global"], ["--store", dice.choice(stores).name]]
     if task:
         choices += [["--task", dice.choice(task)]] * 2
-    life.changes(step, "wipe", *dice.choice(choices), "--warnings-ok", rows_of=life.last, wiping=True)
+    life.changes(step, "wipe", *dice.choice(choices), "--workers", 1, "--warnings-ok", rows_of=life.last, wiping=True)
 
 
 def _lose(life: Life, step: Step, dice: random.Random) -> None:
@@ -363,14 +366,25 @@ def _clean(life: Life, step: Step, dice: random.Random) -> None:
 def _snapshot(life: Life, step: Step, dice: random.Random) -> None:
     words = ["--guarantee", life.guarantee] if life.guarantee == "at_least_once" else []
     bounds = ["--bootstrap-server", life.bootstrap] if dice.random() < 0.7 else []
-    life.reads("snapshot", "--out", life.folder / "snapshots", "--host", "h", *words, *bounds, "--warnings-ok")
+    life.reads(
+        "snapshot", "--out", life.folder / "snapshots", "--host", "h", "--workers", 1, *words, *bounds, "--warnings-ok"
+    )
 
 
 def _restore_snapshot(life: Life, step: Step, dice: random.Random) -> None:
     repository = life.folder / "snapshots"
     if not repository.exists():
         _snapshot(life, step, dice)
-    words: list[object] = ["--from-snapshot", repository, "--for", life.line, *life.options(), "--warnings-ok"]
+    words: list[object] = [
+        "--from-snapshot",
+        repository,
+        "--for",
+        life.line,
+        "--workers",
+        1,
+        *life.options(),
+        "--warnings-ok",
+    ]
     words += ["--bootstrap-server", life.bootstrap, *unproven_too(life.line)]
     if dice.random() < 0.5:
         words.append("--rebuild")
@@ -385,7 +399,19 @@ def _rehome(life: Life, step: Step, dice: random.Random) -> None:
     new = life.folder / "new-topology.txt"
     life.farm.good(life.world.release, do="describe", topology=topology.name, prefix=life.group.prefix, into=str(new))
     wipe = ["--wipe-unclean"] * (dice.random() < 0.5)
-    words = ["--topology", new, "--from", life.description, "--spec", life.spec(), "--guarantee", life.guarantee, *wipe]
+    words = [
+        "--topology",
+        new,
+        "--from",
+        life.description,
+        "--spec",
+        life.spec(),
+        "--guarantee",
+        life.guarantee,
+        *wipe,
+        "--workers",
+        1,
+    ]
     if life.changes(step, "rehome", *words, "--warnings-ok", rows_of=life.last, wiping=bool(wipe)) is not None:
         life.topology = topology
         shutil.copy(new, life.description)

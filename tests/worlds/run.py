@@ -126,6 +126,7 @@ def _start(farm: Farm, group: Group, lives: Sequence[Life], number: int) -> None
         is_killed = life.world.rounds[number].killed
         life.killed |= is_killed
         life.ran_since = True
+        life.dump_is_current = False
         if not is_killed:
             life.exempt |= losing[life.world.name][0]
         life.state(f"start {number}", sound=not is_killed, complete=not is_killed)
@@ -136,7 +137,7 @@ def _killed(farm: Farm, group: Group, lives: Sequence[Life], release: str) -> No
     farm.kill(
         release,
         by_signal=group.by_signal,
-        apps=[life.instance(fresh=True) for life in lives],
+        apps=[life.instance() for life in lives],
         timeout=_SECONDS,
         nanos=group.nanos,
         **{"halt-at": int(total * group.fraction), "idle-ms": _IDLE_MS},
@@ -144,7 +145,7 @@ def _killed(farm: Farm, group: Group, lives: Sequence[Life], release: str) -> No
 
 
 def _closed(farm: Farm, lives: Sequence[Life], release: str) -> None:
-    apps = [{**life.instance(fresh=True), "patience": _PATIENCE} for life in lives]
+    apps = [{**life.instance(), "patience": _PATIENCE} for life in lives]
     reply = farm.good(release, do="start", apps=apps, timeout=_SECONDS, **{"idle-ms": _IDLE_MS})
     ended = {event["app"]: event for event in reply.of("started")}
     for life in lives:
