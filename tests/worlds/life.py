@@ -72,6 +72,8 @@ class Life:
     wrong: list[str] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
     over: bool = False
+    early: str = ""
+    """Why it ended before its last step, if nothing went wrong."""
     place: tuple[int, int] = (0, -1)
     """The round, and the step of it, that came last; -1 is the start."""
 

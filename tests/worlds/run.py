@@ -71,6 +71,8 @@ def _line(life: Life, seconds: float) -> dict[str, Any]:
         "compared": sum(len(state.stores) for state in life.states),
         "seconds": round(seconds, 1),
     }
+    if life.early:
+        line["early"] = life.early
     if life.wrong:
         line["wrong"] = life.wrong
         line["log"] = life.log
@@ -111,7 +113,9 @@ def _start(farm: Farm, group: Group, lives: Sequence[Life], number: int) -> None
             life.over = True
             continue
         if not losing[life.world.name][1]:
-            life.over = True  # nobody starts what check says hangs or fails
+            # A client that hangs would hold all other worlds of the group up for minutes.
+            life.early = f"check predicts that start {number} hangs or fails"
+            life.over = True
     for killed in (True, False):
         for release in sorted({life.release for life in lives}):
             chosen = [life for life in lives if life.release == release and life.world.rounds[number].killed is killed

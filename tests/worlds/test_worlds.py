@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kstate_cli.rocks.writable import WritableStore
-from tests.interop.support import ALL
+from tests.interop.support import ALL, ROOT
 from tests.walker.commands import Commands
 
 from .draw import STEPS, Round, world
@@ -96,4 +96,7 @@ def test_the_record_has_no_world_that_went_wrong() -> None:
     lines = recorded()
     assert [line["seed"] for line in lines if line["verdict"] != "right"] == []
     assert len({line["seed"] for line in lines}) == len(lines)
-    assert figures(lines)
+    compared = sum(line["compared"] for line in lines)
+    assert figures(lines).startswith(f"{len(lines)} worlds, {compared} stores compared")
+    page = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
+    assert f"has {len(lines)} worlds" in page and f"{compared:,} comparisons" in page, "the page has other figures"
