@@ -294,7 +294,8 @@ def _check(life: Life, step: Step, dice: random.Random) -> None:
 
 
 def _read(life: Life, step: Step, dice: random.Random) -> None:
-    words: list[object] = {"lag": ["--bootstrap-server", life.bootstrap], "verify": ["--workers", 1]}.get(step.name, [])
+    options = {"lag": ["--bootstrap-server", life.bootstrap], "verify": ["--workers", "1"]}
+    words = options.get(step.name, [])
     result = life.reads(step.name, *words)
     if step.name == "verify" and result.status == 3:
         raise WrongError(f"verify reports damage: {result.report[-1500:]}")
