@@ -131,8 +131,8 @@ def _start(farm: Farm, group: Group, lives: Sequence[Life], number: int) -> None
         life.killed |= is_killed
         life.ran_since = True
         life.dump_is_current = False
-        if not is_killed:
-            life.exempt |= losing[life.world.name][0]
+        # Of a killed start, too: what it has restored by then may be all that it loses.
+        life.exempt |= losing[life.world.name][0]
         life.state(f"start {number}", sound=not is_killed, complete=not is_killed)
 
 
