@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 from kstate_cli import option
 from kstate_cli.broker.client import admin_client, ask_broker
 from kstate_cli.errors import KstateError, Refused, RunFailed
-from kstate_cli.seed import planner
+from kstate_cli.seed import planner, rules
 from kstate_cli.seed.cluster import EMPTY, UNKNOWN, UNLISTED, committed_offsets, read_cluster, topics_of, with_groups
 from kstate_cli.seed.execution import ends_of, validate_topic
 from kstate_cli.seed.journal import announced_offsets, lines_by_topic
@@ -58,11 +58,11 @@ def judge(request: SeedRequest, facts: SeedFacts, *, resumes: bool) -> Judgement
             return
         conditions.append(Condition(name, *_doubt(name, request, facts)))
 
-    for name, rule in planner.RULES:
+    for name, rule in rules.RULES:
         add(name, rule(request, facts))
     # Reading the facts has reached both.
     conditions.append(Condition("target-reachable", "met"))
-    add("target-empty", planner.refuse_target(request, facts, resumes=resumes))
+    add("target-empty", rules.refuse_target(request, facts, resumes=resumes))
     plan: SeedPlan | None = None
     if not refusals:
         try:

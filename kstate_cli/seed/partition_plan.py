@@ -89,7 +89,7 @@ def _rule_of(
     """Return the rule of a store. Raise Refused if its records cannot show it, and the user does not state it."""
     if key is None:
         key = _key_of_data(facts, changelog, partitioner or Partitioner())
-    if partitioner is None and changelog.count == 1 and _sources(facts, changelog):
+    if partitioner is None and changelog.count == 1 and _has_rows(facts, changelog):
         raise Refused(
             f"the store {changelog.store} has one partition, so its records cannot prove how their keys are "
             "partitioned",
@@ -183,6 +183,13 @@ def _key_of_kind(spec: StoreSpec | None) -> KeyForm | None:
     if schema is None:
         return None
     return KeyForm(schema.value, schema.logged_key)
+
+
+def _has_rows(facts: SeedFacts, changelog: _Changelog) -> bool:
+    # The footers of the dump show it: no row is read.
+    assert facts.dump is not None
+    keys = [TopicPartition(changelog.topic, number) for number in range(changelog.count)]
+    return any(partition_in(facts.dump, key).rows for key in keys)
 
 
 def _sources(facts: SeedFacts, changelog: _Changelog) -> list[DumpedRecords]:

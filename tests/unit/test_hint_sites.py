@@ -123,13 +123,13 @@ CARRIED_OUT = {
             ("cli/commands/seed.py", "omit --source-app"),
             ("seed/directories.py", "to see all problems"),
             ("seed/directories.py", "one of them was a standby copy"),
-            ("seed/directories.py", "it was left behind by another topology"),
-            ("seed/directories.py", "pass the directories of all hosts"),
-            ("seed/directories.py", "pass the directory of the host that had the active task"),
+            ("seed/completeness.py", "it was left behind by another topology"),
+            ("seed/completeness.py", "pass the directories of all hosts"),
+            ("seed/completeness.py", "pass the directory of the host that had the active task"),
         ],
         "interop/test_seed_directories.py::test_refusals_write_nothing_and_their_hints_lead_on",
     ),
-    ("seed/directories.py", "specify partitions of store"): (
+    ("seed/completeness.py", "specify partitions of store"): (
         "interop/test_seed_directories.py::test_unknown_inputs_need_partitions_in_the_specification"
     ),
     **dict.fromkeys(
@@ -155,7 +155,7 @@ CARRIED_OUT = {
             ("seed/partitioning.py", "with the rule of the left table"),
             ("seed/partition_plan.py", "all its keys fit {name}"),
             ("cli/commands/seed.py", "omit one of them"),
-            ("seed/planner.py", "omit --start-offsets"),
+            ("seed/rules.py", "omit --start-offsets"),
             ("seed/moved_inputs.py", "pass --start-offsets"),
             ("seed/start_offsets.py", "correct the file of"),
         ],
@@ -171,25 +171,25 @@ CARRIED_OUT = {
         ],
         "interop/test_seed_topics.py::test_refusals_write_nothing_and_their_hints_lead_on",
     ),
-    ("seed/planner.py", "pass --source-stopped"): (
+    ("seed/rules.py", "pass --source-stopped"): (
         "interop/test_seed.py::test_results_after_the_move_are_those_of_own_sums"
     ),
     ("seed/input_offsets.py", "pass --start-offsets"): (
         "interop/test_seed_clusters.py::test_the_hint_about_uncertain_offsets_leads_on"
     ),
     ("seed/conditions.py", "pass another --app"): "interop/test_seed_topics.py::test_a_dry_run_prints_every_condition",
-    ("seed/planner.py", "pass the new application.id with --app"): (
+    ("seed/rules.py", "pass the new application.id with --app"): (
         "interop/test_seed_topics.py::test_refusals_write_nothing_and_their_hints_lead_on"
     ),
-    ("seed/planner.py", "stop the new application, or pass another --app"): (
+    ("seed/rules.py", "stop the new application, or pass another --app"): (
         "interop/test_seed_topics.py::test_refusals_write_nothing_and_their_hints_lead_on"
     ),
-    ("seed/planner.py", "pass another --app, or delete this group"): (
+    ("seed/rules.py", "pass another --app, or delete this group"): (
         "interop/test_seed_topics.py::test_refusals_write_nothing_and_their_hints_lead_on"
     ),
-    ("seed/planner.py", "--no-offsets"): "interop/test_seed_topics.py::test_hints_about_the_source_lead_on",
+    ("seed/rules.py", "--no-offsets"): "interop/test_seed_topics.py::test_hints_about_the_source_lead_on",
     ("seed/planner.py", "pass --source-app"): "interop/test_seed_topics.py::test_hints_about_the_source_lead_on",
-    ("seed/planner.py", "pass --journal with the file of the run"): (
+    ("seed/rules.py", "pass --journal with the file of the run"): (
         "interop/test_seed_topics.py::test_hints_of_journals_lead_on"
     ),
     ("seed/journal.py", "pass --journal with"): "interop/test_seed_topics.py::test_hints_of_journals_lead_on",

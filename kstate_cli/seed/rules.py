@@ -1,0 +1,216 @@
+"""The conditions of a seed: rules that judge the facts, and refuse. They read nothing themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from kstate_cli import option
+from kstate_cli.broker.facts import LogFacts
+from kstate_cli.dump_reader.model import Dump, PartitionDump
+from kstate_cli.errors import Refused, UsageError
+from kstate_cli.formats.topic_partition import (
+    TopicPartition,
+    legal_store_name,
+    legal_topic,
+    store_of_changelog,
+)
+from kstate_cli.seed.cluster import (
+    EMPTY,
+    UNKNOWN,
+    UNLISTED,
+)
+from kstate_cli.seed.completeness import refuse_doubts
+from kstate_cli.seed.input_offsets import refuse_tables
+from kstate_cli.seed.model import DERIVED_SUFFIXES, SeedFacts, SeedRequest
+from kstate_cli.texts import quoted, some
+
+_MOST: Final = 5
+"""Names in one sentence."""
+_READ_COMMITTED: Final = "read_committed"
+
+
+def keeps_id(request: SeedRequest, facts: SeedFacts) -> bool:
+    """Return whether the lost changelogs of an application are written again, under its own id."""
+    return facts.directories is not None and request.same_cluster and request.app == facts.source_app
+
+
+def refusals(request: SeedRequest, facts: SeedFacts, *, resumes: bool) -> Iterator[UsageError | Refused]:
+    """Yield why the plan is refused, most basic reason first. Pure: it reads the facts only."""
+    for _, rule in RULES:
+        yield from rule(request, facts)
+    yield from refuse_target(request, facts, resumes=resumes)
+
+
+def refuse_names(request: SeedRequest, facts: SeedFacts) -> Iterator[UsageError]:
+    """Yield names that are not valid, or that something else has."""
+    if not legal_topic(request.app):
+        yield UsageError(
+            f"{option.APP} {request.app!r} is not a valid application.id", hint="use letters, digits, . _ and -"
+        )
+    # The lost changelogs of an application may be written again, under its own id.
+    if request.app == facts.source_app and request.same_cluster and not keeps_id(request, facts):
+        yield UsageError(
+            f"{option.APP} {quoted(request.app)} is the source application itself",
+            hint=f"pass the new application.id with {option.APP}",
+        )
+    if request.start_offsets and keeps_id(request, facts):
+        yield UsageError(
+            f"{option.START_OFFSETS}: the group of {facts.source_app} keeps its offsets",
+            hint=f"omit {option.START_OFFSETS}",
+        )
+    yield from _refuse_renames(request, facts)
+
+
+def _refuse_renames(request: SeedRequest, facts: SeedFacts) -> Iterator[UsageError]:
+    stores = {store_of_changelog(topic, facts.source_app) for topic in facts.source_topics}
+    if request.spec is not None:
+        # A table without a changelog of its own has a directory, which is restored under the new name.
+        stores |= {store.name for store in request.spec.stores}
+    for old, new in request.renamed.items():
+        pair = f"{old}={new}"
+        if stores.isdisjoint({old, *(f"{old}{suffix}" for suffix in DERIVED_SUFFIXES)}):
+            yield UsageError(
+                f"{option.RENAME_STORE} {quoted(pair)}: {facts.source_app} has no changelog of a store {old}",
+                hint=f"its stores are {some(sorted(store for store in stores if store), _MOST)}",
+            )
+        if not legal_store_name(new) or (new in stores and new not in request.renamed):
+            yield UsageError(
+                f"{option.RENAME_STORE} {quoted(pair)}: {new} is the name of another store, or not a valid name",
+                hint="pass a name that no other store has",
+            )
+    names = [request.renamed_store(store) for store in stores if store is not None]
+    if len(set(names)) < len(names) or len(set(request.renamed.values())) < len(request.renamed):
+        yield UsageError(f"{option.RENAME_STORE} gives two stores the same name", hint="pass different names")
+
+
+def refuse_running(request: SeedRequest, facts: SeedFacts) -> Iterator[Refused]:
+    """Yield why the source application may be running."""
+    state = facts.source.groups.get(facts.source_app)
+    if state == UNKNOWN and not request.source_stopped:
+        yield Refused(
+            f"kstate cannot read whether {facts.source_app} is running: {UNLISTED}",
+            hint=f"stop all its instances, then pass {option.SOURCE_STOPPED}",
+        )
+    if state not in (EMPTY, UNKNOWN, None):
+        yield Refused(
+            f"the group of {facts.source_app} has members (state {state}), so the application is running",
+            hint="stop all its instances. A stopped instance may stay a member until its session times out "
+            "(session.timeout.ms): then run the command again",
+        )
+
+
+def refuse_without_offsets(request: SeedRequest, facts: SeedFacts) -> Iterator[Refused]:
+    """Yield that the source has no offsets to copy."""
+    if request.copies_offsets and not facts.committed and not request.start_offsets:
+        yield Refused(
+            f"the group of {facts.source_app} has no committed offsets, so the new application would not know where "
+            "to continue its input",
+            hint=f"pass {option.NO_OFFSETS} to write only the changelogs, and set the offsets of the group yourself",
+        )
+
+
+def refuse_open(_request: SeedRequest, facts: SeedFacts) -> Iterator[Refused]:
+    """Yield which logs have an open transaction: its records are neither committed nor aborted yet."""
+    open_logs = [str(key) for key, log in sorted(facts.logs.items()) if log.stable_end != log.end]
+    if open_logs:
+        yield Refused(
+            f"a transaction is open in {some(open_logs, _MOST)}",
+            hint=(
+                "wait until it has timed out (transaction.timeout.ms), write the dump again, then run the command again"
+            ),
+        )
+
+
+def refuse_undrained(_request: SeedRequest, facts: SeedFacts) -> Iterator[Refused]:
+    """Yield which internal topics have unread records: the new application has other topics, and never reads them."""
+    if facts.undrained:
+        names = [str(key) for key in sorted(facts.undrained)]
+        yield Refused(
+            f"{facts.source_app} has not read all records of its internal topics: {some(names, _MOST)}",
+            hint="start it without new input until it has read them. Then stop it, write the dump again, and run "
+            "the command again",
+        )
+
+
+def refuse_dump(request: SeedRequest, facts: SeedFacts) -> Iterator[UsageError | Refused]:
+    """Yield which partitions of the source the dump, or the directories, cannot stand for."""
+    if facts.directories is not None:
+        yield from refuse_doubts(facts.directories, request.accepted)
+    elif facts.dump is not None:
+        yield from _refuse_dump(facts, facts.dump)
+
+
+def _refuse_dump(facts: SeedFacts, dump: Dump) -> Iterator[Refused]:
+    again = "extend the dump after the application has stopped, then run the command again"
+    if dump.isolation != _READ_COMMITTED:
+        yield Refused("the dump may have records of aborted transactions", hint=again)
+    for topic, on_broker in sorted(facts.source_topics.items()):
+        for partition in range(on_broker.partitions):
+            key = TopicPartition(topic, partition)
+            why = _incomplete(dump.partitions.get(key), facts.logs.get(key), on_broker.topic_id)
+            if why is not None:
+                yield Refused(f"kstate cannot seed {key} from the dump: {why}", hint=again)
+
+
+def _incomplete(dumped: PartitionDump | None, log: LogFacts | None, topic_id: str) -> str | None:
+    """Return why a partition of the dump does not have the whole log; None if it has."""
+    if log is None:
+        return "the broker does not describe it"
+    if dumped is None:
+        # An empty partition has no file, and a dump of Parquet files does not name it.
+        return None if log.end == 0 else "the dump does not have it"
+    if dumped.topic_id != topic_id:
+        return "the dump belongs to another topic with the same name, or its topic id is unknown"
+    if dumped.start is None or dumped.log_start is None or dumped.start > dumped.log_start:
+        return "the dump does not begin at the log start"
+    # The dump ends at the last stable offset of its own time; the log may have grown since.
+    if dumped.log_end != log.end:
+        return f"the dump ends at offset {dumped.log_end}, but the log ends at {log.end}"
+    if dumped.held_back:
+        return "a transaction was open when kstate read it"
+    if dumped.reading is None:
+        return "the manifest does not contain the time when kstate read it"
+    return None
+
+
+def refuse_target(request: SeedRequest, facts: SeedFacts, *, resumes: bool) -> Iterator[Refused]:
+    """Yield what the target already has of the new application."""
+    state = facts.target.groups.get(request.app)
+    if state not in (EMPTY, UNKNOWN, None):
+        yield Refused(
+            f"the group {request.app} has members (state {state})",
+            hint=f"stop the new application, or pass another {option.APP}",
+        )
+    if resumes and state == UNKNOWN:
+        # kstate commits offsets to a classic group, so an application has used it since.
+        yield Refused(
+            f"kstate cannot read whether {request.app} is running: {UNLISTED}",
+            hint=f"stop the new application, or pass another {option.APP}",
+        )
+    if resumes:
+        # The journal knows the topics that it created by their ids, and the offsets that it committed.
+        return
+    if facts.target_topics:
+        yield Refused(
+            f"the target has topics that this run did not create: {some(sorted(facts.target_topics), _MOST)}",
+            hint=f"pass {option.JOURNAL} with the file of the run that created them, or another {option.APP}",
+        )
+    if facts.target_committed and not keeps_id(request, facts):
+        yield Refused(
+            f"the group {request.app} already has committed offsets",
+            hint=f"pass another {option.APP}, or delete this group",
+        )
+
+
+Rule = Callable[[SeedRequest, SeedFacts], Iterable[UsageError | Refused]]
+RULES: Final[tuple[tuple[str, Rule], ...]] = (
+    ("names-valid", refuse_names),
+    ("source-stopped", refuse_running),
+    ("source-offsets", refuse_without_offsets),
+    ("no-open-transaction", refuse_open),
+    ("source-drained", refuse_undrained),
+    ("source-complete", refuse_dump),
+    ("tables-on-target", refuse_tables),
+)
+"""The conditions of a seed by their names, most basic first. Pure: they judge the facts only."""
