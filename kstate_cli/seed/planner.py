@@ -29,6 +29,7 @@ from kstate_cli.formats.topic_partition import (
 from kstate_cli.seed.cluster import (
     Connection,
     SeedCluster,
+    TopicFacts,
     committed_offsets,
     internal_topics,
     read_cluster,
@@ -91,7 +92,7 @@ def read_facts(request: SeedRequest, seeded: Collection[str] = ()) -> SeedFacts:
         request.source.bootstrap, request.source.settings, group=source_app, topics=[*topics, *queues], stable=True
     )
     committed = committed_offsets(request.source, source, source_app)
-    emitted = read_topics(request.source, emitted_queues(committed, dict.fromkeys(queues)))
+    emitted = _emitted_topics(request, committed, queues)
     new_topics = [target_topic(request, source_app, topic) for topic in topics]
     new_topics += [target_queue(request, source_app, topic) for topic in emitted]
     return SeedFacts(
@@ -124,7 +125,7 @@ def _facts_of_directories(request: SeedRequest) -> SeedFacts:
     topics = directories.topics()
     queues = internal_topics(app, source)
     logs = ask_broker(request.source.bootstrap, request.source.settings, group=app, topics=queues, stable=True)
-    emitted = read_topics(request.source, emitted_queues(committed, dict.fromkeys(queues)))
+    emitted = _emitted_topics(request, committed, queues)
     new_topics = [target_topic(request, app, topic) for topic in topics]
     if app != request.app or not request.same_cluster:
         # Under its own id an application keeps its internal topics and their offsets.
@@ -143,6 +144,15 @@ def _facts_of_directories(request: SeedRequest) -> SeedFacts:
         source_queues=emitted,
         directories=with_doubts(directories, request.source, committed),
     )
+
+
+def _emitted_topics(
+    request: SeedRequest, committed: Mapping[TopicPartition, CommittedOffset], queues: Iterable[str]
+) -> dict[str, TopicFacts]:
+    """Return the internal topics that the new application gets for the ends of emitted windows."""
+    if not request.copies_offsets:
+        return {}
+    return read_topics(request.source, emitted_queues(committed, dict.fromkeys(queues)))
 
 
 def _read_clusters(request: SeedRequest) -> tuple[SeedCluster, SeedCluster]:
