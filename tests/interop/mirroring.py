@@ -52,6 +52,10 @@ def _abort(harness: Harness, topic: str, partition: int, records: int) -> None:
         producer.produce(topic, b"aborted", b"aborted", partition)
     producer.flush()
     producer.abort_transaction()
+    _await_marker(harness, topic, partition)
+
+
+def _await_marker(harness: Harness, topic: str, partition: int) -> None:
     # The coordinator writes the marker later than it answers: records of other producers could come before.
     deadline = time.monotonic() + 60
     while (log := _log(harness, topic, partition)).stable_end != log.end:
@@ -75,6 +79,7 @@ def _write_transaction(harness: Harness, topic: str, partition: int, entries: Se
         key, value, timestamp, headers = entry
         producer.produce(topic, value, key, partition, timestamp=timestamp, headers=headers or None)
     producer.commit_transaction()
+    _await_marker(harness, topic, partition)
 
 
 class Mirror:
