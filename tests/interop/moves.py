@@ -160,6 +160,8 @@ class Moving:
     old: App = field(init=False)
     new: App = field(init=False)
     oracle: App = field(init=False)
+    ignored: set[str] = field(default_factory=lambda: {*UNLOGGED})
+    """Stores that are not compared."""
 
     def __post_init__(self) -> None:
         """Name the applications."""
@@ -211,7 +213,11 @@ class Moving:
         if moved or self.case.move == "more-partitions":
             run.options |= self.options
         reply = good(harness.run(self.case.release, app, self.folder / folder, run))
-        assert not wiped(reply)
+        if app == self.oracle and harness is self.source and wiped(reply):
+            # A transaction that takes too long on a busy machine: the oracle has restored its own changelogs.
+            self.ignored.add(GARBLED)
+        else:
+            assert not wiped(reply), reply.report()
         return reply
 
     def dump_file(self, name: str) -> Path:
@@ -355,14 +361,13 @@ class Moving:
         """Compare all stores with those of the oracle; return their number."""
         if self.case.move == "more-partitions":
             return _same(meaning(self.dump_file("oracle")), meaning(self.dump_file("new")))
-        ignored = {*UNLOGGED}
         if self.case.move == "lost-changelog":
-            ignored |= {"kv-memory"}
+            self.ignored.add("kv-memory")
         old, new = (
             {
                 store: rows
                 for (store, _), rows in dumps.read(self.dump_file(name), _without_suffix).items()
-                if store not in ignored
+                if store not in self.ignored
             }
             for name in ("oracle", "new")
         )
