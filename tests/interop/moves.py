@@ -172,7 +172,8 @@ class Moving:
         if self.case.move in ("another-cluster", "lost-changelog"):
             self.new = self.old
         if self.case.move == "lost-changelog":
-            self.oracle = replace(self.old, name=f"{self.old.name}-twin", prefix=self.old.input)
+            # Not a name that begins with that of the old one: its changelogs are not lost.
+            self.oracle = replace(application("everything", self.case.guarantee), prefix=self.old.input)
         if self.case.move == "more-partitions":
             # One that always had the new number of partitions, with topics of its own.
             self.oracle = replace(application("kinds", self.case.guarantee))

@@ -383,8 +383,9 @@ def _other_kind(counting: Counting) -> None:
 
 def _source_table(counting: Counting) -> None:
     counting.enlarge(3)
+    counting.create_topic(f"{counting.app}-prices")
     counting.specify(
-        more='[stores.table]\nkind = "timestamped-key-value"\nchangelog = "another"\nsource = "topic"\n'
+        more=f'[stores.table]\nkind = "timestamped-key-value"\nchangelog = "{counting.app}-prices"\nsource = "topic"\n'
         "subtopology = 7\npartitions = 2\n"
     )
 
