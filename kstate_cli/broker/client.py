@@ -142,6 +142,7 @@ def denied(error: Any) -> bool:
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
         KafkaError.GROUP_AUTHORIZATION_FAILED,
         KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     )
     return isinstance(error, KafkaError) and error.code() in codes
 

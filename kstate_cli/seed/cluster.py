@@ -7,8 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from kstate_cli.broker.client import admin_client
+from kstate_cli.broker.client import admin_client, denied
 from kstate_cli.broker.group_offsets import CommittedOffset, read_committed
+from kstate_cli.broker.settings import cause_of
+from kstate_cli.errors import RunFailed
 from kstate_cli.formats.topic_partition import TopicPartition, canonical_topic_id, is_internal
 
 if TYPE_CHECKING:
@@ -96,12 +98,12 @@ def topics_of(admin: AdminClient, names: Iterable[str]) -> dict[str, TopicFacts]
     if not names:
         return {}
     described = {
-        name: future.result()
+        name: _permitted(future, f"topic {name}", "Describe")
         for name, future in admin.describe_topics(TopicCollection(names), request_timeout=_SECONDS).items()
     }
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
     configured = {
-        resource.name: _own_settings(future.result())
+        resource.name: _own_settings(_permitted(future, f"topic {resource.name}", "DescribeConfigs"))
         for resource, future in admin.describe_configs(resources, request_timeout=_SECONDS).items()
     }
     return {
@@ -113,6 +115,21 @@ def topics_of(admin: AdminClient, names: Iterable[str]) -> dict[str, TopicFacts]
         )
         for name, topic in described.items()
     }
+
+
+def _permitted(future: Any, place: str, right: str) -> Any:
+    """Return the result of a request. Raise RunFailed, naming place and right, if this user lacks the right."""
+    from confluent_kafka import KafkaException
+
+    try:
+        return future.result()
+    except KafkaException as error:
+        if not denied(cause_of(error)):
+            raise
+        raise RunFailed(
+            f"the broker does not permit this user to describe the {place}",
+            hint=f"grant {right} on the {place}, then run the command again",
+        ) from None
 
 
 def _own_settings(entries: Mapping[str, Any]) -> dict[str, str]:
@@ -136,7 +153,7 @@ def _partitions_with_offsets(connection: Connection, group: str) -> frozenset[To
             answers = admin.list_consumer_group_offsets(request, require_stable=True, request_timeout=_SECONDS)
             (future,) = answers.values()
             try:
-                future.result()
+                _permitted(future, f"group {group}", "Describe")
                 break
             except KafkaException as error:
                 # The first request about a group of a new cluster creates the topic of offsets, which takes a moment.

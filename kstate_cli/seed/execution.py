@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kstate_cli import option
-from kstate_cli.broker.client import admin_client, ask_broker
+from kstate_cli.broker.client import admin_client, answered, ask_broker, denied
 from kstate_cli.broker.facts import LogFacts
 from kstate_cli.broker.group_offsets import commit_offsets, read_committed
+from kstate_cli.broker.settings import cause_of
 from kstate_cli.errors import Refused, RunFailed
 from kstate_cli.formats.binary import MAX_I64
 from kstate_cli.formats.topic_partition import TopicPartition
@@ -162,7 +163,7 @@ def _await_topic(admin: Any, topic: str) -> TopicFacts:
         if (facts := topics_of(admin, [topic]).get(topic)) is not None:
             return facts
         time.sleep(_AGAIN_SECONDS)
-    raise RunFailed(f"the target created {topic}, but does not list it", hint="run the command again")
+    raise RunFailed(f"the target created {topic}, but does not list it", hint=_to_describe(topic))
 
 
 def _take_over(target: Connection, topic: PlannedTopic, facts: TopicFacts, journal: SeedJournal) -> None:
@@ -189,7 +190,7 @@ def validate_topic(admin: Any, topic: PlannedTopic) -> None:
 
 
 def _request_topic(admin: Any, topic: PlannedTopic, settings: Mapping[str, str], *, only_validate: bool) -> None:
-    from confluent_kafka import KafkaException
+    from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import NewTopic
 
     new = NewTopic(topic.target, len(topic.partitions), topic.replicas, config=dict(settings))
@@ -197,10 +198,27 @@ def _request_topic(admin: Any, topic: PlannedTopic, settings: Mapping[str, str],
     try:
         future.result()
     except KafkaException as error:
-        raise RunFailed(
-            f"the target cannot create {topic.target}: {error.args[0].str()}",
-            hint="grant Create on the cluster, or correct the settings of the source topic, then run the command again",
-        ) from None
+        cause = cause_of(error)
+        hint = _next_step(cause, "Create on the topic or the cluster", "the settings of the source topic")
+        if cause.code() == KafkaError.TOPIC_ALREADY_EXISTS:
+            # It was not in the list of topics a moment ago.
+            hint = _to_describe(topic.target)
+        raise RunFailed(f"the target cannot create {topic.target}: {cause.str()}", hint=hint) from None
+
+
+def _to_describe(topic: str) -> str:
+    # The broker lists a topic only to users who may describe it.
+    return f"grant Describe and DescribeConfigs on {topic}, then run the command again"
+
+
+def _next_step(cause: Any, right: str, rejected: str) -> str:
+    """Return the hint for a failed request: grant a right, correct the ``rejected`` settings, or check the broker."""
+    action = "check the broker"
+    if denied(cause):
+        action = f"grant {right}"
+    elif answered(cause):
+        action = f"correct {rejected}"
+    return f"{action}, then run the command again"
 
 
 def _write(request: SeedRequest, plan: SeedPlan, watcher: Watcher) -> tuple[int, dict[TopicPartition, WrittenLog]]:
@@ -274,9 +292,11 @@ def _apply_settings(target: Connection, plan: SeedPlan) -> None:
             try:
                 future.result()
             except KafkaException as error:
+                cause = cause_of(error)
+                settings = "the settings of the source topic or the target"
                 raise RunFailed(
-                    f"the target rejects the settings of {topic.target}: {error.args[0].str()}",
-                    hint="correct the settings of the source topic or the target, then run the command again",
+                    f"the target cannot apply the settings of {topic.target}: {cause.str()}",
+                    hint=_next_step(cause, "AlterConfigs on the topic", settings),
                 ) from None
 
 

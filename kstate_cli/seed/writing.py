@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kstate_cli import option
-from kstate_cli.broker.settings import refused_by_client
+from kstate_cli.broker.client import denied
+from kstate_cli.broker.settings import cause_of, refused_by_client
 from kstate_cli.broker.tails import ReadFrom, assigned_consumer
 from kstate_cli.deadline import contact
 from kstate_cli.errors import RunFailed
@@ -137,7 +138,10 @@ def message_batches(
                     KafkaError._TRANSPORT,
                     KafkaError.GROUP_AUTHORIZATION_FAILED,
                 ):
-                    raise RunFailed(f"kstate cannot read {_names(unread)}: {error.str()}", hint=_AGAIN)
+                    hint = _AGAIN
+                    if denied(error):
+                        hint = f"grant Read on the topics, then {_AGAIN}"
+                    raise RunFailed(f"kstate cannot read {_names(unread)}: {error.str()}", hint=hint)
             if records:
                 # After the caller has worked on the batch, so that only the silence of the broker counts.
                 last_answer = time.monotonic()
@@ -205,6 +209,10 @@ class SeedProducer:
             self._records = 0
 
 
+def _transactional_id(app: str) -> str:
+    return f"kstate-seed-{app}"
+
+
 def producer_settings(connection: Connection, app: str) -> dict[str, Any]:
     """Return the settings of the transactional producer."""
     return {
@@ -212,7 +220,7 @@ def producer_settings(connection: Connection, app: str) -> dict[str, Any]:
         **connection.settings,
         "bootstrap.servers": connection.bootstrap,
         # The same for every run of this seed: a second kstate fences the first (KIP-98).
-        "transactional.id": f"kstate-seed-{app}",
+        "transactional.id": _transactional_id(app),
         "queue.buffering.max.kbytes": 128 << 10,
         "linger.ms": 20,
         "batch.size": 1 << 20,
@@ -233,17 +241,34 @@ def seed_producer(connection: Connection, app: str) -> Iterator[SeedProducer]:
         producer.init_transactions(_INIT_SECONDS)
         yield SeedProducer(producer)
     except KafkaException as error:
-        raise _failed(error) from None
+        raise _failed(_reason(producer, error), app) from None
 
 
-def _failed(error: Any) -> RunFailed:
-    cause = error.args[0]
+def _reason(producer: Any, error: Any) -> Any:
+    """Return the cause of an error as KafkaError."""
+    from confluent_kafka import KafkaError, KafkaException
+
+    cause = cause_of(error)
+    if cause.code() == KafkaError._STATE:
+        # The broker has rejected an earlier record. Each later one only gets the state of the transaction, whose cause
+        # librdkafka reports with the attempt to commit it.
+        try:
+            producer.commit_transaction(_INIT_SECONDS)
+        except KafkaException as reported:
+            return cause_of(reported)
+    return cause
+
+
+def _failed(cause: Any, app: str) -> RunFailed:
     if cause.name() in ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"):
         return RunFailed(
             f"another run with the same {option.APP} has taken over",
             hint="wait until it ends, or stop it and run the command again",
         )
-    return RunFailed(f"kstate cannot write to the changelogs: {cause.str()}", hint=_AGAIN)
+    hint = _AGAIN
+    if denied(cause):
+        hint = f"grant Write on the changelogs and on the transactional id {_transactional_id(app)}, then {_AGAIN}"
+    return RunFailed(f"kstate cannot write to the changelogs: {cause.str()}", hint=hint)
 
 
 def write_partition(

@@ -129,27 +129,48 @@ def test_rights_that_are_missing_are_named_and_the_run_continues(tmp_path: Path)
         admin = AdminClient({**admin_settings, "bootstrap.servers": broker.bootstrap})
         words = source.words("--source-app", source.app, "--kafka-settings", settings(tmp_path, "backup", SECRET))
         new = f"{source.new}-count-changelog"
-        rights = [
+        to_describe = f"grant Describe and DescribeConfigs on {new}, then run"
+        write = f"grant Write on the changelogs and on the transactional id kstate-seed-{source.new}, then run the same"
+        # What the hint names is what the next step grants. Without Describe the changelog and the input topic of the
+        # source would not exist for this user, so kstate would name something else.
+        admin_rights = [
             (ResourceType.TOPIC, source.changelog, AclOperation.DESCRIBE),
             (ResourceType.TOPIC, source.changelog, AclOperation.DESCRIBE_CONFIGS),
-            (ResourceType.GROUP, source.app, AclOperation.DESCRIBE),
             (ResourceType.TOPIC, f"{source.app}-in", AclOperation.DESCRIBE),
-            (ResourceType.GROUP, source.new, AclOperation.DESCRIBE),
-            (ResourceType.TOPIC, new, AclOperation.CREATE),
-            (ResourceType.TOPIC, new, AclOperation.DESCRIBE),
-            (ResourceType.TOPIC, new, AclOperation.DESCRIBE_CONFIGS),
-            (ResourceType.TRANSACTIONAL_ID, f"kstate-seed-{source.new}", AclOperation.WRITE),
-            (ResourceType.TOPIC, new, AclOperation.WRITE),
-            (ResourceType.TOPIC, new, AclOperation.READ),
-            (ResourceType.TOPIC, new, AclOperation.ALTER_CONFIGS),
-            (ResourceType.TOPIC, f"{source.app}-in", AclOperation.READ),
-            (ResourceType.GROUP, source.new, AclOperation.READ),
         ]
-        for number, right in enumerate(rights):
-            result = kstate(*words)
-            assert result.status in (2, 4, 6), (number, right, result.report)
-            assert SECRET not in result.report
+        for right in admin_rights:
             grant(admin, *right)
+        rights = [
+            (
+                (ResourceType.GROUP, source.app, AclOperation.DESCRIBE),
+                f"grant Describe on the group {source.app}, then",
+            ),
+            (
+                (ResourceType.GROUP, source.new, AclOperation.DESCRIBE),
+                f"grant Describe on the group {source.new}, then",
+            ),
+            ((ResourceType.TOPIC, new, AclOperation.CREATE), "grant Create on the topic or the cluster, then run"),
+            # The topic exists from now on, but this user cannot see it.
+            (None, to_describe),
+            ((ResourceType.TOPIC, new, AclOperation.DESCRIBE), to_describe),
+            (
+                (ResourceType.TOPIC, new, AclOperation.DESCRIBE_CONFIGS),
+                f"grant DescribeConfigs on the topic {new}, then",
+            ),
+            ((ResourceType.TRANSACTIONAL_ID, f"kstate-seed-{source.new}", AclOperation.WRITE), write),
+            ((ResourceType.TOPIC, new, AclOperation.WRITE), write),
+            ((ResourceType.TOPIC, new, AclOperation.READ), "grant Read on the topics, then run the same command again"),
+            ((ResourceType.TOPIC, new, AclOperation.ALTER_CONFIGS), "grant AlterConfigs on the topic, then run"),
+            ((ResourceType.GROUP, source.new, AclOperation.READ), "Read on the group and on its topics"),
+            ((ResourceType.TOPIC, f"{source.app}-in", AclOperation.READ), "Read on the group and on its topics"),
+        ]
+        for number, (required, hint) in enumerate(rights):
+            result = kstate(*words)
+            assert result.status == 6, (number, required, result.report)
+            assert hint in result.error["hint"], (number, required, result.report)
+            assert SECRET not in result.report
+            if required is not None:
+                grant(admin, *required)
         result = kstate(*words)
         assert result.status == 0, result.report
         assert result.summary["records"] == 400
