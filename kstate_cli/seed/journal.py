@@ -19,6 +19,7 @@ import fcntl
 import json
 import os
 import re
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,6 +34,8 @@ from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.texts import command
 
 _MOST_BYTES: Final = 64 << 20
+_LINE_BEGIN: Final = b'{"event": "'
+"""How ``SeedJournal.add`` begins each line."""
 
 
 def announced_topics(events: Iterable[Mapping[str, Any]]) -> frozenset[str]:
@@ -111,13 +114,9 @@ def undo_command(path: Path, bootstrap: str) -> str:
 @contextmanager
 def open_journal(path: Path) -> Iterator[SeedJournal]:
     """Yield the journal at ``path``, a new one if there is none. Raises InUse, Refused and RunFailed."""
+    descriptor = _open(path, os.O_RDWR | os.O_CREAT)
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    except OSError as error:
-        raise RunFailed(
-            f"kstate cannot open the journal {path}: {error.strerror}", hint=f"pass {option.JOURNAL} with another file"
-        ) from None
-    try:
+        _refuse_other_files(path, descriptor)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -133,13 +132,34 @@ def open_journal(path: Path) -> Iterator[SeedJournal]:
         os.close(descriptor)
 
 
+def _open(path: Path, flags: int) -> int:
+    """Return a descriptor of the journal. Raise RunFailed if the file system refuses it."""
+    try:
+        # Without O_NONBLOCK, the opening of a pipe would wait for its other end.
+        return os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+    except OSError as error:
+        raise RunFailed(
+            f"kstate cannot open the journal {path}: {error.strerror}", hint=f"pass {option.JOURNAL} with another file"
+        ) from None
+
+
+def _refuse_other_files(path: Path, descriptor: int) -> None:
+    """Raise Refused for a pipe or a device, which no later run could read, and for a file beyond the limit."""
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_BYTES:
+        raise Refused(
+            f"{path} is not the journal of a seed",
+            hint=f"pass {option.JOURNAL} with the file of the run, or with a new one",
+        )
+
+
 def read_journal(path: Path) -> list[dict[str, Any]]:
     """Return the lines of a journal, for a dry run; none if there is no file. Raises Refused."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except FileNotFoundError:
+    if not path.exists():
         return []
+    descriptor = _open(path, os.O_RDONLY)
     try:
+        _refuse_other_files(path, descriptor)
         return _read(path, descriptor)[0]
     finally:
         os.close(descriptor)
@@ -178,6 +198,7 @@ def _read(path: Path, descriptor: int) -> tuple[list[dict[str, Any]], int]:
     data = os.pread(descriptor, _MOST_BYTES, 0)
     length = data.rfind(b"\n") + 1
     events: list[dict[str, Any]] = []
+    number = 0
     for number, line in enumerate(data[:length].splitlines(), 1):
         try:
             event = parse_json(line)
@@ -185,11 +206,20 @@ def _read(path: Path, descriptor: int) -> tuple[list[dict[str, Any]], int]:
             event = None
         # Whole lines only, with all members: undo decides by them which topics it deletes.
         if not isinstance(event, dict) or not _is_line(event):
-            raise Refused(
-                f"{path}, line {number}: this is not the journal of a seed",
-                hint=f"pass {option.JOURNAL} with the file of the run, or with a new one",
-            )
+            raise _foreign(path, number)
         events.append(event)
         if event["event"] == "undone":
             events.clear()
+    # What follows the last whole line is cut off, so it must be the beginning of one: a user may have named a file of
+    # another program, which need not end with a line feed.
+    rest = data[length : length + len(_LINE_BEGIN)]
+    if not _LINE_BEGIN.startswith(rest):
+        raise _foreign(path, number + 1)
     return events, length
+
+
+def _foreign(path: Path, number: int) -> Refused:
+    return Refused(
+        f"{path}, line {number}: this is not the journal of a seed",
+        hint=f"pass {option.JOURNAL} with the file of the run, or with a new one",
+    )

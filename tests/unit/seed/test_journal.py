@@ -1,0 +1,59 @@
+"""The journal of a seed: a file of another program is refused, and keeps every byte."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kstate_cli.errors import Refused
+from kstate_cli.seed.journal import open_journal, read_journal
+
+LINE = b'{"event": "announced", "topic": "t"}\n'
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"secret",
+        b'{"key": 1}',
+        b"\x00" * 9,
+        LINE + b"notes",
+        b'{"event"',
+        b"\n",
+        LINE + b"\n",
+        b'{"event": 1, "topic": "t"}',
+    ],
+)
+def test_a_foreign_file_keeps_its_bytes(tmp_path: Path, content: bytes) -> None:
+    """With and without a line feed at its end: what follows the last one would be cut off."""
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    if content == b'{"event"':
+        # A kill can leave it.
+        assert read_journal(path) == []
+        return
+    for read in (read_journal, lambda file: open_journal(file).__enter__()):
+        with pytest.raises(Refused, match="not the journal of a seed"):
+            read(path)
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("length", range(len(LINE)))
+def test_a_part_of_a_line_is_cut_off(tmp_path: Path, length: int) -> None:
+    path = tmp_path / "journal"
+    path.write_bytes(LINE + LINE[:length])
+    with open_journal(path) as journal:
+        assert [line["event"] for line in journal.events] == ["announced"]
+        journal.add("done")
+    assert [line["event"] for line in read_journal(path)] == ["announced", "done"]
+
+
+def test_a_pipe_and_a_device_are_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/null")):
+        with pytest.raises(Refused, match="not the journal of a seed"), open_journal(path):
+            pass
+        with pytest.raises(Refused, match="not the journal of a seed"):
+            read_journal(path)
