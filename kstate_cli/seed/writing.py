@@ -233,19 +233,20 @@ def seed_producer(connection: Connection, app: str) -> Iterator[SeedProducer]:
     from confluent_kafka import KafkaException, Producer
 
     contact(connection.bootstrap)
+    broker_errors: list[Any] = []
     try:
-        producer = Producer(producer_settings(connection, app))
+        producer = Producer({**producer_settings(connection, app), "error_cb": broker_errors.append})
     except (KafkaException, ValueError, TypeError) as error:
         raise refused_by_client(error) from None
     try:
         producer.init_transactions(_INIT_SECONDS)
         yield SeedProducer(producer)
     except KafkaException as error:
-        raise _failed(_reason(producer, error), app) from None
+        raise _failed(_reason(producer, error, broker_errors), app) from None
 
 
-def _reason(producer: Any, error: Any) -> Any:
-    """Return the cause of an error as KafkaError."""
+def _reason(producer: Any, error: Any, broker_errors: Sequence[Any]) -> Any:
+    """Return the cause of an error as KafkaError; ``broker_errors``: what the client reported about the brokers."""
     from confluent_kafka import KafkaError, KafkaException
 
     cause = cause_of(error)
@@ -255,7 +256,12 @@ def _reason(producer: Any, error: Any) -> Any:
         try:
             producer.commit_transaction(_INIT_SECONDS)
         except KafkaException as reported:
-            return cause_of(reported)
+            cause = cause_of(reported)
+    if cause.code() == KafkaError._INCONSISTENT:
+        # Records were not delivered in time, for example to a broker that stopped because its disk is full. The
+        # client's own text refers to a report of each record, while the state of the broker has the cause.
+        specific = [entry for entry in broker_errors if entry.code() != KafkaError._ALL_BROKERS_DOWN]
+        return next(reversed(specific), cause)
     return cause
 
 
@@ -265,7 +271,7 @@ def _failed(cause: Any, app: str) -> RunFailed:
             f"another run with the same {option.APP} has taken over",
             hint="wait until it ends, or stop it and run the command again",
         )
-    hint = _AGAIN
+    hint = f"check that the broker runs and has free disk space, then {_AGAIN}"
     if denied(cause):
         hint = f"grant Write on the changelogs and on the transactional id {_transactional_id(app)}, then {_AGAIN}"
     return RunFailed(f"kstate cannot write to the changelogs: {cause.str()}", hint=hint)
