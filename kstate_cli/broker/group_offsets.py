@@ -213,5 +213,8 @@ def _require(library: Any, error: int, action: str) -> None:
         text = library.rd_kafka_err2str(error).decode(errors="replace")
         raise RunFailed(
             f"kstate cannot {action}: {text}",
-            hint="check the broker and the rights of this user (Read on the group and on its topics), then run the command again",
+            hint=(
+                "check the broker and the rights of this user (Read on the group and on its topics), then run the "
+                "command again"
+            ),
         )
