@@ -1,4 +1,4 @@
-"""Each of the five moves once with real Kafka Streams; ``python -m tests.interop.moves`` runs all releases and guarantees."""
+"""Moves of an application with real Kafka Streams; ``python -m tests.interop.moves`` runs all releases and guarantees."""
 
 from __future__ import annotations
 
