@@ -161,7 +161,9 @@ class Kstate:
             status = self._answer(moment, pid)["status"]
             self._read_trace(0)
         text = output.read_text(errors="replace")
-        named_options.check(argv, "", text)
+        # Tables are part of the output too, so only the message that ends a command is read.
+        _, begin, message = f"\n{text}".partition("\nkstate: ")
+        named_options.check(argv, "", begin + message)
         return Ended(status, text, self._traced.decode(errors="replace"))
 
     def _answer(self, moment: Moment | None, pid: int) -> dict[str, Any]:
