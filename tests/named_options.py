@@ -34,8 +34,8 @@ _ADVICE: Final = frozenset({"error", "warning"})
 def check(arguments: Sequence[object], out: str, err: str) -> None:
     """Fails if a message of a command names an option that the command it belongs to does not have."""
     words = other_words([str(argument) for argument in arguments])
-    # `explain` describes what other commands print.
-    if not words or words[0] not in {*COMMANDS} - {"explain"} or {"--help", "-h"} & {*words}:
+    # `explain` describes what other commands print, and `maintain` passes it on.
+    if not words or words[0] not in {*COMMANDS} - {"explain", "maintain"} or {"--help", "-h"} & {*words}:
         return
     own = _options_of(words) | {word.partition("=")[0] for word in words if word.startswith("--")}
     wrong = [fault for text in _messages(out, err) for fault in faults(text, own)]
