@@ -16,11 +16,10 @@ from kstate_cli.cli.registry import COMMANDS, other_words
 from tests.command_line import program
 
 OPTION: Final = re.compile(r"(?<![\w./=-])--[a-z][a-z-]*[a-z](?![\w-])")
-OF_OTHER_PROGRAMS: Final = {
-    "--format=posix": "GNU tar",
-    "kafka-streams-groups.sh --describe --topology": "Kafka",
-}
-"""What messages quote of other programs."""
+OF_OTHER_PROGRAMS: Final = re.compile(
+    r"--format=posix|kafka-streams-groups\.sh --describe --topology|kafka-streams-application-reset .*"
+)
+"""What messages quote of GNU tar and of tools of Kafka."""
 _NAMES: Final = "|".join(sorted(COMMANDS, key=len, reverse=True))
 _HYPHENATED: Final = "|".join(name for name in COMMANDS if "-" in name)
 _COMMAND: Final = re.compile(
@@ -44,8 +43,7 @@ def check(arguments: Sequence[object], out: str, err: str) -> None:
 
 def faults(text: str, own: frozenset[str]) -> Iterator[str]:
     """Yield each option that its command does not have, with the text; ``own`` has the running command."""
-    for phrase in OF_OTHER_PROGRAMS:
-        text = text.replace(phrase, "")
+    text = OF_OTHER_PROGRAMS.sub("", text)
     for line in text.splitlines():
         commands = [*_COMMAND.finditer(line)]
         for name in OPTION.finditer(line):
