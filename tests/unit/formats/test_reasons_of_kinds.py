@@ -68,6 +68,14 @@ def buffered(partition: int, key: bytes = WindowKey(b"k", 1000, 1).to_time_first
 
 
 CASES: list[tuple[set[str], list[int] | None, Mapping[str, Sequence[Row]], str, Kind]] = [
+    ({D}, None, {D: [OLDEST_OF_ALL]}, "s", Kind("versioned", True, "rows of version segments")),
+    (
+        {D},
+        None,
+        {D: [OLDER]},
+        "s",
+        Kind("key-value", True, "rows in column family default that are neither versioned nor list-value"),
+    ),
     (
         {D},
         None,
