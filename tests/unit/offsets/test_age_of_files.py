@@ -33,19 +33,19 @@ def test_age_and_identity_of_real_stores(tmp_path: Path) -> None:
     assert checked > 1
     name, store = next((name, store) for name, store in stores_of(app).items() if ages[name].at_ms is not None)
     # An SST whose properties cannot be read has no time, and is a part of the identity nevertheless.
-    files = [
+    paths = [
         database.path / live.name
         for database in store.databases
         for family, of_family in database.live.items()
         if family != "offsets"
         for live in of_family
     ]
-    files[0].write_bytes(b"x" * files[0].stat().st_size)
+    paths[0].write_bytes(b"x" * paths[0].stat().st_size)
     age = sst_age(store)
     assert age.identity != ages[name].identity
-    if len(files) == 1:
+    if len(paths) == 1:
         assert age.at_ms is None
-    for path in files:
+    for path in paths:
         path.write_bytes(b"x" * path.stat().st_size)
     unreadable = sst_age(store)
     assert unreadable.at_ms is None
