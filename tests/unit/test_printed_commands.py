@@ -311,7 +311,7 @@ def test_a_text_of_cli_names_options_that_exist() -> None:
 )
 def test_a_foreign_option_in_a_message_is_reported(words: str, text: str) -> None:
     with pytest.raises(AssertionError, match="--"):
-        named_options.check(words.split(), "", text)
+        named_options.check(words.split(), text, "" if text.startswith("{") else f"kstate: {text}")
 
 
 @pytest.mark.parametrize(
@@ -328,7 +328,7 @@ def test_a_foreign_option_in_a_message_is_reported(words: str, text: str) -> Non
     ],
 )
 def test_an_option_of_the_command_in_a_message_is_accepted(words: str, text: str) -> None:
-    named_options.check(words.split(), "", text)
+    named_options.check(words.split(), text, "" if text.startswith("{") else f"kstate: {text}")
 
 
 # --- commands of the documentation ------------------------------------------------------------------------------------
