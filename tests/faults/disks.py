@@ -75,11 +75,11 @@ class Disk:
 @contextlib.contextmanager
 def disk(folder: Path, kind: str, options: str) -> Iterator[Disk]:
     """Make and mount a file system below a folder; unmount it at the end."""
-    made = Disk(folder / "image", folder / "disk", kind, options)
-    made.make()
-    made.mount()
+    mounted = Disk(folder / "image", folder / "disk", kind, options)
+    mounted.make()
+    mounted.mount()
     try:
-        yield made
+        yield mounted
     finally:
-        made.unmount()
-        made.image.unlink()
+        mounted.unmount()
+        mounted.image.unlink()
