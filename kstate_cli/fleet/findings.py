@@ -52,6 +52,9 @@ _ASSIGNED: Final = (
 )
 _ASSIGNMENT: Final = "start.md#which-instance-gets-a-task"
 _RESTORE: Final = command("restore", "APP", option.FROM_CHANGELOG, "DUMP", option.FOR, "RELEASE")
+_FROM_SNAPSHOT: Final = command("restore", "APP", "--from-snapshot", "REPO")
+_REPLACE: Final = command("restore", "APP", "--from-snapshot", "REPO", "--rebuild")
+_PRUNE: Final = command("prune-snapshots", "REPO", "--abandoned", "30d")
 _CHECK: Final = command("check", "APP", option.FOR, "RELEASE")
 _LIST: Final = command("ls", "APP", "-o", "json")
 # Streams writes the file again at its start, with a new id.
@@ -96,6 +99,32 @@ TASK_NOT_KNOWN: Final = FleetCode(
     source="the unread part may contain it",
     hint="check the line, and list that host again",
     command=_LIST,
+)
+TASK_ONLY_IN_SNAPSHOT: Final = FleetCode(
+    "task-only-in-snapshot",
+    "None of the hosts has the task, but a repository of snapshots has it",
+    level=FleetLevel.ERROR,
+    more=(
+        "A restoration copies the files of the snapshot, and the instance that gets the task restores only the later "
+        "records. Without it, the instance restores all stores of the task from the changelogs."
+    ),
+    source=_ASSIGNED,
+    page=_ASSIGNMENT,
+    hint="restore them before you start the application",
+    command=_FROM_SNAPSHOT,
+    do=(_OTHERS,),
+)
+SNAPSHOT_NOT_KNOWN: Final = FleetCode(
+    "snapshot-not-known",
+    "Only a snapshot has the task, and nothing shows whether the task still exists",
+    level=FleetLevel.UNKNOWN,
+    more=(
+        "The topology may have changed since the snapshot, or all hosts with this sub-topology were lost, or a host "
+        "with an incomplete listing has the task. With --bootstrap-server or --spec, kstate knows which tasks exist."
+    ),
+    source="a repository keeps the snapshots of tasks that no longer exist",
+    hint="pass --bootstrap-server. If the task no longer exists, delete its snapshots:",
+    command=_PRUNE,
 )
 PROCESS_ID_DOUBLED: Final = FleetCode(
     "process-id-doubled",
@@ -228,6 +257,18 @@ GLOBAL_MISSING: Final = FleetCode(
     page="layout.md",
     hint="on that host",
     command=_CHECK,
+)
+SNAPSHOT_AHEAD: Final = FleetCode(
+    "snapshot-ahead",
+    "A snapshot is ahead of the copies of all hosts",
+    level=FleetLevel.WARNING,
+    more=(
+        "The host with the newer copy was lost, or its directory was replaced by an older one. The instance that gets "
+        "the task restores the difference from the changelogs, unless you restore the snapshot."
+    ),
+    source="both offsets are offsets of the same changelog, if the topic was not recreated",
+    hint="pass --bootstrap-server to compare the topic ids. Then, on that host, while it is stopped",
+    command=_REPLACE,
 )
 COPY_UNCLEAN: Final = FleetCode(
     "copy-unclean",

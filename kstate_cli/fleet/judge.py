@@ -8,7 +8,7 @@ from typing import Final
 
 from kstate_cli.fleet import findings as of
 from kstate_cli.fleet.findings import FLEET_CODES, FleetCode, FleetFinding
-from kstate_cli.fleet.model import CountSource, Fleet, SubTopology, sub_topology, task_name
+from kstate_cli.fleet.model import CountSource, Fleet, SnapshotCopy, SubTopology, sub_topology, task_name
 from kstate_cli.formats.topic_partition import GLOBAL, TaskId
 from kstate_cli.texts import some
 
@@ -25,7 +25,19 @@ _COUNT_SOURCES: Final = {
 
 def judge(fleet: Fleet) -> list[FleetFinding]:
     """Return all findings, in the order of their codes."""
-    rules = (_unread, _problems, _identities, _tasks, _missing, _stores, _globals, _alike, _copies, _members)
+    rules = (
+        _unread,
+        _problems,
+        _identities,
+        _tasks,
+        _missing,
+        _stores,
+        _globals,
+        _alike,
+        _copies,
+        _members,
+        _snapshots,
+    )
     # The catalogue goes from unread hosts over errors to warnings: the order in which a user looks at them.
     order = list(FLEET_CODES.values())
     findings = (finding for rule in rules for finding in rule(fleet))
@@ -116,6 +128,9 @@ def _missing(fleet: Fleet) -> Iterator[FleetFinding]:
                 names = some([report.name for report in fleet.unread], _MOST_NAMES)
                 text = f"none of the hosts with a complete listing has {task}, but {names} may have it"
                 yield FleetFinding(of.TASK_NOT_KNOWN, text, task=task)
+            elif fleet.snapshots.get(task):
+                text = f"none of the hosts has {task}, but {_stored(fleet, task)}"
+                yield FleetFinding(of.TASK_ONLY_IN_SNAPSHOT, text, task=task)
             else:
                 text = f"none of the hosts has {task}, although it should exist ({_COUNT_SOURCES[partitions.source]})"
                 yield FleetFinding(of.TASK_MISSING, text, task=task)
@@ -127,6 +142,45 @@ def _missing(fleet: Fleet) -> Iterator[FleetFinding]:
             if name.partition >= count:
                 text = f"{task} is on {some(list(hosts), _MOST_NAMES)}, and its sub-topology has {count} tasks"
                 yield FleetFinding(of.TASK_UNEXPECTED, text, task=task, hosts=tuple(hosts))
+
+
+def _stored(fleet: Fleet, task: str) -> str:
+    """Return the snapshots that have a task, and whether a restoration can use them."""
+    copies = fleet.snapshots[task]
+    names = some([f"{name} in {place}" for name, place in _places(copies)], _MOST_NAMES)
+    refusal = next((copy.why_not for copy in copies if copy.why_not is not None), None)
+    if refusal is not None:
+        return f"{names} has it, which a restoration refuses: {refusal}"
+    if any(copy.is_too_old for copy in copies):
+        return f"{names} has it, which is too old for the log: a restoration also needs a dump"
+    lags = [fleet.standing(copy.copy).lag for copy in copies]
+    lag = sum(number for number in lags if number is not None)
+    behind = f", {lag:,} offsets behind the log" if fleet.facts is not None and None not in lags else ""
+    return f"{names} has it{behind}"
+
+
+def _places(copies: list[SnapshotCopy]) -> list[tuple[str, str]]:
+    return list(dict.fromkeys((copy.snapshot, copy.repository) for copy in copies))
+
+
+def _snapshots(fleet: Fleet) -> Iterator[FleetFinding]:
+    """Yield findings for tasks that only snapshots have, and for snapshots that are ahead of all hosts."""
+    expected = {task_name(sub, number) for sub, tasks in fleet.expected.items() for number in range(tasks.count)}
+    for task, copies in fleet.snapshots.items():
+        if task == GLOBAL:
+            continue
+        if task not in fleet.tasks and task not in expected and (fleet.facts is None or fleet.unread):
+            text = f"only {_stored(fleet, task).removesuffix(' has it')} has {task}"
+            yield FleetFinding(of.SNAPSHOT_NOT_KNOWN, text, task=task)
+        for stored in copies:
+            lead = fleet.lead(stored)
+            if lead is not None and lead > 0:
+                hosts = tuple(fleet.tasks[task])
+                text = (
+                    f"{task}/{stored.copy.store}: {stored.snapshot} in {stored.repository} is {lead:,} offsets ahead "
+                    f"of {some(list(hosts), _MOST_NAMES)}"
+                )
+                yield FleetFinding(of.SNAPSHOT_AHEAD, text, task, stored.copy.store, hosts)
 
 
 def _stores(fleet: Fleet) -> Iterator[FleetFinding]:

@@ -46,6 +46,38 @@ class StoreCopy:
 
 
 @dataclass(frozen=True, slots=True)
+class SnapshotCopy:
+    """The copy of a store that a restoration takes from a repository of snapshots."""
+
+    repository: str
+    """The place, as ``--from-snapshot`` takes it."""
+    snapshot: str
+    copy: StoreCopy
+    why_not: str | None
+    """Why a restoration refuses it; None if nothing shows that it does."""
+    is_too_old: bool
+    """The log may have forgotten later deletes: a restoration needs a dump, or the consent of the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class RepositoryReport:
+    """The snapshots of the application in one repository."""
+
+    name: str
+    place: str
+    snapshots: tuple[str, ...]
+    """Oldest first."""
+    copies: tuple[SnapshotCopy, ...]
+    messages: tuple[str, ...]
+    """The snapshots that kstate could not read, and the reasons."""
+
+    @property
+    def stores(self) -> list[StoreCopy]:
+        """Return its copies as those of a host."""
+        return [stored.copy for stored in self.copies]
+
+
+@dataclass(frozen=True, slots=True)
 class ListedProblem:
     """A line ``problem``, or the error that a listing ended with."""
 
@@ -131,18 +163,21 @@ class Partitions:
 
 
 def expected_partitions(
-    copies: Iterable[StoreCopy], facts: Facts | None, spec: SpecDraft | None
+    copies: Iterable[StoreCopy], facts: Facts | None, spec: SpecDraft | None, stored: Iterable[StoreCopy] = ()
 ) -> dict[SubTopology, Partitions]:
     """Return the number of tasks of each sub-topology that any host has or the specification names.
 
     A sub-topology has a task for each partition of its widest changelog (``PartitionGrouper``). Raises Refused for more
-    partitions than a topic can have.
+    partitions than a topic can have. ``stored`` are copies in snapshots, which may be of an older topology: they count
+    only if their changelogs exist.
     """
     copies = tuple(copies)
     # Later sources override earlier ones: logs are certain, a specification may be old, and tasks may be missing.
     expected = {sub: Partitions(count, CountSource.TASKS) for sub, count in _counts_by_tasks(copies).items()}
     expected |= {sub: Partitions(count, CountSource.SPEC) for sub, count in _counts_by_spec(spec).items()}
-    expected |= {sub: Partitions(count, CountSource.LOGS) for sub, count in _counts_by_logs(copies, facts).items()}
+    expected |= {
+        sub: Partitions(count, CountSource.LOGS) for sub, count in _counts_by_logs((*copies, *stored), facts).items()
+    }
     for sub, partitions in expected.items():
         if partitions.count > MOST_PARTITIONS:
             raise Refused(
@@ -247,6 +282,8 @@ class Fleet:
     spec: SpecDraft | None = None
     standby_replicas: int = 0
     """``num.standby.replicas`` of the application."""
+    repositories: Sequence[RepositoryReport] = ()
+    """No hosts: their copies count neither as standbys nor as copies that make a restoration unnecessary."""
 
     @property
     def unread(self) -> list[HostReport]:
@@ -265,7 +302,47 @@ class Fleet:
     @cached_property
     def expected(self) -> dict[SubTopology, Partitions]:
         """Return the number of tasks of each sub-topology."""
-        return expected_partitions((copy for report in self.reports for copy in report.copies), self.facts, self.spec)
+        stored = [copy for repository in self.repositories for copy in repository.stores]
+        hosts = (copy for report in self.reports for copy in report.copies)
+        return expected_partitions(hosts, self.facts, self.spec, stored)
+
+    @cached_property
+    def snapshots(self) -> dict[str, list[SnapshotCopy]]:
+        """Return task -> its stores in repositories, in the order of the command line."""
+        snapshots: dict[str, list[SnapshotCopy]] = {}
+        for repository in self.repositories:
+            for stored in repository.copies:
+                snapshots.setdefault(stored.copy.task, []).append(stored)
+        return snapshots
+
+    def lead(self, stored: SnapshotCopy) -> int | None:
+        """Return how far a snapshot is ahead of the copies of all hosts; None if that cannot be compared.
+
+        A host has no copy, or the snapshot is refused, for example because it is of another log.
+        """
+        front = self.front.get((stored.copy.task, stored.copy.store), {})
+        offsets = stored.copy.offsets or {}
+        if stored.why_not is not None or not offsets or offsets.keys() - front.keys() or min(offsets.values()) < 0:
+            return None
+        leads = [offset - front[key] for key, offset in offsets.items()]
+        # Ahead in one partition of a global store, and behind in another one: neither is the better copy.
+        if min(leads) < 0:
+            return min(leads)
+        return sum(leads)
+
+    def best_copy(self, task: str) -> str | None:
+        """Return the host, or the repository, with the most advanced copy of a task; None if that is unknown."""
+        hosts = self.tasks.get(task, {})
+        stored = self.snapshots.get(task, [])
+        for repository in dict.fromkeys(copy.repository for copy in stored):
+            copies = [copy for copy in stored if copy.repository == repository]
+            if any(copy.why_not is not None for copy in copies):
+                continue
+            if not hosts or any((self.lead(copy) or 0) > 0 for copy in copies):
+                return repository
+        behind = {name: self.task_behind(copies) for name, copies in hosts.items()}
+        distances = {name: distance for name, distance in behind.items() if distance is not None}
+        return min(distances, key=lambda name: distances[name], default=None)
 
     @cached_property
     def front(self) -> dict[tuple[str, str], dict[TopicPartition, int]]:
@@ -293,7 +370,8 @@ class Fleet:
         # A negative offset is not that of a record, so its distance means nothing.
         if min(copy.offsets.values()) >= 0:
             front = self.front[copy.task, copy.store]
-            behind = sum(front[key] - offset for key, offset in copy.offsets.items())
+            # A store of a snapshot that no host has is in front itself.
+            behind = sum(max(0, front.get(key, offset) - offset) for key, offset in copy.offsets.items())
         return Standing(_sum_if_complete(lags), behind, outside)
 
     def _lag(self, copy: StoreCopy, key: TopicPartition, offset: int) -> int | None:

@@ -120,6 +120,19 @@ class SnapshotPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class StoreSource:
+    """The copy of a store that a restoration takes, and what stands in its way."""
+
+    task: str
+    store: StoredStore
+    generation: str
+    why_not: str | None
+    """Why a restoration refuses it; None if nothing shows that it does."""
+    may_lack_deletes: bool
+    """The log may have forgotten later deletes, so a restoration needs a dump or the consent of the user."""
+
+
+@dataclass(frozen=True, slots=True)
 class _Candidate:
     generation: str
     task: StoredTask
@@ -203,6 +216,31 @@ def plan_restore(
         outcomes.task_times,
     )
     return SnapshotPlan(change, tuple(outcomes.stores), outcomes.unchanged, options.logs)
+
+
+def sources(
+    generations: Sequence[NamedGeneration], logs: Mapping[TopicPartition, LogFacts] | None, *, now_ms: int
+) -> list[StoreSource]:
+    """Return the copy of each store that a restoration of a lost directory takes, in the order of tasks.
+
+    ``generations`` are those of one application, newest first; ``logs`` are None without a broker.
+    """
+    layout = _layout(generations, _Outcomes())
+    options = SnapshotOptions(logs=logs)
+    copies = []
+    for name in sorted(layout, key=lambda task: TaskId.parse(task).order):
+        for store in layout[name].task.stores:
+            # The rules of one store, so that the refusal of another one does not hide it.
+            outcomes = _Outcomes()
+            candidate = _best(layout[name], store, generations, options, outcomes)
+            judged, why_not = candidate.store, next(iter(outcomes.refusals), None)
+            if logs is not None and why_not is None:
+                why_not = why_not_continued(judged, logs, is_global=name == GLOBAL)
+            if logs is not None and why_not is None:
+                judged = most_cautious(judged, logs)
+            may_lack = _may_lack_deletes(judged, now_ms, name)
+            copies.append(StoreSource(name, candidate.store, candidate.generation, why_not, may_lack))
+    return copies
 
 
 def newest_home(generations: Sequence[NamedGeneration]) -> OffsetsHome:

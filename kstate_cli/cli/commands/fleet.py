@@ -55,8 +55,8 @@ def fleet(
         typer.Argument(
             metavar="HOST=FILE",
             help=(
-                "Output of kstate ls -o json from each host: web-1.json, web-1=FILE, or - for standard input; "
-                "repeatable."
+                "Output of kstate ls -o json from each host: web-1.json, web-1=FILE, or - for standard input. "
+                "Also a repository of snapshots: a folder or s3://BUCKET/PREFIX. Repeatable."
             ),
         ),
     ],
@@ -94,6 +94,7 @@ def fleet(
     is missing, unknown, or on several hosts. Without --bootstrap-server, --offsets or --spec, kstate does not know
     whether there are tasks above the highest listed one.
     """
+    from kstate_cli.cli.fleet_repositories import split_listings
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.views.fleet import fleet_lines
     from kstate_cli.fleet.judge import judge
@@ -104,8 +105,19 @@ def fleet(
     if listing.count(STREAM) > 1:
         raise UsageError("- occurs twice, but kstate can read standard input only once", hint="pass it once")
     with waiting("reading listings", quiet=quiet or _is_typed(listing, STREAM)):
-        reports = read_listings(listing)
-    names = list(dict.fromkeys(report.app_id for report in reports if report.app_id is not None))
+        listings, repositories = split_listings(listing)
+        reports = read_listings(listings) if listings else []
+        names = list(dict.fromkeys(report.app_id for report in reports if report.app_id is not None))
+        if not names:
+            # All hosts may be lost: then only the repositories name the application.
+            names = sorted({name for repository in repositories for name in repository.applications})
+        if repositories and len(names) != 1:
+            raise UsageError(
+                f"the snapshots and listings belong to several applications, or to none: {some(names, _MAX_LISTED)}",
+                hint="pass the listings of one application",
+            )
+        for repository in repositories:
+            repository.read(names[0])
     application = ""
     if len(names) == 1:
         # With several applications there is no single group to ask about, and no name for the metrics.
@@ -113,9 +125,13 @@ def fleet(
     with Metrics(metrics_file, "fleet", None, application=application) as metrics:
         draft = draft_of(spec)
         with waiting("reading logs and the members of the group", quiet=quiet) as activity:
-            facts, group = _read_logs(reports, application, offsets, bootstrap_server, kafka_settings)
+            topics = {topic for repository in repositories for topic in repository.topics}
+            facts, group = _read_logs(reports, topics, application, offsets, bootstrap_server, kafka_settings)
             activity.call("comparing hosts")
-            all_of_it = Fleet(reports, facts, group, draft, standby_replicas)
+            # A file states only ends of logs: that it lacks a topic does not show that the topic does not exist.
+            logs = facts if bootstrap_server is not None else None
+            stored = [repository.report(logs) for repository in repositories]
+            all_of_it = Fleet(reports, facts, group, draft, standby_replicas, stored)
             # Everything has been read now, so that all findings are about the same state.
             findings = judge(all_of_it)
             if html is not None:
@@ -137,7 +153,12 @@ def _is_typed(listing: Sequence[str], stream: str) -> bool:
 
 
 def _read_logs(
-    reports: Sequence[HostReport], application: str, offsets: Path | None, bootstrap: str | None, settings: Path | None
+    reports: Sequence[HostReport],
+    topics: set[str],
+    application: str,
+    offsets: Path | None,
+    bootstrap: str | None,
+    settings: Path | None,
 ) -> tuple[Facts | None, StreamsGroup | None]:
     """Return the logs, and the group if there is a broker and exactly one application."""
     from kstate_cli.cli.options.logs import facts_source
@@ -148,7 +169,7 @@ def _read_logs(
         return None, None
     copies = [copy for report in reports for copy in report.copies]
     # Only topics in which some store has an offset are asked about: others say nothing about these hosts.
-    facts = ask({key.topic for copy in copies for key in copy.offsets or ()})
+    facts = ask(topics | {key.topic for copy in copies for key in copy.offsets or ()})
     # The group has the name of the application, so with several applications there is none to ask about.
     if bootstrap is None or not application:
         return facts, None
@@ -183,6 +204,7 @@ def _notes(fleet: Fleet) -> list[str]:
     """Return what was not examined, and why, as sentences."""
     # Without these sentences a result without findings would look as if everything was examined.
     notes = []
+    notes += [message for repository in fleet.repositories for message in repository.messages]
     old_reports = [report.name for report in fleet.reports if not report.tells_process_id and report.whole]
     if old_reports:
         names = some(old_reports, _MAX_LISTED)

@@ -210,14 +210,21 @@ class FleetHostLine(TypedDict):
     messages: shared.Messages
 
 
+BestCopy = Annotated[
+    str,
+    Meaning("The host, or the path of the repository, with the most advanced copy of the task; null if unknown."),
+]
+
+
 class FleetTaskLine(TypedDict):
-    """A task, and the hosts that have it. A missing task has none."""
+    """A task, and the hosts that have it. A missing task has none. A repository of snapshots is no host."""
 
     type: Literal["task"]
     task: shared.Task
     hosts: Hosts
     active: Active | None
     known_from: KnownFrom | None
+    best_copy: BestCopy | None
 
 
 class FleetCopyLine(TypedDict):
@@ -233,6 +240,35 @@ class FleetCopyLine(TypedDict):
     lag: shared.Lag | None
     behind_front: BehindFront | None
     opens_in: shared.OpensIn
+
+
+class FleetRepositoryLine(TypedDict):
+    """A repository of snapshots, and what it has of the application. messages: snapshots that kstate cannot read."""
+
+    type: Literal["repository"]
+    path: shared.Path
+    snapshots: shared.Snapshots
+    tasks: Tasks
+    stores: shared.Stores
+    bytes: shared.Bytes
+    messages: shared.Messages
+
+
+class FleetSnapshotLine(TypedDict):
+    """The copy of a store that a restoration takes from a repository. message: why the restoration refuses it."""
+
+    type: Literal["snapshot"]
+    task: shared.Task
+    store: shared.Store
+    path: shared.Path
+    snapshot: shared.Snapshot
+    kind: shared.Kind
+    bytes: shared.Bytes
+    changelog: shared.Changelog
+    lag: shared.Lag | None
+    behind_front: BehindFront | None
+    usable: shared.Usable
+    message: shared.Message | None
 
 
 class FleetMemberLine(TypedDict):
@@ -285,6 +321,8 @@ FleetLine = (
     FleetHostLine
     | FleetTaskLine
     | FleetCopyLine
+    | FleetRepositoryLine
+    | FleetSnapshotLine
     | FleetMemberLine
     | FleetFindingLine
     | FleetSummaryLine

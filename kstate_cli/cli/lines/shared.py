@@ -183,6 +183,15 @@ Action = Annotated[
     ),
 ]
 # Apart from the exit code, which is 0 for a dry run too.
+Snapshot = Annotated[str, Meaning("Name of a snapshot; null for a dry run.")]
+Snapshots = Annotated[list[str], Meaning("Names of the snapshots that stores come from, or that a repository has.")]
+Usable = Annotated[
+    bool,
+    Meaning(
+        "Whether a restoration can use the snapshot without a dump and without --accept-resurrected, by its age; "
+        "null if unknown."
+    ),
+]
 Executed = Annotated[
     bool, Meaning("Whether the command changed something; false: with --dry-run, or because there was nothing to do.")
 ]

@@ -11,8 +11,6 @@ from kstate_cli.cli.lines.shared import Meaning
 
 PRUNE_OUTCOMES: Final = ("kept", "expired", "deleted")
 """The states of a snapshot after ``prune-snapshots``."""
-Snapshot = Annotated[str, Meaning("Name of a snapshot; null for a dry run.")]
-Snapshots = Annotated[list[str], Meaning("Names of the snapshots that stores come from, or that a repository has.")]
 NewBytes = Annotated[
     int,
     Meaning(
@@ -48,13 +46,6 @@ OffsetReason = Annotated[
 Condemned = Annotated[int, Meaning("Snapshots that have expired, and are deleted after the grace period.", minimum=0)]
 WillBeDeleted = Annotated[
     bool, Meaning("Whether the snapshot has expired and will be deleted; null if kstate cannot read a list of these.")
-]
-Usable = Annotated[
-    bool,
-    Meaning(
-        "Whether a restoration can use the snapshot without a dump and without --accept-resurrected, by its age; "
-        "null if unknown."
-    ),
 ]
 AfterRun = Annotated[
     str,
@@ -97,7 +88,7 @@ class SnapshotSummaryLine(TypedDict):
     type: Literal["summary"]
     out: shared.Out
     host: shared.Host
-    snapshot: Snapshot | None
+    snapshot: shared.Snapshot | None
     tasks: outlook.Tasks
     captured: Captured
     stores: shared.Stores
@@ -117,7 +108,7 @@ class RestoreSnapshotSummaryLine(TypedDict):
 
     type: Literal["summary"]
     release: shared.Release
-    snapshots: Snapshots
+    snapshots: shared.Snapshots
     stores: shared.Stores
     left: changes.Left
     bytes: shared.Bytes
@@ -145,7 +136,7 @@ class LsSnapshotsSnapshotLine(TypedDict):
     """A snapshot. app is null, here and below. If the snapshot cannot be read, damage is the last member."""
 
     type: Literal["snapshot"]
-    snapshot: Snapshot
+    snapshot: shared.Snapshot
     damage: dumps.Damage | None
     application: NotRequired[shared.Application]
     host: NotRequired[shared.Host]
@@ -155,7 +146,7 @@ class LsSnapshotsSnapshotLine(TypedDict):
     bytes: NotRequired[shared.Bytes]
     shared_bytes: NotRequired[SharedBytes]
     usable_until: NotRequired[UsableUntil | None]
-    usable: NotRequired[Usable | None]
+    usable: NotRequired[shared.Usable | None]
     will_be_deleted: NotRequired[WillBeDeleted | None]
     delete_retention_ms: NotRequired[DeleteRetentionMs | None]
 
@@ -164,7 +155,7 @@ class LsSnapshotsStoreLine(TypedDict):
     """With --generation: a store of the snapshot."""
 
     type: Literal["store"]
-    snapshot: Snapshot
+    snapshot: shared.Snapshot
     task: shared.Task
     store: shared.Store
     kind: shared.Kind
@@ -177,7 +168,7 @@ class LsSnapshotsSummaryLine(TypedDict):
 
     type: Literal["summary"]
     path: shared.Path
-    snapshots: Snapshots
+    snapshots: shared.Snapshots
     ok: shared.Ok
 
 
@@ -215,7 +206,7 @@ class PruneSnapshotsSnapshotLine(TypedDict):
     """A snapshot. app is null, here and below. application and host are null if kstate cannot read it."""
 
     type: Literal["snapshot"]
-    snapshot: Snapshot
+    snapshot: shared.Snapshot
     application: shared.Application | None
     host: shared.Host | None
     after_run: AfterRun

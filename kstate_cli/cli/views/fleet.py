@@ -9,13 +9,19 @@ from typing import TYPE_CHECKING, Final
 from kstate_cli.cli.columns import Column, Fold
 from kstate_cli.cli.output import print_line, print_prose, safe, table
 from kstate_cli.fleet.findings import FleetCode, FleetFinding, FleetLevel
-from kstate_cli.fleet.model import CountSource, Fleet, HostReport, task_name
+from kstate_cli.fleet.model import CountSource, Fleet, HostReport, StoreCopy, task_name
 from kstate_cli.formats.topic_partition import GLOBAL, TopicPartition
 from kstate_cli.texts import first_lines, plural, size_text, some
 
 if TYPE_CHECKING:
     from kstate_cli.broker.client import GroupMember
-    from kstate_cli.cli.lines.outlook import FleetCopyLine, FleetLine, FleetSummaryLine, FleetTaskLine
+    from kstate_cli.cli.lines.outlook import (
+        FleetCopyLine,
+        FleetLine,
+        FleetSnapshotLine,
+        FleetSummaryLine,
+        FleetTaskLine,
+    )
 
 _MAX_LISTED: Final = 5
 _INDENT: Final = "  "
@@ -51,6 +57,19 @@ def show_hosts(fleet: Fleet, findings: Sequence[FleetFinding], *, quiet: bool) -
                 state_of(report),
             )
             for report in fleet.reports
+        ]
+        + [
+            (
+                repository.name,
+                len({stored.copy.task for stored in repository.copies}),
+                len(repository.copies),
+                size_text(sum(copy.size for copy in repository.stores)),
+                number(fleet.task_lag(repository.stores)),
+                number(fleet.task_behind(repository.stores)),
+                "-",
+                "snapshots",
+            )
+            for repository in fleet.repositories
         ],
         quiet=quiet,
     )
@@ -61,7 +80,7 @@ def show_tasks(fleet: Fleet, findings: Sequence[FleetFinding], *, quiet: bool) -
     # Tasks that should exist but are on no host get rows too.
     absent = [finding.task for finding in findings if finding.task is not None and finding.task not in fleet.tasks]
     rows: list[tuple[object, ...]] = [_task_row(fleet, task) for task in fleet.tasks]
-    rows += [(task, 0, UNKNOWN, UNKNOWN, "-", "-") for task in dict.fromkeys(absent)]
+    rows += [(task, 0, UNKNOWN, UNKNOWN, "-", _stored_in(fleet, task) or "-") for task in dict.fromkeys(absent)]
     table(
         None,
         (
@@ -77,6 +96,12 @@ def show_tasks(fleet: Fleet, findings: Sequence[FleetFinding], *, quiet: bool) -
     )
 
 
+def _stored_in(fleet: Fleet, task: str) -> str:
+    """Return the repositories that have a task, in brackets: they are no hosts."""
+    places = {stored.repository for stored in fleet.snapshots.get(task, ())}
+    return ", ".join(f"({repository.name})" for repository in fleet.repositories if repository.place in places)
+
+
 def _task_row(fleet: Fleet, task: str) -> tuple[object, ...]:
     """Return the cells of a task: the lag of its best copy, the distance of its worst, the hosts (* is active)."""
     hosts = fleet.tasks[task]
@@ -86,6 +111,7 @@ def _task_row(fleet: Fleet, task: str) -> tuple[object, ...]:
     # Only a broker knows which copy is active: on disk an active task and a standby look alike.
     active = fleet.active.get(task)
     names = [f"{name}*" if name == active else name for name in hosts]
+    names += filter(None, [_stored_in(fleet, task)])
     size = sum(copy.size for copies in hosts.values() for copy in copies)
     return (
         task,
@@ -99,14 +125,15 @@ def _task_row(fleet: Fleet, task: str) -> tuple[object, ...]:
 
 def show_stores(fleet: Fleet, _: Sequence[FleetFinding], *, quiet: bool) -> None:
     """Print a row for each store of a task on a host."""
-    rows = []
-    for task, hosts in fleet.tasks.items():
-        for host, copies in hosts.items():
-            for copy in copies:
-                standing = fleet.standing(copy)
-                offsets = UNKNOWN if copy.offsets is None else some(list(map(str, copy.offsets.values())), 3)
-                cells = (task, copy.store, host, offsets or "-", number(standing.lag), number(standing.behind))
-                rows.append((*cells, size_text(copy.size)))
+    rows = [
+        _store_row(fleet, copy, host)
+        for hosts in fleet.tasks.values()
+        for host, copies in hosts.items()
+        for copy in copies
+    ]
+    rows += [
+        _store_row(fleet, copy, repository.name) for repository in fleet.repositories for copy in repository.stores
+    ]
     table(
         None,
         (
@@ -120,6 +147,22 @@ def show_stores(fleet: Fleet, _: Sequence[FleetFinding], *, quiet: bool) -> None
         ),
         rows,
         quiet=quiet,
+    )
+
+
+def _store_row(fleet: Fleet, copy: StoreCopy, place: str) -> tuple[object, ...]:
+    standing = fleet.standing(copy)
+    offsets = UNKNOWN
+    if copy.offsets is not None:
+        offsets = some(list(map(str, copy.offsets.values())), 3) or "-"
+    return (
+        copy.task,
+        copy.store,
+        place,
+        offsets,
+        number(standing.lag),
+        number(standing.behind),
+        size_text(copy.size),
     )
 
 
@@ -207,7 +250,18 @@ def fleet_lines(fleet: Fleet, findings: Sequence[FleetFinding]) -> Iterator[Flee
             "complete": report.whole,
             "messages": [gap.why if gap.line is None else f"line {gap.line}: {gap.why}" for gap in report.gaps],
         }
+    for repository in fleet.repositories:
+        yield {
+            "type": "repository",
+            "path": repository.place,
+            "snapshots": list(repository.snapshots),
+            "tasks": len({stored.copy.task for stored in repository.copies}),
+            "stores": len(repository.copies),
+            "bytes": sum(copy.size for copy in repository.stores),
+            "messages": list(repository.messages),
+        }
     yield from _task_lines(fleet)
+    yield from _snapshot_lines(fleet)
     members: Iterable[GroupMember] = ()
     if fleet.group is not None:
         members = fleet.group.members
@@ -271,6 +325,7 @@ def _task_lines(fleet: Fleet) -> Iterator[FleetTaskLine | FleetCopyLine]:
             "hosts": list(hosts),
             "active": fleet.active.get(task),
             "known_from": sources.get(task),
+            "best_copy": fleet.best_copy(task),
         }
         for host, copies in hosts.items():
             for copy in copies:
@@ -289,7 +344,34 @@ def _task_lines(fleet: Fleet) -> Iterator[FleetTaskLine | FleetCopyLine]:
                 }
     # Tasks that should exist but are on no host come last, since no line of a copy follows them.
     for task in sorted(sources.keys() - fleet.tasks.keys()):
-        yield {"type": "task", "task": task, "hosts": [], "active": None, "known_from": sources[task]}
+        yield {
+            "type": "task",
+            "task": task,
+            "hosts": [],
+            "active": None,
+            "known_from": sources[task],
+            "best_copy": fleet.best_copy(task),
+        }
+
+
+def _snapshot_lines(fleet: Fleet) -> Iterator[FleetSnapshotLine]:
+    for repository in fleet.repositories:
+        for stored in repository.copies:
+            standing = fleet.standing(stored.copy)
+            yield {
+                "type": "snapshot",
+                "task": stored.copy.task,
+                "store": stored.copy.store,
+                "path": stored.repository,
+                "snapshot": stored.snapshot,
+                "kind": stored.copy.kind,
+                "bytes": stored.copy.size,
+                "changelog": _offsets((stored.copy.offsets or {}).items()),
+                "lag": standing.lag,
+                "behind_front": standing.behind,
+                "usable": stored.why_not is None and not stored.is_too_old,
+                "message": stored.why_not,
+            }
 
 
 def _offsets(offsets: Iterable[tuple[TopicPartition, int]]) -> dict[str, dict[int, int]]:
