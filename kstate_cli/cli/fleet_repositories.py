@@ -7,15 +7,17 @@ from collections.abc import Mapping, Sequence
 
 from kstate_cli import clock
 from kstate_cli.broker.facts import LogFacts
+from kstate_cli.errors import Refused
 from kstate_cli.fleet.model import RepositoryReport, SnapshotCopy, StoreCopy
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.s3_objects import is_s3
 from kstate_cli.snapshot.model import NamedGeneration
 from kstate_cli.snapshot.places import repository_of, require_repository
 from kstate_cli.snapshot.planner import StoreSource, sources
-from kstate_cli.snapshot.repository import Repository
+from kstate_cli.snapshot.repository import DamagedError, Repository
 from kstate_cli.snapshot.restoring import read_generations
 from kstate_cli.statedir.names import SNAPSHOTS_MARKER
+from kstate_cli.texts import first_lines
 
 
 class FleetRepository:
@@ -28,10 +30,23 @@ class FleetRepository:
 
     @property
     def applications(self) -> list[str]:
-        """Return the applications of its readable snapshots. Raise Refused if it is no repository."""
+        """Return the applications of its readable snapshots. Raise Refused if there are none."""
         require_repository(self._repository)
-        names = self._repository.generation_names()
-        return sorted({self._repository.generation(name).application for name in names})
+        applications, damage = set(), []
+        for name in self._repository.generation_names():
+            try:
+                applications.add(self._repository.generation(name).application)
+            except FileNotFoundError:
+                continue  # it expired since the listing
+            except DamagedError as error:
+                damage.append(str(error))
+        if not applications:
+            raise Refused(
+                f"{self._repository.where} has no readable snapshot",
+                details=first_lines(damage),
+                hint="pass another copy of the repository, or the listing of a host",
+            )
+        return sorted(applications)
 
     def read(self, application: str) -> None:
         """Read the snapshots of an application. Raise Refused if there are none."""

@@ -52,9 +52,9 @@ _ASSIGNED: Final = (
 )
 _ASSIGNMENT: Final = "start.md#which-instance-gets-a-task"
 _RESTORE: Final = command("restore", "APP", option.FROM_CHANGELOG, "DUMP", option.FOR, "RELEASE")
-_FROM_SNAPSHOT: Final = command("restore", "APP", "--from-snapshot", "REPO")
-_REPLACE: Final = command("restore", "APP", "--from-snapshot", "REPO", "--rebuild")
-_PRUNE: Final = command("prune-snapshots", "REPO", "--abandoned", "30d")
+_FROM_SNAPSHOT: Final = command("restore-snapshot", "APP", option.FROM_SNAPSHOT, "REPO")
+_REPLACE: Final = command("restore-snapshot", "APP", option.FROM_SNAPSHOT, "REPO", option.REBUILD)
+_PRUNE: Final = command("prune-snapshots", "REPO", option.ABANDONED, "30d")
 _CHECK: Final = command("check", "APP", option.FOR, "RELEASE")
 _LIST: Final = command("ls", "APP", "-o", "json")
 # Streams writes the file again at its start, with a new id.
@@ -120,10 +120,11 @@ SNAPSHOT_NOT_KNOWN: Final = FleetCode(
     level=FleetLevel.UNKNOWN,
     more=(
         "The topology may have changed since the snapshot, or all hosts with this sub-topology were lost, or a host "
-        "with an incomplete listing has the task. With --bootstrap-server or --spec, kstate knows which tasks exist."
+        f"with an incomplete listing has the task. With {option.BOOTSTRAP_SERVER} or {option.SPEC}, kstate knows which "
+        "tasks exist."
     ),
     source="a repository keeps the snapshots of tasks that no longer exist",
-    hint="pass --bootstrap-server. If the task no longer exists, delete its snapshots:",
+    hint=f"pass {option.BOOTSTRAP_SERVER}. If the task no longer exists, delete its snapshots:",
     command=_PRUNE,
 )
 PROCESS_ID_DOUBLED: Final = FleetCode(
@@ -267,7 +268,7 @@ SNAPSHOT_AHEAD: Final = FleetCode(
         "the task restores the difference from the changelogs, unless you restore the snapshot."
     ),
     source="both offsets are offsets of the same changelog, if the topic was not recreated",
-    hint="pass --bootstrap-server to compare the topic ids. Then, on that host, while it is stopped",
+    hint=f"pass {option.BOOTSTRAP_SERVER} to compare the topic ids. Then, on that host, while it is stopped",
     command=_REPLACE,
 )
 COPY_UNCLEAN: Final = FleetCode(

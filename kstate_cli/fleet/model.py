@@ -50,7 +50,7 @@ class SnapshotCopy:
     """The copy of a store that a restoration takes from a repository of snapshots."""
 
     repository: str
-    """The place, as ``--from-snapshot`` takes it."""
+    """The place: an absolute path, or a URI."""
     snapshot: str
     copy: StoreCopy
     why_not: str | None

@@ -166,7 +166,7 @@ def verify(
     # Objects that no generation needs are read too: the next snapshot may rely on one of them.
     present = repository.object_sizes()
     objects = sorted(digest for digest in {*present, *needed} if _part(digest, parts) == number)
-    begin(sum(present.get(digest, 0) for digest in objects))
+    begin(sum(min(present.get(digest, 0), needed.get(digest, present.get(digest, 0))) for digest in objects))
     with ThreadPoolExecutor(workers) as pool:
         results = mapped(pool, lambda name: _verified(repository, name, needed.get(name), progress), objects)
         findings += [finding for finding in results if finding is not None]
@@ -194,6 +194,9 @@ def _verified(
                 content.update(data)
                 size += len(data)
                 progress(len(data))
+                if needed is not None and size > needed:
+                    # A sparse file of a TiB takes hours, and its first byte too many proves the damage.
+                    return RepositoryFinding(DAMAGED, path, f"has more than {needed:,} bytes")
     except FileNotFoundError:
         if needed is None:
             return None  # it expired since the listing

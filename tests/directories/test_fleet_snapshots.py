@@ -115,4 +115,4 @@ def test_places_that_are_refused(hosts: dict[str, Path], app: Path, tmp_path: Pa
     refusal = kstate("fleet", *hosts.values(), place.out, status=4)
     assert "no readable snapshot" in refusal.err and "payments" in refusal.err
     (tmp_path / "empty").mkdir()
-    kstate("fleet", *hosts.values(), tmp_path / "empty", status=2)
+    assert "host-unread" in kstate("fleet", *hosts.values(), tmp_path / "empty", status=3).out

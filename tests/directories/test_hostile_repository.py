@@ -143,7 +143,8 @@ def test_every_value_of_a_generation_replaced_by_every_hostile_one(place: Folder
         accepted += 1
         require_inside(generation)
         assert render(generation), label
-    assert refusals > 5 * accepted and refusals > 2_000, (refusals, accepted)
+    # Names of hosts and applications are free texts, which become no path.
+    assert refusals > 1_000 and accepted < refusals, (refusals, accepted)
 
 
 def _bomb(document: dict[str, Any], size: int, stated: int) -> dict[str, Any]:

@@ -61,8 +61,8 @@ def ls_snapshots(
     old = sum(row.is_usable(clock.now_ms()) is False for row in listed)
     if old:
         results.remark(
-            f"{plural(old, 'snapshot')} too old for the logs: to restore, pass {option.FROM_CHANGELOG} DUMP or "
-            f"{option.ACCEPT_RESURRECTED}"
+            f"{plural(old, 'snapshot')} too old for the logs: a restoration also needs a dump of the changelogs, or "
+            "deleted keys may reappear"
         )
     expired = sum(row.is_condemned is True for row in listed)
     if expired:
