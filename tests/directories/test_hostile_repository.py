@@ -128,7 +128,7 @@ def require_inside(generation: Generation) -> None:
             assert ".." not in name and "/" not in name, name
 
 
-def test_every_value_of_a_generation_replaced_by_every_hostile_one(place: FolderPlace) -> None:
+def test_no_hostile_value_of_a_generation_leads_out_of_a_directory(place: FolderPlace) -> None:
     document = document_of(place)
     # Two stores of each shape suffice: every member of each type of value is among them.
     refusals = accepted = 0
