@@ -245,7 +245,7 @@ def test_entries_that_are_no_files_of_a_repository(place: FolderPlace, app: Path
         lost.parent.mkdir()
         # Writers and cleaners must not write through a link either, whatever they answer.
         for words in (
-            ("ls", here.out),
+            ("ls-snapshots", here.out),
             ("verify-snapshots", here.out),
             ("restore", lost, "--from-snapshot", here.out, OLD),
             ("prune-snapshots", here.out, "--keep", "1", "--grace", "0s"),
