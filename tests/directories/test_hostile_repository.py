@@ -254,6 +254,7 @@ def test_entries_that_are_no_files_of_a_repository(place: FolderPlace, app: Path
         ):
             result = kstate(*words, status=None)
             assert result.status in (0, 3, 4, 6, 7), f"{title}: {words[0]}: {result.report}"
+            assert "defect of kstate" not in result.err, f"{title}: {words[0]}: {result.report}"
             if words[0] == "restore" and entry not in ("condemned", "intents"):
                 assert result.status == 4 and not lost.exists(), f"{title}: {result.report}"
                 assert entry in result.err, f"{title}: {result.report}"
