@@ -77,7 +77,9 @@ def test_all_hosts_are_lost(place: Place) -> None:
     assert {row["code"] for row in rows_of(result, "finding")} == {"snapshot-not-known"}
 
 
-def test_a_host_whose_directory_was_replaced_by_an_older_copy(hosts: dict[str, Path], app: Path, tmp_path: Path) -> None:
+def test_a_host_whose_directory_was_replaced_by_an_older_copy(
+    hosts: dict[str, Path], app: Path, tmp_path: Path
+) -> None:
     place = FolderPlace(tmp_path / "repository")
     kstate("snapshot", app, "--out", place.out)
     older = []
