@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kstate_cli.formats.binary import MalformedBytesError
-from kstate_cli.formats.sst import SstProperties, read_properties
+from kstate_cli.formats.sst import FOOTER_LENGTH, SstProperties, footer, read_properties
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.statedir.database import is_database
 from tests.golden import unpack
@@ -65,3 +66,44 @@ def test_damaged_bytes_are_refused_or_harmless(sst: bytes, at: int, byte: int, k
             read_properties(io.BytesIO(data))
         except MalformedBytesError:
             continue
+
+
+def test_a_compressed_block_of_properties_is_refused(sst: bytes) -> None:
+    raw = read_properties(io.BytesIO(sst)).raw
+    behind = sst.index(raw) + len(raw)
+    assert sst[behind] == 0
+    with pytest.raises(MalformedBytesError, match="is compressed"):
+        read_properties(io.BytesIO(sst[:behind] + b"\1" + sst[behind + 1 :]))
+
+
+@pytest.mark.parametrize(
+    ("created", "oldest_ancestor", "oldest_key", "newest_key", "bound"),
+    [
+        # The newest row, unless a wrong clock made the file earlier.
+        (100, 90, 91, 95, 95),
+        (100, 90, None, 95, 95),
+        (94, 90, 91, 95, 94),
+        (None, 90, 91, 95, 95),
+        # A flush of an older RocksDB, and a compaction of one.
+        (100, 90, 91, None, 100),
+        (None, 90, 91, None, None),
+        (100, 90, None, None, 90),
+        (100, None, None, None, None),
+    ],
+)
+def test_lower_bounds_of_the_last_write(
+    created: int | None, oldest_ancestor: int | None, oldest_key: int | None, newest_key: int | None, bound: int | None
+) -> None:
+    facts = SstProperties(b"", "default", created, oldest_ancestor, oldest_key, newest_key, external=False)
+    assert facts.newest_data == bound
+    assert replace(facts, external=True).newest_data is None
+
+
+def test_versions_of_footers_of_real_files(sst: bytes) -> None:
+    end = sst[-FOOTER_LENGTH:]
+    assert footer(end).format_version > 0
+    for version in (1, 7):
+        changed = end[:-12] + version.to_bytes(4, "little") + end[-8:]
+        assert footer(changed).format_version == version
+    with pytest.raises(MalformedBytesError, match="version 0"):
+        footer(end[:-12] + bytes(4) + end[-8:])
