@@ -137,6 +137,15 @@ def test_values_that_are_converted() -> None:
                     stripped(layout, older, KeySchema.WINDOW)
 
 
+def test_only_a_time_ordered_store_has_values_without_a_timestamp() -> None:
+    headers, session, plain = ValueLayout.HEADERS, ValueLayout.HEADERS_SESSION, ValueLayout.PLAIN
+    assert stripped(headers, ValueLayout.TIMESTAMPED, KeySchema.TIME_ORDERED_WINDOW) == "time-ordered"
+    assert stripped(headers, ValueLayout.TIMESTAMPED, KeySchema.WINDOW) == "timestamped"
+    assert stripped(session, plain, KeySchema.TIME_ORDERED_SESSION) == "session"
+    assert stripped(headers, plain, KeySchema.WINDOW) == "plain"
+    assert stripped(plain, plain, KeySchema.WINDOW) == "bare"
+
+
 @pytest.mark.parametrize("value", [b"", b"\0"])
 def test_only_an_index_has_empty_values(value: bytes) -> None:
     assert STRIP["time-ordered"](value) == (b"", 0)
