@@ -100,8 +100,9 @@ class Mirror:
                 partitions = {partition: [] for partition in partitions}
             if topic not in _topics(self._target):
                 create(self._target, topic, len(partitions))
-                for partition in partitions if self._aborts else ():
-                    write(self._target, topic, [ABORTED], partition)
+                for partition, records in partitions.items():
+                    if self._aborts and records:
+                        write(self._target, topic, [ABORTED], partition)
             for partition, records in partitions.items():
                 begin = self._copied.get(Key(topic, partition), 0)
                 entries: list[Entry] = [*records[begin:]]
@@ -110,11 +111,11 @@ class Mirror:
                     entries = entries[min(7, len(entries) // 2) :]
                 if begin == 0 and topic.endswith(("-table", "-global")):
                     entries = _compacted(records)
-                if self._aborts:
-                    write(self._target, topic, [*entries[:3], ABORTED, *entries[3:]], partition)
+                # No marker is at the end: an application commits no offset behind it.
+                begin = min(3, max(0, len(entries) - 1))
+                if self._aborts and entries:
+                    write(self._target, topic, [*entries[:begin], ABORTED, *entries[begin:]], partition)
                 else:
-                    # A marker is the gap. None is at the end: an application commits no offset behind it.
-                    begin = min(3, max(0, len(entries) - 1))
                     _write_transaction(self._target, topic, partition, entries[:begin])
                     write(self._target, topic, entries[begin:], partition)
                 self._copied[Key(topic, partition)] = len(records)
