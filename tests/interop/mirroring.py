@@ -106,7 +106,7 @@ class Mirror:
             for partition, records in partitions.items():
                 begin = self._copied.get(Key(topic, partition), 0)
                 entries: list[Entry] = [*records[begin:]]
-                if begin == 0 and topic.endswith(("-left", "-right")):
+                if begin == 0 and topic.endswith(("-left", "-right")) and "-fk-" not in topic:
                     # The application has consumed them; retention has deleted them here.
                     entries = entries[min(7, len(entries) // 2) :]
                 if begin == 0 and topic.endswith(("-table", "-global")):
