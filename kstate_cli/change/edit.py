@@ -238,8 +238,12 @@ def verify_database(step: BuildDatabase, staged: Path, *, full: bool) -> None:
 
 
 def verify_placed(step: PlaceDatabase, staged: Path, *, full: bool) -> None:
-    """Open a database placed from a snapshot, and compare it with its step. Raise RocksError, which names it."""
+    """Open a database placed from a snapshot, and compare it with its step. ``full`` reads every row.
+
+    Raises RocksError, which names the database, and MalformedBytesError for rows of the column family ``offsets``.
+    """
     path = staged / step.path
+    # A snapshot holds no rows of a log: those of its SSTs are all rows (see verify_database).
     if logs := unflushed_logs(path):
         raise RocksError(f"{step.path}: {', '.join(logs)} still holds rows, so the database was not flushed")
     with Shadow(path) as shadow:
@@ -252,6 +256,7 @@ def verify_placed(step: PlaceDatabase, staged: Path, *, full: bool) -> None:
             if sorted(files) != sorted(planned):
                 raise RocksError(f"{step.path}: column family {family} does not consist of the files of the snapshot")
             if full:
+                # RocksDB compares each block that it reads with its checksum.
                 for _ in shadow.rows(family):
                     pass
         if step.offsets is not None and decode_rows(shadow.rows(OFFSETS_CF)) != step.offsets:

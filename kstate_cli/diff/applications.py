@@ -184,7 +184,7 @@ def _compare(
             a, segments_a = _open(in_a, request, databases, "A")
             b, segments_b = _open(in_b, request, databases, "B")
             diff.kinds = _kinds(a, b, segments_a, segments_b)
-            # It follows from the kinds: rows of two kinds with different keys have no counterparts.
+            # Rows of two kinds with different keys have no counterparts, so none are compared.
             if not diff.comparable:
                 diff.left_out = (f"rows: {diff.kinds[0]} and {diff.kinds[1]} stores have different keys",)
                 return

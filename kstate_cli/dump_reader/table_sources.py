@@ -228,12 +228,19 @@ def _dump_of(
 
 
 def _listed_file(format_: TableFormat, place: DumpPlace, folder: str, file: _TableFile) -> ListedFile:
-    """Return a file that the log of a table names. Raise DumpError if it is missing or was replaced."""
+    """Return a file that the log of a table names.
+
+    Raises DumpError if it is outside the folder, a link, missing or replaced.
+    """
     path = f"{folder}/{file.path}"
     if file.path.startswith("..") or os.path.isabs(file.path):
         raise _refusal(format_, place.text, f"{printable(file.path)} is not below its folder")
+    # A link may lead out of the folder, and so may ``a/../../b``: ``is_link`` compares the real path.
     if not os.path.isfile(path) or is_link(path, folder):
-        raise DumpError(f"{printable(file.path)} is in the log of the table, but not in its folder", where=place.text)
+        raise DumpError(
+            f"{printable(file.path)} is in the log of the table, but not in its folder (kstate does not follow links)",
+            where=place.text,
+        )
     size = os.path.getsize(path)
     # The log has the size of the committed file. So this file was replaced or cut off.
     if size != file.size:

@@ -133,11 +133,8 @@ class Match:
 
     explanation: Explanation
     sentences: tuple[str, ...]
-
-    @property
-    def weight(self) -> int:
-        """How much of the text it explains: characters that no name or number fills in."""
-        return sum(map(_literal_length, self.sentences))
+    weight: int
+    """How much of the text it explains: the characters of its sentences that no name or number fills in."""
 
 
 def match(text: str, explanations: Sequence[Explanation]) -> list[Match]:
@@ -152,7 +149,9 @@ def match(text: str, explanations: Sequence[Explanation]) -> list[Match]:
     for entry in explanations:
         sentences = [sentence for sentence in entry.sentences if _overlaps(sentence, compact)]
         if sentences:
-            matches.append(Match(entry, tuple(sorted(sentences, key=_literal_length, reverse=True))))
+            # A text that is only a part of the sentences is explained whole by each of them, however long they are.
+            weight = min(sum(map(_literal_length, sentences)), len(compact))
+            matches.append(Match(entry, tuple(sorted(sentences, key=_literal_length, reverse=True)), weight))
     # The sort is stable: explanations of equal weight stay in the order of the catalogue.
     return sorted(matches, key=lambda each: -each.weight)
 

@@ -219,6 +219,7 @@ def splitter(layout: Layout, schema: pa.Schema) -> Splitter | None:
             return None
         columns = of_keys | of_values
         if layout.has_headers:
+            # ``_of_values`` returns None if any row has headers, so no header is lost here.
             columns["headers"] = _empty_lists(len(lengths) // 2, schema.field("headers").type)
         # The schema has the columns of all kinds of stores with this form of records (:class:`Shape`). Columns that
         # this layout does not have, such as the end of a window, are null.

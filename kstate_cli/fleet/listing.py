@@ -377,9 +377,10 @@ class FleetListing:
 
 
 def read_fleet(path: Path) -> FleetListing:
-    """Read a file with the output of ``fleet -o json``.
+    """Read a file with the output of ``fleet -o json``, for a restoration of what no host has.
 
-    Raises UsageError if it is unreadable, Refused if incomplete.
+    Raises UsageError if it is unreadable, Refused for a line of another form and for a file that is truncated. A host
+    whose listing is incomplete is kept: ``held_elsewhere`` and ``had_before`` decide about it.
     """
     try:
         data = read_given(path, _MOST)
@@ -391,6 +392,9 @@ def read_fleet(path: Path) -> FleetListing:
     for number, line in enumerate(data.splitlines(), 1):
         try:
             row = _row(line)
+            # Lines after a summary are those of a second output, whose own end may be missing.
+            if summary is not None and row["type"] in ("host", "task", "summary"):
+                raise ValueError("a line after the summary")
             if row["type"] == "host":
                 hosts[_string(row["host"])] = row["complete"] is True
             elif row["type"] == "task":
@@ -402,7 +406,8 @@ def read_fleet(path: Path) -> FleetListing:
                 applications = frozenset(map(_string, row["applications"]))
         except (ValueError, KeyError, TypeError, MalformedBytesError):
             raise Refused(f"{path}, line {number}: not a line of fleet -o json", where=str(path), hint=_MAKE) from None
-    # Without the last line, any number of tasks may be missing. Then a host would restore tasks that another host has.
+    # The summary follows all tasks. Without it, any number of them may be missing. Then a host would restore tasks that
+    # another host has.
     if summary is None:
         raise Refused(f"{path} is truncated, because it has no summary", where=str(path), hint=_MAKE)
     return FleetListing(path, applications, hosts, tasks)

@@ -95,20 +95,32 @@ def misread_sessions(snapshot: MigrationSnapshot) -> Iterator[Remark]:
     Raises Refused if a store has rows with and without headers already, or if the user is about to start with
     ``dsl.store.format=HEADERS``.
     """
+    mixed: list[str] = []
+    mixed_names: dict[str, None] = {}
     lines: list[str] = []
     names: dict[str, None] = {}
     at_risk: list[str] = []
     for _, store, place in _stores(snapshot):
+        # For every target: 4.3.1 may have written some rows back already, and kstate cannot recognize these.
         if has_rows_without_headers(store):
-            lines.append(f"{place}: rows without headers among rows with headers")
-            names[store.name] = None
+            mixed.append(f"{place}: rows without headers among rows with headers")
+            mixed_names[store.name] = None
         elif not knows_headers(snapshot.target) or not may_be_misread_with_headers(store):
             continue
+        # Some kinds have the same bytes. With HEADERS, a doubt is enough to refuse, else only a certain kind is named.
         elif snapshot.options.headers_format:
             lines.append(f"{place}: {store.kind.name}")
             names[store.name] = None
         elif misread_with_headers(store.kind.name) is not None:
             at_risk.append(place)
+    if mixed:
+        raise Refused(
+            "4.3.1 misreads rows of these on-window-close sessions, and may have written some of them back wrongly",
+            details=first_lines(mixed),
+            where=str(snapshot.app.path),
+            hint="wipe the stores, and Streams restores them from their changelogs:",
+            hint_details=[command("wipe", snapshot.app.path, option.STORE, name) for name in mixed_names],
+        )
     if lines:
         raise Refused(
             "4.3.1 would misread these on-window-close sessions with dsl.store.format=HEADERS",

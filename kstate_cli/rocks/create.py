@@ -138,7 +138,10 @@ class SortedFileWriter:
             digest.follow()
 
     def _write(self, writer: SstFileWriter, keys: list[bytes], values: list[bytes | None], *, deletes: bool) -> None:
-        """Add rows in the order of their keys. Without ``deletes`` a null value is skipped: nothing is below it."""
+        """Add rows in the order of their keys. A null value is a delete; it is skipped without ``deletes``.
+
+        Without ``deletes`` the file goes into an empty database, where no older row of the key exists.
+        """
         # The usual case. A single tombstone sends all rows of the call (at most OBJECTS) through the slower loop below.
         if None not in values:
             # ``map`` and ``deque`` loop in C, which is faster than a loop in Python.

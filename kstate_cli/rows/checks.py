@@ -349,6 +349,7 @@ def list_fits(value: bytes) -> bool:
     same bytes, and accepts the same ones.
     """
     try:
+        # 1 means that each entry states its own length: Kafka Streams writes no other lists (decode_list).
         if value[0] != 1:
             return False
         (count,) = _I32.unpack_from(value, 1)
@@ -360,6 +361,7 @@ def list_fits(value: bytes) -> bool:
             at += _I32.size
             if length == -1:
                 continue
+            # An entry has at least the byte of its side: 0 is the right side of the join, 1 the left one.
             if length < 1 or value[at] > 1:
                 return False
             at += length

@@ -362,10 +362,11 @@ def run_tasks(
     *,
     refusals: type[KstateError] = KstateError,
 ) -> list[Answer]:
-    """Run one task for each job; return the answers in the order of the jobs. ``function`` must belong to a module.
+    """Run one task for each job; return the answers in the order of the jobs.
 
-    If a task raises an error of the classes ``refusals``, the first one is raised here. After any other error, Spark
-    repeats the task, and RunFailed is raised if all attempts fail. ``on_poll`` is called regularly, in this thread.
+    If tasks raise errors of the classes ``refusals``, that of the first job is raised here, after all tasks have ended.
+    After any other error, Spark repeats the task (not with a master such as ``local[2]``). RunFailed is raised if all
+    attempts fail. ``on_poll`` is called regularly, in this thread.
     """
     attempt = _Attempt(function, refusals)
     answers = ask(lambda: context.parallelize(jobs, len(jobs)).map(attempt).collect(), on_poll)

@@ -127,7 +127,14 @@ def _of_another(path: Path) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
+def _twice(path: Path) -> None:
+    """Append a second output, whose end is missing."""
+    text = path.read_text()
+    path.write_text(text + text.splitlines(keepends=True)[0])
+
+
 DAMAGED = {
+    "twice": (_twice, 4, "not a line of fleet -o json"),
     "cut": (_cut, 4, "is truncated"),
     "unread": (_unread, 4, "the listing of web-1 is incomplete, so kstate does not know which tasks are missing"),
     "another": (_of_another, 4, "it contains another"),

@@ -65,6 +65,14 @@ def test_a_part_of_a_sentence_is_enough() -> None:
     assert names("is") == names("state") == set()
 
 
+@pytest.mark.parametrize("part", ["risk of getting uncommitted data", "when creating the state manager"])
+def test_a_part_explains_each_sentence_that_has_it(part: str) -> None:
+    """A longer sentence is no better explanation of a part that several sentences have."""
+    whole = names(part)
+    assert len(whole) > 1
+    assert {entry.explanation.full_name for entry in best(match(part, ALL))} == whole
+
+
 STACK_TRACE = """
 [2026-11-26 09:12:44,871] ERROR stream-thread [orders-7d1f-StreamThread-2] task [0_3] Failed to initialize task 0_3 due to corruption
 org.apache.kafka.streams.errors.ProcessorStateException: State store count didn't find a valid state, since under

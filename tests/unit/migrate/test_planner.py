@@ -15,7 +15,7 @@ from kstate_cli.formats import store_kinds
 from kstate_cli.formats.checkpoint import OFFSET_UNKNOWN
 from kstate_cli.formats.layouts import KeySchema, ValueLayout
 from kstate_cli.formats.offsets import STATUS_CLOSED, OffsetsRecord
-from kstate_cli.formats.store_kinds import Family, StoreKind
+from kstate_cli.formats.store_kinds import Family, StoreKind, store_kind
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.migrate.planner import plan_migration
 from kstate_cli.migrate.snapshot import MigrateOptions
@@ -351,3 +351,17 @@ def test_later_kind_with_headers_keeps_the_headers_of_4_3(monkeypatch: pytest.Mo
     monkeypatch.setitem(store_kinds._TABLE, later.name, later)
     assert "keyValueLater" in store_kinds.headers_families()
     assert knows_headers(release("4.3")) and not knows_headers(release("4.2"))
+
+
+def test_sessions_of_which_some_rows_have_no_headers_are_wiped_whatever_the_target() -> None:
+    """Those that 4.3.1 wrote back already cannot be recognized: no release reads them rightly."""
+    kind = "headers-time-ordered-session"
+    newer, older = (family.name for family in store_kind(kind).families)
+    mixed = replace(
+        database("s", start=60, version=OLD), column_families=(newer, older), samples={older: ((b"k", b"v"),)}
+    )
+    app = application(task(store("s", mixed, kind=kind, segmented=True), lines={changelog("s"): 1}))
+    for target in ("4.2", "4.4"):
+        with pytest.raises(Refused, match="may have written some of them back") as refusal:
+            plan(app, target, drop_headers=True)
+        assert any("wipe" in line and "s" in line for line in refusal.value.hint_details)
