@@ -128,8 +128,9 @@ OF_SNAPSHOTS = {
     *(("ls-snapshots", kind) for kind in ("snapshot", "store", "summary", "error")),
     *(("verify-snapshots", kind) for kind in ("finding", "summary", "error")),
     *(("prune-snapshots", kind) for kind in ("snapshot", "summary", "error")),
+    *(("fleet", kind) for kind in ("repository", "snapshot")),
 }
-"""`tests/directories/test_snapshot.py`, `…/test_snapshot_later.py` and `tests/examples/test_examples.py` have them."""
+"""`tests/directories/test_snapshot.py`, `…/test_snapshot_later.py`, `…/test_fleet_snapshots.py` and `tests/examples/test_examples.py` have them."""
 OF_SPARK = {("warm-up", "summary"), ("warm-up", "error")}
 """`tests/restore/test_warm_up.py` has them."""
 OF_HOMES = {("rehome", "store"), ("ls", "lacked")}
