@@ -141,7 +141,11 @@ def task_changes(snapshot: MigrationSnapshot, state: TaskOffsets) -> Iterator[Ch
     moves = _moves_offsets(snapshot, task)
     # The offsets are where the target reads them. An unclean task is not touched: the target judges it at its start.
     if not moves and not (snapshot.into_family and state.uneven_stores):
-        yield from _rewrite_only(snapshot, task)
+        rewrites = list(_rewrite_only(snapshot, task))
+        yield from rewrites
+        # The target has no rule for versioned stores, though. Without a step it is often the killed release itself: an
+        # init container runs before each start, and a warning would stop it.
+        yield from map(warning if rewrites else note, replayed(snapshot.app, state))
         if snapshot.into_family and snapshot.left_transactional:
             yield from _wiped(snapshot, state)
         return

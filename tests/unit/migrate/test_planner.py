@@ -20,7 +20,7 @@ from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.migrate.planner import plan_migration
 from kstate_cli.migrate.snapshot import MigrateOptions
 from kstate_cli.offsets import resolve as resolving
-from kstate_cli.releases import RELEASES, OffsetsHome, Release, knows_headers, release
+from kstate_cli.releases import OLD_SST_FORMAT, RELEASES, OffsetsHome, Release, knows_headers, release
 from kstate_cli.statedir.model import Application
 from kstate_cli.statedir.problems import Problem, ProblemCode, store_place
 from tests.unit.model import APP, OLD, OPEN, application, changelog, database, record, store, task
@@ -365,3 +365,22 @@ def test_sessions_of_which_some_rows_have_no_headers_are_wiped_whatever_the_targ
         with pytest.raises(Refused, match="may have written some of them back") as refusal:
             plan(app, target, drop_headers=True)
         assert any("wipe" in line and "s" in line for line in refusal.value.hint_details)
+
+
+def killed_in_first_run(sst_format: int) -> Application:
+    """As exactly-once of 4.2.1 leaves a versioned store: rows were flushed, and ``.checkpoint`` has no offset."""
+    versions = store("versions", database(version=OLD, sst_format=sst_format), kind="versioned")
+    return application(task(versions, lines={changelog("versions"): OFFSET_UNKNOWN}))
+
+
+@pytest.mark.parametrize("sst_format", [OLD_SST_FORMAT, OLD_SST_FORMAT + 1])
+@pytest.mark.parametrize("to", ["3.9", "4.2"])
+def test_a_killed_versioned_store_whose_offset_stays_where_it_is(to: str, sst_format: int) -> None:
+    """Releases up to 4.2 restore it over its rows, which changes versions.
+
+    A run that changes the directory warns. One that changes nothing, as before each start, only says so.
+    """
+    result = plan(killed_in_first_run(sst_format), to, wipe_unclean=True)
+    texts = result.warnings if result.steps else result.notes
+    assert any("versions: it was killed" in text and "kstate wipe" in text for text in texts)
+    assert bool(result.steps) == (to == "3.9" and sst_format > OLD_SST_FORMAT)
