@@ -143,9 +143,9 @@ def task_changes(snapshot: MigrationSnapshot, state: TaskOffsets) -> Iterator[Ch
     if not moves and not (snapshot.into_family and state.uneven_stores):
         rewrites = list(_rewrite_only(snapshot, task))
         yield from rewrites
-        # Only 4.3 wipes an unclean task, under exactly-once. Other releases replay records over a versioned store. Without
-        # a step the target is often the killed release itself: an init container runs before each start, and a warning
-        # would stop it.
+        # Only 4.3 wipes an unclean task, under exactly-once. Other releases replay records over a versioned store. If
+        # there is no step, the target is often the killed release itself: an init container runs before each start, and
+        # a warning would stop it.
         if not snapshot.into_family or snapshot.options.at_least_once:
             yield from map(warning if rewrites else note, replayed(snapshot.app, state))
         if snapshot.into_family and snapshot.left_transactional:
