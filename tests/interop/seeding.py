@@ -186,7 +186,7 @@ def events(journal: Path) -> list[str]:
 def page_commands(page: str, names: Mapping[str, str]) -> list[list[str]]:
     """Return the commands of a how-to page, with these names instead of those of the page."""
     text = (ROOT / "docs" / "how-to" / page).read_text(encoding="utf-8")
-    commands = re.findall(r"^ +kstate (.*)$", text, re.MULTILINE)
+    commands = re.findall(r"^ {4,}kstate (.*)$", text, re.MULTILINE)  # a list item indents its prose by two
     # The longest name first: orders-v2 has orders in it.
     pattern = re.compile("|".join(re.escape(name) for name in sorted(names, key=len, reverse=True)))
     return [shlex.split(pattern.sub(lambda match: names[match[0]], command)) for command in commands]
