@@ -241,7 +241,8 @@ def of_snapshots(place: str, application: str, host: str | None = None) -> Itera
 
     ``host`` is the name in the snapshots; None means this host. Raise KstateError and OSError.
     """
-    from kstate_cli.snapshot.capture import newest_generations, this_host
+    from kstate_cli.snapshot.capture import this_host
+    from kstate_cli.snapshot.capture_plan import newest_generations
     from kstate_cli.snapshot.places import repository_of
 
     repository = repository_of(place)

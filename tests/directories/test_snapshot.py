@@ -15,7 +15,8 @@ import pytest
 
 from kstate_cli import clock
 from kstate_cli.change.fingerprint import every_file
-from kstate_cli.snapshot.capture import CaptureRequest, capture
+from kstate_cli.snapshot.capture import capture
+from kstate_cli.snapshot.capture_plan import CaptureRequest
 from kstate_cli.snapshot.folder import FolderRepository
 from kstate_cli.statedir.names import PROCESS_FILE
 from tests.faults.small import small

@@ -19,7 +19,8 @@ from kstate_cli.change.course import Terms
 from kstate_cli.change.engine import RunOptions
 from kstate_cli.errors import Refused, RunFailed
 from kstate_cli.formats.topic_partition import TopicPartition
-from kstate_cli.snapshot.capture import CaptureReport, CaptureRequest, capture
+from kstate_cli.snapshot.capture import CaptureReport, capture
+from kstate_cli.snapshot.capture_plan import CaptureRequest
 from kstate_cli.snapshot.folder import FolderRepository
 from kstate_cli.snapshot.model import name_of, parse, render, utc_name
 from kstate_cli.snapshot.planner import SnapshotOptions

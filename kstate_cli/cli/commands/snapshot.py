@@ -81,7 +81,8 @@ def snapshot(
     from kstate_cli.cli.views.plan import ByteProgress
     from kstate_cli.cli.views.snapshot import show_capture
     from kstate_cli.maintain.measures import of_snapshots
-    from kstate_cli.snapshot.capture import CaptureRequest, capture, this_host
+    from kstate_cli.snapshot.capture import capture, this_host
+    from kstate_cli.snapshot.capture_plan import CaptureRequest
     from kstate_cli.snapshot.expiry import Expiry, expire
     from kstate_cli.snapshot.places import refuse_inside, repository_of
     from kstate_cli.statedir.find import find_application
