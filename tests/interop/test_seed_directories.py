@@ -40,6 +40,9 @@ ACCEPTED = ("versioned", "fk-result")
 foreign-key join change no row of its result."""
 IN_MEMORY = ("kv-memory",)
 NOT_SEEDED = ("kv-memory", "kv-nolog", GARBLED)
+VERSIONED = ("versioned", "grace-table")
+"""Stores that Kafka Streams changes if it restores records over their rows. It does so in the old directories if their
+offset is inside the new log, which depends on the number of transactions: kstate tells users to wipe them."""
 WITHOUT_TIMESTAMPS = (
     "kv-plain",
     "window-plain",
@@ -125,10 +128,9 @@ def test_an_application_continues_from_its_directories(
     for file in files_of_stores if guarantee == "alos" else ():
         file.unlink()
     assert [row for row in again.rows if "the offset of a grace buffer" in row.get("message", "")], again.report
-    folders = ("empty", "copy")
-    for folder in folders:
+    for folder, ignored in (("empty", NOT_SEEDED), ("copy", (*NOT_SEEDED, *VERSIONED))):
         good(harness.run(release, old, tmp_path / folder, Run(dump=tmp_path / f"{folder}.jsonl")))
-        differences = dumps.differences(tmp_path / "old.jsonl", tmp_path / f"{folder}.jsonl", ignore=NOT_SEEDED)
+        differences = dumps.differences(tmp_path / "old.jsonl", tmp_path / f"{folder}.jsonl", ignore=ignored)
         assert not [str(difference) for difference in differences], folder
 
 

@@ -152,11 +152,11 @@ class Campaign:
         return verdict
 
     def _imported(self, module: Module, mutant: Mutant) -> Verdict:
-        tests = self._tests(module, mutant)
-        tests.sort(key=lambda test: (_folder(module.name) not in test, self._seconds[test]))
-        tests = [test for test in tests if self._sound.get((test, True), True)]
+        candidates = self._tests(module, mutant)
+        candidates.sort(key=lambda test: (_folder(module.name) not in test, self._seconds[test]))
+        candidates = [test for test in candidates if self._sound.get((test, True), True)]
         verdict = Verdict(killed=False, test="no test runs it")
-        for part in filter(None, (tests[:_FIRST_TESTS], tests[_FIRST_TESTS:])):
+        for part in filter(None, (candidates[:_FIRST_TESTS], candidates[_FIRST_TESTS:])):
             verdict = verdict_of(functools.partial(by_import, mutant, module, part), self._usual(part), imports=True)
             if verdict.killed:
                 control = functools.partial(by_import, None, module, [verdict.test])

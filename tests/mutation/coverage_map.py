@@ -66,14 +66,14 @@ class CoverageMap:
         # A process of its own: coverage.py must see the import of every module.
         command = [sys.executable, "-m", "tests.mutation.coverage_map", str(result), *names]
         subprocess.run(command, check=False, cwd=ROOT, stdout=subprocess.DEVNULL)
-        tests = json.loads(result.read_text(encoding="utf-8"))
-        imported = tests.pop("")
+        collected = json.loads(result.read_text(encoding="utf-8"))
+        imported = collected.pop("")
         if "--collect-only" in names:
             self.files[""] = {"digest": "", "modules": {}, "tests": {"": imported}}
             return
         for name in names:
             self.files[name] = {"tests": {}}
-        for test, entry in tests.items():
+        for test, entry in collected.items():
             self.files[test.partition("::")[0]]["tests"][test] = entry
 
     def imported(self, module: str) -> set[int]:
