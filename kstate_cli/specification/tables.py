@@ -211,6 +211,16 @@ _EVERY_STEP: Final[Mapping[str, KeyRule]] = {
         _span, _SPAN, 'How long each command of the step may run before kstate ends it. The default is "1h".'
     ),
 }
+_REPOSITORY_KEYS: Final[Mapping[str, KeyRule]] = {
+    "out": KeyRule(_path, f"{_PATH}. s3://BUCKET/PREFIX too", "The repository. This key is required."),
+    "keep": KeyRule(
+        whole(1, _MOST),
+        "a whole number from 1",
+        f"DELETES older snapshots, except the newest N of each task and host, like `{option.KEEP}`.",
+    ),
+    "keep_for": KeyRule(_span, _SPAN, f"DELETES snapshots that are older than this, like `{option.KEEP_FOR}`."),
+}
+"""What the steps that write to a repository of snapshots have in common."""
 STEPS: Final[Mapping[str, tuple[str, Mapping[str, KeyRule]]]] = {
     "dump": (
         "`dump`: adds new records to the dump.",
@@ -232,13 +242,7 @@ STEPS: Final[Mapping[str, tuple[str, Mapping[str, KeyRule]]]] = {
     "snapshot": (
         "`snapshot` of the standby; without one, of the directory.",
         {
-            "out": KeyRule(_path, f"{_PATH}. s3://BUCKET/PREFIX too", "The repository. This key is required."),
-            "keep": KeyRule(
-                whole(1, _MOST),
-                "a whole number from 1",
-                f"DELETES older snapshots, except the newest N of each task and host, like `{option.KEEP}`.",
-            ),
-            "keep_for": KeyRule(_span, _SPAN, f"DELETES snapshots that are older than this, like `{option.KEEP_FOR}`."),
+            **_REPOSITORY_KEYS,
             "guarantee": KeyRule(
                 lambda value: value in ("at_least_once", "exactly_once_v2"),
                 '"at_least_once" or "exactly_once_v2"',
@@ -252,13 +256,7 @@ STEPS: Final[Mapping[str, tuple[str, Mapping[str, KeyRule]]]] = {
     "prune-snapshots": (
         "`prune-snapshots`: deletes expired snapshots, and files that no snapshot needs.",
         {
-            "out": KeyRule(_path, f"{_PATH}. s3://BUCKET/PREFIX too", "The repository. This key is required."),
-            "keep": KeyRule(
-                whole(1, _MOST),
-                "a whole number from 1",
-                f"DELETES older snapshots, except the newest N of each task and host, like `{option.KEEP}`.",
-            ),
-            "keep_for": KeyRule(_span, _SPAN, f"DELETES snapshots that are older than this, like `{option.KEEP_FOR}`."),
+            **_REPOSITORY_KEYS,
             "abandoned": KeyRule(
                 _span,
                 _SPAN,
