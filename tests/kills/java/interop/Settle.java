@@ -20,15 +20,7 @@ final class Settle {
 
     static int run(final Args args) throws Exception {
         try (Admin admin = Admin.create(Topics.client(args.need("bootstrap")))) {
-            final List<String> open = new ArrayList<>();
-            admin.listTransactions().all().get().forEach(t -> {
-                if (args.all("apps").stream().anyMatch(app -> t.transactionalId().startsWith(app + "-"))) {
-                    open.add(t.transactionalId());
-                }
-            });
-            if (!open.isEmpty()) {
-                admin.fenceProducers(open).all().get();
-            }
+            abortTransactions(admin, args.all("apps"));
             final Map<TopicPartition, OffsetSpec> wanted = new HashMap<>();
             for (final String topic : args.all("inputs")) {
                 wanted.put(new TopicPartition(topic, 0), OffsetSpec.latest());
@@ -40,6 +32,19 @@ final class Settle {
             }
         }
         return 0;
+    }
+
+    /** Aborts the open transactions of applications. */
+    static void abortTransactions(final Admin admin, final List<String> apps) throws Exception {
+        final List<String> open = new ArrayList<>();
+        admin.listTransactions().all().get().forEach(t -> {
+            if (apps.stream().anyMatch(app -> t.transactionalId().startsWith(app + "-"))) {
+                open.add(t.transactionalId());
+            }
+        });
+        if (!open.isEmpty()) {
+            admin.fenceProducers(open).all().get();
+        }
     }
 
     private static void settle(final Admin admin, final String app, final Map<TopicPartition, OffsetAndMetadata> ends)

@@ -2,7 +2,6 @@ package interop;
 
 import java.io.IOException;
 import java.nio.ByteBuffer;
-import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.security.MessageDigest;
@@ -25,13 +24,7 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.streams.state.internals.RecordConverter;
 import org.apache.kafka.streams.state.internals.RecordConverters;
-import org.apache.kafka.streams.state.internals.VersionedRows;
-import org.rocksdb.ColumnFamilyDescriptor;
-import org.rocksdb.ColumnFamilyHandle;
-import org.rocksdb.DBOptions;
-import org.rocksdb.Options;
 import org.rocksdb.RocksDB;
-import org.rocksdb.RocksIterator;
 
 /**
  * An independent replay of changelogs as the broker has them, next to the rows of directories. Values are converted by the
@@ -40,29 +33,16 @@ import org.rocksdb.RocksIterator;
  * <p>A row is right if it is what the log had at the stated offset, or at any later one: a killed store may be ahead.
  */
 final class Compare {
-    private static final byte[] WITH_TIMESTAMP = "keyValueWithTimestamp".getBytes(StandardCharsets.UTF_8);
-    private static final byte[] STATUS = "status".getBytes(StandardCharsets.UTF_8);
-    private static final byte[] OFFSETS = "offsets".getBytes(StandardCharsets.UTF_8);
     private static final Set<String> EXPIRING =
         Set.of("window", "timestamped-window", "session", "versioned", "time-ordered-window", "time-ordered-session");
-    private static final long LATEST = -1;
 
     private Compare() { }
-
-    /** A row, ordered by its bytes: of a versioned store key and time. */
-    private record Key(byte[] bytes, long time) implements Comparable<Key> {
-        @Override
-        public int compareTo(final Key o) {
-            final int c = Arrays.compareUnsigned(bytes, o.bytes);
-            return c != 0 ? c : Long.compare(time, o.time);
-        }
-    }
 
     private record Entry(byte[] value, long timestamp, long offset) { }
 
     /** The history of each row of one changelog partition, and where it ends. */
     private static final class Log {
-        final TreeMap<Key, List<Entry>> rows = new TreeMap<>();
+        final TreeMap<StoreRows.Key, List<Entry>> rows = new TreeMap<>();
         long newest = Long.MIN_VALUE;
         long last = -1;
     }
@@ -135,7 +115,7 @@ final class Compare {
             log.newest = Math.max(log.newest, record.timestamp());
             log.last = record.offset();
             final byte[] value = record.value() == null ? null : converter.convert(record).value();
-            log.rows.computeIfAbsent(new Key(record.key(), kind.equals("versioned") ? record.timestamp() : 0), k -> new ArrayList<>())
+            log.rows.computeIfAbsent(new StoreRows.Key(record.key(), kind.equals("versioned") ? record.timestamp() : 0), k -> new ArrayList<>())
                 .add(new Entry(value, record.timestamp(), record.offset()));
         }
         return log;
@@ -154,26 +134,24 @@ final class Compare {
     private static void compare(final String app, final String directory, final Path task, final int partition, final Args store,
                                 final Log log) throws Exception {
         final String kind = store.need("kind");
-        final TreeMap<Key, byte[]> rows = new TreeMap<>();
-        final List<Long> offsets = new ArrayList<>();
+        final StoreRows content = new StoreRows(kind);
         final List<String> broken = new ArrayList<>();
         final String changelog = store.get("topic", "") + "-" + partition;
-        final boolean[] open = new boolean[1];
-        for (final Path database : databases(task, store.need("store"))) {
+        for (final Path database : StoreRows.databases(task, store.need("store"))) {
             try {
-                read(database, kind, changelog, rows, offsets, open);
+                content.read(database, changelog);
             } catch (final Exception e) {
                 broken.add(database.getFileName() + ": " + e);
             }
         }
         final Long file = checkpoint(task.resolve(".checkpoint"), store.get("topic", ""), partition);
         // A later release reads the offset of one segment for all of them: the highest is the worst that it may take.
-        long from = file != null ? file : offsets.stream().mapToLong(Long::longValue).max().orElse(-1);
+        long from = file != null ? file : content.offsets.stream().mapToLong(Long::longValue).max().orElse(-1);
         if (store.has("global") && from >= 0) {
             from--; // the offset of a global store is the next one
         }
-        final String digest = digest(rows);
-        final int count = rows.size();
+        final String digest = digest(content.rows);
+        final int count = content.rows.size();
         long lost = 0;
         long ahead = 0;
         long extra = 0;
@@ -181,8 +159,8 @@ final class Compare {
         if (!kind.equals("opaque")) {
             final long live = EXPIRING.contains(kind) && log.newest != Long.MIN_VALUE
                 ? log.newest - Naming.RETENTION.toMillis() : Long.MIN_VALUE;
-            for (final Map.Entry<Key, List<Entry>> entry : log.rows.entrySet()) {
-                final byte[] actual = rows.remove(entry.getKey());
+            for (final Map.Entry<StoreRows.Key, List<Entry>> entry : log.rows.entrySet()) {
+                final byte[] actual = content.rows.remove(entry.getKey());
                 final List<Entry> history = entry.getValue();
                 if (history.get(history.size() - 1).timestamp() < live) {
                     continue;
@@ -208,30 +186,22 @@ final class Compare {
                     first = first != null ? first : "offset " + expected.offset() + (actual == null ? " missing" : " different");
                 }
             }
-            extra += rows.size();
+            extra += content.rows.size();
         }
         Json.print("event", "compared", "app", app, "directory", directory, "task", task.getFileName().toString(), "store",
-            store.need("store"), "rows", count, "digest", digest, "from", from, "last", log.last, "offsets", offsets, "lost", lost,
-            "ahead", ahead, "extra", extra, "first", first, "broken", broken, "open", open[0]);
+            store.need("store"), "rows", count, "digest", digest, "from", from, "last", log.last, "offsets", content.offsets, "lost", lost,
+            "ahead", ahead, "extra", extra, "first", first, "broken", broken, "open", content.isOpen());
     }
 
-    private static String digest(final TreeMap<Key, byte[]> rows) throws Exception {
+    private static String digest(final TreeMap<StoreRows.Key, byte[]> rows) throws Exception {
         final MessageDigest sha = MessageDigest.getInstance("SHA-256");
-        for (final Map.Entry<Key, byte[]> row : rows.entrySet()) {
+        for (final Map.Entry<StoreRows.Key, byte[]> row : rows.entrySet()) {
             sha.update(ByteBuffer.allocate(16).putInt(row.getKey().bytes().length).putLong(row.getKey().time())
                 .putInt(row.getValue() == null ? -1 : row.getValue().length).array());
             sha.update(row.getKey().bytes());
             sha.update(row.getValue() == null ? new byte[0] : row.getValue());
         }
         return HexFormat.of().formatHex(sha.digest(), 0, 8);
-    }
-
-    private static List<Path> databases(final Path task, final String store) throws IOException {
-        try (Stream<Path> files = Files.walk(task, 4)) {
-            return files.filter(f -> f.getFileName().toString().equals("CURRENT")).map(Path::getParent)
-                .filter(f -> f.getFileName().toString().equals(store) || f.getParent().getFileName().toString().equals(store))
-                .sorted().toList();
-        }
     }
 
     private static Long checkpoint(final Path file, final String topic, final int partition) throws IOException {
@@ -245,53 +215,5 @@ final class Compare {
             }
         }
         return null;
-    }
-
-    private static void read(final Path database, final String kind, final String changelog, final TreeMap<Key, byte[]> rows,
-                             final List<Long> offsets, final boolean[] open) throws Exception {
-        final List<ColumnFamilyDescriptor> families = new ArrayList<>();
-        boolean timestamped = false;
-        try (Options options = new Options()) {
-            for (final byte[] name : RocksDB.listColumnFamilies(options, database.toString())) {
-                families.add(new ColumnFamilyDescriptor(name));
-                timestamped |= Arrays.equals(name, WITH_TIMESTAMP);
-            }
-        }
-        final List<ColumnFamilyHandle> handles = new ArrayList<>();
-        try (DBOptions options = new DBOptions();
-             RocksDB db = RocksDB.openReadOnly(options, database.toString(), families, handles)) {
-            for (final ColumnFamilyHandle handle : handles) {
-                final byte[] name = handle.getName();
-                if (Arrays.equals(name, OFFSETS)) {
-                    final byte[] offset = db.get(handle, changelog.getBytes(StandardCharsets.UTF_8));
-                    if (offset != null) {
-                        offsets.add(ByteBuffer.wrap(offset).getLong());
-                    }
-                    final byte[] status = db.get(handle, STATUS);
-                    open[0] |= status != null && ByteBuffer.wrap(status).getLong() == 1;
-                } else if (!timestamped || Arrays.equals(name, WITH_TIMESTAMP)) {
-                    try (RocksIterator each = db.newIterator(handle)) {
-                        for (each.seekToFirst(); each.isValid(); each.next()) {
-                            put(kind, each.key(), each.value(), rows);
-                        }
-                        each.status();
-                    }
-                }
-            }
-            handles.forEach(ColumnFamilyHandle::close);
-        }
-    }
-
-    private static void put(final String kind, final byte[] key, final byte[] value, final TreeMap<Key, byte[]> rows) {
-        if (!kind.equals("versioned")) {
-            rows.put(new Key(key, 0), value);
-            return;
-        }
-        final byte[] of = Arrays.copyOfRange(key, 8, key.length);
-        if (ByteBuffer.wrap(key).getLong() == LATEST) {
-            rows.put(new Key(of, ByteBuffer.wrap(value).getLong()), Arrays.copyOfRange(value, 8, value.length));
-        } else {
-            VersionedRows.of(value).forEach((time, version) -> rows.put(new Key(of, time), version));
-        }
     }
 }

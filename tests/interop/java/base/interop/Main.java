@@ -17,14 +17,24 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 public final class Main {
     private Main() { }
 
+    /** Carries a command out, and returns its exit code. */
+    interface Server {
+        int call(Args args) throws Exception;
+    }
+
     public static void main(final String[] argv) throws IOException {
+        serve(Main::call);
+    }
+
+    /** Answers the commands on standard input until its end, and ends this process. */
+    static void serve(final Server server) throws IOException {
         final ObjectMapper mapper = new ObjectMapper();
         final BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             int rc = 1;
             final long began = System.nanoTime();
             try {
-                rc = call(new Args(mapper.readValue(line, new TypeReference<Map<String, Object>>() { })));
+                rc = server.call(new Args(mapper.readValue(line, new TypeReference<Map<String, Object>>() { })));
             } catch (final Exception | LinkageError e) {
                 Json.print("event", "failure", "class", e.getClass().getName(), "message", e.getMessage());
                 e.printStackTrace();
