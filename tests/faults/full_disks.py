@@ -14,7 +14,6 @@ import argparse
 import contextlib
 import dataclasses
 import errno
-import json
 import os
 import shutil
 import subprocess
@@ -26,17 +25,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from .case import Case, Sweep
-from .cases import DOWN, UP, cleaning, migration, rehoming, undoing, wiping
 from .disks import Disk, disk
 from .forked import Ended, Kstate, environment
-from .restorations import RESTORED
-from .trees import meaning
+from .trials import CASES, Lab, Outcome, Record, Trial, defects
 
 RECORD = Path(__file__).with_suffix(".jsonl")
-CASES = (
-    *(make(direction) for direction in (DOWN, UP) for make in (migration, undoing, cleaning, wiping, rehoming)),
-    *RESTORED,
-)
 RESOURCES = {
     "ext4": ("bytes", "inodes", "read-only"),
     "xfs": ("bytes", "read-only"),
@@ -51,11 +44,9 @@ _SPARE_BLOCK = 64 << 10
 
 
 @dataclasses.dataclass(frozen=True)
-class Shortage:
+class Shortage(Trial):
     """What is short in one run."""
 
-    case: str
-    file_system: str
     resource: str
     left: int
     """Bytes or inodes that the command finds free."""
@@ -67,48 +58,24 @@ class Shortage:
 
 
 @dataclasses.dataclass(frozen=True)
-class Row(Shortage):
-    """What became of it."""
-
-    status: int = 0
-    directory: str = ""
-    wrong: str = ""
-    seconds: float = 0.0
+class Row(Outcome, Shortage):
+    """A line of the record."""
 
 
-class Lab:
-    """Runs cases on one disk."""
-
-    def __init__(self, at: Disk, kstate: Kstate) -> None:
-        self.disk = at
-        self.kstate = kstate
-        self._sweeps: dict[str, Sweep] = {}
-
-    def sweep(self, case: Case) -> Sweep:
-        """Return a case with its undisturbed run."""
-        if case.name not in self._sweeps:
-            sweep = Sweep(case, self.kstate, self.disk.folder, {})
-            app = sweep.fresh()
-            sweep.old = meaning(app)
-            ended = self.kstate(app, case.command)
-            assert ended.status == 0, ended.output
-            sweep.new = meaning(app)
-            self._sweeps[case.name] = sweep
-        return self._sweeps[case.name]
+class ShortLab(Lab):
+    """Runs cases on a disk without room."""
 
     def run(self, case: Case, shortage: Shortage) -> Row:
         """Run one command with a shortage, and judge what it leaves."""
         began = time.monotonic()
-        sweep = self.sweep(case)
+        sweep, _ = self.sweep(case)
         app = sweep.fresh()
         environment(app.parent)  # its folder for temporary files is made while there is room
         self.disk.sync()
         with _short(self.disk, shortage):
             ended = self.kstate(app, case.command)
         which = sweep.which(app)
-        shutil.rmtree(sweep.state().parent / "scratch", ignore_errors=True)
-        wrong = _problems(sweep, ended, which) + sweep.repaired(app, case.repairs[shortage.left % len(case.repairs)])
-        shutil.rmtree(sweep.state().parent)
+        wrong = _problems(sweep, ended, which) + self.repaired(sweep, app, shortage.left)
         return Row(
             **dataclasses.asdict(shortage), status=ended.status, directory=which, wrong="; ".join(wrong),
             seconds=round(time.monotonic() - began, 2),
@@ -116,8 +83,8 @@ class Lab:
 
 
 def _problems(sweep: Sweep, ended: Ended, which: str) -> list[str]:
-    if "Traceback" in ended.output or "defect" in ended.output:
-        return [f"exit {ended.status}: {ended.output[-1500:]}"]
+    if wrong := defects(ended):
+        return wrong
     if which not in ("old", "new"):
         return [which]
     same = sweep.old == sweep.new
@@ -198,14 +165,6 @@ def _quota_used(at: Disk) -> int:
     return next(int(words[1]) for line in lines if (words := line.split()) and words[0] == "0/5")
 
 
-def record_of(path: Path) -> dict[str, Row]:
-    """Read the record."""
-    if not path.exists():
-        return {}
-    rows = [Row(**json.loads(line)) for line in path.read_text().splitlines()]
-    return {row.key: row for row in rows}
-
-
 def shortages(sizes: int, kinds: tuple[str, ...]) -> list[Shortage]:
     """Return all runs: each resource at so many sizes, in even steps from nothing, for which the cases take turns."""
     rows = []
@@ -228,7 +187,7 @@ def run_all(rows: list[Shortage], folder: Path, report: Callable[[Row], None]) -
     with Kstate() as kstate:
         for kind, resource in dict.fromkeys((row.file_system, row.resource) for row in rows):
             with disk(folder, kind, "noatime") as mounted:
-                lab = Lab(mounted, kstate)
+                lab = ShortLab(mounted, kstate)
                 for shortage in rows:
                     if (shortage.file_system, shortage.resource) == (kind, resource):
                         report(lab.run(by_name[shortage.case], shortage))
@@ -242,23 +201,14 @@ def main() -> int:
     parser.add_argument("--record", type=Path, default=RECORD)
     options = parser.parse_args()
     rows = shortages(options.sizes, tuple(options.file_system or RESOURCES))
-    there = record_of(options.record)
-
-    def note(row: Row) -> None:
-        with options.record.open("a") as file:
-            file.write(json.dumps(dataclasses.asdict(row)) + "\n")
-        if row.wrong:
-            print(f"{row.key}: {row.wrong}", flush=True)
-
+    record = Record(options.record, Row)
+    there = record.rows()
     with tempfile.TemporaryDirectory(prefix="kstate-full-") as folder:
-        run_all([row for row in rows if row.key not in there], Path(folder), note)
-    there = record_of(options.record)
-    figures = Counter((row.file_system, row.resource, row.status, row.directory[:7]) for row in there.values())
+        run_all([row for row in rows if row.key not in there], Path(folder), record.add)
+    figures = Counter((row.file_system, row.resource, row.status, row.directory[:7]) for row in record.rows().values())
     for (kind, resource, status, directory), count in sorted(figures.items()):
         print(f"{kind:5} {resource:9} exit {status:3} {directory:8} {count:5}")
-    wrong = sum(bool(row.wrong) for row in there.values())
-    print(f"{len(there)} runs, {wrong} wrong, {sum(row.seconds for row in there.values()) / 60:.0f} minutes")
-    return 1 if wrong else 0
+    return record.summarize("runs")
 
 
 if __name__ == "__main__":

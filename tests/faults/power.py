@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
-import json
 import os
 import random
 import shutil
@@ -30,18 +29,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from .case import Case, Sweep
-from .cases import DOWN, UP, cleaning, migration, rehoming, undoing, wiping
+from .cases import DOWN
 from .disks import WITH_JOURNAL, WITHOUT_JOURNAL, Disk, disk
 from .forked import Ended, Kstate
-from .restorations import RESTORED
 from .small import STORES, small
-from .trees import meaning
+from .trials import CASES, Lab, Outcome, Record, Trial, defects
 
 RECORD = Path(__file__).with_suffix(".jsonl")
-CASES = (
-    *(make(direction) for direction in (DOWN, UP) for make in (migration, undoing, cleaning, wiping, rehoming)),
-    *RESTORED,
-)
 MOUNT_OPTIONS = {
     "ext4": ("noauto_da_alloc", "noauto_da_alloc,data=writeback", "noauto_da_alloc,commit=1"),
     "xfs": ("noatime",),
@@ -51,11 +45,9 @@ _AFTER = 1.15
 
 
 @dataclasses.dataclass(frozen=True)
-class Failure:
+class Failure(Trial):
     """When and how the power fails in one run."""
 
-    case: str
-    file_system: str
     options: str
     seed: int
 
@@ -75,36 +67,12 @@ class Failure:
 
 
 @dataclasses.dataclass(frozen=True)
-class Row(Failure):
-    """What became of it."""
-
-    status: int = 0
-    directory: str = ""
-    wrong: str = ""
-    seconds: float = 0.0
+class Row(Outcome, Failure):
+    """A line of the record."""
 
 
-class Lab:
-    """Runs cases on one disk."""
-
-    def __init__(self, at: Disk, kstate: Kstate) -> None:
-        self.disk = at
-        self.kstate = kstate
-        self._sweeps: dict[str, tuple[Sweep, float]] = {}
-
-    def sweep(self, case: Case) -> tuple[Sweep, float]:
-        """Return a case with its undisturbed runs, and the seconds of one of them."""
-        if case.name not in self._sweeps:
-            sweep = Sweep(case, self.kstate, self.disk.folder, {})
-            app = sweep.fresh()
-            sweep.old = meaning(app)
-            began = time.monotonic()
-            ended = self.kstate(app, case.command)
-            seconds = time.monotonic() - began
-            assert ended.status == 0, ended.output
-            sweep.new = meaning(app)
-            self._sweeps[case.name] = sweep, seconds
-        return self._sweeps[case.name]
+class PowerLab(Lab):
+    """Runs cases on a disk that loses its power."""
 
     def run(self, case: Case, failure: Failure) -> Row:
         """Let the power fail once, and judge what is on the disk afterwards."""
@@ -115,11 +83,8 @@ class Lab:
         ended = interrupted(self.kstate, self.disk, app, case.command, *failure.draw(usual))
         self.disk.unmount()
         self.disk.mount()
-        # Temporary files do not survive a restart: their names carry the boot, so no kstate of the next boot removes them.
-        shutil.rmtree(sweep.state().parent / "scratch", ignore_errors=True)
         which = sweep.which(app)
-        wrong = problems(sweep, ended, which) + sweep.repaired(app, case.repairs[failure.seed % len(case.repairs)])
-        shutil.rmtree(sweep.state().parent)
+        wrong = problems(sweep, ended, which) + self.repaired(sweep, app, failure.seed)
         return Row(
             **dataclasses.asdict(failure), status=ended.status, directory=which, wrong="; ".join(wrong),
             seconds=round(time.monotonic() - began, 2),
@@ -160,9 +125,7 @@ def problems(sweep: Sweep, ended: Ended, which: str) -> list[str]:
     A command that ended with 0 has promised that its work is on the disk. One that saw the disk die cannot know which directory
     the journal of the file system brings back.
     """
-    wrong = []
-    if "Traceback" in ended.output or "defect" in ended.output:
-        wrong.append(f"exit {ended.status}: {ended.output[-1500:]}")
+    wrong = defects(ended)
     if ended.status == 0 and sweep.new not in (sweep.old, {}) and which != "new":
         wrong.append("the command ended with 0, and its work is lost")
     if which not in ("old", "new"):
@@ -201,9 +164,7 @@ class Repository:
         self.disk.unmount()
         self.disk.mount()
         count = self._verified(folder)
-        wrong = []
-        if "Traceback" in ended.output or "defect" in ended.output:
-            wrong.append(f"exit {ended.status}: {ended.output[-1500:]}")
+        wrong = defects(ended)
         if count not in (1, 2) or (ended.status == 0 and count != 2):
             wrong.append(f"exit {ended.status}, {count} snapshots: {ended.output[-500:]}")
         self._take(self.second, folder)
@@ -225,14 +186,6 @@ class Repository:
         return len(list((folder / "generations").glob("2*.json")))
 
 
-def record_of(path: Path) -> dict[str, Row]:
-    """Read the record."""
-    if not path.exists():
-        return {}
-    rows = [Row(**json.loads(line)) for line in path.read_text().splitlines()]
-    return {row.key: row for row in rows}
-
-
 def failures(count: int, kinds: tuple[str, ...]) -> list[Failure]:
     """Return the first runs: cases take turns, then seeds; the mount options follow the seed."""
     rows = []
@@ -252,7 +205,7 @@ def run_all(rows: list[Failure], folder: Path, report: Callable[[Row], None]) ->
     with Kstate() as kstate:
         for kind, options in dict.fromkeys((row.file_system, row.options) for row in rows):
             with disk(folder, kind, options) as mounted:
-                lab = Lab(mounted, kstate)
+                lab = PowerLab(mounted, kstate)
                 with tempfile.TemporaryDirectory(dir=folder) as elsewhere:
                     repository = Repository(mounted, kstate, Path(elsewhere))
                     for failure in rows:
@@ -272,23 +225,14 @@ def main() -> int:
     parser.add_argument("--record", type=Path, default=RECORD)
     options = parser.parse_args()
     rows = failures(options.count, tuple(options.file_system or MOUNT_OPTIONS))
-    there = record_of(options.record)
-
-    def note(row: Row) -> None:
-        with options.record.open("a") as file:
-            file.write(json.dumps(dataclasses.asdict(row)) + "\n")
-        if row.wrong:
-            print(f"{row.key}: {row.wrong}", flush=True)
-
+    record = Record(options.record, Row)
+    there = record.rows()
     with tempfile.TemporaryDirectory(prefix="kstate-power-") as folder:
-        run_all([row for row in rows if row.key not in there], Path(folder), note)
-    there = record_of(options.record)
-    figures = Counter((row.file_system, row.case.split("-")[0], row.directory[:7]) for row in there.values())
+        run_all([row for row in rows if row.key not in there], Path(folder), record.add)
+    figures = Counter((row.file_system, row.case.split("-")[0], row.directory[:7]) for row in record.rows().values())
     for (kind, command, directory), count in sorted(figures.items()):
         print(f"{kind:5} {command:10} {directory:8} {count:5}")
-    wrong = sum(bool(row.wrong) for row in there.values())
-    print(f"{len(there)} power failures, {wrong} wrong, {sum(row.seconds for row in there.values()) / 60:.0f} minutes")
-    return 1 if wrong else 0
+    return record.summarize("power failures")
 
 
 if __name__ == "__main__":

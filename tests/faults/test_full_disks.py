@@ -10,7 +10,8 @@ import pytest
 from .cases import DOWN, UP, migration, wiping
 from .disks import disk
 from .forked import Kstate
-from .full_disks import MOST, RECORD, Lab, Shortage, record_of
+from .full_disks import MOST, RECORD, Row, Shortage, ShortLab
+from .trials import Record
 
 _ROOM = {"bytes": (0, 1 << 20, MOST["bytes"]), "inodes": (0, 40, MOST["inodes"]), "read-only": (0,)}
 
@@ -19,7 +20,7 @@ def test_a_disk_without_room_keeps_the_old_directory(kstate: Kstate, tmp_path: P
     if os.geteuid() != 0:
         pytest.skip("only root can mount a file system")
     with disk(tmp_path, "ext4", "noatime") as mounted:
-        lab = Lab(mounted, kstate)
+        lab = ShortLab(mounted, kstate)
         statuses = set()
         for case in (migration(UP), wiping(DOWN)):
             for resource, sizes in _ROOM.items():
@@ -31,7 +32,7 @@ def test_a_disk_without_room_keeps_the_old_directory(kstate: Kstate, tmp_path: P
 
 
 def test_the_record_says_that_no_disk_did_harm() -> None:
-    rows = record_of(RECORD)
+    rows = Record(RECORD, Row).rows()
     assert len(rows) >= 290
     assert {row.file_system for row in rows.values()} == {"ext4", "xfs", "btrfs"}
     assert not [row for row in rows.values() if row.wrong]

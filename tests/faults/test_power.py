@@ -16,7 +16,8 @@ import pytest
 from .cases import DOWN, UP, migration, undoing, wiping
 from .disks import WITHOUT_JOURNAL, Disk, disk
 from .forked import Kstate
-from .power import RECORD, Failure, Lab, problems, record_of
+from .power import RECORD, Failure, PowerLab, Row, problems
+from .trials import Record
 
 RUNS = 2
 """Of each case."""
@@ -33,7 +34,7 @@ def _mounted(folder: Path, options: str) -> Iterator[Disk]:
 def test_a_power_failure_leaves_the_old_or_the_new_directory(kstate: Kstate, tmp_path: Path) -> None:
     options = "noauto_da_alloc,data=writeback"
     with _mounted(tmp_path, options) as mounted:
-        lab = Lab(mounted, kstate)
+        lab = PowerLab(mounted, kstate)
         for case in (migration(DOWN), undoing(UP), wiping(UP)):
             for seed in range(RUNS):
                 row = lab.run(case, Failure(case.name, "ext4", options, seed))
@@ -47,7 +48,7 @@ def test_a_command_that_synchronizes_nothing_is_noticed(tmp_path: Path) -> None:
         _mounted(tmp_path, "noauto_da_alloc,commit=300") as mounted,
         Kstate("tests.faults.careless_zygote") as careless,
     ):
-        lab = Lab(mounted, careless)
+        lab = PowerLab(mounted, careless)
         sweep, _ = lab.sweep(case)
         app = sweep.fresh()
         mounted.sync()
@@ -60,7 +61,7 @@ def test_a_command_that_synchronizes_nothing_is_noticed(tmp_path: Path) -> None:
 
 
 def test_the_record_says_that_nothing_was_lost() -> None:
-    rows = record_of(RECORD)
+    rows = Record(RECORD, Row).rows()
     assert len(rows) >= 500
     assert {row.file_system for row in rows.values()} == {"ext4", "xfs"}
     assert not [row for row in rows.values() if row.wrong]
