@@ -27,14 +27,6 @@ def app(tmp_path: Path) -> Path:
     return small("4.3.1-kinds-eos", tmp_path / "state", ("kv-timestamped", "window-count"))
 
 
-@pytest.fixture(params=["folder", "bucket"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    if request.param == "folder":
-        return FolderPlace(tmp_path / "repository")
-    store: ObjectStore = request.getfixturevalue("objects")
-    return BucketPlace(store, "backup/snapshots")
-
-
 def take(app: Path, place: Place, *words: str) -> str:
     """Take a snapshot that has a file of its own, and return its name."""
     current = app / "0_0" / "rocksdb" / "kv-timestamped" / "CURRENT"

@@ -55,15 +55,6 @@ def app(tmp_path: Path) -> Path:
     return small("4.3.1-kinds-eos", tmp_path / "state", ("kv-timestamped", "window-count", "grace-join-Buffer"))
 
 
-@pytest.fixture(params=["folder", "bucket"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    """A place that does not exist yet."""
-    if request.param == "folder":
-        return FolderPlace(tmp_path / "repository")
-    store: ObjectStore = request.getfixturevalue("objects")
-    return BucketPlace(store, "backup/snapshots")
-
-
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("name", CLOSED)
 def test_a_closed_directory_comes_back_byte_for_byte(name: str, tmp_path: Path) -> None:

@@ -217,7 +217,7 @@ class Moving:
             assert not wiped(reply), reply.report()
         elif wiped(reply):
             # A rebalance before the first commit, or a transaction that takes too long on a busy machine: the application
-            # has restored its own changelogs, and goes on.
+            # has restored its own changelogs, and continues.
             self.ignored.add(GARBLED)
         return reply
 

@@ -188,7 +188,7 @@ def test_the_hint_about_uncertain_offsets_leads_on(harness: Harness, other: Harn
     assert seeded.status == 0, seeded.report
     assert content(other, source.changelog) == content(harness, source.changelog)
     key = Key(f"{source.app}-in", 0)
-    # The windows that the source has emitted are in the metadata, whoever states the offset.
+    # The metadata contains the emitted windows of the source, also if a file contains the offset.
     assert read_committed(other.bootstrap, {}, source.app, [key])[key] == CommittedOffset(4, METADATA)
 
 

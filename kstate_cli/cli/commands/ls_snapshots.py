@@ -121,7 +121,7 @@ def _health(row: ListedGeneration) -> str:
     if row.damage is not None:
         return row.damage
     if row.is_condemned:
-        # A restoration can use it until then, but nobody should rely on it.
+        # It can still be restored until a cleaner deletes it, which may happen at any time.
         return "ok, expired: a cleaner will delete it"
     return "ok"
 

@@ -9,6 +9,7 @@ import pytest
 
 from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.formats.parquet_footer import check_footer
+from tests.unit.formats.varints import varint
 
 INT32, BYTE_ARRAY = 1, 6
 REQUIRED, OPTIONAL, REPEATED = 0, 1, 2
@@ -19,14 +20,6 @@ class Typed(NamedTuple):
 
     kind: int
     data: bytes
-
-
-def varint(number: int) -> bytes:
-    out = b""
-    while number > 0x7F:
-        out += bytes([number & 0x7F | 0x80])
-        number >>= 7
-    return out + bytes([number])
 
 
 def integer(number: int, kind: int = 5) -> Typed:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.formats.metadata_files import families_with_tables, live_tables, may_have_paths, torn, whole_records
+from tests.unit.formats.varints import varint
 
 BLOCK, HEADER = 32768, 7
 TYPES = {(True, False): 1, (True, True): 2, (False, True): 3, (False, False): 4}
@@ -81,14 +82,6 @@ def test_the_rest_of_a_cut(recyclable: int) -> None:
     assert torn(log.data[: log.piece_ends[1]]) == "ends within a record"
     assert torn(log.data[:-3]) == "ends 3 bytes before the end of its last record"
     assert whole_records(log.data[:-3]) == log.data[: log.ends[0]]
-
-
-def varint(number: int) -> bytes:
-    out = b""
-    while number > 0x7F:
-        out += bytes([number & 0x7F | 0x80])
-        number >>= 7
-    return out + bytes([number])
 
 
 def text(value: bytes) -> bytes:
