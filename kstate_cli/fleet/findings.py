@@ -124,7 +124,7 @@ SNAPSHOT_NOT_KNOWN: Final = FleetCode(
         "tasks exist."
     ),
     source="a repository keeps the snapshots of tasks that no longer exist",
-    hint=f"pass {option.BOOTSTRAP_SERVER}. If the task no longer exists, delete its snapshots:",
+    hint=f"pass {option.BOOTSTRAP_SERVER}. If the task no longer exists, delete its snapshots",
     command=_PRUNE,
 )
 PROCESS_ID_DOUBLED: Final = FleetCode(

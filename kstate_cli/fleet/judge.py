@@ -128,8 +128,8 @@ def _missing(fleet: Fleet) -> Iterator[FleetFinding]:
                 names = some([report.name for report in fleet.unread], _MOST_NAMES)
                 text = f"none of the hosts with a complete listing has {task}, but {names} may have it"
                 yield FleetFinding(of.TASK_NOT_KNOWN, text, task=task)
-            elif fleet.snapshots.get(task):
-                text = f"none of the hosts has {task}, but {_stored(fleet, task)}"
+            elif copies := fleet.snapshots.get(task):
+                text = f"none of the hosts has {task}, but {_holders(copies)} has it{_limit(fleet, copies)}"
                 yield FleetFinding(of.TASK_ONLY_IN_SNAPSHOT, text, task=task)
             else:
                 text = f"none of the hosts has {task}, although it should exist ({_COUNT_SOURCES[partitions.source]})"
@@ -144,19 +144,21 @@ def _missing(fleet: Fleet) -> Iterator[FleetFinding]:
                 yield FleetFinding(of.TASK_UNEXPECTED, text, task=task, hosts=tuple(hosts))
 
 
-def _stored(fleet: Fleet, task: str) -> str:
-    """Return the snapshots that have a task, and whether a restoration can use them."""
-    copies = fleet.snapshots[task]
-    names = some([f"{name} in {place}" for name, place in _places(copies)], _MOST_NAMES)
+def _holders(copies: list[SnapshotCopy]) -> str:
+    """Return the snapshots that have a task."""
+    return some([f"{name} in {place}" for name, place in _places(copies)], _MOST_NAMES)
+
+
+def _limit(fleet: Fleet, copies: list[SnapshotCopy]) -> str:
+    """Return the end of a sentence about snapshots of a task: why a restoration cannot use them alone, or their lag."""
     refusal = next((copy.why_not for copy in copies if copy.why_not is not None), None)
     if refusal is not None:
-        return f"{names} has it, which a restoration refuses: {refusal}"
+        return f", which a restoration refuses: {refusal}"
     if any(copy.is_too_old for copy in copies):
-        return f"{names} has it, which is too old for the log: a restoration also needs a dump"
+        return ", which is too old for the log: a restoration also needs a dump"
     lags = [fleet.standing(copy.copy).lag for copy in copies]
     lag = sum(number for number in lags if number is not None)
-    behind = f", {lag:,} offsets behind the log" if fleet.facts is not None and None not in lags else ""
-    return f"{names} has it{behind}"
+    return f", {lag:,} offsets behind the log" if fleet.facts is not None and None not in lags else ""
 
 
 def _places(copies: list[SnapshotCopy]) -> list[tuple[str, str]]:
@@ -170,7 +172,7 @@ def _snapshots(fleet: Fleet) -> Iterator[FleetFinding]:
         if task == GLOBAL:
             continue
         if task not in fleet.tasks and task not in expected and (fleet.facts is None or fleet.unread):
-            text = f"only {_stored(fleet, task).removesuffix(' has it')} has {task}"
+            text = f"only {_holders(copies)} has {task}{_limit(fleet, copies)}"
             yield FleetFinding(of.SNAPSHOT_NOT_KNOWN, text, task=task)
         for stored in copies:
             lead = fleet.lead(stored)

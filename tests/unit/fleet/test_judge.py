@@ -213,6 +213,10 @@ def test_a_task_that_only_snapshots_have(tmp_path: Path) -> None:
     assert codes(fleet(tmp_path, listing("0_0", host="a"), repositories=[repository(copy)])) == [
         ("snapshot-not-known", "7_0")
     ]
+    for too_old, end in ((False, "in /backup has 7_0"), (True, "has 7_0, which is too old for the log")):
+        old = fleet(tmp_path, listing("0_0", host="a"), repositories=[repository(stored("7_0", 90, too_old=too_old))])
+        text = judge(old)[0].text
+        assert text.startswith("only ") and end in text and text.count(" has ") == 1
     lacking = {TopicPartition("orders-other-changelog", 0): LogFacts(0, 101)}
     assert codes(Fleet([], repositories=[repository(copy)], facts=lacking)) == []
     assert codes(Fleet([], repositories=[repository(copy)], facts=logs(1))) == [("task-only-in-snapshot", "7_0")]
@@ -225,6 +229,11 @@ def test_a_snapshot_that_is_ahead_of_all_hosts(tmp_path: Path) -> None:
     other_log = stored("0_0", 130, why_not="the topic was deleted and created again")
     assert codes(fleet(tmp_path, listing("0_0", host="a"), repositories=[repository(other_log)])) == []
     assert codes(fleet(tmp_path, listing("0_0", host="a"), repositories=[repository(stored("0_0", -4))])) == []
+
+
+def test_a_hint_before_a_command_has_no_colon_of_its_own() -> None:
+    """Whoever prints both adds the colon."""
+    assert not [name for name, code in FLEET_CODES.items() if code.command and code.hint.endswith(":")]
 
 
 def test_every_code_has_a_case_here() -> None:
