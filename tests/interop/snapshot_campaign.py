@@ -41,9 +41,10 @@ from .snapshots import (
     Snapshot,
     Starts,
     Taking,
-    compare,
+    compare_each,
     remove_half_created,
     restore,
+    start_each,
     take,
 )
 from .support import good
@@ -122,21 +123,9 @@ def parts_round(harness: Harness, app: App, case: Case, folder: Path, seed: int)
             assert running.alive
         os.kill(running.pid, signal.SIGKILL)
     logs = Logs.read(harness, app, folder / "logs")
-    offsets = []
-    for snapshot in snapshots:
-        home = folder / snapshot.name
-        restore(home / app.name, repository, snapshot)
-        offsets.append(compare(home / app.name, logs, figures, snapshot))
-        shutil.rmtree(home)
-    chosen = random.Random(seed).sample(range(len(snapshots)), len(snapshots) // _STARTED)
-    records = 0
-    # Afterwards: a start adds records to the log.
-    starts = Starts(harness, case, app, folder)
-    for place in chosen:
-        home = folder / snapshots[place].name
-        restore(home / app.name, repository, snapshots[place])
-        records += starts.start(home, offsets[place])
-        shutil.rmtree(home)
+    offsets = compare_each(logs, repository, snapshots, figures, folder)
+    chosen = random.Random(seed).sample(list(zip(snapshots, offsets, strict=True)), len(snapshots) // _STARTED)
+    records = start_each(Starts(harness, case, app, folder), repository, chosen)
     return figures, {"started": len(chosen), "records_of_starts": records}
 
 
@@ -162,12 +151,7 @@ def aborts_round(harness: Harness, app: App, case: Case, folder: Path, seed: int
             else:
                 good(running.finish())
         remove_half_created(state / app.name)
-    logs = Logs.read(harness, app, folder / "logs")
-    for snapshot in snapshots:
-        directory = folder / snapshot.name / app.name
-        restore(directory, repository, snapshot)
-        compare(directory, logs, figures, snapshot)
-        shutil.rmtree(directory.parent)
+    compare_each(Logs.read(harness, app, folder / "logs"), repository, snapshots, figures, folder)
     return figures, {"kills": kills}
 
 

@@ -250,6 +250,19 @@ def _difference(ours: dict[bytes, bytes], whole: dict[bytes, bytes]) -> str:
     return f"{len(lacking)} rows differ or are missing, {len(ours.keys() - whole.keys())} too many: {lacking[:3]}"
 
 
+def compare_each(
+    logs: Logs, repository: Path, snapshots: Iterable[Snapshot], figures: Figures, folder: Path
+) -> list[dict[str, int]]:
+    """Restore each snapshot below a folder, and compare it with the whole log; return the offsets of each."""
+    offsets = []
+    for snapshot in snapshots:
+        home = folder / snapshot.name
+        restore(home / logs.app.name, repository, snapshot)
+        offsets.append(compare(home / logs.app.name, logs, figures, snapshot))
+        shutil.rmtree(home)
+    return offsets
+
+
 @dataclass
 class Starts:
     """
@@ -331,3 +344,17 @@ def remove_half_created(directory: Path) -> None:
     for log in [*directory.rglob("*.log")]:
         if log.parent.is_dir() and not (log.parent / "CURRENT").exists():
             shutil.rmtree(log.parent)
+
+
+def start_each(starts: Starts, repository: Path, snapshots: Iterable[tuple[Snapshot, dict[str, int]]]) -> int:
+    """Restore each snapshot with its offsets, and start the release on it; return the records that all starts restored.
+
+    A start adds records to the log: comparisons with the log come before.
+    """
+    records = 0
+    for snapshot, offsets in snapshots:
+        home = starts.folder / snapshot.name
+        restore(home / starts.app.name, repository, snapshot)
+        records += starts.start(home, offsets)
+        shutil.rmtree(home)
+    return records

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import signal
 from pathlib import Path
 
@@ -29,9 +28,9 @@ from .snapshots import (
     Snapshot,
     Starts,
     Taking,
-    compare,
+    compare_each,
     remove_half_created,
-    restore,
+    start_each,
     take,
 )
 from .support import application, good
@@ -58,19 +57,9 @@ def test_each_snapshot_with_the_rest_of_the_log_is_the_whole_log(harness: Harnes
     assert len(snapshots) == count, figures
 
     logs = Logs.read(harness, app, tmp_path / "logs")
-    offsets = []
-    for snapshot in snapshots:
-        home = tmp_path / snapshot.name
-        restore(home / app.name, repository, snapshot)
-        offsets.append(compare(home / app.name, logs, figures, snapshot))
-        shutil.rmtree(home)
-    # Afterwards: a start adds records to the log.
-    starts = Starts(harness, case, app, tmp_path)
-    for number in random.Random(1).sample(range(count), max(1, count // 10)):
-        home = tmp_path / snapshots[number].name
-        restore(home / app.name, repository, snapshots[number])
-        starts.start(home, offsets[number])
-        shutil.rmtree(home)
+    offsets = compare_each(logs, repository, snapshots, figures, tmp_path)
+    chosen = random.Random(1).sample(list(zip(snapshots, offsets, strict=True)), max(1, count // 10))
+    start_each(Starts(harness, case, app, tmp_path), repository, chosen)
     print(f"{case.release} {case.guarantee}: {figures}")
     harness.delete(case.release, app)
 
@@ -109,12 +98,7 @@ def test_exactly_once_captures_no_uncommitted_row(harness: Harness, tmp_path: Pa
     with Background(harness, case.release, app, state, Run(conf=case.conf, read=False)) as running:
         snapshots += take(state / app.name, repository, case, figures, Taking(1, 1))
         good(running.finish())
-    logs = Logs.read(harness, app, tmp_path / "logs")
-    for snapshot in snapshots:
-        directory = tmp_path / snapshot.name / app.name
-        restore(directory, repository, snapshot)
-        compare(directory, logs, figures, snapshot)
-        shutil.rmtree(directory.parent)
+    compare_each(Logs.read(harness, app, tmp_path / "logs"), repository, snapshots, figures, tmp_path)
     print(f"{case.release} {case.guarantee} without transactional stores: {figures}")
     assert figures.snapshots and figures.skipped, figures
     harness.delete(case.release, app)
