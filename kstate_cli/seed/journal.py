@@ -14,6 +14,7 @@ this run created a topic. Each line is durable before the step that it announces
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import json
@@ -112,24 +113,53 @@ def undo_command(path: Path, bootstrap: str) -> str:
 
 
 @contextmanager
-def open_journal(path: Path) -> Iterator[SeedJournal]:
-    """Yield the journal at ``path``, a new one if there is none. Raises InUse, Refused and RunFailed."""
-    descriptor = _open(path, os.O_RDWR | os.O_CREAT)
+def open_journal(path: Path, *, create: bool = True) -> Iterator[SeedJournal]:
+    """Yield the journal at ``path``; with ``create``, a new one if there is none.
+
+    A new journal without a line is removed again. Raises InUse, Refused and RunFailed.
+    """
+    is_new = create and not os.path.lexists(path)
+    flags = os.O_RDWR
+    if create:
+        flags |= os.O_CREAT
+    descriptor = _open(path, flags)
     try:
         _refuse_other_files(path, descriptor)
+        _lock(path, descriptor)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise InUse(f"another kstate process uses the journal {path}", hint="wait until it ends") from None
-        events, length = _read(path, descriptor)
-        # A kill may leave a part of a line, which never announced a step.
-        os.ftruncate(descriptor, length)
-        os.lseek(descriptor, length, os.SEEK_SET)
-        if not length:
-            sync_directory(path.parent)
-        yield SeedJournal(path, descriptor, events)
+            events, length = _read(path, descriptor)
+            # A kill may leave a part of a line, which never announced a step.
+            os.ftruncate(descriptor, length)
+            os.lseek(descriptor, length, os.SEEK_SET)
+            if not length:
+                sync_directory(path.parent)
+            yield SeedJournal(path, descriptor, events)
+        finally:
+            # A refused run has announced nothing. While kstate holds the lock, no other process writes to the file.
+            if is_new and not os.fstat(descriptor).st_size:
+                with contextlib.suppress(OSError):
+                    path.unlink()
     finally:
         os.close(descriptor)
+
+
+def _lock(path: Path, descriptor: int) -> None:
+    """Lock the open journal. Raise InUse if another process has it, or has removed it meanwhile."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise InUse(f"another kstate process uses the journal {path}", hint="wait until it ends") from None
+    # A process without a line to write removes its empty journal: lines in that file would be lost.
+    if not _is_at(path, descriptor):
+        raise InUse(f"another kstate process used the journal {path}", hint="run the command again")
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    """Return whether the open file still has this path."""
+    try:
+        return os.path.samestat(os.stat(path, follow_symlinks=False), os.fstat(descriptor))
+    except OSError:
+        return False
 
 
 def _open(path: Path, flags: int) -> int:

@@ -89,7 +89,13 @@ UNDECODABLE: Final = VerifyCode(
     log=SILENT,
     source="what a store's rows look like ({page})",
     page="stores.md",
-    do=(f"if the kind is uncertain, specify it in kstate.toml ({option.SPEC})", *_REBUILD[:2]),
+    do=(
+        (
+            "if `kstate ls` marks the kind with ?, specify it in kstate.toml, and read the rows with it: "
+            f"{command('query', 'raw-scan', 'APP', 'STORE', option.SPEC, 'kstate.toml')}"
+        ),
+        *_REBUILD[:2],
+    ),
 )
 TOO_NEW: Final = VerifyCode(
     "too-new",

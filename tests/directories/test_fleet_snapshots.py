@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,21 @@ def test_a_lost_task_comes_from_the_named_snapshot(
     kstate(*words, "--warnings-ok")
     assert {path.name for path in restored.iterdir() if path.is_dir()} == {"3_0", "global"}
     assert kstate("diff", app, restored, "--task", "3_0", "-o", "json").summary["equal"] is True
+
+
+def test_the_page_has_a_row_for_each_repository(hosts: dict[str, Path], app: Path, tmp_path: Path) -> None:
+    """Each row of the tables that people read on a terminal is a row of both tables of the page."""
+    repository, page = tmp_path / "repository", tmp_path / "page.html"
+    kstate("snapshot", app, "--out", repository)
+    for listings in ((*hosts.values(), f"backup={repository}"), (f"backup={repository}",)):
+        table = kstate("fleet", *listings, "--html", page, status=3).out.splitlines()
+        names = [line.split()[0] for line in table[2 : 2 + len(listings)]]
+        assert names[-1] == "backup"
+        tasks, hosts_table = page.read_text().split("<h2>Hosts</h2>")
+        for name in names:
+            assert f">{name}</th>" in hosts_table and re.search(f">{name}( [(]snapshots[)])?</th>", tasks)
+        row = next(row for row in tasks.split("<tr>") if ">backup (snapshots)<" in row)
+        assert row.count('<span class="t ') == len([path for path in app.iterdir() if path.is_dir()])
 
 
 def test_all_hosts_are_lost(place: Place) -> None:

@@ -178,7 +178,10 @@ def _undo(
         raise UsageError("--undo does not accept other options of a run", hint="omit --from, --app and --dry-run")
     if not report.delete_topics.exists():
         raise UsageError(f"{report.delete_topics} does not exist", hint="pass the journal of the run")
-    with open_journal(report.delete_topics) as journal:
+    with (
+        waiting("deleting topics", quiet=report.quiet),
+        open_journal(report.delete_topics, create=False) as journal,
+    ):
         undone = undo_seed(cluster, journal)
     show_undone(report.delete_topics, undone, results)
     return EXIT_OK

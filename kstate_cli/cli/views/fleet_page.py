@@ -16,7 +16,7 @@ from kstate_cli.cli.views.fleet import number, state_of, totals
 from kstate_cli.errors import UsageError
 from kstate_cli.explain.catalogue import find
 from kstate_cli.fleet.findings import FleetCode, FleetFinding
-from kstate_cli.fleet.model import Fleet, HostReport, StoreCopy
+from kstate_cli.fleet.model import Fleet, RepositoryReport, StoreCopy
 from kstate_cli.formats.topic_partition import TaskId
 from kstate_cli.regular_files import kind_of, replace_text
 from kstate_cli.texts import plural, printable, quoted, size_text
@@ -118,26 +118,41 @@ def _hosts_and_tasks(fleet: Fleet, findings: Sequence[FleetFinding]) -> Iterator
     wrong = {(host, finding.task) for finding in findings for host in finding.hosts if finding.task is not None}
     tasks = list(fleet.tasks)
     yield _legend(fleet)
+    stored = {copy.task for repository in fleet.repositories for copy in repository.stores}
     # Each task has a column, so that its copies are below each other. If there are too many, all tasks share one cell.
-    columns = len(tasks) + len(absent) <= _MOST_COLUMNS
+    names = {*tasks, *absent, *stored}
+    columns = len(names) <= _MOST_COLUMNS
     heads = ["tasks"]
     if columns:
         # Sorted by number: as a text, 0_10 would come before 0_2.
-        heads = sorted([*tasks, *absent], key=lambda name: TaskId.parse(name).order)
+        heads = sorted(names, key=lambda name: TaskId.parse(name).order)
     yield "".join(f"<th>{_e(head)}</th>" for head in heads) + "</tr></thead><tbody>\n"
     for report in fleet.reports:
-        # The copies of this host, by task.
-        mine: dict[str, list[StoreCopy]] = defaultdict(list)
-        for copy in report.copies:
-            mine[copy.task].append(copy)
-        cells = {task: _task(fleet, report, mine[task], bad=(report.name, task) in wrong) for task in report.tasks}
-        yield f'<tr><th title="{_e(report.name)}">{_e(report.name)}</th>{_cells(cells, heads, columns=columns)}</tr>\n'
+        mine = _by_task(report.copies)
+        cells = {task: _task(fleet, report.name, mine[task], bad=(report.name, task) in wrong) for task in report.tasks}
+        yield _row_of_tasks(report.name, _cells(cells, heads, columns=columns))
+    # A repository is no host: a finding names only hosts.
+    for repository in fleet.repositories:
+        copies = _by_task(repository.stores).items()
+        cells = {task: _task(fleet, repository.name, of_task, bad=False) for task, of_task in copies}
+        yield _row_of_tasks(f"{repository.name} (snapshots)", _cells(cells, heads, columns=columns))
     # Tasks that should exist but are on no host get a row of their own, since that is the worst finding.
     if absent:
         chips = {task: f'<span class="t none">{_e(task)}</span>' for task in absent}
         head = "no host with a readable listing" if fleet.unread else "no host"
         yield f'<tr><th class="error">{head}</th>{_cells(chips, heads, columns=columns)}</tr>\n'
     yield "</tbody></table></div>\n"
+
+
+def _by_task(copies: Iterable[StoreCopy]) -> dict[str, list[StoreCopy]]:
+    by_task: dict[str, list[StoreCopy]] = defaultdict(list)
+    for copy in copies:
+        by_task[copy.task].append(copy)
+    return by_task
+
+
+def _row_of_tasks(name: str, cells: str) -> str:
+    return f'<tr><th title="{_e(name)}">{_e(name)}</th>{cells}</tr>\n'
 
 
 def _legend(fleet: Fleet) -> str:
@@ -177,11 +192,14 @@ def _key(names: str, meaning: str) -> str:
     return f'<span class="t {names}">{_e(meaning)}</span>'
 
 
-def _task(fleet: Fleet, report: HostReport, copies: Sequence[StoreCopy], *, bad: bool) -> str:
-    """Return the mark of a task on a host: its health, * if it is active there, and its stores as a title."""
+def _task(fleet: Fleet, place: str, copies: Sequence[StoreCopy], *, bad: bool) -> str:
+    """Return the mark of a task in a place: its health, * if it is active there, and its stores as a title.
+
+    ``place``: the name of a host, or of a repository.
+    """
     task = copies[0].task
     # The distance to the best copy says nothing if there is only one.
-    alone = len(fleet.tasks[task]) == 1
+    alone = len(fleet.tasks.get(task, ())) + len({stored.repository for stored in fleet.snapshots.get(task, ())}) == 1
     far = None
     # With the ends of the logs the lag is used, which is the better measure: all copies of a task may be far behind.
     if fleet.facts is not None:
@@ -189,13 +207,13 @@ def _task(fleet: Fleet, report: HostReport, copies: Sequence[StoreCopy], *, bad:
     elif not alone:
         far = fleet.task_behind(copies)
     health = _health(far)
-    star = "*" if fleet.active.get(task) == report.name else ""
-    title = "\n".join(_e(line) for line in _stores(fleet, report, task, copies))
+    star = "*" if fleet.active.get(task) == place else ""
+    title = "\n".join(_e(line) for line in _stores(fleet, place, task, copies))
     return f'<span class="t {health}{" bad" if bad else ""}" title="{title}">{_e(task)}{star}</span>'
 
 
-def _stores(fleet: Fleet, report: HostReport, task: str, copies: Iterable[StoreCopy]) -> Iterator[str]:
-    yield f"{report.name} {task}"
+def _stores(fleet: Fleet, place: str, task: str, copies: Iterable[StoreCopy]) -> Iterator[str]:
+    yield f"{place} {task}"
     for copy in copies:
         standing = fleet.standing(copy)
         offsets = ", ".join(f"{key}={offset}" for key, offset in (copy.offsets or {}).items()) or "no offset"
@@ -219,7 +237,26 @@ def _hosts(fleet: Fleet) -> Iterator[str]:
             + f"<td>{_e(report.process_id or '?')}</td><td>{_e(report.app or '?')}</td>"
             + f"<td>{_e(report.source)}</td></tr>\n"
         )
+    for repository in fleet.repositories:
+        yield _repository(fleet, repository)
     yield "</tbody></table></div>\n"
+
+
+def _repository(fleet: Fleet, repository: RepositoryReport) -> str:
+    """Return the row of a repository in the table of hosts, with the numbers that ``--by host`` prints."""
+    stores = repository.stores
+    cells = (
+        len({copy.task for copy in stores}),
+        len(stores),
+        size_text(sum(copy.size for copy in stores)),
+        number(fleet.task_lag(stores)),
+        number(fleet.task_behind(stores)),
+    )
+    return (
+        f"<tr><th>{_e(repository.name)}</th><td>{plural(len(repository.snapshots), 'snapshot')}</td>"
+        + "".join(f'<td class="n">{_e(cell)}</td>' for cell in cells)
+        + f"<td>-</td><td>-</td><td>{_e(repository.place)}</td></tr>\n"
+    )
 
 
 def _members(fleet: Fleet) -> Iterator[str]:

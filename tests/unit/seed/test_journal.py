@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from pathlib import Path
 
 import pytest
 
-from kstate_cli.errors import Refused
+from kstate_cli.errors import InUse, Refused, RunFailed
 from kstate_cli.seed.journal import open_journal, read_journal
 
 LINE = b'{"event": "announced", "topic": "t"}\n'
@@ -57,3 +58,40 @@ def test_a_pipe_and_a_device_are_refused(tmp_path: Path) -> None:
             pass
         with pytest.raises(Refused, match="not the journal of a seed"):
             read_journal(path)
+
+
+def test_a_run_that_announces_nothing_leaves_no_file(tmp_path: Path) -> None:
+    """A refused run, and an undo of a name with a typing error. An empty file of the user stays."""
+    path = tmp_path / "journal"
+    with pytest.raises(Refused, match="stop"), open_journal(path):
+        raise Refused("stop", hint="")
+    with pytest.raises(RunFailed, match="cannot open the journal"), open_journal(path, create=False):
+        pass
+    assert [*tmp_path.iterdir()] == []
+    path.touch()
+    with open_journal(path):
+        pass
+    assert path.read_bytes() == b""
+
+
+def test_a_journal_that_was_removed_meanwhile_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process removes its empty journal between the opening and the lock of this one."""
+    path, lock = tmp_path / "journal", fcntl.flock
+
+    def remove_and_lock(descriptor: int, how: int) -> None:
+        path.unlink()
+        lock(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", remove_and_lock)
+    with pytest.raises(InUse), open_journal(path):
+        pass
+    assert not path.exists()
+
+
+def test_the_second_process_keeps_the_journal_of_the_first(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    with open_journal(path) as journal:
+        with pytest.raises(InUse), open_journal(path):
+            pass
+        journal.add("planned", app="a", source_app="b", digest="c")
+    assert [line["event"] for line in read_journal(path)] == ["planned"]
