@@ -22,7 +22,7 @@ from kstate_cli.fleet.model import Gap, HostReport, ListedProblem, StoreCopy, su
 from kstate_cli.formats.binary import MAX_I64, MalformedBytesError, parse_json
 from kstate_cli.formats.topic_partition import MOST_PARTITIONS, TaskId, TopicPartition, parse_partition
 from kstate_cli.regular_files import read_given
-from kstate_cli.texts import command, did_you_mean, first_lines, size_text, some
+from kstate_cli.texts import command, did_you_mean, first_lines, plural, size_text, some
 
 SCHEMA_VERSION: Final = 2
 """The version of the lines that this module reads: docs/json.md."""
@@ -132,16 +132,16 @@ class _ListingReader:
         try:
             row = parse_json(data)
         except MalformedBytesError as error:
-            self._gap(number, f"not JSON: {error}")
+            self._gap(number, f"the line is not JSON: {error}")
             return
         if not isinstance(row, dict):
-            self._gap(number, "not a JSON object")
+            self._gap(number, "the line is not a JSON object")
         elif "type" not in row and isinstance(row.get("host"), str):
             self._label(number, row["host"])
         # In another version the same members may have another meaning, so nothing of this line is used.
         elif row.get("schema_version") != SCHEMA_VERSION:
-            self._gap(number, f"schema_version {str(row.get('schema_version'))[:20]} is unknown here (known: "
-                              f"{SCHEMA_VERSION})")  # fmt: skip
+            self._gap(number, f"the line has schema_version {str(row.get('schema_version'))[:20]}, but this version of "
+                              f"kstate reads only {SCHEMA_VERSION}")  # fmt: skip
         else:
             self._typed(number, row)
 
@@ -150,7 +150,7 @@ class _ListingReader:
         self._close()
         if not self._reports:
             self._section(1)
-            self._gap(1, "it is empty")
+            self._gap(1, "the listing is empty")
             self._close()
         return self._reports
 
@@ -174,7 +174,7 @@ class _ListingReader:
             elif kind == "error":
                 self._error(report, number, row)
             else:
-                raise MalformedBytesError(f"not a line of {_SOURCE}: its type is {str(kind)[:40]!r}")
+                raise MalformedBytesError(f"the line has type {str(kind)[:40]!r}, which {_SOURCE} does not print")
         except MalformedBytesError as error:
             report.gaps.append(Gap(number, str(error)))
 
@@ -186,7 +186,7 @@ class _ListingReader:
     def _label(self, number: int, host: str) -> None:
         self._close()
         if not 0 < len(host) <= _LONGEST:
-            self._gap(number, "the name of its host is empty, or too long")
+            self._gap(number, f"the host name in the line is empty, or longer than {_LONGEST} characters")
             return
         self._labelled = host
         self._section(number)
@@ -208,7 +208,9 @@ class _ListingReader:
             return
         # A gap explains the missing summary better.
         if not self._ended and not report.gaps:
-            report.gaps.append(Gap(None, "it has no summary, because it was truncated, or the command ended early"))
+            report.gaps.append(
+                Gap(None, f"the listing has no summary line, so it was truncated, or {_SOURCE} ended early")
+            )
         if not report.name:
             report.name = report.hostname or f"{self._source}:{report.line}"
         self._reports.append(report)
@@ -224,7 +226,8 @@ class _ListingReader:
         if isinstance(app, str) and app:
             if report.app is not None and report.app != app:
                 raise MalformedBytesError(
-                    f"lines of two directories ({report.app} and {app}) without a summary between them"
+                    f"the listing contains lines of two directories ({report.app} and {app}) without a summary line "
+                    "between them"
                 )
             report.app = app
 
@@ -233,7 +236,8 @@ class _ListingReader:
         # Each listing has a store once, so the second one is of another host.
         if (copy.task, copy.store) in self._stores_of_section:
             raise MalformedBytesError(
-                f"{copy.task}/{copy.store} occurs twice: lines of two hosts without a summary between them"
+                f"{copy.task}/{copy.store} occurs twice, so the listing contains lines of two hosts without a summary "
+                "line between them"
             )
         self._stores_of_section.add((copy.task, copy.store))
         report.copies.append(copy)
@@ -253,15 +257,15 @@ class _ListingReader:
         # If a line could not be read (a gap), the totals differ anyway, and the gap is the better message.
         if not report.gaps and (stores, size) != (len(report.copies), report.size):
             raise MalformedBytesError(
-                f"its summary counts {stores} stores and {size_text(size)}, but the lines before it "
-                f"{len(report.copies)} stores and {size_text(report.size)}"
+                f"the summary counts {plural(stores, 'store')} and {size_text(size)}, but the lines before it contain "
+                f"{plural(len(report.copies), 'store')} and {size_text(report.size)}"
             )
 
     def _error(self, report: HostReport, number: int, row: Mapping[str, Any]) -> None:
         """Read an error: the end of a failed listing, or the answer of a complete one, which lists its problems."""
         # Any other error comes in place of the summary: what follows in the stream is another host.
         if row.get("code") != _ENDS_WITH_SUMMARY or not self._ended:
-            report.gaps.append(Gap(number, f"the listing failed on that host: {_text(row, 'message')}"))
+            report.gaps.append(Gap(number, f"{_SOURCE} failed on this host: {_text(row, 'message')}"))
             self._ended = True
         elif not report.problems:
             report.problems.append(ListedProblem(_text(row, "code"), None, ".", _text(row, "message")))
@@ -280,7 +284,7 @@ def _copy(row: Mapping[str, Any]) -> StoreCopy:
         # two.
         of.partition is None or of.partition >= MOST_PARTITIONS or task_name(sub, of.partition) != task
     ):
-        raise MalformedBytesError(f"{task[:40]!r} is not a valid Streams task name, such as 0_1")
+        raise MalformedBytesError(f"{task[:40]!r} is not the name of a Kafka Streams task, such as 0_1")
     offsets = None
     if row.get("changelog") is not None:
         offsets = _offsets(row["changelog"])
@@ -319,11 +323,11 @@ def _problem(row: Mapping[str, Any]) -> ListedProblem:
 def _offsets(row: object) -> dict[TopicPartition, int]:
     """Return the offsets in a member ``{topic: {partition: offset}}``. Raise MalformedBytesError."""
     if not isinstance(row, dict):
-        raise MalformedBytesError("offsets are not grouped by topic and partition")
+        raise MalformedBytesError("the offsets in the line are not grouped by topic and partition")
     offsets: dict[TopicPartition, int] = {}
     for topic, partitions in row.items():
         if not isinstance(partitions, dict):
-            raise MalformedBytesError("offsets are not grouped by topic and partition")
+            raise MalformedBytesError("the offsets in the line are not grouped by topic and partition")
         for partition, offset in partitions.items():
             # In Python a bool is an int, and JSON may have numbers of any size.
             if isinstance(offset, bool) or not isinstance(offset, int) or abs(offset) > MAX_I64:
@@ -335,28 +339,28 @@ def _offsets(row: object) -> dict[TopicPartition, int]:
 def _text(row: Mapping[str, Any], name: str) -> str:
     value = row.get(name)
     if not isinstance(value, str) or (not value and name != "message") or (name != "message" and len(value) > 4096):
-        raise MalformedBytesError(f"{name} is not a text, unlike in {_SOURCE}")
+        raise MalformedBytesError(f"{_SOURCE} prints {name} as a string, but this line does not contain one")
     return value
 
 
 def _texts(row: Mapping[str, Any], name: str) -> tuple[str, ...]:
     value = row.get(name)
     if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
-        raise MalformedBytesError(f"{name} is not a list, unlike in {_SOURCE}")
+        raise MalformedBytesError(f"{_SOURCE} prints {name} as a list of strings, but this line does not contain one")
     return tuple(value)
 
 
 def _number(row: Mapping[str, Any], name: str) -> int:
     value = row.get(name)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_I64:
-        raise MalformedBytesError(f"{name} is not a number, unlike in {_SOURCE}")
+        raise MalformedBytesError(f"{_SOURCE} prints {name} as a number, but this line does not contain one")
     return value
 
 
 def _flag(row: Mapping[str, Any], name: str) -> bool | None:
     value = row.get(name)
     if value is not None and not isinstance(value, bool):
-        raise MalformedBytesError(f"{name} is neither true nor false")
+        raise MalformedBytesError(f"{_SOURCE} prints {name} as true, false or null, but this line has another value")
     return value
 
 
@@ -405,11 +409,13 @@ def read_fleet(path: Path) -> FleetListing:
                 summary = row
                 applications = frozenset(map(_string, row["applications"]))
         except (ValueError, KeyError, TypeError, MalformedBytesError):
-            raise Refused(f"{path}, line {number}: not a line of fleet -o json", where=str(path), hint=_MAKE) from None
+            raise Refused(
+                f"line {number} of {path} is not a line that fleet -o json prints", where=str(path), hint=_MAKE
+            ) from None
     # The summary follows all tasks. Without it, any number of them may be missing. Then a host would restore tasks that
     # another host has.
     if summary is None:
-        raise Refused(f"{path} is truncated, because it has no summary", where=str(path), hint=_MAKE)
+        raise Refused(f"{path} has no summary line, so it was truncated", where=str(path), hint=_MAKE)
     return FleetListing(path, applications, hosts, tasks)
 
 
@@ -428,7 +434,7 @@ def held_elsewhere(fleet: FleetListing, application: str, host: str | None) -> f
                 "are missing"
             ),
             where=str(fleet.source),
-            hint="list it again. If the directory of a host is lost, omit that host",
+            hint="list the directory again on this host. If the directory is lost, omit the host",
         )
     return frozenset(task for task, hosts in fleet.tasks.items() if hosts - {host})
 
@@ -443,11 +449,11 @@ def had_before(fleet: FleetListing, application: str, host: str) -> frozenset[st
         suggestion = did_you_mean([host], fleet.hosts)
         raise UsageError(
             f"{fleet.source} does not contain host {host}",
-            hint=f"{suggestion}hosts: {some(sorted(fleet.hosts), _MOST_NAMES)}",
+            hint=f"{suggestion}it contains the hosts {some(sorted(fleet.hosts), _MOST_NAMES)}",
         )
     if not fleet.hosts[host]:
         raise Refused(
-            f"kstate does not know the former tasks of {host}, because its listing was incomplete",
+            f"kstate does not know which tasks {host} had, because its listing was incomplete",
             where=str(fleet.source),
             hint=f"pass an older listing, or {option.SHARE} for a share of the missing tasks",
         )
@@ -457,7 +463,9 @@ def had_before(fleet: FleetListing, application: str, host: str) -> frozenset[st
 def _of(fleet: FleetListing, application: str) -> None:
     if fleet.applications != {application}:
         names = some(sorted(fleet.applications), _MOST_NAMES) or "no application"
-        raise Refused(f"it contains {names}, and not only {application}", where=str(fleet.source), hint=_MAKE)
+        raise Refused(
+            f"{fleet.source} contains {names}, and not only {application}", where=str(fleet.source), hint=_MAKE
+        )
 
 
 def _row(line: bytes) -> Mapping[str, Any]:

@@ -367,15 +367,15 @@ def _file_json(file: StoredFile) -> dict[str, Any]:
 def parse(name: str, data: bytes) -> Generation:
     """Return the generation of that name. Raise MalformedBytesError if the bytes are not its own, or not understood."""
     if name_of(name[: -_DIGITS - 1], data) != name:
-        raise MalformedBytesError("its bytes do not match its name, so it is damaged or another file")
+        raise MalformedBytesError("its content does not match its name, so it was damaged or renamed")
     # Counted in the bytes, before the parser makes an object of each value: 512 MiB of "[]," would fill the memory.
     if sum(map(data.count, (b",", b"[", b"{"))) > _MOST_VALUES:
-        raise MalformedBytesError(f"it has more than {_MOST_VALUES:,} values")
+        raise MalformedBytesError(f"it has more than {_MOST_VALUES:,} values, the limit of kstate")
     document = parse_json(data)
     members = _object(document, "the generation")
     version = members.get("format")
     if version != FORMAT or isinstance(version, bool):
-        raise MalformedBytesError(f"format {version!r} is unknown (known: {FORMAT})")
+        raise MalformedBytesError(f"it has format {version!r}, but this version of kstate reads only format {FORMAT}")
     try:
         generation = _generation(members)
         begins = utc_name(generation.created_ms)
@@ -384,7 +384,7 @@ def parse(name: str, data: bytes) -> Generation:
         raise MalformedBytesError(f"kstate cannot read it: {error}") from None
     if not name.startswith(f"{begins}-"):
         # Readers take the newest by its name: a renamed file must not become the newest one.
-        raise MalformedBytesError(f"the times in its name and in its content ({begins}) differ, so it was renamed")
+        raise MalformedBytesError(f"the time in its name differs from that in its content ({begins})")
     return generation
 
 
@@ -433,16 +433,18 @@ def _refuse_contradiction(store: StoredStore, task: TaskId, home: OffsetsHome) -
     """Raise ValueError if the parts of a store contradict each other: one of them would lose rows, or misread them."""
     # An unknown kind counts as a contradiction too: ValueError.
     kind = store_kind(store.kind)
-    _require(kind.key.segmented is store.segmented, f"{store.name}: segments do not fit the kind {kind.name}")
+    fits = kind.key.segmented is store.segmented
+    _require(fits, f"{store.name}: its segments contradict its kind, {kind.name}")
     families = {family.name for family in kind.families}
     for key in store.offsets:
         fits = task.is_global or key.partition == task.partition
-        _require(fits, f"{store.name}: {key} is not a changelog of task {task.name}")
+        _require(fits, f"{store.name}: {key} is not a changelog partition of task {task.name}")
     for database in store.databases:
         rows = {family for family, files in database.families.items() if files and family in row_families()}
         # A kind that bytes do not tell apart from another one has the families of several.
         fits = not kind.is_exact or rows <= families
-        _require(fits, f"{store.name}: column families {sorted(rows - families)} do not fit the kind {kind.name}")
+        others = ", ".join(sorted(rows - families))
+        _require(fits, f"{store.name}: {kind.name} stores do not have the column families {others}")
         _require_offsets(store, database, home)
 
 
@@ -452,7 +454,7 @@ def _require_offsets(store: StoredStore, database: StoredDatabase, home: Offsets
     # Up to 4.2 a release cannot open a database with the column family.
     _require(
         home is not OffsetsHome.FILES,
-        (f"{store.name}: the store contains offsets, but its release keeps them in files"),
+        f"{store.name}: the store contains offsets, but its release keeps them in files",
     )
     for key, offset in store.offsets.items():
         lower = database.offsets.offsets.get(key, offset) < offset
@@ -467,7 +469,7 @@ def _store(document: Any) -> StoredStore:
     segmented = _flag(members["segmented"])
     databases = tuple(_database(database, name, segmented=segmented) for database in _list(members["databases"]))
     # An offset without rows would open as an empty store that counts as complete.
-    _require(segmented or len(databases) == 1, f"{name}: {len(databases)} databases instead of one")
+    _require(segmented or len(databases) == 1, f"{name}: the store has {len(databases)} databases instead of one")
     _refuse_twice([str(database.folder) for database in databases], "segment")
     as_of = members["as_of_ms"]
     if as_of is not None:
@@ -495,7 +497,7 @@ def _store(document: Any) -> StoredStore:
 def _log(document: Any) -> tuple[TopicPartition, LogFacts]:
     members = _object(document, "a log")
     start, end = _number(members["start"], 0, MAX_I64), _number(members["end"], 0, MAX_I64)
-    _require(start <= end, f"a log from {start} to {end}")
+    _require(start <= end, f"the start {start} of a log is above its end {end}")
     topic_id, policy = members["topic_id"], members["cleanup_policy"]
     retention, epoch = members["delete_retention_ms"], members["leader_epoch"]
     facts = LogFacts(
@@ -512,12 +514,12 @@ def _log(document: Any) -> tuple[TopicPartition, LogFacts]:
 def _database(document: Any, store: str, *, segmented: bool) -> StoredDatabase:
     members = _object(document, "a database")
     folder = members["folder"]
-    _require((folder is not None) == segmented, f"{store}: segments do not fit the kind of store")
+    _require((folder is not None) == segmented, f"{store}: its segments contradict its kind")
     if folder is not None:
         # Only names that Streams parses as segments of this store: they have no path parts.
         _require(segment_start(store, _text(folder)) is not None, f"{folder!r} is not a segment of {store}")
     files = tuple(_file(file) for file in _list(members["files"]))
-    _require(len(files) <= _MOST_FILES, "a database has too many files")
+    _require(len(files) <= _MOST_FILES, f"{store}: a database has more than {_MOST_FILES:,} files, the limit of kstate")
     _refuse_twice([file.name for file in files], "file")
     families = {
         _text(family): tuple(_text(name) for name in _list(names))
@@ -525,7 +527,7 @@ def _database(document: Any, store: str, *, segmented: bool) -> StoredDatabase:
     }
     names = {file.name for file in files}
     lacking = [name for live in families.values() for name in live if name not in names]
-    _require(not lacking, f"{store}: the live file {lacking[:1]} is not in the list of files")
+    _require(not lacking, f"{store}: the list of files does not contain the live file {lacking[0] if lacking else ''}")
     _require_manifest(files, store)
     return StoredDatabase(folder, families, _record(members["offsets"]), files)
 
@@ -534,17 +536,18 @@ def _require_manifest(files: tuple[StoredFile, ...], store: str) -> None:
     """Raise ValueError unless CURRENT names a MANIFEST of the database: RocksDB would open, or create, another one."""
     by_name = {file.name: file for file in files}
     current = by_name.get(CURRENT)
-    _require(current is not None and current.data is not None, f"{store}: the database has no CURRENT")
+    _require(current is not None and current.data is not None, f"{store}: the database has no CURRENT file")
     assert current is not None
     assert current.data is not None
     manifest = current.data.decode("ascii", "replace").removesuffix("\n")
-    _require(manifest.startswith("MANIFEST-") and manifest in by_name, f"{store}: CURRENT names {manifest[:40]!r}")
+    names_one = manifest.startswith("MANIFEST-") and manifest in by_name
+    _require(names_one, f"{store}: CURRENT names {manifest[:40]!r}, which is not a MANIFEST of the database")
 
 
 def _file(document: Any) -> StoredFile:
     members = _object(document, "a file")
     name, digest = _text(members["name"]), _text(members["sha256"])
-    _require(_DATABASE_FILE.fullmatch(name) is not None, f"{name[:80]!r} is not the name of a file of a database")
+    _require(_DATABASE_FILE.fullmatch(name) is not None, f"{name[:80]!r} is not a file name that RocksDB uses")
     _require(_is_digest(digest), f"{name}: {digest[:80]!r} is not a SHA-256")
     size = _number(members["size"], 0, MAX_I64)
     identity = members.get("identity")
@@ -553,7 +556,7 @@ def _file(document: Any) -> StoredFile:
     data, stored_as = members.get("data"), members.get("object")
     if stored_as is not None:
         fits = is_object_name(_text(stored_as)) and digest_of(stored_as) == digest
-        _require(fits, f"{name}: {stored_as[:80]!r} is not an object of its SHA-256")
+        _require(fits, f"{name}: the name of its object, {stored_as[:80]!r}, does not contain its SHA-256")
     if data is not None:
         data = _inline(name, size, digest, _text(data))
     return StoredFile(name, size, digest, _number(members["mtime_ns"], 0, MAX_I64), identity, data, stored_as)
@@ -565,15 +568,15 @@ def _is_digest(text: str) -> bool:
 
 def _inline(name: str, size: int, digest: str, text: str) -> bytes:
     """Return the bytes of a small file. Raise ValueError unless they have the size and the digest."""
-    _require(size <= MOST_INLINE_BYTES, f"{name}: it is too large for a list of files")
+    _require(size <= MOST_INLINE_BYTES, f"{name}: it is too large to be stored in the snapshot's own JSON file")
     # A bomb of zeros must not fill the memory: one byte more than the size proves enough.
     unpacker = zlib.decompressobj()
     try:
         data = unpacker.decompress(base64.b64decode(text, validate=True), size + 1)
     except zlib.error as error:
-        raise ValueError(f"{name}: {error}") from None
-    _require(len(data) == size, f"{name}: its size does not match")
-    _require(hashlib.sha256(data).hexdigest() == digest, f"{name}: its bytes do not match the digest")
+        raise ValueError(f"{name}: kstate cannot decompress it: {error}") from None
+    _require(len(data) == size, f"{name}: its content does not have the recorded size")
+    _require(hashlib.sha256(data).hexdigest() == digest, f"{name}: its content does not have the recorded SHA-256")
     return data
 
 
@@ -593,13 +596,13 @@ def _offsets(rows: Any) -> dict[TopicPartition, int]:
     offsets = {}
     for topic, partition, offset in _list(rows):
         key = _key(topic, partition)
-        _require(key not in offsets, f"{key} has two offsets")
+        _require(key not in offsets, f"{key} is listed with two offsets")
         offsets[key] = _number(offset, MIN_I64, MAX_I64)
     return offsets
 
 
 def _key(topic: Any, partition: Any) -> TopicPartition:
-    _require(legal_topic(_text(topic)), f"{topic!r} is not the name of a topic")
+    _require(legal_topic(_text(topic)), f"{topic!r} is not a topic name")
     return TopicPartition(topic, _number(partition, 0, MAX_I32))
 
 
@@ -613,7 +616,7 @@ def _position(rows: Any) -> Position:
 def _refuse_twice(names: list[str], noun: str) -> None:
     """Raise ValueError if two entries would become one folder or file: the second would replace the first."""
     if len(set(names)) != len(names):
-        raise ValueError(f"a {noun} has two entries")
+        raise ValueError(f"a {noun} is listed twice")
 
 
 def _require(condition: bool, text: str) -> None:
@@ -636,7 +639,7 @@ def _list(value: Any) -> list[Any]:
 def _text(value: Any) -> str:
     # JSON can spell half a pair of surrogates, which has no UTF-8: no file and no row could have that name.
     if not isinstance(value, str) or not is_utf8(value):
-        raise TypeError(f"{str(value)[:80]!r} is not a text")
+        raise TypeError(f"{str(value)[:80]!r} is not a string")
     return value
 
 

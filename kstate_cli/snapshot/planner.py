@@ -169,7 +169,7 @@ def plan_restore(
     """
     outcomes = _Outcomes()
     # An older generation takes the place of a damaged one. Without a warning only the age of the data would show it.
-    outcomes.changes += [warning(f"{text}. kstate uses older snapshots instead") for text in damaged]
+    outcomes.changes += [warning(f"{text}. kstate restores from older snapshots instead") for text in damaged]
     layout = _layout(generations, outcomes)
     _refuse_unknown(layout, options)
     resolved = {}
@@ -182,8 +182,9 @@ def plan_restore(
     for name in selected:
         if layout[name].task.home is not home:
             outcomes.refusals.append(
-                f"{name}: {layout[name].generation} comes from a release that keeps offsets in another place than "
-                f"the newest snapshot does. Pass {option.GENERATION}, or {option.TASK} for tasks with the same place"
+                f"{name}: the release that wrote snapshot {layout[name].generation} keeps offsets in a different place "
+                f"than that of the newest snapshot. Select one snapshot with {option.GENERATION}, or tasks of the same "
+                f"release with {option.TASK}"
             )
             continue
         moved = _moved(layout[name].task, owners)
@@ -192,15 +193,15 @@ def plan_restore(
             continue
         _plan_task(layout[name], resolved.get(name), generations, options, outcomes, now_ms)
     if outcomes.stores and existing is not None and _other_home(existing, home):
+        place = "in its stores" if home is OffsetsHome.COLUMN_FAMILY else "in files"
         outcomes.refusals.append(
-            f"{app} keeps offsets in another place than the snapshot does ({home.value}). Migrate the directory "
-            "first, or move it away"
+            f"the snapshot keeps offsets {place}, but {app} does not. Migrate the directory first, or move it away"
         )
     if outcomes.refusals:
         raise Refused(
-            f"{app} cannot be restored from the snapshot",
+            f"kstate cannot restore {app} from the snapshot",
             details=first_lines(outcomes.refusals, _MOST_REFUSALS),
-            hint="fix each of these causes, then run the command again. Nothing was changed",
+            hint="fix each of these causes, then run the command again. kstate has not changed anything",
         )
     if outcomes.too_old:
         raise _too_old(app, outcomes, now_ms)
@@ -265,15 +266,15 @@ def _too_old(app: Path, outcomes: _Outcomes, now_ms: int) -> Refused:
         oldest = min(times)
         details.append(f"the oldest data is from {moment(oldest)}, {span_text(max(0, now_ms - oldest))} ago")
     if len(times) < len(stores):
-        details.append("the age of the data of some stores is unknown")
+        details.append("kstate does not know how old the data of some stores is")
     unless = ""
     if outcomes.retention_ms == RETENTION_MS:
-        unless = ", unless delete.retention.ms is longer"
+        unless = ", unless their delete.retention.ms is longer"
     return Refused(
         f"deleted keys would reappear in {plural(len(stores), 'store')} of {app}: {names}",
-        details=[*details, f"a log keeps deletes for {span_text(outcomes.retention_ms)}{unless}"],
-        hint="restore from a dump of the changelogs, or start without a directory. If the application writes no "
-        f"tombstones, or old keys may reappear, pass {option.ACCEPT_RESURRECTED}",
+        details=[*details, f"the changelogs keep tombstones for {span_text(outcomes.retention_ms)}{unless}"],
+        hint="restore from a dump of the changelogs, or start the application without a directory. If it never "
+        f"deletes keys, or you accept that deleted keys reappear, pass {option.ACCEPT_RESURRECTED}",
     )
 
 
@@ -297,7 +298,8 @@ def _layout(generations: Sequence[NamedGeneration], outcomes: _Outcomes) -> dict
                     continue
                 why = _outdated(task, layout, owners)
                 if why is not None:
-                    outcomes.changes.append(warning(f"{generation.name}: {task.name} is not restored: {why}"))
+                    text = f"kstate does not restore task {task.name} of snapshot {generation.name}, because {why}"
+                    outcomes.changes.append(warning(text))
                     # One warning for each name: older generations of the same numbering would repeat it.
                     layout[task.name] = _Named(generation.name, _without_stores(task))
                     continue
@@ -318,7 +320,7 @@ def _outdated(task: StoredTask, layout: Mapping[str, _Named], owners: Mapping[To
     for store in task.stores:
         for key in store.offsets:
             if key in owners:
-                return f"a newer snapshot has {store.name} with {key} in task {owners[key]}"
+                return f"in a newer snapshot, {store.name} with {key} belongs to task {owners[key]}"
     if not task.is_whole or task.name == GLOBAL:
         return None
     number = _subtopology(task.name)
@@ -328,7 +330,7 @@ def _outdated(task: StoredTask, layout: Mapping[str, _Named], owners: Mapping[To
             other = {store.name for store in named.task.stores}
             if other != names:
                 text = ", ".join(sorted(names ^ other))
-                return f"the newer snapshot {named.generation} has other stores in {name} ({text})"
+                return f"task {name} has different stores in the newer snapshot {named.generation} ({text})"
     return None
 
 
@@ -343,8 +345,8 @@ def _refuse_unknown(layout: Mapping[str, _Named], options: SnapshotOptions) -> N
         unknown = sorted(requested - names)
         if unknown:
             raise UsageError(
-                f"the snapshot does not have this {noun}: {', '.join(unknown)}",
-                hint=f"{did_you_mean(unknown, set(names))}{noun}s: {', '.join(sorted(names))}",
+                f"the snapshot does not contain {noun} {', '.join(unknown)}",
+                hint=f"{did_you_mean(unknown, set(names))}it contains the {noun}s {', '.join(sorted(names))}",
             )
 
 
@@ -381,8 +383,8 @@ def _moved(task: StoredTask, owners: Mapping[TopicPartition, str]) -> str | None
         for key in store.offsets:
             if owners.get(key, task.name) != task.name:
                 return (
-                    f"{task.name}/{store.name}: task {owners[key]} of the directory already has {key}, because the "
-                    "topology has changed since the snapshot"
+                    f"{task.name}/{store.name}: in the directory, {key} belongs to task {owners[key]}, so the topology "
+                    "has changed since the snapshot"
                 )
     return None
 
@@ -425,7 +427,8 @@ def _plan_task(
             if why is not None:
                 # The store counts as chosen all the same: that the task lacks it is no second reason.
                 outcomes.refusals.append(
-                    f"{task.name}/{store.name}: {why}: restore from a dump, or start without a directory"
+                    f"{task.name}/{store.name}: {why}. Restore the store from a dump, or start the application without "
+                    "a directory"
                 )
                 chosen.append(ChosenStore(task.name, candidate.store, candidate.generation, store.name in present))
                 continue
@@ -473,9 +476,9 @@ def _why_stays(present: StoreOffsets | None, resolved: TaskOffsets | None, optio
     if present is None or resolved is None or options.rebuild or not present.store.databases:
         return None
     if present.has_offset and not resolved.unclean:
-        return f"it exists, with offset {offsets_text(present.offsets)} (to replace it, pass {option.REBUILD})"
+        return f"it already exists with offset {offsets_text(present.offsets)} (to replace it, pass {option.REBUILD})"
     if not present.offsets and not present.store.empty and not resolved.unclean:
-        return f"it exists, and has no changelog (to replace it, pass {option.REBUILD})"
+        return f"it already exists and has no changelog (to replace it, pass {option.REBUILD})"
     return None
 
 
@@ -558,16 +561,16 @@ def _best(
         if not _ahead(candidate.store.offsets, best.store.offsets):
             continue
         if _other_log(candidate.store, best.store):
-            text = f"{named.task.name}/{store.name}: the topic was recreated after snapshot {candidate.generation}"
-            outcomes.changes.append(warning(f"{text}, so kstate uses the newer snapshot {best.generation}"))
+            text = f"{named.task.name}/{store.name}: its topic was recreated after snapshot {candidate.generation}"
+            outcomes.changes.append(warning(f"{text}, so kstate restores from the newer snapshot {best.generation}"))
         elif _same_log(candidate.store, best.store):
             best = candidate
         else:
             # A directory that another host has left over, or a recreated topic: only the user can tell them apart.
             outcomes.refusals.append(
-                f"{named.task.name}/{store.name}: {candidate.generation} has a higher offset "
-                f"({offsets_text(candidate.store.offsets)}) than the newer snapshot {best.generation}, and nothing "
-                f"shows that both belong to the same log. Choose one with {option.GENERATION}"
+                f"{named.task.name}/{store.name}: its offset in snapshot {candidate.generation} is higher "
+                f"({offsets_text(candidate.store.offsets)}) than in the newer snapshot {best.generation}, and kstate "
+                f"cannot confirm that both come from the same log. Choose one with {option.GENERATION}"
             )
             break
     return best
@@ -611,13 +614,14 @@ def _judge_rest(
     staying = [store.store.name for store in resolved.stores if store.store.name not in names]
     if resolved.unclean and staying:
         outcomes.refusals.append(
-            f"{task.name}: unclean shutdown ({resolved.unclean[0]}), and {', '.join(staying)} would stay. Under "
-            "exactly-once, Streams wipes the whole task. Wipe the task first, then restore it completely"
+            f"{task.name}: it was not closed cleanly ({resolved.unclean[0]}), and kstate would not replace "
+            f"{', '.join(staying)}. Under exactly-once, Kafka Streams would wipe the whole task at startup. Wipe the "
+            "task first, then restore it completely"
         )
     if task.home is OffsetsHome.COLUMN_FAMILY and resolved.task.checkpoint is not None:
         outcomes.refusals.append(
-            f"{task.name}: it has a .checkpoint, and at startup Kafka Streams would replace the offsets in its "
-            "stores with those lines. Migrate the directory first"
+            f"{task.name}: it has a .checkpoint file, and at startup, Kafka Streams would replace the offsets in its "
+            "stores with the offsets in that file. Migrate the directory first"
         )
 
 
@@ -638,8 +642,8 @@ def _steps(task: StoredTask, resolved: TaskOffsets | None, chosen: Sequence[Chos
         yield BuildStore(store.path, text, replaces=store.replaces, size=store.store.size)
         if not store.store.offsets and store.store.has_rows:
             yield warning(
-                f"{store.title}: it has no changelog, so rows that were added after snapshot {store.generation} "
-                "are lost"
+                f"{store.title}: it has no changelog, so the rows that the application added after snapshot "
+                f"{store.generation} are lost"
             )
     keeping = Keeping(task.name)
     if task.home is OffsetsHome.FILES:
