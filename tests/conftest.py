@@ -91,11 +91,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     deselect_most(config, items)
     files = [list(tests) for _, tests in itertools.groupby(items, key=lambda item: item.path)]
 
-    def room(file: list[pytest.Item]) -> str:
+    def folder_of(file: list[pytest.Item]) -> str:
         return file[0].path.relative_to(Path(__file__).parent).parts[0]
 
-    units = [file for file in files if room(file) == "unit"]
-    waiting = [file for file in files if room(file) in _WAITING]
+    units = [file for file in files if folder_of(file) == "unit"]
+    waiting = [file for file in files if folder_of(file) in _WAITING]
     computing = [file for file in files if file not in units and file not in waiting]
     spread = sorted((*_spread(waiting), *_spread(computing)), key=lambda placed: placed[0])
     items[:] = [item for file in (*(file for _, file in spread), *units) for item in file]

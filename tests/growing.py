@@ -30,7 +30,7 @@ class GrowingDump:
         self.uri = destination(str(out))
         self._store = store_of(self.uri)
         self._pack = pack
-        self._fulls: dict[TopicPartition, Full] = {}
+        self._newest: dict[TopicPartition, Full] = {}
         self._older: list[Full] = []
         self._forgotten: list[Forgotten] = []
         self.generation = 0
@@ -41,28 +41,28 @@ class GrowingDump:
         run = secrets.token_hex(6)
         self._store.make(run)
         for key, rows in records.items():
-            self._fulls[key] = self._full(key, rows, run)
+            self._newest[key] = self._full(key, rows, run)
         grown = Grown(
-            self.generation, "read_committed", (*self._older, *self._fulls.values()), {}, tuple(self._forgotten)
+            self.generation, "read_committed", (*self._older, *self._newest.values()), {}, tuple(self._forgotten)
         )
         self._store.commit(grown, run, list(records))
         return self.generation
 
-    def begin_anew(self, key: TopicPartition, start: int, topic_id: str = "t", *, keep: bool = False) -> None:
+    def begin_full(self, key: TopicPartition, start: int, topic_id: str = "t", *, keep: bool = False) -> None:
         """The next round of this partition is a new full, whose log begins at ``start``: before it is a gap.
 
         ``topic_id``: of a topic that was recreated. ``keep``: the full before stays in the dump.
         """
         if keep:
-            self._older.append(self._fulls[key])
+            self._older.append(self._newest[key])
         now = now_ms()
-        self._fulls[key] = Full(
+        self._newest[key] = Full(
             key, self.generation + 1, start, start, now, (Round(start, start, now, now),), (), topic_id, "compact",
             DAY_MS, 1,
         )  # fmt: skip
 
     def _full(self, key: TopicPartition, rows: Sequence[Record], run: str) -> Full:
-        before = self._fulls.get(key)
+        before = self._newest.get(key)
         start, now = 0 if before is None else before.end, now_ms()
         end = start + len(rows)
         path = path_of(key, start, end, self.generation, run, secrets.token_hex(4))

@@ -208,7 +208,7 @@ class _Before:
         self._moto = moto
         self.conduct = Conduct()
         self._requests: list[str] = []
-        self._one = threading.Lock()
+        self._lock = threading.Lock()
         self._changed = threading.Condition()
 
     def __call__(self, environ: dict[str, Any], start: _Start) -> Iterable[bytes]:
@@ -243,7 +243,7 @@ class _Before:
     def _respond(self, environ: dict[str, Any], start: _Start) -> Iterable[bytes]:
         if "HTTP_IF_NONE_MATCH" not in environ:
             return self._moto(environ, start)
-        with self._one:
+        with self._lock:
             return list(self._moto(environ, start))
 
     def _fault(self, request: str) -> Fault | None:

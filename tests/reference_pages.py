@@ -482,7 +482,7 @@ def toml_page(top: Mapping[str, str], keys: Mapping[str, Any]) -> str:
                 "## Kinds",
                 markdown_table(
                     ("kind", "since"),
-                    [(f"`{name}`", _since(name)) for name in sorted(spec_kinds())],
+                    [(f"`{name}`", _first_release(name)) for name in sorted(spec_kinds())],
                 ),
             ]
         )
@@ -504,7 +504,7 @@ def _step_keys() -> dict[str, tuple[Any, list[str]]]:
     return results
 
 
-def _since(kind: str) -> str:
+def _first_release(kind: str) -> str:
     try:
         return store_kind(kind).since or ""
     except ValueError:

@@ -80,14 +80,14 @@ def bulk(folder: Path, name: str, batch: Batch, topology: str = "bulk", store: s
         Harness(folder / "harness") as harness,
         Jvm(RELEASE, folder / "harness" / "streams.log", heap="2g", quick=False) as jvm,
     ):
-        it = Bulk(harness.bootstrap, f"{name}-{store}-changelog", batch.records, harness, jvm, app, state)
+        load = Bulk(harness.bootstrap, f"{name}-{store}-changelog", batch.records, harness, jvm, app, state)
         # A first run makes the changelog topic; its bulk is then produced straight into it.
-        it.call(
+        load.call(
             Batch(records=FIRST_RECORDS, keys=FIRST_RECORDS, value_bytes=batch.value_bytes).command(
                 app.topology, app.input
             )
         )
-        it.call(harness.run_command(app, state, Run(read=False)))
-        it.call({**batch.command(app.topology, app.input), "into": it.topic})
-        yield it
+        load.call(harness.run_command(app, state, Run(read=False)))
+        load.call({**batch.command(app.topology, app.input), "into": load.topic})
+        yield load
         shutil.rmtree(state, ignore_errors=True)

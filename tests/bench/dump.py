@@ -99,7 +99,7 @@ class Sides:
 
     def __init__(self, folder: Path, without: set[int]) -> None:
         self._folder, self._without = folder, without
-        self.found: dict[str, list[tuple[float, float]]] = {}
+        self.rounds: dict[str, list[tuple[float, float]]] = {}
 
     def time(self, side: str, work: Callable[[str], int], expected: int) -> None:
         """``work`` gets a folder for its output, and says how many records it had."""
@@ -108,15 +108,15 @@ class Sides:
         usage, began = cpu_seconds(os.getpid(), self._without), time.monotonic()
         count = work(str(out))
         seconds = time.monotonic() - began
-        self.tell(side, seconds, cpu_seconds(os.getpid(), self._without) - usage, expected)
+        self.add(side, seconds, cpu_seconds(os.getpid(), self._without) - usage, expected)
         if count < 0:
             count = pyarrow.dataset.dataset(out, format="parquet").count_rows()
         assert count == expected, (side, count, expected)
         shutil.rmtree(out, ignore_errors=True)
 
-    def tell(self, side: str, seconds: float, usage: float, records: int) -> None:
-        """Another round of it."""
-        self.found.setdefault(side, []).append((seconds, usage))
+    def add(self, side: str, seconds: float, usage: float, records: int) -> None:
+        """Add a round to a side, and print it."""
+        self.rounds.setdefault(side, []).append((seconds, usage))
         print(f"{side}: {seconds:.1f} s, {records / seconds:,.0f}/s, processor {usage:.1f} s", flush=True)
 
 
@@ -155,7 +155,7 @@ def measured(folder: Path, records: int, keys: int, rounds: int) -> dict[str, li
                 sides.time("kstate dump on Spark", dumped(ON_SPARK, runner), expected)
                 sides.time("Spark's Kafka source", source, expected)
                 sides.time("kstate dump --engine local", dumped(IN_PROCESSES, None), expected)
-                sides.tell("real Streams' restore", *topic.restored(PROCESSES), expected)
+                sides.add("real Streams' restore", *topic.restored(PROCESSES), expected)
                 print(f"round {number + 1} of {rounds} is done", flush=True)
         for part in (expected // 8, expected // PROCESSES):
             key = topic_partition.TopicPartition(topic.topic, 0)
@@ -163,7 +163,7 @@ def measured(folder: Path, records: int, keys: int, rounds: int) -> dict[str, li
             with spawn.Pool(1) as pool:
                 most = pool.apply(peak, (job,)) / 2**20
             print(f"peak of a process that reads {part:,} records: {most:,.0f} MiB", flush=True)
-        return sides.found
+        return sides.rounds
 
 
 def main() -> int:

@@ -30,9 +30,9 @@ def edit(path: str, subject: str) -> None:
             if name != "offsets":
                 family = database.get_column_family(name)
                 family.set_options({"block_based_table_factory": f"{{format_version=5;checksum=k{checksum}}}"})
-                how = CompactOptions()
-                how.set_bottommost_level_compaction(BottommostLevelCompaction.force())
-                family.compact_range(None, None, how)
+                compaction = CompactOptions()
+                compaction.set_bottommost_level_compaction(BottommostLevelCompaction.force())
+                family.compact_range(None, None, compaction)
                 del family
     database.close()
 

@@ -30,7 +30,7 @@ from .restore import APP, SPEC, VALUE_BYTES
 
 ROUND = 10_000
 THREADS = 2
-SINCE = 0.05
+YOUNG_SHARE = 0.05
 
 
 def kstate(*arguments: object) -> float:
@@ -68,11 +68,11 @@ def more(topic: Bulk, batch: Batch) -> None:
 
 def measured(folder: Path, records: int, keys: int, rounds: int) -> dict[str, list[float]]:
     """Seconds of each side, round by round."""
-    since = int(records * SINCE)
-    first = Batch(records=records - since - ROUND, keys=keys, value_bytes=VALUE_BYTES)
+    young_records = int(records * YOUNG_SHARE)
+    first = Batch(records=records - young_records - ROUND, keys=keys, value_bytes=VALUE_BYTES)
     numbers: dict[str, list[float]] = {}
 
-    def tell(side: str, seconds: float) -> None:
+    def report(side: str, seconds: float) -> None:
         numbers.setdefault(side, []).append(seconds)
         print(f"{side}: {seconds:.1f} s", flush=True)
 
@@ -80,40 +80,40 @@ def measured(folder: Path, records: int, keys: int, rounds: int) -> dict[str, li
     repository = folder / "repository"
     spec.write_text(SPEC)
     standby.parent.mkdir()
-    how = ("--from-changelog", dump, "--for", "4.3", "--spec", spec, "--quiet")
+    options = ("--from-changelog", dump, "--for", "4.3", "--spec", spec, "--quiet")
     with bulk(folder, APP, first) as topic:
         capture = ("dump", "--bootstrap-server", topic.bootstrap, "--topic", topic.topic, "--out", dump, "--quiet")
-        tell("(kstate read the first dump)", kstate(*capture))
-        tell("(the standby's first round)", kstate("restore", standby, *how, "--standby"))
+        report("(kstate read the first dump)", kstate(*capture))
+        report("(the standby's first round)", kstate("restore", standby, *options, "--standby"))
         more(topic, ten := Batch(ROUND, first.records, keys, VALUE_BYTES))
-        tell(f"(a dump of {ROUND:,} records)", kstate(*capture))
-        tell(f"(a round of the standby with {ROUND:,} records)", kstate("restore", standby, *how, "--standby"))
-        tell(
+        report(f"(a dump of {ROUND:,} records)", kstate(*capture))
+        report(f"(a round of the standby with {ROUND:,} records)", kstate("restore", standby, *options, "--standby"))
+        report(
             "(a snapshot of the standby)", kstate("snapshot", standby, "--out", repository, "--quiet", "--warnings-ok")
         )
-        more(topic, Batch(since, ten.first + ROUND, keys, VALUE_BYTES))
-        whole = records + FIRST_RECORDS
+        more(topic, Batch(young_records, ten.first + ROUND, keys, VALUE_BYTES))
+        total = records + FIRST_RECORDS
         for number in range(rounds):
             shutil.rmtree(topic.state, ignore_errors=True)
-            tell("real Streams alone", to_running(topic, topic.state, whole))
+            report("real Streams alone", to_running(topic, topic.state, total))
             for side, engine in (("on Spark", ("--engine", "spark")), ("with --engine local", ("--engine", "local"))):
                 shutil.rmtree(topic.state)
                 topic.state.mkdir()
-                restored = kstate("restore", topic.state / APP, *how, *engine)
-                started = to_running(topic, topic.state, since)
-                tell(f"(kstate restore {side})", restored)
-                tell(f"from last night's dump, {side}", restored + started)
+                restored = kstate("restore", topic.state / APP, *options, *engine)
+                started = to_running(topic, topic.state, young_records)
+                report(f"(kstate restore {side})", restored)
+                report(f"from last night's dump, {side}", restored + started)
             shutil.rmtree(topic.state)
-            tell("(cp -a of the standby, and sync)", copied(standby.parent, topic.state))
-            tell("from a standby", to_running(topic, topic.state, since))
+            report("(cp -a of the standby, and sync)", copied(standby.parent, topic.state))
+            report("from a standby", to_running(topic, topic.state, young_records))
             shutil.rmtree(topic.state)
             topic.state.mkdir()
             # The log is younger than its delete.retention.ms, but the snapshot was taken without a broker that says so.
             restored = kstate(
                 "restore", topic.state / APP, "--from-snapshot", repository, "--accept-resurrected", "--quiet"
             )
-            tell("(kstate restore --from-snapshot)", restored)
-            tell("from a snapshot", restored + to_running(topic, topic.state, since))
+            report("(kstate restore --from-snapshot)", restored)
+            report("from a snapshot", restored + to_running(topic, topic.state, young_records))
             print(f"round {number + 1} of {rounds} is done", flush=True)
     return numbers
 
@@ -133,10 +133,10 @@ def main() -> int:
     finally:
         if options.folder is None:
             shutil.rmtree(folder, ignore_errors=True)
-    alone = statistics.median(results["real Streams alone"])
+    of_streams = statistics.median(results["real Streams alone"])
     for side, seconds in results.items():
         median = statistics.median(seconds)
-        print(f"{side:48} {median:8.1f} s, {median / alone:5.2f} of Streams' own")
+        print(f"{side:48} {median:8.1f} s, {median / of_streams:5.2f} of Streams' own")
     print(json.dumps({"records": options.records, "sides": results}))
     return 0
 

@@ -80,7 +80,7 @@ def measure(folder: Path, records: int, keys: int, rounds: int) -> dict[str, Any
     spec.write_text(SPEC)
     app = folder / "state" / APP
     app.parent.mkdir()
-    how = ("--for", "4.3", "--spec", spec, "--engine", "local")
+    options = ("--for", "4.3", "--spec", spec, "--engine", "local")
     old = ("--from-snapshot", repository, "--accept-resurrected")
     seconds: dict[str, list[float]] = {}
 
@@ -88,7 +88,7 @@ def measure(folder: Path, records: int, keys: int, rounds: int) -> dict[str, Any
         seconds.setdefault(side, []).append(value)
         print(f"{side}: {value:.2f} s", flush=True)
 
-    report("dump", timed(lambda: kstate("restore", app, "--from-changelog", first, *how)))
+    report("dump", timed(lambda: kstate("restore", app, "--from-changelog", first, *options)))
     size = sum(path.stat().st_size for path in app.rglob("*") if path.is_file())
     report("first snapshot", timed(lambda: kstate("snapshot", app, "--out", repository)))
     for _ in range(rounds):
@@ -96,10 +96,10 @@ def measure(folder: Path, records: int, keys: int, rounds: int) -> dict[str, Any
         lose(app)
         report("snapshot restore", timed(lambda: kstate("restore", app, *old)))
         lose(app)
-        report("snapshot and tail", timed(lambda: kstate("restore", app, *old, "--from-changelog", later, *how)))
+        report("snapshot and tail", timed(lambda: kstate("restore", app, *old, "--from-changelog", later, *options)))
         lose(app)
         kstate("restore", app, *old)
-    kstate("restore", app, "--from-changelog", later, *how, "--accept-resurrected")
+    kstate("restore", app, "--from-changelog", later, *options, "--accept-resurrected")
     summary: dict[str, Any] = {}
     report("second snapshot", timed(lambda: summary.update(kstate("snapshot", app, "--out", repository))))
     new_records = (more - records) * (VALUE_BYTES + KEY_BYTES)

@@ -23,7 +23,7 @@ from . import trees
 from .migrate import MIB, Bench, Side, Timing, shape, timed
 
 
-def loop(path: str, how: str) -> int:
+def loop(path: str, api: str) -> int:
     """Rows of all column families of one database."""
     from rocksdict import AccessType, Options, Rdict
 
@@ -37,7 +37,7 @@ def loop(path: str, how: str) -> int:
     rows = 0
     for name in names:
         family = database.get_column_family(name)
-        if how == "items":
+        if api == "items":
             for _key, _value in family.items():
                 rows += 1
         else:
@@ -52,10 +52,10 @@ def loop(path: str, how: str) -> int:
     return rows
 
 
-def loops(app: Path, how: str, workers: int) -> None:
+def loops(app: Path, api: str, workers: int) -> None:
     paths = sorted(map(str, trees.databases(app)), key=lambda path: -_size(Path(path)))
     with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool:
-        print(sum(pool.map(loop, paths, [how] * len(paths), chunksize=1)))
+        print(sum(pool.map(loop, paths, [api] * len(paths), chunksize=1)))
 
 
 def _size(path: Path) -> int:
@@ -70,9 +70,9 @@ class VerifyBench(Bench):
             command = (sys.executable, "-m", "kstate_cli", "verify", app, "-o", "json", "-q", "--workers", self.workers)
             return lambda: timed(*command, *more)
 
-        def bare(how: str) -> Side:
+        def bare(api: str) -> Side:
             return lambda: timed(
-                sys.executable, "-m", "tests.bench.verify", "--loop", how, "--app", app, "--workers", self.workers
+                sys.executable, "-m", "tests.bench.verify", "--loop", api, "--app", app, "--workers", self.workers
             )
 
         return self.in_turns(

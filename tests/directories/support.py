@@ -20,7 +20,7 @@ from kstate_cli.releases import RELEASES, OffsetsHome
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.statedir.database import is_database
 from tests import json_lines, named_options
-from tests.done import Done
+from tests.command_result import CommandResult
 
 from . import warm
 
@@ -30,7 +30,7 @@ FROM_4_3 = [
 """The releases that open what 4.3 has written, as `ls` names them: more with each row that is run."""
 
 
-def kstate(*arguments: object, status: int | None = 0) -> Done:
+def kstate(*arguments: object, status: int | None = 0) -> CommandResult:
     """Runs kstate in a process of its own, forked from one that has imported it; a traceback is always a failure."""
     if _interpreters_own() != _INTERPRETERS_OWN:
         return kstate_cold(*arguments, status=status)  # only a new interpreter reads them
@@ -43,7 +43,7 @@ def kstate(*arguments: object, status: int | None = 0) -> Done:
     return _result_of(arguments, run.status, run.out, run.err, status)
 
 
-def kstate_cold(*arguments: object, status: int | None = 0) -> Done:
+def kstate_cold(*arguments: object, status: int | None = 0) -> CommandResult:
     """As :func:`kstate`, with an interpreter that starts anew: the console script that is installed."""
     command = [str(Path(sys.executable).with_name("kstate")), *map(str, arguments)]
     run = subprocess.run(
@@ -70,13 +70,13 @@ def public_folder() -> Iterator[Path]:
         yield path
 
 
-def _result_of(arguments: tuple[object, ...], code: int, out: str, err: str, status: int | None) -> Done:
+def _result_of(arguments: tuple[object, ...], code: int, out: str, err: str, status: int | None) -> CommandResult:
     assert "Traceback" not in err, err
     if status is not None:
         assert code == status, f"exit {code}, not {status}\n{out}\n{err}"
     json_lines.check(arguments, code, out, err)
     named_options.check(arguments, out, err)
-    return Done(code, out, err)
+    return CommandResult(code, out, err)
 
 
 def _interpreters_own() -> dict[str, str]:
@@ -88,7 +88,7 @@ _INTERPRETERS_OWN = _interpreters_own()
 _turn = threading.Lock()
 
 
-def kstate_here(*arguments: object, status: int | None = 0) -> Done:
+def kstate_here(*arguments: object, status: int | None = 0) -> CommandResult:
     """As :func:`kstate`, in this process: its console script's function, without the start of an interpreter."""
     out, err = io.StringIO(), io.StringIO()
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
@@ -109,7 +109,7 @@ def kstate_here(*arguments: object, status: int | None = 0) -> Done:
         assert code == status, f"exit {code}, not {status}\n{out.getvalue()}\n{err.getvalue()}"
     json_lines.check(arguments, code, out.getvalue(), err.getvalue())
     named_options.check(arguments, out.getvalue(), err.getvalue())
-    return Done(code, out.getvalue(), err.getvalue())
+    return CommandResult(code, out.getvalue(), err.getvalue())
 
 
 def tree_hash(root: Path) -> dict[str, tuple[Any, ...]]:

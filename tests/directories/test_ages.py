@@ -289,7 +289,7 @@ def test_converted_rows_stay_as_old_as_they_are(tmp_path: Path) -> None:
     for task in resolve(read_application(app)):
         for store in task.stores:
             name = f"{task.task.name}/{store.store.name}"
-            then = before[name]
-            looks_young += (sst_age(store.store).at_ms or 0) > (then or 0)
-            assert age_of(ages, task.task.name, store).as_of_ms == then, name
+            earlier = before[name]
+            looks_young += (sst_age(store.store).at_ms or 0) > (earlier or 0)
+            assert age_of(ages, task.task.name, store).as_of_ms == earlier, name
     assert looks_young

@@ -25,7 +25,7 @@ from kstate_cli.logs import Log
 from kstate_cli.offsets.ages import Age, LogMark, add_ages, ages_path
 from kstate_cli.releases import release
 from kstate_cli.statedir.scan import read_application
-from tests.done import Done
+from tests.command_result import CommandResult
 from tests.golden import names, unpack
 from tests.journals.aging import make_old
 
@@ -41,19 +41,19 @@ HEALTHY = [
 ]  # fmt: skip
 
 
-def check(app: Path, release: str, *options: object, status: int | None = None) -> Done:
+def check(app: Path, release: str, *options: object, status: int | None = None) -> CommandResult:
     return kstate("check", app, "--for", release, "-o", "json", *options, status=status)
 
 
-def of(result: Done, kind: str) -> list[dict[str, Any]]:
+def of(result: CommandResult, kind: str) -> list[dict[str, Any]]:
     return [row for row in result.rows if row["type"] == kind]
 
 
-def codes(result: Done, *levels: str) -> set[str]:
+def codes(result: CommandResult, *levels: str) -> set[str]:
     return {row["code"] for row in of(result, "finding") if row["level"] in (levels or ("error", "warning"))}
 
 
-def outcomes(result: Done, task: str = "0_0") -> dict[str, str]:
+def outcomes(result: CommandResult, task: str = "0_0") -> dict[str, str]:
     return {row["store"]: row["outcome"] for row in of(result, "prediction") if row["task"] == task}
 
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from kstate_cli.check.codes import CODES
-from tests.done import Done
+from tests.command_result import CommandResult
 from tests.golden import unpack
 
 from .support import kstate_here
 from .test_locks import locked
 
 
-def check(app: Path, target: str, status: int | None) -> Done:
+def check(app: Path, target: str, status: int | None) -> CommandResult:
     (app / ".lock").touch()
     with locked(app, "application"):
         result = kstate_here("check", app, "--for", target, "-o", "json", status=status)

@@ -148,7 +148,7 @@ def test_a_name_of_another_operator_is_an_error(tmp_path: Path) -> None:
     name = "KSTREAM-AGGREGATE-STATE-STORE-0000000012"
     for task in world.app.glob("1_*"):
         (task / "rocksdb" / "source-table").rename(task / "rocksdb" / name)
-    names = {number: [name if s == "source-table" else s for s in those] for number, those in world.parts[""].items()}
+    names = {number: [name if s == "source-table" else s for s in stores] for number, stores in world.parts[""].items()}
     write_topology(world.old, {"": names}, ["global-table"])
     old = world.old.read_text()
     world.new.write_text(old.replace(f"make-{name}", "made-by-another"))

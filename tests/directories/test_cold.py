@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from kstate_cli.cli.registry import COMMANDS
-from tests.done import Done
+from tests.command_result import CommandResult
 from tests.golden import unpack
 
 from .listings import write_listing
@@ -83,7 +83,7 @@ def test_cold_as_warm(command: str, template: Path, tmp_path: Path) -> None:
         places["OUT"] = here / "out"
         places["PLACE"] = here
         result = run(command, *(places.get(word, word) for word in COMMAND_LINES[command]), status=None)
-        messages.append(Done(result.status, _timeless(result.out), _timeless(result.err)))
+        messages.append(CommandResult(result.status, _timeless(result.out), _timeless(result.err)))
         shutil.rmtree(here)
     assert messages[0].out.splitlines() == messages[1].out.splitlines()
     assert messages[0] == messages[1]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.done import Done
+from tests.command_result import CommandResult
 from tests.golden import unpack
 
 from .support import kstate_here, tree_hash
@@ -153,8 +153,8 @@ def test_no_reader_says_that_all_is_well(tmp_path: Path, damage: Callable[[Path]
     shutil.copytree(app, tmp_path / "healthy" / app.name)
     damage(app)
     before = tree_hash(app)
-    silent: dict[str, Done] = {}
-    messages: dict[str, Done] = {}
+    silent: dict[str, CommandResult] = {}
+    messages: dict[str, CommandResult] = {}
     for name, arguments in READERS.items():
         result = messages[name] = kstate_here(*arguments(app, tmp_path), status=None)
         shutil.rmtree(tmp_path / "out", ignore_errors=True)

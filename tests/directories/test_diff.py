@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rocksdict import Options, Rdict
 
-from tests.done import Done
+from tests.command_result import CommandResult
 from tests.golden import unpack
 
 from .support import kstate, kstate_here, tree_hash
@@ -49,7 +49,9 @@ def _rows(database: Path, family: str) -> dict[bytes, bytes]:
         return dict(shadow.rows(family))
 
 
-def _diff(a: Path, b: Path, *more: object, status: int = 0) -> tuple[Done, dict[str, Any], list[dict[str, Any]]]:
+def _diff(
+    a: Path, b: Path, *more: object, status: int = 0
+) -> tuple[CommandResult, dict[str, Any], list[dict[str, Any]]]:
     result = kstate("diff", a, b, "-o", "json", *more, status=status)
     rows, summary = result.rows, result.summary
     assert summary["equal"] == (status == 0)

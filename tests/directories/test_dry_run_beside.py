@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.done import Done
+from tests.command_result import CommandResult
 from tests.golden import unpack
 
 from .support import kstate, kstate_here, tree_hash
@@ -83,7 +83,7 @@ def busy(app: Path, store: str, family: str) -> Iterator[int]:
         process.wait()
 
 
-def says_as_of(result: Done, pid: int) -> None:
+def says_as_of(result: CommandResult, pid: int) -> None:
     notes = [row["message"] for row in result.rows if row["type"] == "note"]
     assert any("is based on the last flush" in note and f"process {pid}" in note for note in notes), notes
     assert result.summary["executed"] is False

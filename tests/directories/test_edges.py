@@ -32,7 +32,7 @@ from kstate_cli.restore.running.restoration import interrupted_hint
 from kstate_cli.statedir.find import holds_tasks
 from kstate_cli.texts import shell
 from tests import syntax
-from tests.done import Done
+from tests.command_result import CommandResult
 from tests.faults import tiny_dump
 from tests.faults.cases import DOWN as SEVERAL_STORES
 from tests.faults.cases import UP, fresh
@@ -51,7 +51,7 @@ def app(tmp_path: Path) -> Path:
     return fresh(DOWN, tmp_path / "w" / "state")
 
 
-def migrate(app: Path, **options: int) -> Done:
+def migrate(app: Path, **options: int) -> CommandResult:
     return kstate("migrate", app, *MIGRATE[1:], **options)
 
 
@@ -512,14 +512,14 @@ def test_clean_makes_no_lock_for_nothing(app: Path) -> None:
     assert not (app / ".lock").exists()
 
 
-def without_privileges(*command: object) -> Done:
+def without_privileges(*command: object) -> CommandResult:
     """kstate for which the permissions of files count, even where root runs the tests."""
     line = [sys.executable, "-m", "kstate_cli", *map(str, command)]
     if os.geteuid() == 0:
         line = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", *line]
     result = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert "Traceback" not in result.stderr, result.stderr
-    return Done(result.returncode, result.stdout, result.stderr)
+    return CommandResult(result.returncode, result.stdout, result.stderr)
 
 
 @pytest.mark.parametrize(

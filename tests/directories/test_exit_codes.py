@@ -241,9 +241,9 @@ def _injected(world: World, command: str, app: Path, *strace: str) -> Ended:
     return Ended(ended.status, "", ended.output)
 
 
-def _failing(call: str, error: str, when: str, name: str = "APP") -> Cell:
+def _failing(call: str, error: str, occurrence: str, name: str = "APP") -> Cell:
     return lambda world, command: _injected(
-        world, command, world.fresh(name), "-e", f"trace={call}", "-e", f"inject={call}:error={error}:when={when}"
+        world, command, world.fresh(name), "-e", f"trace={call}", "-e", f"inject={call}:error={error}:when={occurrence}"
     )
 
 
@@ -392,7 +392,7 @@ def _unlogged(world: World, command: str) -> Ended:
 READS = "closing it has no effect"
 NO_WARNINGS = "it has results, no warnings: what is found is 3, 4 or 6"
 ASKS_NOTHING = "it asks no question that could be answered with no"
-BESIDE = "it shows what was flushed last, beside a running application too"
+RUNNING = "it shows what was flushed last, beside a running application too"
 NO_DIRECTORY = "it is about no directory"
 OWN = "its directory is its own, in a temporary folder"
 NEW = "its directory is a new one, which is there whole or not at all"
@@ -406,8 +406,8 @@ OF_A_BROKER = "it takes a broker: tests/interop/test_dump_moves.py"
 OF_SEEDS = "it takes a broker: tests/interop/test_seed_topics.py"
 OF_SPARK = "it takes Spark: tests/restore/test_warm_up.py"
 TABLE: dict[str, dict[int, Cell | str]] = {
-    "ls": {1: _with("--spec"), 3: ASKS_NOTHING, 5: BESIDE, 7: READS},
-    "inspect-position": {1: NO_WARNINGS, 3: _with("--at", "t:0=9999999"), 5: BESIDE, 7: READS},
+    "ls": {1: _with("--spec"), 3: ASKS_NOTHING, 5: RUNNING, 7: READS},
+    "inspect-position": {1: NO_WARNINGS, 3: _with("--at", "t:0=9999999"), 5: RUNNING, 7: READS},
     "lag": {1: _without("--warnings-ok"), 3: _with("--max-lag", "0"), 5: _metrics_locked, 7: READS},
     "query": {1: NO_WARNINGS, 3: _with("--require-active"), 5: _locked("application"), 7: READS},
     "export": {1: NO_WARNINGS, 3: ASKS_NOTHING, 5: _locked("application"), 7: "DIR is not the application's"},
@@ -440,7 +440,7 @@ TABLE: dict[str, dict[int, Cell | str]] = {
     "maintain": {1: OF_ITS_STEPS, 3: OF_ITS_STEPS, 4: _no_memory, 5: _memory_locked, 7: OF_ITS_STEPS},
     "undo": {1: WAY_ON, 3: ASKS_NOTHING, 5: _locked("application"), 6: _failing("renameat2", "EIO", "1", "CHANGED"),
              7: _after_the_exchange},
-    "status": {1: NO_WARNINGS, 3: ASKS_NOTHING, 5: BESIDE, 7: READS},
+    "status": {1: NO_WARNINGS, 3: ASKS_NOTHING, 5: RUNNING, 7: READS},
     "clean": {1: "of a run that was named, and may have left something elsewhere: test_runs.py", 3: ASKS_NOTHING, 5: _locked("kstate"), 6: _failing("fsync", "EIO", "1", "CHANGED"),
               7: _failing("unlink", "EIO", "1", "CHANGED")},
     "explain": {1: NO_WARNINGS, 3: ASKS_NOTHING, 4: NO_DIRECTORY, 5: NO_DIRECTORY, 7: READS},

@@ -60,8 +60,8 @@ class Case:
     """A part of the hint."""
     amended: str
     """The command line that the hint asks for."""
-    then: tuple[int, ...] = (0, 1)
-    """Exit codes of it: 1 is done with warnings."""
+    statuses: tuple[int, ...] = (0, 1)
+    """Its exit codes: 1 is success with warnings."""
 
 
 CASES = {
@@ -185,7 +185,7 @@ def test_followed(name: str, tmp_path: Path, warm: Warm) -> None:
     new = {word for word in amended if word.startswith("--") and word not in first} - {"--dry-run"}
     assert all(word in hint for word in new), f"the hint names not all of {new}: {hint}"
     followed = warm(*_line(case.amended, words), folder=tmp_path)
-    assert followed.status in case.then, f"{case.amended}: {followed.report}"
+    assert followed.status in case.statuses, f"{case.amended}: {followed.report}"
 
 
 # --- situations of directories and dumps -----------------------------------------------------------------------------
@@ -249,18 +249,18 @@ def test_no_room(tmp_path: Path, warm: Warm) -> None:
     with mounted(tmp_path / "small", "-t", "tmpfs", "-o", "size=40m", "none") as small:
         app = unpack("4.3.1-demo-eos", small)
         words = ("migrate", app, "--to", "4.2", "--workers", "1")
-        room = os.statvfs(small)
-        (small / "other").write_bytes(bytes(room.f_bavail * room.f_frsize - (16 << 20)))
+        free = os.statvfs(small)
+        (small / "other").write_bytes(bytes(free.f_bavail * free.f_frsize - (16 << 20)))
         refusal = warm(*words)
         assert refusal.status == 4 and "free disk space, then run" in refusal.err and not printed(refusal), (
             refusal.report
         )
         (small / "other").unlink()
         assert warm(*words).status == 0
-        room = os.statvfs(small)
+        free = os.statvfs(small)
         # Less than what is needed, and more than that with what the run keeps.
         needs = _needed_bytes(warm, app, small)
-        (small / "other").write_bytes(bytes(room.f_bavail * room.f_frsize - needs + (64 << 10)))
+        (small / "other").write_bytes(bytes(free.f_bavail * free.f_frsize - needs + (64 << 10)))
         refusal = warm("migrate", app, "--to", "4.3", "--workers", "1")
         assert refusal.status == 4, refusal.report
         ((_, *clean),) = printed(refusal)
@@ -272,8 +272,8 @@ def _needed_bytes(warm: Warm, app: Path, small: Path) -> int:
     """The free space below which a migration is refused, by trying."""
     least, most = 15 << 20, 24 << 20
     while most - least > 16 << 10:
-        room, middle = os.statvfs(small), (least + most) // 2
-        (small / "probe").write_bytes(bytes(room.f_bavail * room.f_frsize - middle))
+        free, middle = os.statvfs(small), (least + most) // 2
+        (small / "probe").write_bytes(bytes(free.f_bavail * free.f_frsize - middle))
         status = warm("migrate", app, "--to", "4.3", "--workers", "1", "--dry-run").status
         (small / "probe").unlink()
         least, most = (middle, most) if status == 4 else (least, middle)
@@ -566,8 +566,8 @@ def test_an_undo_without_room(tmp_path: Path, warm: Warm) -> None:
         app = unpack("4.3.1-demo-eos", small)
         before = warm("ls", app).out
         assert warm("migrate", app, "--to", "4.2", "--quiet").status == 0
-        room = os.statvfs(small)
-        (small / "other").write_bytes(bytes(room.f_bavail * room.f_frsize))
+        free = os.statvfs(small)
+        (small / "other").write_bytes(bytes(free.f_bavail * free.f_frsize))
         refusal = warm("undo", app)
         assert refusal.status == 6 and "Fix the cause, then" in refusal.err, refusal.report
         (small / "other").unlink()

@@ -50,7 +50,7 @@ def test_a_dump_that_grows(tmp_path: Path) -> None:
     assert (row["full_dumps"], row["incremental_dumps"], row["start"], row["end"]) == (1, 1, 0, 10)
     assert (row["files"], row["records"], row["gaps"]) == (2, 10, [])
     assert row["dumped_at"].endswith("Z") and row["bytes"] > 0
-    dump.begin_anew(KEY, 25, keep=True)
+    dump.begin_full(KEY, 25, keep=True)
     dump.add({KEY: RECORDS})
     (row,) = _partitions(dump.path)
     assert (row["full_dumps"], row["incremental_dumps"], row["start"], row["end"]) == (2, 0, 25, 30)

@@ -60,14 +60,14 @@ class Host:
         self.steps = (
             "[maintain.restore]\n[maintain.lag]\n[maintain.check]\n[maintain.verify]\nparts = 2\n[maintain.clean]\n"
         )
-        self._made = 0
+        self._records = 0
 
     def more(self, count: int = 20) -> None:
         """One more round of the dump."""
         rows = []
         for _ in range(count):
-            self._made += 1
-            rows.append((b"k%05d" % (self._made % 50), b"v%08d" % self._made, 1_700_000_000_000 + self._made))
+            self._records += 1
+            rows.append((b"k%05d" % (self._records % 50), b"v%08d" % self._records, 1_700_000_000_000 + self._records))
         self.dump.add(dict.fromkeys(KEYS, rows))
 
     def config(self, defaults: str = "", maintain: str = "") -> Path:
@@ -152,7 +152,7 @@ def test_snapshots_of_the_standby(host: Host) -> None:
     # The dump has grown since: its records are added in the same run.
     shutil.rmtree(lost.parent)
     lost.parent.mkdir()
-    how = (
+    options = (
         "--from-snapshot",
         repository,
         "--from-changelog",
@@ -162,7 +162,7 @@ def test_snapshots_of_the_standby(host: Host) -> None:
         "--spec",
         host.config(),
     )
-    kstate("restore", lost, *how, "--accept-resurrected", "--warnings-ok")
+    kstate("restore", lost, *options, "--accept-resurrected", "--warnings-ok")
     host.call()
     assert rows_of(lost) == rows_of(host.standby)
     # By hand, with the metrics of the command: the same gauges.
@@ -204,7 +204,7 @@ def test_a_changelog_that_was_recreated_is_no_success(host: Host) -> None:
     host.call()
     success = host.metric("kstate_step_last_success_timestamp_seconds", step="restore")
     for key in KEYS:
-        host.dump.begin_anew(key, 0, "recreated")
+        host.dump.begin_full(key, 0, "recreated")
     host.more(5)
     result = host.call(status=4)
     (row,) = [row for row in result.rows if row.get("step") == "restore"]
@@ -220,7 +220,7 @@ def test_a_step_that_warns_is_no_success_unless_warnings_are_accepted(host: Host
     host.call()
     success = host.metric("kstate_step_last_success_timestamp_seconds", step="restore")
     for key in KEYS:
-        host.dump.begin_anew(key, 20, keep=True)
+        host.dump.begin_full(key, 20, keep=True)
     host.dump.add({key: [] for key in KEYS})
     (host.folder / "kstate.toml").write_text(spec)
     shutil.rmtree(host.standby)

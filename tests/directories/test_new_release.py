@@ -22,7 +22,7 @@ from kstate_cli.formats import sst
 from kstate_cli.releases import RELEASES
 from kstate_cli.rocks.files import CURRENT
 from kstate_cli.statedir.names import OWN_FOLDER
-from tests.done import Done
+from tests.command_result import CommandResult
 from tests.golden import unpack
 from tests.interop.proving import chains_with
 
@@ -57,7 +57,7 @@ class Sources:
             assert count == len(RELEASES) - len(RUN)
         table.write_text(text, encoding="utf-8")
 
-    def __call__(self, *arguments: object, status: int = 0) -> Done:
+    def __call__(self, *arguments: object, status: int = 0) -> CommandResult:
         """A command of it."""
         run = subprocess.run(
             [sys.executable, "-m", "kstate_cli", *map(str, arguments)],
@@ -70,7 +70,7 @@ class Sources:
             stdin=subprocess.DEVNULL,
         )
         assert run.returncode == status, run.stdout + run.stderr
-        return Done(run.returncode, run.stdout, run.stderr)
+        return CommandResult(run.returncode, run.stdout, run.stderr)
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ def kstate(tmp_path_factory: pytest.TempPathFactory) -> Sources:
     return Sources(tmp_path_factory.mktemp("with"), row=True)
 
 
-def steps(result: Done) -> list[dict[str, Any]]:
+def steps(result: CommandResult) -> list[dict[str, Any]]:
     """The steps of a plan, as JSON has them."""
     return [row for row in map(json.loads, result.out.splitlines()) if row["type"] == "step"]
 

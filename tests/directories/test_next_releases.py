@@ -24,7 +24,7 @@ from kstate_cli.releases import unproven_too
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.rocks.writable import WritableStore
 from kstate_cli.statedir.scan import read_application
-from tests.done import Done
+from tests.command_result import CommandResult
 from tests.golden import unpack
 from tests.interop.restoring import run_restore
 from tests.interop.support import migrate
@@ -127,7 +127,7 @@ def directory_of(case: str, folder: Path) -> Path:
     return app
 
 
-def steps(result: Done) -> str:
+def steps(result: CommandResult) -> str:
     """How a change would end; of a refusal with a list what it is about stands in the list."""
     if result.status == 4:
         first, more = result.error["message"], result.error["details"]
@@ -137,7 +137,7 @@ def steps(result: Done) -> str:
     return f"{count} steps" if count else "nothing to do"
 
 
-def findings_of(result: Done) -> str:
+def findings_of(result: CommandResult) -> str:
     """What ``check`` foretells."""
     fates = Counter(str(row["outcome"]) for row in result.rows if row["type"] == "prediction")
     codes = {row["code"] for row in result.rows if row["type"] == "finding" and row["level"] != "expected"}
@@ -145,7 +145,7 @@ def findings_of(result: Done) -> str:
     return ": ".join([text, *([", ".join(f"`{code}`" for code in sorted(codes))] if codes else [])])
 
 
-def unclean(result: Done) -> str:
+def unclean(result: CommandResult) -> str:
     stores = [row for row in result.rows if row["type"] == "store"]
     return f"{sum(bool(row['unclean']) for row in stores)} of {len(stores)} after an unclean shutdown"
 
@@ -153,7 +153,7 @@ def unclean(result: Done) -> str:
 def states(app: Path, release: str, text: tuple[str, ...], *, of_demo: bool) -> Iterator[tuple[str, str]]:
     """Command -> what it says."""
 
-    def run(*words: object) -> Done:
+    def run(*words: object) -> CommandResult:
         return kstate_here(*words, "-o", "json", status=None)
 
     yes = unproven_too(release)
@@ -171,7 +171,7 @@ def states(app: Path, release: str, text: tuple[str, ...], *, of_demo: bool) -> 
 def says_ever(app: Path, *, of_demo: bool) -> Iterator[tuple[str, str]]:
     """The same, of commands that ask for no release."""
 
-    def run(*words: object) -> Done:
+    def run(*words: object) -> CommandResult:
         return kstate_here(*words, "-o", "json", status=None)
 
     names = {store.name for task in read_application(app).tasks for store in task.stores}

@@ -96,7 +96,7 @@ def test_snapshots_expire_without_a_new_snapshot(app: Path, place: Place) -> Non
 
 def test_files_that_no_snapshot_needs_are_deleted_without_a_rule(app: Path, place: Place) -> None:
     """A killed writer has left them, or a user has removed the snapshots of an application."""
-    kept = take(app, place)
+    newest = take(app, place)
     unneeded = take(small("4.3.1-kinds-eos", app.parents[1] / "other", ("kv-timestamped", "session-count")), place)
     place.remove(f"generations/{unneeded}.json")
     before = set(place.objects())
@@ -104,7 +104,7 @@ def test_files_that_no_snapshot_needs_are_deleted_without_a_rule(app: Path, plac
     assert waiting["removed"] == 0 < waiting["waiting"] and waiting["waiting_bytes"] > 0
     removed = announced(place, *NOW).summary
     assert (removed["removed"], removed["removed_bytes"]) == (waiting["waiting"], waiting["waiting_bytes"])
-    assert set(place.objects()) < before and place.generations() == [kept]
+    assert set(place.objects()) < before and place.generations() == [newest]
     kstate("verify-snapshots", place.out)
 
 

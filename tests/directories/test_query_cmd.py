@@ -20,7 +20,7 @@ from rocksdict import Options, Rdict
 
 from kstate_cli.cli.app import main
 from tests import json_lines, named_options
-from tests.done import Done
+from tests.command_result import CommandResult
 from tests.golden import expected, names, unpack
 from tests.terminal import shown_on
 
@@ -50,7 +50,7 @@ def _unchanged(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     assert not getfixturevalue or tree_hash(getfixturevalue.parent) == before
 
 
-def ask(*arguments: object, status: int = 0) -> Done:
+def ask(*arguments: object, status: int = 0) -> CommandResult:
     """``kstate query`` as its console script runs, without the start of a process."""
     out, err = io.StringIO(), io.StringIO()
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
@@ -65,7 +65,7 @@ def ask(*arguments: object, status: int = 0) -> Done:
     assert ended.value.code == status, f"exit {ended.value.code}, not {status}\n{out.getvalue()}\n{err.getvalue()}"
     json_lines.check(("query", *arguments), status, out.getvalue(), err.getvalue())
     named_options.check(("query", *arguments), out.getvalue(), err.getvalue())
-    return Done(status, out.getvalue(), err.getvalue())
+    return CommandResult(status, out.getvalue(), err.getvalue())
 
 
 def _rows(*arguments: object, status: int = 0) -> list[dict[str, Any]]:
@@ -103,7 +103,7 @@ def test_key(app: Path) -> None:
     assert row == {"partition": 0, "key": "k0005", "value": 6, "timestamp": 1704068596903, "headers": []}
     none = ask("key", app, "count", "nobody", *COUNTS, "-o", "json")
     assert (none.rows, none.summary["rows"], none.err) == ([], 0, "none: count does not have such a row\n")
-    assert ask("key", app, "count", "nobody", *COUNTS, "--quiet") == Done(0, "", "")
+    assert ask("key", app, "count", "nobody", *COUNTS, "--quiet") == CommandResult(0, "", "")
 
 
 @pytest.mark.sample(4)
@@ -352,7 +352,7 @@ def test_the_reader_may_go(tmp_path: Path) -> None:
 # --- failures ---------------------------------------------------------------------------------------------------------
 
 
-def _failures(result: Done) -> dict[int | None, str]:
+def _failures(result: CommandResult) -> dict[int | None, str]:
     return {row["partition"]: row["code"] for row in result.rows if row["type"] == "failure"}
 
 

@@ -22,13 +22,13 @@ Offsets = Mapping[TopicPartition, tuple[set[int], int]]
 
 
 class Reader:
-    """Reads nothing, and remembers what it was asked for."""
+    """Read nothing, and record the requested ranges."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[TopicPartition, int, int]] = []
+        self.requests: list[tuple[TopicPartition, int, int]] = []
 
     def __call__(self, expectation: Offsets, *, committed: bool) -> dict[TopicPartition, Tail]:
-        self.asked += [(key, first, end) for key, (firsts, end) in expectation.items() for first in firsts]
+        self.requests += [(key, first, end) for key, (firsts, end) in expectation.items() for first in firsts]
         assert all(0 <= first < end for first, end in short_tails(expectation).values())
         return {}
 
@@ -41,5 +41,5 @@ def test_logs_are_read_from_their_start_offset(name: str, tmp_path: Path) -> Non
     facts = {TopicPartition(topic, number): LogFacts(3, 40) for topic in topics_of(app) for number in range(2)}
     logs = FactLogs(facts, frozenset(topics_of(app)), reader)
     check(app, CheckRequest(release("4.3"), logs=(logs,)))
-    assert {(key, first) for key, first, _ in reader.asked if not 3 <= first <= 40} == set()
+    assert {(key, first) for key, first, _ in reader.requests if not 3 <= first <= 40} == set()
     lags(app, (logs,))

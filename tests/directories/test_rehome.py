@@ -71,11 +71,11 @@ def parts(app: Path) -> dict[str, dict[int, list[str]]]:
 
 def write_topology(path: Path, of: Mapping[str, Mapping[int, list[str]]], global_stores: list[str]) -> Path:
     """A text with these sub-topologies."""
-    whole = [
-        text(those, names=topology or None, global_stores=global_stores if at == 0 else [])
-        for at, (topology, those) in enumerate(of.items())
+    texts = [
+        text(stores, names=topology or None, global_stores=global_stores if at == 0 else [])
+        for at, (topology, stores) in enumerate(of.items())
     ]
-    path.write_text("".join(whole))
+    path.write_text("".join(texts))
     return path
 
 

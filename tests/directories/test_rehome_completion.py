@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kstate_cli.rehome.model import WhyRefused
-from tests.done import Done
+from tests.command_result import CommandResult
 from tests.faults import tiny_dump
 from tests.faults.tiny_dump import APP, KV, VERSIONED, WINDOW
 from tests.unit.rehome.texts import text
@@ -50,7 +50,7 @@ class World:
             shutil.copytree(apart / task, here / task, symlinks=True)
         return here
 
-    def rehome(self, app: Path, *words: object, dump: Path | None = None, status: int = 0) -> Done:
+    def rehome(self, app: Path, *words: object, dump: Path | None = None, status: int = 0) -> CommandResult:
         """With the dump, unless that is Path()."""
         folder = self.dump.folder / "dump" if dump is None else dump
         from_dump = ("--from-changelog", folder, "--for", self.release, "--engine", "local") if folder != Path() else ()
@@ -67,7 +67,7 @@ class World:
         return " ".join([error["code"], error["message"], *error["details"], error["hint"], *error["hint_details"]])
 
 
-def built(result: Done) -> list[str]:
+def built(result: CommandResult) -> list[str]:
     return [f"{row['task']}/{row['store']}" for row in result.rows if row["type"] == "store"]
 
 

@@ -16,7 +16,7 @@ from kstate_cli.change.folder import create_run, read_runs
 from kstate_cli.diagnosis import redacted
 from kstate_cli.restore.staging_area import make_area
 from kstate_cli.texts import shell
-from tests.done import Done
+from tests.command_result import CommandResult
 from tests.faults.cases import PARTS, fresh
 from tests.golden import unpack
 from tests.journals.states import STATES, content, make
@@ -33,7 +33,7 @@ def app(tmp_path: Path) -> Path:
     return fresh(DOWN, tmp_path / "w" / "state")
 
 
-def migrate(app: Path, to: str = "4.2", **options: int) -> Done:
+def migrate(app: Path, to: str = "4.2", **options: int) -> CommandResult:
     return kstate("migrate", app, "--to", to, "--quiet", **options)
 
 

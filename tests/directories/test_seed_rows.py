@@ -79,12 +79,12 @@ def test_a_restoration_gives_the_same_rows(name: str, tmp_path: Path) -> None:
                 continue
             kind, rows = _stored(task, store)
             records = count_records(RowRecords(task.partition or 0, task, store, (store,), kind))
-            made = [record for batch in records.batches() for record in batch]
-            assert len(made) == records.records
+            written = [record for batch in records.batches() for record in batch]
+            assert len(written) == records.records
             if store_kind(kind).key is KeySchema.VERSIONED:
-                times = [record.timestamp for record in made]
+                times = [record.timestamp for record in written]
                 assert times == sorted(times)
-            restored = _restored(kind, made)
+            restored = _restored(kind, written)
             if records.counts.overlaps:
                 # Of a killed application: what newer rows hide of older ones is not written.
                 assert "killed" in name
@@ -100,10 +100,10 @@ def test_versions_beyond_memory_are_sorted_by_way_of_files(tmp_path: Path, monke
     (task,) = (task for task in app.tasks if task.name == "6_1")
     (store,) = task.stores
     records = RowRecords(1, task, store, (store,), "versioned")
-    whole = list(records.batches())
+    batches = list(records.batches())
     monkeypatch.setattr(seed_rows, "_SORT_BYTES", 1_000)
-    assert list(records.batches()) == whole
-    assert sum(map(len, whole)) > 20
+    assert list(records.batches()) == batches
+    assert sum(map(len, batches)) > 20
 
 
 @pytest.mark.parametrize("name", ["4.3.1-kinds-eos", "4.2.1-kinds-alos", "4.3.1-headers-joins-eos"])
@@ -118,16 +118,16 @@ def test_a_key_is_erased_with_all_its_windows_and_versions(name: str, tmp_path: 
             kind, _ = _stored(task, store)
             records = count_records(RowRecords(task.partition or 0, task, store, (store,), kind))
             topic = PlannedTopic("old", "new", store.name, True, (records,), -1, {})
-            everything = [record for batch in records.batches() for record in batch]
+            all_records = [record for batch in records.batches() for record in batch]
             for key in (b"k0002", b"k0003"):
                 keys = KeysToErase({"*": frozenset({key})})
                 (remaining,) = erase_keys([topic], keys, {store.name: kind}, ())[0].partitions
-                kept = [record for batch in remaining.batches() for record in batch]
+                remainder = [record for batch in remaining.batches() for record in batch]
                 assert isinstance(remaining, RemainingRecords)
-                assert remaining.records == len(kept)
-                assert kept == [record for record in everything if key not in record.key]
-                assert remaining.erased[key] == len(everything) - len(kept)
-                if len(kept) < len(everything):
+                assert remaining.records == len(remainder)
+                assert remainder == [record for record in all_records if key not in record.key]
+                assert remaining.erased[key] == len(all_records) - len(remainder)
+                if len(remainder) < len(all_records):
                     erased_kinds.add(store_kind(kind).key)
     assert len(erased_kinds) >= 5
 

@@ -44,13 +44,13 @@ for command in commands:
 
 
 def ended(
-    tmp_path: Path, how: str, levels: list[int], commands: list[list[str]]
+    tmp_path: Path, limit: str, levels: list[int], commands: list[list[str]]
 ) -> list[tuple[list[str], int, str, str]]:
     """Each command at each level: the command, its exit code, its output and its messages."""
     folder = tmp_path / "work"
     folder.mkdir()
-    start = ["unshare", "-m"] if how == "inodes" else []
-    arguments = [str(folder), how, json.dumps(levels), json.dumps(commands)]
+    start = ["unshare", "-m"] if limit == "inodes" else []
+    arguments = [str(folder), limit, json.dumps(levels), json.dumps(commands)]
     result = subprocess.run(
         [*start, sys.executable, "-c", ZYGOTE, *arguments], cwd=ROOT, capture_output=True, text=True, check=False,
         env={key: value for key, value in os.environ.items() if key != "TMPDIR"},

@@ -162,9 +162,9 @@ def test_a_running_application_that_has_flushed_nothing_is_captured(app: Path, t
     (app / ".lock").touch()
     before = every_file(app)
     with locked(app, "application"):
-        done = kstate("snapshot", app, "--out", tmp_path / "repository", "-o", "json")
+        result = kstate("snapshot", app, "--out", tmp_path / "repository", "-o", "json")
     assert every_file(app) == before, "a snapshot changed its source"
-    assert done.summary["skipped"] == 0
+    assert result.summary["skipped"] == 0
     restored = tmp_path / "elsewhere" / app.name
     restored.parent.mkdir()
     kstate("restore", restored, "--from-snapshot", tmp_path / "repository", OLD)
@@ -175,24 +175,24 @@ def test_a_running_application_with_uncommitted_rows_is_not_captured(tmp_path: P
     app = unpack("4.3.1-kinds-eos-killed-open", tmp_path / "state")
     (app / ".lock").touch()
     with locked(app, "application"):
-        done = kstate("snapshot", app, "--out", tmp_path / "repository", status=None)
-    assert done.status in (1, 4) and "status is open" in done.err, done.report
+        result = kstate("snapshot", app, "--out", tmp_path / "repository", status=None)
+    assert result.status in (1, 4) and "status is open" in result.err, result.report
 
 
 def test_a_killed_at_least_once_directory_is_restored_as_closed(tmp_path: Path) -> None:
     """The offset of each database is that of its rows, and a restoration writes that it was closed."""
     app = unpack("4.3.1-kinds-eos-killed-open", tmp_path / "state")
     words = ("--guarantee", "at_least_once", "--warnings-ok", "-o", "json")
-    done = kstate("snapshot", app, "--out", tmp_path / "repository", *words)
+    result = kstate("snapshot", app, "--out", tmp_path / "repository", *words)
     unclean = [row for row in kstate("ls", app, "-o", "json", status=None).rows if row.get("status") == "open"]
-    captured = {(row["task"], row["store"]) for row in done.rows if row["type"] == "store"}
-    assert captured & {(row["task"], row["store"]) for row in unclean}, done.report
+    captured = {(row["task"], row["store"]) for row in result.rows if row["type"] == "store"}
+    assert captured & {(row["task"], row["store"]) for row in unclean}, result.report
     restored = tmp_path / "elsewhere" / app.name
     restored.parent.mkdir()
     kstate("restore", restored, "--from-snapshot", tmp_path / "repository", OLD, "--warnings-ok")
     rows = [row for row in kstate("ls", restored, "-o", "json", status=None).rows if row["type"] == "store"]
     assert rows and not [row for row in rows if row.get("status") == "open"]
-    changelogs = {(row["task"], row["store"]): row["changelog"] for row in done.rows if row["type"] == "store"}
+    changelogs = {(row["task"], row["store"]): row["changelog"] for row in result.rows if row["type"] == "store"}
     assert {(row["task"], row["store"]): row["changelog"] for row in rows} == changelogs
 
 

@@ -86,8 +86,8 @@ def test_a_closed_store_without_atomic_flush_is_not_captured(tmp_path: Path) -> 
         text = path.read_text()
         assert "atomic_flush=true" in text
         path.write_text(text.replace("atomic_flush=true", "atomic_flush=false"))
-    refused = kstate("snapshot", app, "--out", tmp_path / "repository", status=4)
-    assert "do not contain atomic_flush=true" in refused.err
+    result = kstate("snapshot", app, "--out", tmp_path / "repository", status=4)
+    assert "do not contain atomic_flush=true" in result.err
 
 
 def test_a_migrated_directory_is_captured(tmp_path: Path) -> None:
@@ -348,9 +348,9 @@ def test_an_unknown_offset_is_no_offset_below_the_log(start: int, tmp_path: Path
     count = TopicPartition(f"{app.name}-count-changelog", 0)
     logs = {**facts, count: replace(facts[count], start=start)}
     assert not _captured(app, repository, logs, at_least_once=True).skipped
-    refused = start > 0
-    restored = kstate("restore", lost, "--from-snapshot", repository, "--warnings-ok", status=4 if refused else 0)
-    assert ("deleted keys would reappear in 1 store" in restored.err) is refused
+    refusal = start > 0
+    restored = kstate("restore", lost, "--from-snapshot", repository, "--warnings-ok", status=4 if refusal else 0)
+    assert ("deleted keys would reappear in 1 store" in restored.err) is refusal
 
 
 def test_a_store_past_the_end_of_its_log_is_not_captured(app: Path, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from kstate_cli.formats.offsets import STATUS_OPEN, decode_rows, encode_rows
 from kstate_cli.formats.store_kinds import OFFSETS_CF
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.rocks.writable import WritableStore
-from tests.done import Done
+from tests.command_result import CommandResult
 from tests.golden import unpack
 from tests.unit.barrier.test_wait import Host
 
@@ -32,16 +32,16 @@ def repository(behind: Path, tmp_path: Path) -> Path:  # noqa: F811
     return tmp_path / "repository"
 
 
-def restored(app: Path, repository: Path, changelogs: Path, *options: object, status: int | None = 0) -> Done:
+def restored(app: Path, repository: Path, changelogs: Path, *options: object, status: int | None = 0) -> CommandResult:
     """Lose the directory, and restore it from both."""
     shutil.rmtree(app, ignore_errors=True)
     return kstate("restore", app, "--from-snapshot", repository, "--from-changelog", changelogs, "--spec", SPEC, "-o", "json",
                   "--warnings-ok", "--after-error", *options, status=status)  # fmt: skip
 
 
-def steps(done: Done) -> list[str]:
+def steps(result: CommandResult) -> list[str]:
     """What happens to the store that is behind."""
-    rows = [row for row in done.rows if row["type"] == "step" and row["action"] == "restore store"]
+    rows = [row for row in result.rows if row["type"] == "step" and row["action"] == "restore store"]
     return [row["message"].split(" (")[0].split(",")[0] for row in rows if row["path"] == f"0_0/{STORE}"]
 
 
@@ -51,11 +51,11 @@ def test_the_dump_adds_the_later_records(behind: Path, repository: Path, tmp_pat
     expected = shutil.copytree(behind, tmp_path / "expected" / behind.name)
     planned = restored(behind, repository, young, "--dry-run")
     assert not behind.exists()
-    done = restored(behind, repository, young)
+    result = restored(behind, repository, young)
     assert [row["path"] for row in planned.rows if row["type"] == "step"] == [
-        row["path"] for row in done.rows if row["type"] == "step"
+        row["path"] for row in result.rows if row["type"] == "step"
     ]
-    assert steps(done) == ["timestamped-key-value", "catch up"] and done.summary["records"] > 0
+    assert steps(result) == ["timestamped-key-value", "catch up"] and result.summary["records"] > 0
     assert kstate("diff", expected, behind, "-o", "json").summary["equal"] is True
     # Nothing is left to do: the offset is that of the dump.
     again = kstate(
@@ -83,19 +83,19 @@ def test_a_log_that_lost_records_is_refused(behind: Path, repository: Path, tmp_
     facts = tmp_path / "offsets.json"
     young = dump(tmp_path, ended_ms=data_ms(behind) + HOUR)
     facts.write_text(f'{{"{KEY.topic}": {{"{KEY.partition}": {{"start": 0, "end": 20}}}}}}')
-    refused = restored(behind, repository, young, "--offsets", facts, status=4)
-    assert "the log was truncated or recreated" in refused.report and not behind.exists()
+    refusal = restored(behind, repository, young, "--offsets", facts, status=4)
+    assert "the log was truncated or recreated" in refusal.report and not behind.exists()
     # The broker has deleted the records after the snapshot: no store can continue there (KIP-406).
     facts.write_text(f'{{"{KEY.topic}": {{"{KEY.partition}": {{"start": 30, "end": 37}}}}}}')
     assert steps(restored(behind, repository, young, "--offsets", facts)) == ["rebuild"]
-    refused = restored(behind, repository, young, "--offsets", facts, "--on-invalid-offset", "fail", status=4)
-    assert "is below the log start" in refused.report and not behind.exists()
+    refusal = restored(behind, repository, young, "--offsets", facts, "--on-invalid-offset", "fail", status=4)
+    assert "is below the log start" in refusal.report and not behind.exists()
 
 
 def test_another_release_in_the_same_run(behind: Path, repository: Path, tmp_path: Path) -> None:  # noqa: F811
     young = dump(tmp_path, ended_ms=data_ms(behind) + 22 * HOUR)
-    done = restored(behind, repository, young, "--for", "4.2")
-    assert done.summary["release"] == "4.2" and (behind / "0_0" / ".checkpoint").exists()
+    result = restored(behind, repository, young, "--for", "4.2")
+    assert result.summary["release"] == "4.2" and (behind / "0_0" / ".checkpoint").exists()
     findings = kstate("check", behind, "--for", "4.2", "-o", "json", status=None)
     assert {row["outcome"] for row in findings.rows if row["type"] == "prediction"} == {"opens"}
 
@@ -105,18 +105,18 @@ def test_a_release_that_reads_older_files_is_migrated_to_afterwards(
     repository: Path,
 ) -> None:
     shutil.rmtree(behind)
-    how = ("restore", behind, "--from-snapshot", repository, "--accept-resurrected", "--warnings-ok")
-    refused = kstate(*how, "--for", "3.9", status=4)
-    assert "restore without --for first" in refused.err and not behind.exists()
-    kstate(*how)
+    words = ("restore", behind, "--from-snapshot", repository, "--accept-resurrected", "--warnings-ok")
+    refusal = kstate(*words, "--for", "3.9", status=4)
+    assert "restore without --for first" in refusal.err and not behind.exists()
+    kstate(*words)
     kstate("migrate", behind, "--to", "3.9", "--warnings-ok")
 
 
 def test_options_about_a_dump_require_a_dump(behind: Path, repository: Path) -> None:  # noqa: F811
-    how = ("restore", behind, "--from-snapshot", repository, "--accept-resurrected", "--warnings-ok", "--dry-run")
-    refused = kstate(*how, "--spec", SPEC, status=2)
-    assert "omit --spec" in refused.err
-    kstate(*how)
+    words = ("restore", behind, "--from-snapshot", repository, "--accept-resurrected", "--warnings-ok", "--dry-run")
+    refusal = kstate(*words, "--spec", SPEC, status=2)
+    assert "omit --spec" in refusal.err
+    kstate(*words)
 
 
 def test_rules_of_a_dump_suggest_only_options_of_this_command(
@@ -206,7 +206,7 @@ def test_the_dump_bounds_a_segment_that_was_never_flushed(unflushed: int, step: 
     expected = tmp_path / "expected" / app.name
     expected.parent.mkdir()
     kstate("restore", expected, "--from-changelog", young, "--for", "4.3", "--spec", SPEC, "--warnings-ok")
-    done = restored(app, repository, young)
-    messages = [row["message"] for row in done.rows if row["type"] == "step" and row["path"].startswith("0_1/")]
+    result = restored(app, repository, young)
+    messages = [row["message"] for row in result.rows if row["type"] == "step" and row["path"].startswith("0_1/")]
     assert [text for text in messages if "rebuild" in text or ("per-minute" in text and "catch up" in text)] == [step]
     assert kstate("diff", expected, app, "-o", "json").summary["equal"] is True

@@ -86,10 +86,10 @@ def test_each_user_can_do_its_work_and_nothing_else(
         kstate(*snapshot)
     assert requested(place) == actions(granted[WRITER]) - {"s3:AbortMultipartUpload"}
     # The snapshot was taken: a missing right to delete must not look as if nothing had happened.
-    refused = kstate(*cleaning, "--keep-for", "0s", status=None)
-    while refused.status == 0:
-        refused = kstate(*cleaning, status=None)
-    assert refused.status == 7 and "was taken" in refused.err and "does not have the permission" in refused.err
+    refusal = kstate(*cleaning, "--keep-for", "0s", status=None)
+    while refusal.status == 0:
+        refusal = kstate(*cleaning, status=None)
+    assert refusal.status == 7 and "was taken" in refusal.err and "does not have the permission" in refusal.err
 
     place.store.behave(policies=granted)
     as_user(READER, monkeypatch)
@@ -115,8 +115,8 @@ def test_each_user_can_do_its_work_and_nothing_else(
     kstate("verify", "--snapshot", place.out)
     for action in ("s3:DeleteObject", "s3:ListBucketMultipartUploads"):
         place.store.behave(policies={CLEANER: without(granted[CLEANER], action)}, later_seconds=INTENT_SECONDS + 3_600)
-        refused = kstate(*cleaning, status=7)
-        assert "does not have the permission" in refused.err and "was taken" in refused.err, action
+        refusal = kstate(*cleaning, status=7)
+        assert "does not have the permission" in refusal.err and "was taken" in refusal.err, action
 
 
 def test_uploads_in_parts_end_whole_or_not_at_all(place: BucketPlace, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,8 +133,8 @@ def test_uploads_in_parts_end_whole_or_not_at_all(place: BucketPlace, monkeypatc
     first = repository.put(io.BytesIO(content))
     assert first.is_new and place.read(place.paths("objects/")[0]) == content
     assert not repository.put(io.BytesIO(content)).is_new
-    with repository.open_object(first.name) as opened:
-        assert opened.read() == content
+    with repository.open_object(first.name) as file:
+        assert file.read() == content
     # Errors of the server are repeated; one that stays ends the snapshot, and leaves no part.
     place.store.behave(Fault("^PUT .*partNumber=2", 500, times=2), policies=granted)
     assert repository.put(io.BytesIO(content + b"x")).is_new

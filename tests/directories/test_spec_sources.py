@@ -18,7 +18,7 @@ from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.specification.draft import Spec, complete
 from kstate_cli.specification.toml_file import parse_draft
 from kstate_cli.specification.topic_settings import DAY_MS
-from tests.done import Done
+from tests.command_result import CommandResult
 from tests.golden import index, unpack
 from tests.unit.specification import truth
 
@@ -44,18 +44,18 @@ def a_dump(folder: Path, spec: Spec, changes: Changes | None = None) -> Path:
                 TopicPartition(store.changelog, 0), 1, 0, 0, 5, (Round(0, 0, 5, 5),), (), cleanup_policy="compact"
             )
             topics[store.name] = replace(full, **settings | (changes or {}).get(store.name, {}))  # type: ignore[arg-type]
-    fulls = [
+    full_dumps = [
         replace(topic, key=TopicPartition(topic.key.topic, number))
         for topic in topics.values()
         for number in range(truth.PARTITIONS)
     ]
     memory = f"{spec.application}-kv-memory-changelog"
-    fulls += [
-        replace(fulls[0], key=TopicPartition(memory, number), log_end=4, ranges=(Round(0, 4, 5, 5),))
+    full_dumps += [
+        replace(full_dumps[0], key=TopicPartition(memory, number), log_end=4, ranges=(Round(0, 4, 5, 5),))
         for number in range(truth.PARTITIONS)
     ]
     folder.mkdir()
-    (folder / name_of(1)).write_bytes(render(Grown(1, "read_committed", tuple(fulls))))
+    (folder / name_of(1)).write_bytes(render(Grown(1, "read_committed", tuple(full_dumps))))
     return folder
 
 
@@ -65,7 +65,7 @@ def described(app: Path, name: str, path: Path) -> Path:
     return path
 
 
-def left_open(result: Done) -> set[tuple[str, str]]:
+def left_open(result: CommandResult) -> set[tuple[str, str]]:
     results, table = set(), ""
     for line in result.out.splitlines():
         header = re.fullmatch(r"\[stores\.([^\]]+)\]", line)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.done import Done
+from tests.command_result import CommandResult
 from tests.golden import unpack
 from tests.sampling import ALL
 
@@ -73,7 +73,7 @@ def _sections(path: Path) -> dict[str, dict[str, str]]:
     return {"DB": dict(stored.db), **families, **tables}
 
 
-def _restore(app: Path, *more: str, status: int = 0) -> Done:
+def _restore(app: Path, *more: str, status: int = 0) -> CommandResult:
     return kstate_here(
         "restore", app, "--from-changelog", EXAMPLES / "dump", "--spec", EXAMPLES / "dump.toml", "--for", "4.3",
         "--engine", "local", "--warnings-ok", *more, status=status,

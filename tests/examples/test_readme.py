@@ -33,9 +33,9 @@ def test_readme_shows_the_output_of_its_commands() -> None:
         README.write_text(renewed(README.read_text(encoding="utf-8")), encoding="utf-8")
     target = [*outputs(README.read_text(encoding="utf-8"))]
     assert len(target) >= 8
-    for entry, got in zip(target, run(target), strict=True):
+    for entry, output in zip(target, run(target), strict=True):
         content = replace(entry, first=None, last=None).as_text()
-        assert steady(got.as_text()) == steady(content), f"{entry.command}: KSTATE_WRITE_DOCS=1 writes README anew"
+        assert steady(output.as_text()) == steady(content), f"{entry.command}: KSTATE_WRITE_DOCS=1 writes README anew"
 
 
 def test_the_table_of_commands() -> None:

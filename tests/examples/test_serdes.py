@@ -18,7 +18,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from kstate_cli.query import FailureReason, OfflineStreams, PositionBound, in_store
 from kstate_cli.query.streams import KEY_VALUE_KINDS
-from tests.done import Done
+from tests.command_result import CommandResult
 
 from ..directories.support import kstate
 from ..directories.test_query_cmd import _make_store
@@ -41,7 +41,7 @@ def _avro(customer: str, cents: int, note: bytes | None) -> bytes:
     return HEADER + out.getvalue()
 
 
-def _values(result: Done) -> list[Any]:
+def _values(result: CommandResult) -> list[Any]:
     return [row["value"] for row in result.rows]
 
 

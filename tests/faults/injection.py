@@ -181,8 +181,8 @@ class Fault:
         self, kstate: Kstate, app: Path, command: tuple[str, ...], path: Path, *, alone: bool = False
     ) -> tuple[Ended, bool]:
         """Run a command that meets the fault, in its main thread alone where that is said; also whether it happened."""
-        when = f"{self.nth}{'+' if self.action == FULL else ''}"
-        inject = f"inject={self.call}:{self.action}:when={when}"
+        occurrence = f"{self.nth}{'+' if self.action == FULL else ''}"
+        inject = f"inject={self.call}:{self.action}:when={occurrence}"
         options = ("-P", os.path.normpath(path), "-e", f"trace={self.call}", "-e", inject)
         if alone:
             ended = kstate(app, command, alone=options)

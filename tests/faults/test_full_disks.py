@@ -13,7 +13,7 @@ from .forked import Kstate
 from .full_disks import MOST, RECORD, Row, Shortage, ShortLab
 from .trials import Record
 
-_ROOM = {"bytes": (0, 1 << 20, MOST["bytes"]), "inodes": (0, 40, MOST["inodes"]), "read-only": (0,)}
+_FREE = {"bytes": (0, 1 << 20, MOST["bytes"]), "inodes": (0, 40, MOST["inodes"]), "read-only": (0,)}
 
 
 def test_a_disk_without_room_keeps_the_old_directory(kstate: Kstate, tmp_path: Path) -> None:
@@ -23,7 +23,7 @@ def test_a_disk_without_room_keeps_the_old_directory(kstate: Kstate, tmp_path: P
         lab = ShortLab(mounted, kstate)
         statuses = set()
         for case in (migration(UP), wiping(DOWN)):
-            for resource, sizes in _ROOM.items():
+            for resource, sizes in _FREE.items():
                 for left in sizes:
                     row = lab.run(case, Shortage(case.name, "ext4", resource, left))
                     assert not row.wrong, row

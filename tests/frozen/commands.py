@@ -8,11 +8,11 @@ from typing import Any
 
 from tests.golden import index
 
-APP, BESIDE = "APP", "BESIDE"
+APP, SURROUNDINGS = "APP", "BESIDE"
 """What stands for the application directory, and at the beginning of a path for the folder beside the state directory."""
-OFFSETS, TRUNCATED = f"{BESIDE}/offsets.json", f"{BESIDE}/truncated.json"
+OFFSETS, TRUNCATED = f"{SURROUNDINGS}/offsets.json", f"{SURROUNDINGS}/truncated.json"
 """Log starts and ends as they were when the application was closed; and of logs that have lost all records since."""
-SPEC, DUMP, LOST = f"{BESIDE}/kstate.toml", f"{BESIDE}/dump", f"{BESIDE}/lost"
+SPEC, DUMP, LOST = f"{SURROUNDINGS}/kstate.toml", f"{SURROUNDINGS}/dump", f"{SURROUNDINGS}/lost"
 """What `ls --spec` gave, filled in; a dump of all changelogs; a state directory that has been lost."""
 JSON = ("-o", "json")
 LISTING, DRAFTED = ("ls", APP, *JSON), ("ls", APP, "--spec")

@@ -23,10 +23,10 @@ from unittest.mock import patch
 import kstate_cli
 from kstate_cli import clock
 from kstate_cli.statedir.scan import read_application
+from tests.command_result import CommandResult
 from tests.directories.support import kstate_here
-from tests.done import Done
 
-THEN: Final = datetime(2026, 11, 21, 16, tzinfo=timezone.utc)
+NOW: Final = datetime(2026, 11, 21, 16, tzinfo=timezone.utc)
 """The golden directories are an hour old. What they say of their age is compared, and must not change with the day."""
 
 _Key = tuple[Path, "frozenset[str] | None", int]
@@ -77,9 +77,9 @@ def reading_once() -> Iterator[None]:
         gc.unfreeze()
 
 
-def run(*argv: str) -> Done:
-    """Run a command in this process, at :data:`THEN`."""
-    with patch.object(clock, "now", lambda: THEN):
+def run(*argv: str) -> CommandResult:
+    """Run a command in this process, at :data:`NOW`."""
+    with patch.object(clock, "now", lambda: NOW):
         return kstate_here(*argv, status=None)
 
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from tests.command_result import CommandResult
 from tests.directories.support import kstate, meaning, tree_hash
-from tests.done import Done
 from tests.golden import names, unpack
 
-from . import beside, commands, texts
+from . import commands, surroundings, texts
 from .normal import Normal
 from .running import reading_once, run
 
@@ -28,26 +28,28 @@ class Directory:
 
     def __init__(self, name: str, folder: Path) -> None:
         self.name = name
-        self.state, self.beside = folder / "state", folder / "beside"
-        self.beside.mkdir(parents=True)
+        self.state, self.surroundings = folder / "state", folder / "beside"
+        self.surroundings.mkdir(parents=True)
         self.app = unpack(name, self.state)
-        self.normal = Normal({self.state: "STATE", self.beside: commands.BESIDE, self.app: commands.APP})
+        self.normal = Normal({self.state: "STATE", self.surroundings: commands.SURROUNDINGS, self.app: commands.APP})
 
     def argv(self, command: tuple[str, ...]) -> list[str]:
         """With paths."""
         paths = {commands.APP: str(self.app)}
-        return [paths.get(entry, entry.replace(f"{commands.BESIDE}/", f"{self.beside}/")) for entry in command]
+        return [
+            paths.get(entry, entry.replace(f"{commands.SURROUNDINGS}/", f"{self.surroundings}/")) for entry in command
+        ]
 
     def ask(self, command: tuple[str, ...]) -> list[str]:
         """What a command says, without what only this run has."""
         return self.lines(run(*self.argv(command)))
 
-    def lines(self, result: Done) -> list[str]:
+    def lines(self, result: CommandResult) -> list[str]:
         """As the function."""
         return lines(result, self.normal)
 
 
-def lines(result: Done, normal: Normal) -> list[str]:
+def lines(result: CommandResult, normal: Normal) -> list[str]:
     """The exit code, the output, the messages."""
     results = [f"exit {result.status}"]
     for line in result.out.splitlines():
@@ -103,7 +105,7 @@ def _questions(directory: Directory) -> Iterator[tuple[str, list[str]]]:
     listing, drafted = (run(*directory.argv(command)) for command in (commands.LISTING, commands.DRAFTED))
     yield shlex.join(commands.LISTING), directory.lines(listing)
     yield shlex.join(commands.DRAFTED), directory.lines(drafted)
-    beside.make(name, directory.beside, drafted.out)
+    surroundings.make(name, directory.surroundings, drafted.out)
     for command in (*commands.reading(name), *commands.plans(name), *commands.queries(name)):
         yield shlex.join(command), directory.ask(command)
     stores = _stores(listing)
@@ -112,13 +114,13 @@ def _questions(directory: Directory) -> Iterator[tuple[str, list[str]]]:
             yield shlex.join(command), directory.ask(command)
         yield _exported(directory, store)
     if name in commands.PAIRS:
-        other = unpack(commands.PAIRS[name], directory.beside / "other")
+        other = unpack(commands.PAIRS[name], directory.surroundings / "other")
         normal = Normal({other: "OTHER", directory.app: commands.APP})
         result = run("diff", str(directory.app), str(other), "--positions", "--limit", "2", "-o", "json")
         yield f"diff APP {commands.PAIRS[name]} --positions --limit 2 -o json", lines(result, normal)
 
 
-def _stores(result: Done) -> list[commands.Store]:
+def _stores(result: CommandResult) -> list[commands.Store]:
     stores: dict[str, commands.Store] = {}
     for row in result.rows:
         if row["kind"] != "no-directory":
@@ -128,8 +130,8 @@ def _stores(result: Done) -> list[commands.Store]:
 
 def _exported(directory: Directory, store: commands.Store) -> tuple[str, list[str]]:
     """The manifest, and the digest of all rows: Parquet's own bytes are pyarrow's."""
-    out = directory.beside / "out" / store.name
-    command = ("export", commands.APP, store.name, "--out", f"{commands.BESIDE}/out/{store.name}", "-o", "json")
+    out = directory.surroundings / "out" / store.name
+    command = ("export", commands.APP, store.name, "--out", f"{commands.SURROUNDINGS}/out/{store.name}", "-o", "json")
     ask = directory.ask((*command[:-2], "--workers", "1", *command[-2:]))
     for path in sorted(out.glob("*.parquet")):
         table = pq.read_table(path, partitioning=None)
@@ -147,7 +149,7 @@ def _carried_out(name: str, folder: Path) -> texts.Texts:
     for number, command in enumerate(changes):
         directory = Directory(name, folder / f"change-{number}")
         if command in commands.RESTORED:
-            beside.make(name, directory.beside, "")
+            surroundings.make(name, directory.surroundings, "")
         argv = directory.argv(command)
         before = _files(directory.app)
         result = kstate(*argv, "-o", "json", status=None)

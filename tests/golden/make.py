@@ -115,7 +115,7 @@ def make(harness: Harness, golden: Golden, scratch: Path) -> dict[str, Any]:
         before = harness.run(start.release, app, state, start.run)
         if before.rc:
             raise SystemExit(f"{golden.name}: {before.report()}")
-        batch = batch.then()
+        batch = batch.next()
     with tarfile.open(FOLDER / f"{golden.name}.tar.xz", "w:xz", preset=9, format=tarfile.PAX_FORMAT) as archive:
         archive.add(state / name, name, filter=_anonymous)
     databases = harness.open(golden.release, state / name)

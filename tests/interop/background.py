@@ -31,18 +31,18 @@ class Background:
     """
 
     def __init__(
-        self, harness: Harness, version: str, app: App, state_dir: Path, run: Run, *, beside: str = ""
+        self, harness: Harness, version: str, app: App, state_dir: Path, run: Run, *, instance: str = ""
     ) -> None:
         """Nothing starts before the with statement. `beside`: the name of one of several instances of the application."""
         self.events: list[tuple[float, Event]] = []
         """What it has said, and when, by the monotonic clock."""
-        if beside:
+        if instance:
             run.options["beside"] = True
-        self._until = harness.folder / f"{app.name}{beside}.until"
+        self._until = harness.folder / f"{app.name}{instance}.until"
         self._until.unlink(missing_ok=True)
         run.options["until"] = str(self._until)
         self._command = harness.run_command(app, state_dir, run)
-        self._jvm = Jvm(version, harness.folder / "logs" / f"{version}-background{beside}.log")
+        self._jvm = Jvm(version, harness.folder / "logs" / f"{version}-background{instance}.log")
         self._running = threading.Event()
         self._reply: Reply | None = None
         self._thread = threading.Thread(target=self._call, daemon=True)
@@ -137,7 +137,7 @@ def load(harness: Harness, version: str, app: App, batch: Batch) -> Iterator[Non
                 reply = harness.jvm(version).call({**command, "behind": app.name}, _LOADED_SECONDS)
                 if reply.rc:
                     raise InteropError(reply.report())
-                following = following.then()
+                following = following.next()
         except BaseException as error:
             failures.append(error)
 

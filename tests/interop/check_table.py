@@ -222,10 +222,10 @@ def _cell(entry: Answer) -> str:
             messages for messages in entry.predicted.failures if all(part in entry.real.text for part in messages)
         )
         text = " ← ".join(re.sub(r" at location .*", "", part) for part in parts)
-        how = "start never returns" if entry.real.hangs else "start fails"
+        result = "start never returns" if entry.real.hangs else "start fails"
         if isinstance(entry.case, Change):
             text = re.sub(r"(previous task is) \d+_\d+", r"\1 …", text)  # of several, whichever comes first
-        return f"{how}: `{_neutral(text)}`"
+        return f"{result}: `{_neutral(text)}`"
     if entry.case.varies:
         return "as predicted (a kill leaves something else each time)"
     fates = entry.real.fates

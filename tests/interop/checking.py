@@ -17,7 +17,7 @@ from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.rocks.writable import WritableStore
 from kstate_cli.statedir.database import is_database
-from tests.done import Done
+from tests.command_result import CommandResult
 
 from .harness import App, Batch, Guarantee, Harness, Run
 from .jvm import Reply
@@ -302,16 +302,16 @@ def _statement(reply: Reply) -> list[str]:
 class Predicted:
     """What ``kstate check`` says."""
 
-    done: Done
+    command: CommandResult
 
     def of(self, kind: str) -> list[dict[str, Any]]:
         """The lines of one type."""
-        return [row for row in self.done.rows if row["type"] == kind]
+        return [row for row in self.command.rows if row["type"] == kind]
 
     @property
     def failed(self) -> bool:
         """Whether the start fails."""
-        return bool(self.done.summary["start_fails"])
+        return bool(self.command.summary["start_fails"])
 
     @property
     def failures(self) -> list[list[str]]:

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from kstate_cli.dump_reader import growing
 from kstate_cli.dump_reader.model import Grown
 from kstate_cli.formats.topic_partition import TopicPartition
-from tests.done import Done
+from tests.command_result import CommandResult
 
 from .harness import Harness
 from .support import kstate
@@ -20,7 +20,7 @@ from .support import kstate
 Record = tuple[int, bytes | None, bytes | None, int, list[tuple[str, bytes | None]]]
 
 
-def dump(harness: Harness, out: Path, *options: object, status: int = 0, engine: str = "local") -> Done:
+def dump(harness: Harness, out: Path, *options: object, status: int = 0, engine: str = "local") -> CommandResult:
     """``kstate dump``, without Spark unless that is asked for."""
     result = kstate(
         "dump", "--bootstrap-server", harness.bootstrap, "--out", out, "--engine", engine, "-o", "json", *options

@@ -31,7 +31,7 @@ class Batch:
     seed: int = 1
     partitions: int = 2
 
-    def then(self) -> Batch:
+    def next(self) -> Batch:
         """The batch after this one: event time goes on at the same pace."""
         return replace(self, first=self.first + self.records)
 
@@ -75,7 +75,7 @@ class Run:
     """
 
     dump: Path | None = None
-    then: list[Step] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
     queries: Path | None = None
     answers: Path | None = None
     expect_no_restore: bool = False
@@ -177,7 +177,7 @@ class Harness:
             "then": [
                 {"produce": step.batch.command(app.topology, app.input) if step.batch else None, **_reading(step),
                  "no-dump": not run.read}
-                for step in run.then
+                for step in run.steps
             ],
             **run.options,
         }  # fmt: skip

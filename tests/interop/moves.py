@@ -326,7 +326,7 @@ class Moving:
         """Send the second input; return the number of results of the successor, which must be the expected ones."""
         before = self.results(self.target)
         partitions = NEW_PARTITIONS if self.case.move == "more-partitions" else BATCH.partitions
-        self.source.produce(self.case.release, self.old, replace(BATCH.then(), partitions=partitions))
+        self.source.produce(self.case.release, self.old, replace(BATCH.next(), partitions=partitions))
         # Second 100 is late, and its window is open. Second 20 is too late. Second 1000 closes all windows before.
         events = f"{self.old.input}-m"
         send(self.source, f"{events}-events", [(key, "x", second) for second in (205, 100, 20, 1000) for key in KEYS])
@@ -337,7 +337,7 @@ class Moving:
         expected = self._expected()
         assert after - before == expected, (after - before - expected, expected - (after - before))
         if self.case.move == "more-partitions":
-            for batch in (BATCH, BATCH.then()):
+            for batch in (BATCH, BATCH.next()):
                 self.source.produce(self.case.release, self.oracle, replace(batch, partitions=partitions))
         run = Run(dump=self.dump_file("oracle"))
         folder = {"lost-changelog": "twin", "more-partitions": "oracle"}.get(self.case.move, "old")

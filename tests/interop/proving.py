@@ -22,7 +22,7 @@ from .pairs import LINES, Case, Proof, hops, line, proofs, today
 from .releases import number, streams_jars
 
 FINAL: Final = Path(__file__).resolve().parent / "proven.jsonl"
-BESIDE: Final = ("3.9.2", "4.2.1", "4.3.1")
+USUAL: Final = ("3.9.2", "4.2.1", "4.3.1")
 """A release is proven beside these."""
 KINDS: Final = {
     "test_restore_kinds": "every kind restored", "test_check": "`check`", "test_query": "queries", "test_killed": "kills",
@@ -48,9 +48,9 @@ def chains_with(version: str, *, everything: bool) -> list[Case]:
     Each under both guarantees. UsageError for a release that has no row.
     """
     release(version)
-    beside = sorted((entry for entry in (LINES if everything else BESIDE) if line(entry) != line(version)), key=number)
-    newest = beside[-1]
-    ways = [way for other in beside for way in ((other, version), (version, other))]
+    others = sorted((entry for entry in (LINES if everything else USUAL) if line(entry) != line(version)), key=number)
+    newest = others[-1]
+    ways = [way for other in others for way in ((other, version), (version, other))]
     chains = [*ways, (newest, version, newest), (version, newest, version)]
     return [(chain, guarantee) for chain in chains for guarantee in ("eos", "alos")]
 

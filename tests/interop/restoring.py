@@ -21,8 +21,8 @@ from kstate_cli.rocks.files import tables
 from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.statedir.database import is_database
 from tests import json_lines
+from tests.command_result import CommandResult
 from tests.directories.support import data_rows, meaning
-from tests.done import Done
 
 from .harness import App, Harness
 from .jvm import Reply
@@ -50,16 +50,16 @@ IN_MEMORY = '\n[stores.kv-memory]\nkind = "in-memory"\n'
 class Restored:
     """What ``kstate restore -o json`` printed."""
 
-    done: Done
+    command: CommandResult
 
     def of(self, kind: str) -> list[dict[str, Any]]:
         """The lines of one type."""
-        return [row for row in self.done.rows if row["type"] == kind]
+        return [row for row in self.command.rows if row["type"] == kind]
 
     @property
     def summary(self) -> dict[str, Any]:
         """How it ended."""
-        return self.done.summary
+        return self.command.summary
 
     @property
     def records(self) -> dict[str, int]:
@@ -79,7 +79,7 @@ class Restored:
 
 def run_restore(
     directory: Path, dump: Path, release: str, spec: Path, *options: str, module: str = "kstate_cli"
-) -> Done:
+) -> CommandResult:
     """``kstate restore`` as a user calls it. Spark is given longer than other commands: these machines are shared.
 
     Unless the test names the engine it is Spark only where everything is run (KSTATE_INTEROP=all): Spark runs the very
@@ -99,7 +99,7 @@ def run_restore(
                           text=True, timeout=_SECONDS, check=False)  # fmt: skip
     assert "Traceback" not in process.stderr, process.stderr
     json_lines.check(command[3:], process.returncode, process.stdout, process.stderr)
-    return Done(process.returncode, process.stdout, process.stderr)
+    return CommandResult(process.returncode, process.stdout, process.stderr)
 
 
 def restore(

@@ -67,7 +67,7 @@ class Standstill:
     bootstrap: str
     app: App
     longest: dict[str, float] = field(default_factory=dict)
-    _since: dict[str, tuple[int, float]] = field(default_factory=dict)
+    _offsets: dict[str, tuple[int, float]] = field(default_factory=dict)
 
     def look(self, admin: AdminClient) -> None:
         """Once: what the group has committed, beside what there is."""
@@ -82,11 +82,11 @@ class Standstill:
         now = time.monotonic()
         for entry in inputs:
             name = f"{entry.topic.removeprefix(self.app.input + '-')}-{entry.partition}"
-            before = self._since.get(name)
+            before = self._offsets.get(name)
             if before is not None:
                 self.longest[name] = max(self.longest.get(name, 0.0), now - before[1])
             if before is None or before[0] != entry.offset or entry.offset >= there[entry.topic, entry.partition]:
-                self._since[name] = entry.offset, now
+                self._offsets[name] = entry.offset, now
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -122,20 +122,20 @@ def ready(way: str, directory: Path, target: str) -> None:
 
 
 @dataclass
-class Left:
-    """Who is away, and for how long."""
+class Absences:
+    """The instances that are stopped, and how long each was away."""
 
-    since: dict[str, float] = field(default_factory=dict)
+    stop_times: dict[str, float] = field(default_factory=dict)
     seconds: list[float] = field(default_factory=list)
 
-    def goes(self, state: Path) -> None:
-        """It is asked to stop, or killed."""
-        self.since[state.name] = time.monotonic()
+    def record_stop(self, state: Path) -> None:
+        """Record that an instance was stopped or killed."""
+        self.stop_times[state.name] = time.monotonic()
 
-    def is_back(self, state: Path, instance: Background) -> None:
-        """It runs: it joined the group when it began to rebalance."""
+    def record_return(self, state: Path, instance: Background) -> None:
+        """Record that an instance runs: it joined the group when it began to rebalance."""
         joined = next(at for at, event in instance.events if event["event"] == "state")
-        self.seconds.append(joined - self.since[state.name])
+        self.seconds.append(joined - self.stop_times[state.name])
 
 
 def logs_of(directory: Path) -> frozenset[tuple[str, int]]:
@@ -166,7 +166,7 @@ def rolled(
         if way == "standby":
             conf["num.standby.replicas"] = "1"
         run = Run(read=False, conf=conf, as_of=line_of(source, target), options={"at-once": True})
-        background = Background(harness, version, app, state, run, beside=f"{state.name}{mark}")
+        background = Background(harness, version, app, state, run, instance=f"{state.name}{mark}")
         backgrounds.append(background)
         return background
 
@@ -176,7 +176,7 @@ def rolled(
             list(pool.map(Background.__enter__, running))
         return running
 
-    remainder, lost = Left(), frozenset[tuple[str, int]]()
+    absences, lost = Absences(), frozenset[tuple[str, int]]()
     still = Standstill(harness.bootstrap, app)
     running = begun(source, "-before")
     with load(harness, BROKER_VERSION, app, replace(batch, records=1_000, first=batch.records)):
@@ -186,7 +186,7 @@ def rolled(
         with still.watched():
             if way.startswith("together"):
                 for state in states:
-                    remainder.goes(state)
+                    absences.record_stop(state)
                 if way.endswith("killed"):
                     killed(running.pop(_KILLED))
                     lost = logs_of(states[_KILLED] / app.name)
@@ -195,10 +195,10 @@ def rolled(
                     list(pool.map(lambda state: ready(way, state / app.name, target), states))
                 running = begun(target, "-after")
                 for state, entry in zip(states, running, strict=True):
-                    remainder.is_back(state, entry)
+                    absences.record_return(state, entry)
             else:
                 for at, state in enumerate(states[:first]):
-                    remainder.goes(state)
+                    absences.record_stop(state)
                     if way == "killed" and at == _KILLED:
                         killed(running[at])
                         lost = logs_of(state / app.name)
@@ -207,7 +207,7 @@ def rolled(
                     ready(way, state / app.name, target)
                     running[at] = instance(target, state, "-after")
                     running[at].__enter__()
-                    remainder.is_back(state, running[at])
+                    absences.record_return(state, running[at])
                     time.sleep(between)
             seconds = time.monotonic() - began
             time.sleep(15)
@@ -218,7 +218,7 @@ def rolled(
     gaps = sorted(still.longest.values())
     row = {
         "way": way, "from": source, "to": target, "restored": results.total(), "most": dict(results.most_common(3)),
-        "seconds": round(seconds, 1), "away": round(max(remainder.seconds), 1), "session": session // 1000,
+        "seconds": round(seconds, 1), "away": round(max(absences.seconds), 1), "session": session // 1000,
         "still_median": round(gaps[len(gaps) // 2], 1), "still_longest": round(gaps[-1], 1), "partitions": len(gaps),
     }  # fmt: skip
     if first < len(HOSTS):

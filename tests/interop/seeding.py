@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from kstate_cli.broker.group_offsets import CommittedOffset, commit_offsets
 from kstate_cli.formats.topic_partition import TopicPartition as Key
 from kstate_cli.seed.cluster import EMPTY, Connection, read_cluster
-from tests.done import Done
+from tests.command_result import CommandResult
 
 from .dumping import dump
 from .harness import App, Harness
@@ -128,13 +128,13 @@ class Source:
         words: list[object] = ["seed", "--from", self.folder / "dump", "--app", self.new]
         return [*words, "--bootstrap-server", self.harness.bootstrap, "--journal", self.journal, "-o", "json", *options]
 
-    def seed(self, *options: object, status: int = 0) -> Done:
+    def seed(self, *options: object, status: int = 0) -> CommandResult:
         """Run it."""
         result = kstate(*self.words(*options))
         assert result.status == status, result.report
         return result
 
-    def undo(self, status: int = 0) -> Done:
+    def undo(self, status: int = 0) -> CommandResult:
         """Undo the run of the journal."""
         words = ["seed", "--undo", "--delete-topics", self.journal, "--bootstrap-server", self.harness.bootstrap]
         result = kstate(*words, "-o", "json")

@@ -112,11 +112,11 @@ def parts_round(harness: Harness, app: App, case: Case, folder: Path, seed: int)
     harness.produce(case.release, app, BATCH)
     conf = {**SMALL, **LONG_SESSIONS, **case.conf}
     with Background(harness, case.release, app, state, Run(conf=conf, read=False)) as running:
-        batch = BATCH.then()
+        batch = BATCH.next()
         if case.is_warm:
             command = {"bootstrap": harness.bootstrap, **batch.command(app.topology, app.input), "behind": app.name}
             good(harness.jvm(case.release).call(command))
-            batch = batch.then()
+            batch = batch.next()
         with load(harness, case.release, app, batch):
             taking = Taking(case.snapshots, bootstrap=harness.bootstrap, longest_pause=_LONGEST_PAUSE, seed=seed)
             snapshots = take(state / app.name, repository, case, figures, taking)
@@ -136,7 +136,7 @@ def aborts_round(harness: Harness, app: App, case: Case, folder: Path, seed: int
     kills = 0
     for place in range(4):
         harness.produce(case.release, app, batch)
-        batch = batch.then()
+        batch = batch.next()
         # With small buffers the first flush leaves status 1. With the default ones nothing is flushed.
         small = SMALL if place % 2 == 0 else {}
         run = Run(conf={**small, **case.conf}, read=False, options={"replace-thread": True})
@@ -144,7 +144,7 @@ def aborts_round(harness: Harness, app: App, case: Case, folder: Path, seed: int
             with load(harness, case.release, app, batch):
                 taking = Taking(case.snapshots, case.snapshots, seed=10 * seed + place)
                 snapshots += take(state / app.name, repository, case, figures, taking)
-            batch = batch.then().then()
+            batch = batch.next().next()
             if place >= 2:
                 kills += 1
                 os.kill(running.pid, signal.SIGKILL)
@@ -162,7 +162,7 @@ def kinds_round(harness: Harness, app: App, case: Case, folder: Path, seed: int)
     harness.produce(case.release, app, batch)
     conf = {**SMALL, **LONG_SESSIONS, **case.conf}
     with Background(harness, case.release, app, state, Run(conf=conf, read=False)) as running:
-        with load(harness, case.release, app, batch.then()):
+        with load(harness, case.release, app, batch.next()):
             taking = Taking(case.snapshots, bootstrap=harness.bootstrap, longest_pause=2, seed=seed)
             snapshots = take(state / app.name, repository, case, figures, taking)
             assert running.alive

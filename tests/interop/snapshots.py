@@ -168,10 +168,10 @@ def take(directory: Path, repository: Path, case: Case, figures: Figures, taking
         time.sleep(pause)
         with_broker = bool(taking.bootstrap) and len(snapshots) % 4 != 3
         broker = ("--bootstrap-server", taking.bootstrap) if with_broker else ()
-        done = here("snapshot", directory, "--out", repository, *case.options, *broker, "-o", "json")
-        assert done.status in (0, 1, 4), done.report
-        rows = [row for row in done.rows if row["type"] == "store"]
-        for row in done.rows:
+        captured = here("snapshot", directory, "--out", repository, *case.options, *broker, "-o", "json")
+        assert captured.status in (0, 1, 4), captured.report
+        rows = [row for row in captured.rows if row["type"] == "store"]
+        for row in captured.rows:
             if row["type"] == "skipped":
                 figures.skips[f"{row['task']}: {row['message']}"] += 1
         tasks = frozenset(row["task"] for row in rows)
@@ -179,7 +179,7 @@ def take(directory: Path, repository: Path, case: Case, figures: Figures, taking
             figures.skipped += 1
             continue
         reasons = {row["store"]: row["offset_reason"] for row in rows if row["task"] == MAIN and row["offset_reason"]}
-        snapshots.append(Snapshot(done.summary["snapshot"], with_broker, tasks, reasons))
+        snapshots.append(Snapshot(captured.summary["snapshot"], with_broker, tasks, reasons))
         figures.snapshots += 1
     return snapshots
 
@@ -211,9 +211,9 @@ class Logs:
 def restore(directory: Path, repository: Path, snapshot: Snapshot) -> None:
     """Restore a snapshot to a new directory."""
     directory.parent.mkdir()
-    done = here("restore", directory, "--from-snapshot", repository, "--generation", snapshot.name, "--warnings-ok",
+    restored = here("restore", directory, "--from-snapshot", repository, "--generation", snapshot.name, "--warnings-ok",
                 "-o", "json")  # fmt: skip
-    assert done.status == 0, done.report
+    assert restored.status == 0, restored.report
 
 
 def compare(directory: Path, logs: Logs, figures: Figures, snapshot: Snapshot) -> dict[str, int]:

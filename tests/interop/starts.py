@@ -202,7 +202,7 @@ def start(group: Group, case: Case, states: Sequence[Path]) -> dict[str, object]
     for host, state in zip(HOSTS, states, strict=True):
         own = {"group.instance.id": f"{group.app.name}-{host}"} if case.static else {}
         run = Run(read=False, conf={**conf, **own})
-        instances.append(Background(group.harness, RELEASE, group.app, state, run, beside=host))
+        instances.append(Background(group.harness, RELEASE, group.app, state, run, instance=host))
     had = [
         sorted(path.name for path in (state / group.app.name).iterdir() if path.name[0].isdigit()) for state in states
     ]

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from kstate_cli.releases import unproven_too
+from tests.command_result import CommandResult
 from tests.directories import support
-from tests.done import Done
 
 from .harness import App, Batch, Guarantee, Harness, positions
 from .jvm import Reply
@@ -28,14 +28,14 @@ WITHOUT_POSITION = {"versioned", "grace-table", "global-table", "grace-join-Buff
 _applications = itertools.count(1)
 
 
-def kstate(*arguments: object) -> Done:
+def kstate(*arguments: object) -> CommandResult:
     """Run the command line as a user does, in a process of its own; it may end with any exit code."""
     if "spark" in arguments:
         return support.kstate_cold(*arguments, status=None)  # a fork ends at once, and would not wait for Spark's JVM
     return support.kstate(*arguments, status=None)
 
 
-def migrate(directory: Path, to: str, *options: str) -> Done:
+def migrate(directory: Path, to: str, *options: str) -> CommandResult:
     """Migrate an application directory to the release line of `to`, be it one that is to be proven."""
     line = "{}.{}".format(*number(to))
     return kstate("migrate", directory, "--to", line, "-o", "json", *unproven_too(line), *options)

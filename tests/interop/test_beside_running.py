@@ -22,8 +22,8 @@ import pytest
 
 from kstate_cli.cli.app import main
 from tests import json_lines
+from tests.command_result import CommandResult
 from tests.directories.support import tree_hash
-from tests.done import Done
 
 from .background import LONG_SESSIONS, Background, load
 from .harness import Batch, Harness, Run
@@ -52,7 +52,7 @@ def own_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def here(*arguments: object) -> Done:
+def here(*arguments: object) -> CommandResult:
     """Run the command line in this process: its real entry point, with its exit code and both its outputs."""
     out, err, code = io.StringIO(), io.StringIO(), 0
     with own_signals(), mock.patch.object(sys, "argv", ["kstate", *map(str, arguments)]):
@@ -62,10 +62,10 @@ def here(*arguments: object) -> Done:
         except SystemExit as ended:
             code = ended.code if isinstance(ended.code, int) else 1
     json_lines.check(arguments, code, out.getvalue(), err.getvalue())
-    return Done(code, out.getvalue(), err.getvalue())
+    return CommandResult(code, out.getvalue(), err.getvalue())
 
 
-def check(result: Done) -> int:
+def check(result: CommandResult) -> int:
     """The command is content and says that the application runs; the bytes of the stores that it shows."""
     assert result.status == 0, result.report
     rows = [row for row in result.rows if row["type"] == "store"]
@@ -81,8 +81,8 @@ def ssts(hashed: dict[str, tuple[object, ...]]) -> set[str]:
 
 def lively(files: list[set[str]], sizes: list[int]) -> bool:
     """Files came and went, and what kstate said of them changed: a load without that would prove nothing."""
-    came, went = files[-1] - files[0], set().union(*files) - files[-1]
-    return bool(came and went) and len(set(sizes)) > CALLS // 4
+    new, old = files[-1] - files[0], set().union(*files) - files[-1]
+    return bool(new and old) and len(set(sizes)) > CALLS // 4
 
 
 @pytest.mark.timeout(3600)
@@ -94,7 +94,7 @@ def test_reading_beside_a_running_application(harness: Harness, tmp_path: Path) 
     sizes: list[int] = []
     files: list[set[str]] = []
     with Background(harness, "4.3.1", app, state, run) as running:
-        with load(harness, "4.3.1", app, BATCH.then()):
+        with load(harness, "4.3.1", app, BATCH.next()):
             deadline = time.monotonic() + AT_MOST_SECONDS
             for number in itertools.count():
                 if number >= CALLS and (lively(files, sizes) or time.monotonic() > deadline):

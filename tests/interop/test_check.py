@@ -67,9 +67,7 @@ def test_kafka_streams_confirms_the_prediction(
     directory = prepared(case, release, base, tmp_path)
     predicted = predict(release, directory)
     real = start(harness, release, directory, tmp_path / "real", topology=case.started)
-    text = (
-        f"{predicted.done.report}\n{json.dumps([[*key, fate] for key, fate in real.fates.items()])}\n{real.text[:3000]}"
-    )
+    text = f"{predicted.command.report}\n{json.dumps([[*key, fate] for key, fate in real.fates.items()])}\n{real.text[:3000]}"
 
     assert predicted.failed == real.failed, text
     if real.failed:
@@ -89,7 +87,7 @@ def test_kafka_streams_confirms_the_prediction(
         missing = {key for key in expected.keys() - real.fates.keys() if case.topology != "kinds"}
         assert not missing, f"{missing} {text}"
     assert case.code is None or case.code in predicted.codes, text
-    assert predicted.done.status == (3 if predicted.codes else 0)
+    assert predicted.command.status == (3 if predicted.codes else 0)
     _results.append(Answer(case, release, predicted, real))
     if os.environ.get("KSTATE_WRITE_DOCS"):
         DOCS.write_text(render(recorded_cells() | cells(_results)), encoding="utf-8")

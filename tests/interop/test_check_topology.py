@@ -76,7 +76,7 @@ def tasks(text: str, names: str | None) -> Mapping[str, str]:
 def both_sides(predicted: Predicted, text: str, fates: Mapping[tuple[str, str], str]) -> str:
     """Both sides, for whoever reads why they do not agree."""
     lines = json.dumps([[*key, fate] for key, fate in sorted(fates.items())])
-    return f"{predicted.done.report}\n{lines}\n{text[:3000]}"
+    return f"{predicted.command.report}\n{lines}\n{text[:3000]}"
 
 
 @pytest.mark.sample(6)
@@ -100,7 +100,7 @@ def test_new_topology_confirms_the_prediction(
     directory.options = [*map(str, words)]
     predicted = predict(release, directory)
     names = _lines_of_rehome(predicted)
-    copy = made_again(directory, tmp_path / "mended") if case.mended else None
+    copy = made_again(directory, tmp_path / "rehomed") if case.with_rehome else None
 
     homes = tasks(new.read_text(encoding="utf-8"), case.named)
 
@@ -125,7 +125,7 @@ def test_new_topology_confirms_the_prediction(
         assert not missing, f"{missing} {both}"
     assert case.code is None or case.code in predicted.codes, both
     assert case.code is not None or case.varies or not predicted.codes, both
-    assert predicted.done.status == (3 if predicted.codes else 0)
+    assert predicted.command.status == (3 if predicted.codes else 0)
     _results.append(Answer(case, release, predicted, real))
     if os.environ.get("KSTATE_WRITE_DOCS"):
         DOCS.write_text(render(recorded_cells() | cells(_results)), encoding="utf-8")
@@ -165,7 +165,7 @@ def _assert_fixed(harness: Harness, directory: Directory, release: str, line: st
     result = kstate(*shlex.split(line)[1:], "--warnings-ok")
     assert result.status == 0, result.report
     predicted = predict(release, directory)
-    assert not predicted.codes, predicted.done.report
+    assert not predicted.codes, predicted.command.report
     app = replace(directory.base.app, topology=PARTS + case.after)
     run = Run(read=False, options=directory.base.kind.run_options)
     reply = good(harness.run(release, app, directory.path.parent, run))

@@ -42,7 +42,7 @@ def test_dumped_restored_and_started(harness: Harness, tmp_path: Path, guarantee
 
     # A second call adds what is new, and nothing else.
     before = files_of(out)
-    harness.produce(RELEASE, app, BATCH.then())
+    harness.produce(RELEASE, app, BATCH.next())
     good(harness.run(RELEASE, app, tmp_path / "state", Run(read=False)))
     two = dump(harness, out, "--app", app.name, *names)
     content = on_broker(harness, topics, tmp_path / "lines-2")
@@ -61,7 +61,7 @@ def test_dumped_restored_and_started(harness: Harness, tmp_path: Path, guarantee
     planned = {row["topic"] for row in by_spec.rows if row["type"] == "partition"}
     assert planned == {topic for topic in topics if "kv-memory" not in topic}
 
-    harness.produce(RELEASE, app, BATCH.then().then())
+    harness.produce(RELEASE, app, BATCH.next().next())
     live = good(harness.run(RELEASE, app, tmp_path / "state", Run(dump=tmp_path / "live.jsonl")))
     assert live
     beyond = on_broker(harness, topics, tmp_path / "lines-3")

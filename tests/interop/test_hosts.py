@@ -26,7 +26,7 @@ def started(harness: Harness, app: App, states: list[Path], apart: float) -> dic
     """Starts an instance on each state.dir, `apart` seconds after each other; store -> the records that the group restored."""
     gate = {} if apart else {"gate": str(states[0].with_name("gate")), "gate-size": len(states)}
     instances = [
-        Background(harness, RELEASE, app, state, Run(read=False, conf=CLASSIC, options=dict(gate)), beside=str(at))
+        Background(harness, RELEASE, app, state, Run(read=False, conf=CLASSIC, options=dict(gate)), instance=str(at))
         for at, state in enumerate(states)
     ]
     with ThreadPoolExecutor(len(states)) as pool:

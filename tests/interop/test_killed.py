@@ -39,7 +39,7 @@ def kill(harness: Harness, app: App, state: Path, killed_run: str, as_of: str | 
     harness.produce(KILLED, app, BATCH)
     if killed_run == "second":
         good(harness.run(KILLED, app, state, Run(conf=SMALL, read=False, as_of=as_of)))
-        harness.produce(KILLED, app, BATCH.then())
+        harness.produce(KILLED, app, BATCH.next())
     good(harness.run(KILLED, app, state, Run(conf=SMALL, kill=True, read=False, as_of=as_of)))
 
 

@@ -54,7 +54,7 @@ def behind(request: pytest.FixtureRequest, harness: Harness, tmp_path_factory: p
     good(harness.run(RELEASE, app, folder / "state", Run(read=False)))
     early = folder / "early" / app.name
     shutil.copytree(folder / "state" / app.name, early)
-    harness.produce(RELEASE, app, BATCH.then())
+    harness.produce(RELEASE, app, BATCH.next())
     topics = changelogs(good(harness.run(RELEASE, app, folder / "state", Run(read=False))))
     bounds = log_bounds(dump_changelogs(harness, RELEASE, topics, folder / "dump"))
     records = on_broker(harness, topics, folder / "records")
@@ -63,9 +63,9 @@ def behind(request: pytest.FixtureRequest, harness: Harness, tmp_path_factory: p
 
 def logs_of(harness: Harness, directory: Path, *options: object, status: int = 1) -> list[dict[str, Any]]:
     """The lines about logs. The exit code is 1, since a store without a changelog has no lag."""
-    done = kstate("lag", directory, "--bootstrap-server", harness.bootstrap, "-o", "json", *options)
-    assert done.status == status, done.report
-    return [row for row in done.rows if row["type"] == "log"]
+    result = kstate("lag", directory, "--bootstrap-server", harness.bootstrap, "-o", "json", *options)
+    assert result.status == status, result.report
+    return [row for row in result.rows if row["type"] == "log"]
 
 
 def with_offsets(directory: Path, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

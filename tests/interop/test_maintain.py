@@ -126,7 +126,7 @@ def test_the_loop(harness: Harness, tmp_path: Path) -> None:
         assert set(came.values()) == {"done"} if number == 1 else came["restore"] == "done", result.report
         calls.append(_gauges(tmp_path / "node_exporter" / "kstate-orders.prom"))
         if number == 1:
-            harness.produce(RELEASE, app, BATCH.then())
+            harness.produce(RELEASE, app, BATCH.next())
             good(harness.run(RELEASE, app, tmp_path / "state", Run(read=False)))
     for gauges in calls:
         assert 0 < gauges["kstate_dump_headroom_seconds"][0] <= 86_400
@@ -135,7 +135,7 @@ def test_the_loop(harness: Harness, tmp_path: Path) -> None:
     assert calls[1]["kstate_dump_bytes"] > calls[0]["kstate_dump_bytes"]
 
     # What nobody dumped any more; then the host is lost.
-    harness.produce(RELEASE, app, BATCH.then().then())
+    harness.produce(RELEASE, app, BATCH.next().next())
     good(harness.run(RELEASE, app, tmp_path / "state", Run(read=False)))
     lost_and_started(harness, app, tmp_path, changelogs(first))
 
@@ -169,7 +169,7 @@ def test_killed_under_load(harness: Harness, tmp_path: Path, guarantee: Guarante
     ends: Counter[str] = Counter()
     run = Run(conf=LONG_SESSIONS, read=False)
     with Background(harness, RELEASE, app, tmp_path / "state", run) as running:
-        with load(harness, RELEASE, app, BATCH.then()):
+        with load(harness, RELEASE, app, BATCH.next()):
             for number in range(KILLS):
                 process = subprocess.Popen(
                     [sys.executable, "-m", "kstate_cli", *maintain, "-o", "json"],
@@ -199,7 +199,7 @@ def test_killed_under_load(harness: Harness, tmp_path: Path, guarantee: Guarante
     # Streams restores what is in memory whatever lies here.
     on_disk = [topic for topic in topics if "kv-memory" not in topic]
     assert dumped(tmp_path / "backup" / "orders") == on_broker(harness, on_disk, tmp_path / "whole")
-    harness.produce(RELEASE, app, BATCH.then())
+    harness.produce(RELEASE, app, BATCH.next())
     good(harness.run(RELEASE, app, tmp_path / "state", Run(read=False)))
     lost_and_started(harness, app, tmp_path, topics)
 
@@ -218,7 +218,7 @@ def test_followed_under_load(harness: Harness, tmp_path: Path, guarantee: Guaran
     words = ["dump", "--bootstrap-server", harness.bootstrap, "--spec", spec, "--out", out, "--engine", "local"]
     follow = [sys.executable, "-m", "kstate_cli", *map(str, words), "--follow", "1", "-o", "json"]
     with Background(harness, RELEASE, app, tmp_path / "state", Run(conf=LONG_SESSIONS, read=False)) as running:
-        with load(harness, RELEASE, app, BATCH.then()):
+        with load(harness, RELEASE, app, BATCH.next()):
             process = subprocess.Popen(follow, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
             assert process.stdout is not None
             rounds = []

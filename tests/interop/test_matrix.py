@@ -116,7 +116,7 @@ def never_migrated(harness: Harness, tmp_path_factory: pytest.TempPathFactory) -
             app = application(topology, guarantee)
             harness.produce(release, app, BATCH)
             good(harness.run(release, app, folder / "state", Run(as_of=as_of, read=False)))
-            run = Run(then=[Step(BATCH.then(), folder / "dump.jsonl")], as_of=as_of, expect_no_restore=True,
+            run = Run(steps=[Step(BATCH.next(), folder / "dump.jsonl")], as_of=as_of, expect_no_restore=True,
                       may_restore=only_what_is_forgotten(release))  # fmt: skip
             good(harness.run(release, app, folder / "state", run))
             harness.delete(release, app)
@@ -156,7 +156,7 @@ def test_migrated_directory_serves_the_same(
         assert result.status == 0, result.report
 
     served, grown = tmp_path / "served.jsonl", tmp_path / "grown.jsonl"
-    run = Run(dump=served, then=[Step(BATCH.then(), grown)], as_of=oldest, expect_no_restore=True,
+    run = Run(dump=served, steps=[Step(BATCH.next(), grown)], as_of=oldest, expect_no_restore=True,
               may_restore=forgotten)  # fmt: skip
     after = good(harness.run(target, app, tmp_path / "state", run))
     assert not [str(difference) for difference in dumps.differences(reference, served)]
@@ -260,10 +260,10 @@ def test_a_store_that_the_target_does_not_know_is_refused_by_name(tmp_path: Path
     before = tree_hash(tmp_path)
     result = migrate(directory, to, "--warnings-ok", "--drop-headers")
     assert result.status == REFUSAL, result.report
-    for since, stores in UNKNOWN_BEFORE.items():
+    for first, stores in UNKNOWN_BEFORE.items():
         for store, kind in stores.items():
             lines = [line for line in result.err.splitlines() if re.match(rf"\s+\d+_\d+/{store}: .*{kind}", line)]
-            assert bool(lines) == (number(to) < number(since)), result.report
+            assert bool(lines) == (number(to) < number(first)), result.report
     assert tree_hash(tmp_path) == before
 
 

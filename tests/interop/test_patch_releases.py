@@ -44,10 +44,10 @@ def layout(directory: Path) -> dict[str, set[str]]:
 
 def started(harness: Harness, version: str, app: App, state: Path, run: Run | None = None) -> Reply:
     """The application on a directory; its text and its stores are in files beside it."""
-    beside = {"describe-into": str(state.with_suffix(".txt"))}
+    options = {"describe-into": str(state.with_suffix(".txt"))}
     run = run or Run()
     return harness.run(
-        version, app, state, replace(run, dump=state.with_suffix(".jsonl"), options=beside, conf=THREADS)
+        version, app, state, replace(run, dump=state.with_suffix(".jsonl"), options=options, conf=THREADS)
     )
 
 
@@ -120,8 +120,8 @@ def test_at_least_once_keeps_half_of_the_rows(harness: Harness, tmp_path: Path) 
     app = replace(application("shared-written", "alos"), topology="shared-written")
     harness.produce("4.2.1", app, BATCH)
     # Half of the keys come again: what the second sub-topology wrote of the others is below the offset of the first.
-    again = Step(replace(BATCH.then(), keys=BATCH.keys // 2))
-    good(started(harness, "4.2.1", app, tmp_path / "old", Run(then=[again])))
+    again = Step(replace(BATCH.next(), keys=BATCH.keys // 2))
+    good(started(harness, "4.2.1", app, tmp_path / "old", Run(steps=[again])))
     good(started(harness, "4.2.2", app, tmp_path / "fresh"))
     good(started(harness, "4.2.2", app, copied(tmp_path, "plain")))
     differences = dumps.differences(tmp_path / "fresh.jsonl", tmp_path / "plain.jsonl")

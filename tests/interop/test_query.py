@@ -576,7 +576,7 @@ def test_a_store_that_migrates_lazily_is_read_as_streams_reads_it(
     good(harness.run(older[0], before, state, Run(read=False)))
     # Few records of the second batch, and long after the first: most rows stay what they are, and no session of the first
     # is looked for. 4.3.1 ends in an error where it reads a time-ordered session that has not been migrated.
-    harness.produce("4.3.1", app, replace(BATCH.then(), records=60))
+    harness.produce("4.3.1", app, replace(BATCH.next(), records=60))
     good(harness.run("4.3.1", app, state, Run(read=False)))
     copy = tmp_path / "copy" / app.name
     shutil.copytree(state / app.name, copy)

@@ -92,8 +92,8 @@ def test_another_topology_resumes_from_the_rehomed_stores(
     ]
 
     # B goes on counting where A ended.
-    second = Step(BATCH.then(), dump=tmp_path / "second.jsonl")
-    run = Run(dump=tmp_path / "first.jsonl", then=[second], expect_no_restore=True, may_restore=[*ALWAYS])
+    second = Step(BATCH.next(), dump=tmp_path / "second.jsonl")
+    run = Run(dump=tmp_path / "first.jsonl", steps=[second], expect_no_restore=True, may_restore=[*ALWAYS])
     good(harness.run(version, after, tmp_path / "rehomed", run))
     for store, topic in (("count", "events"), ("last-count", "fk-left")):
         number = records_with_value(harness, f"{app.input}-{topic}", tmp_path)

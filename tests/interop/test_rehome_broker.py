@@ -19,7 +19,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kstate_cli.rehome.model import WhyRefused
-from tests.done import Done
+from tests.command_result import CommandResult
 
 from .background import Background
 from .harness import App, Harness, Run
@@ -42,17 +42,17 @@ SIZES = {
 ALWAYS_SIZES = [(("left", "merge-b"), FAILS), (("events", "merge-joined"), RUNS)]
 
 
-def why(result: Done) -> str:
+def why(result: CommandResult) -> str:
     """The code of a refusal."""
     assert result.status == REFUSAL, result.report
     return str(json.loads(result.out.splitlines()[-1])["code"])
 
 
-def details(result: Done) -> str:
+def details(result: CommandResult) -> str:
     return str(json.loads(result.out.splitlines()[-1])["details"])
 
 
-def warnings(result: Done) -> list[str]:
+def warnings(result: CommandResult) -> list[str]:
     return [row["message"] for row in result.rows if row["type"] == "warning"]
 
 
@@ -91,7 +91,7 @@ class World:
     def directory(self) -> Path:
         return self.state / self.app.name
 
-    def rehome(self, *words: object, texts: bool = True, broker: bool = True) -> Done:
+    def rehome(self, *words: object, texts: bool = True, broker: bool = True) -> CommandResult:
         """``kstate rehome``, with both texts and the broker unless that is not wanted."""
         both = ("--topology", self.new, "--from", self.old) if texts else ()
         requests = ("--bootstrap-server", self.harness.bootstrap) if broker else ()
@@ -102,7 +102,7 @@ class World:
 def test_no_instance_may_run_and_nothing_may_be_unread(harness: Harness, tmp_path: Path, version: str) -> None:
     world = World(harness, version, tmp_path, "merge-b")
     world.describe_new()
-    with Background(harness, version, world.app, tmp_path / "elsewhere", Run(read=False), beside="2") as running:
+    with Background(harness, version, world.app, tmp_path / "elsewhere", Run(read=False), instance="2") as running:
         rehome = world.rehome()
         assert why(rehome) == WhyRefused.MEMBERS and f"{world.app.name}-StreamThread-1" in details(rehome), (
             rehome.report

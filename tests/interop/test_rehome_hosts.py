@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from kstate_cli.rehome.model import WhyRefused
+from tests.command_result import CommandResult
 from tests.directories.support import meaning, tree_hash
-from tests.done import Done
 
 from . import dumps
 from .background import Background
@@ -99,7 +99,7 @@ def on_a_host(directory: Path, state: Path, tasks: tuple[str, ...]) -> Path:
     return state
 
 
-def completed(directory: Path, at: int, *words: object) -> Done:
+def completed(directory: Path, at: int, *words: object) -> CommandResult:
     """Its own half is completed, and that of the other host leaves: which one that is a warning says."""
     result = kstate("rehome", directory, *words, "-o", "json")
     assert result.status == 1, result.report
@@ -123,7 +123,7 @@ def together(harness: Harness, app: App, states: list[Path], into: Path) -> list
             app,
             state,
             Run(dump=into.with_name(f"{into.name}-{at}.jsonl"), conf=STICKY, options=dict(gate)),
-            beside=str(at),
+            instance=str(at),
         )
         for at, state in enumerate(states)
     ]

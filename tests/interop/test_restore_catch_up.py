@@ -59,7 +59,7 @@ def test_catching_up_equals_a_single_restoration(
     first = good(harness.run(release, app, tmp_path / "state", Run(read=False)))
     topics = changelogs(first)
     half = dump_changelogs(harness, release, topics, tmp_path / "half")
-    harness.produce(release, app, BATCH.then())
+    harness.produce(release, app, BATCH.next())
     good(harness.run(release, app, tmp_path / "state", Run(read=False)))
     whole = dump_changelogs(harness, release, topics, tmp_path / "whole")
     live = tmp_path / "state" / app.name
@@ -79,7 +79,7 @@ def test_catching_up_equals_a_single_restoration(
     first_half = restore(caught_up, half, release, spec)
     rest = restore(caught_up, whole, release, spec)
     everything = restore(at_once, whole, release, spec)
-    assert all(" catch up " in f" {step}" for step in rest.steps.values()), rest.done.report
+    assert all(" catch up " in f" {step}" for step in rest.steps.values()), rest.command.report
     new = records_after(tmp_path / "whole-lines", {key: last for key, (_, _, last) in log_bounds(half).items()})
     assert rest.records == {
         f"{row['task']}/{row['store']}": sum(

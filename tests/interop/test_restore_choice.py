@@ -26,7 +26,7 @@ STORES = {"latest-order", "orders-per-minute", "visits"}
 
 
 @dataclass(frozen=True)
-class Made:
+class Setup:
     """A healthy directory, the dump of its changelogs, and its specification."""
 
     app: App
@@ -54,9 +54,9 @@ class Made:
 
 
 @pytest.fixture(scope="module")
-def made(harness: Harness, tmp_path_factory: pytest.TempPathFactory) -> Made:
+def setup(harness: Harness, tmp_path_factory: pytest.TempPathFactory) -> Setup:
     folder = tmp_path_factory.mktemp("choice")
-    outputs = Made(application("demo", "eos"), folder)
+    outputs = Setup(application("demo", "eos"), folder)
     harness.produce(RELEASE, outputs.app, BATCH)
     first = good(harness.run(RELEASE, outputs.app, folder / "state", Run(read=False)))
     dump_changelogs(harness, RELEASE, changelogs(first), outputs.dump)
@@ -78,28 +78,28 @@ def content(root: Path, *below: str) -> dict[str, tuple[Any, ...]]:
     return results
 
 
-def test_a_share_of_the_tasks_and_then_the_other(harness: Harness, tmp_path: Path, made: Made) -> None:
-    directory = tmp_path / "state" / made.app.name
+def test_a_share_of_the_tasks_and_then_the_other(harness: Harness, tmp_path: Path, setup: Setup) -> None:
+    directory = tmp_path / "state" / setup.app.name
     directory.parent.mkdir()
-    first = restore(directory, made.dump, RELEASE, made.spec, "--share", "1/2")
+    first = restore(directory, setup.dump, RELEASE, setup.spec, "--share", "1/2")
     assert first.records.keys() == {f"0_0/{store}" for store in STORES} | {"global/customers"}
     assert {path.name for path in directory.iterdir() if path.is_dir()} == {"0_0", "global"}
     before = content(directory, "0_0", "global")
-    second = restore(directory, made.dump, RELEASE, made.spec, "--share", "2/2")
+    second = restore(directory, setup.dump, RELEASE, setup.spec, "--share", "2/2")
     assert second.records.keys() == {f"0_1/{store}" for store in STORES}
     assert content(directory, "0_0", "global") == before
-    assert not different(rows_by_store(directory), rows_by_store(made.healthy))
-    reply = good(harness.run(RELEASE, made.app, directory.parent, Run(read=False, expect_no_restore=True)))
+    assert not different(rows_by_store(directory), rows_by_store(setup.healthy))
+    reply = good(harness.run(RELEASE, setup.app, directory.parent, Run(read=False, expect_no_restore=True)))
     assert restored(reply) == {}
     assert not wiped(reply), reply.report()
 
 
-def test_a_lost_task(harness: Harness, tmp_path: Path, made: Made) -> None:
-    directory = made.copy(tmp_path / "state")
+def test_a_lost_task(harness: Harness, tmp_path: Path, setup: Setup) -> None:
+    directory = setup.copy(tmp_path / "state")
     shutil.rmtree(directory / "0_1")
     shutil.rmtree(directory / "0_0" / "rocksdb" / "latest-order")
     before = content(directory)
-    result = restore(directory, made.dump, RELEASE, made.spec, "--task", "0_1")
+    result = restore(directory, setup.dump, RELEASE, setup.spec, "--task", "0_1")
     assert result.records.keys() == {f"0_1/{store}" for store in STORES}
     # 0_0 has lost a store as well, but nobody has asked for it.
     assert not (directory / "0_0" / "rocksdb" / "latest-order").exists()
@@ -108,20 +108,20 @@ def test_a_lost_task(harness: Harness, tmp_path: Path, made: Made) -> None:
     assert kstate("undo", directory).status == 0
     assert content(directory) == before
 
-    whole = restore(directory, made.dump, RELEASE, made.spec)
+    whole = restore(directory, setup.dump, RELEASE, setup.spec)
     assert whole.records.keys() == {f"0_1/{store}" for store in STORES} | {"0_0/latest-order"}
     healthy = ["0_0/orders-per-minute", "0_0/visits", "global"]
-    assert content(directory, *healthy) == content(made.healthy, *healthy)
-    assert not different(rows_by_store(directory), rows_by_store(made.healthy))
-    reply = good(harness.run(RELEASE, made.app, directory.parent, Run(read=False, expect_no_restore=True)))
+    assert content(directory, *healthy) == content(setup.healthy, *healthy)
+    assert not different(rows_by_store(directory), rows_by_store(setup.healthy))
+    reply = good(harness.run(RELEASE, setup.app, directory.parent, Run(read=False, expect_no_restore=True)))
     assert restored(reply) == {}
     assert not wiped(reply), reply.report()
 
 
-def test_selected_store_is_rebuilt_beside_healthy_stores(tmp_path: Path, made: Made) -> None:
-    directory = made.copy(tmp_path / "state")
+def test_selected_store_is_rebuilt_beside_healthy_stores(tmp_path: Path, setup: Setup) -> None:
+    directory = setup.copy(tmp_path / "state")
     before = content(directory)
-    result = restore(directory, made.dump, RELEASE, made.spec, "--store", "visits", "--rebuild")
+    result = restore(directory, setup.dump, RELEASE, setup.spec, "--store", "visits", "--rebuild")
     assert result.records.keys() == {"0_0/visits", "0_1/visits"}
     rebuilt = ("0_0/visits", "0_1/visits")
     after = content(directory)
@@ -129,15 +129,15 @@ def test_selected_store_is_rebuilt_beside_healthy_stores(tmp_path: Path, made: M
     assert {name: row for name, row in after.items() if not name.startswith(rebuilt)} == {
         name: row for name, row in before.items() if not name.startswith(rebuilt)
     }
-    assert not different(rows_by_store(directory), rows_by_store(made.healthy))
+    assert not different(rows_by_store(directory), rows_by_store(setup.healthy))
     assert kstate("undo", directory).status == 0
     assert content(directory) == before
 
 
-def test_undo_of_a_directory_that_was_lost(tmp_path: Path, made: Made) -> None:
-    directory = tmp_path / "state" / made.app.name
+def test_undo_of_a_directory_that_was_lost(tmp_path: Path, setup: Setup) -> None:
+    directory = tmp_path / "state" / setup.app.name
     directory.parent.mkdir()
-    restore(directory, made.dump, RELEASE, made.spec, "--task", "0_0", "--store", "latest-order")
+    restore(directory, setup.dump, RELEASE, setup.spec, "--task", "0_0", "--store", "latest-order")
     assert rows_by_store(directory)
     assert kstate("undo", directory).status == 0
     # What is left is what is needed to hold the lock.

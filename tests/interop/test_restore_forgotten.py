@@ -129,14 +129,14 @@ def test_a_delete_that_was_compacted_away(compacting: Harness, tmp_path: Path) -
     assert has(alone, key)
     accepted = copy("accepted")
     result = restore(accepted, dump, RELEASE, spec, "--accept-resurrected")
-    assert result.steps[store].startswith("catch up"), result.done.report
+    assert result.steps[store].startswith("catch up"), result.command.report
     assert has(accepted, key)
 
     # What kstate does of itself.
     repair = copy("mended")
     result = restore(repair, dump, RELEASE, spec)
     step = result.steps[store]
-    assert step.startswith("rebuild"), result.done.report
+    assert step.startswith("rebuild"), result.command.report
     assert "deletes in between may be missing" in step
     assert not has(repair, key)
     assert not different(rows_by_store(repair, task=store), truth)
@@ -157,5 +157,5 @@ def test_a_delete_that_was_compacted_away(compacting: Harness, tmp_path: Path) -
     producer.flush()
     later = dump_changelogs(harness, RELEASE, changelogs(first), tmp_path / "later")
     result = restore(again, later, RELEASE, spec, "--dry-run")
-    assert result.steps[store].startswith("rebuild"), result.done.report
+    assert result.steps[store].startswith("rebuild"), result.command.report
     harness.delete(RELEASE, app)

@@ -79,7 +79,7 @@ def never_lost(harness: Harness, tmp_path_factory: pytest.TempPathFactory) -> Ca
             app = application(topology, guarantee)
             harness.produce(release, app, BATCHES[files])
             good(harness.run(release, app, folder / "state", Run(read=False)))
-            run = Run(then=[Step(BATCHES[files].then(), folder / "dump.jsonl")], expect_no_restore=True,
+            run = Run(steps=[Step(BATCHES[files].next(), folder / "dump.jsonl")], expect_no_restore=True,
                       may_restore=only_what_is_forgotten(release))  # fmt: skip
             good(harness.run(release, app, folder / "state", run))
             harness.delete(release, app)
@@ -142,7 +142,7 @@ def test_restored_directory_serves_the_same(
         assert any(max(numberse) > FEW_LAYERS for numberse in levels_of(directory))
     if many and topology == "kinds":
         assert any(min(sorted(numberse)[-2:]) > 1 for numberse in levels_of(directory))
-    assert result.summary["left"] == 0, result.done.report
+    assert result.summary["left"] == 0, result.command.report
     assert result.summary["records"] > 0
     streams = restored_by_streams(harness, release, app, tmp_path / "streams")
     ours, theirs = rows_by_store(directory), rows_by_store(streams)
@@ -159,7 +159,7 @@ def test_restored_directory_serves_the_same(
     if expired:
         shutil.copytree(tmp_path / "lost", tmp_path / "kept" / app.name)
         good(harness.run(release, app, tmp_path / "kept", Run(dump=never, expect_no_restore=True)))
-    run = Run(dump=served, then=[Step(batch.then(), grown)], expect_no_restore=True)
+    run = Run(dump=served, steps=[Step(batch.next(), grown)], expect_no_restore=True)
     after = good(harness.run(release, app, tmp_path / "state", run))
     assert not wiped(after), after.report()
     assert restored(after).keys() <= IN_MEMORY

@@ -102,7 +102,7 @@ EDGES = [
 
 
 @dataclass(frozen=True)
-class Made:
+class Setup:
     """A healthy directory, and changelogs whose beginnings are gone."""
 
     app: App
@@ -134,7 +134,7 @@ class Made:
 
 
 @pytest.fixture(scope="module", params=["eos", "alos"] if ALL else ["eos"])
-def made(request: pytest.FixtureRequest, harness: Harness, tmp_path_factory: pytest.TempPathFactory) -> Made:
+def setup(request: pytest.FixtureRequest, harness: Harness, tmp_path_factory: pytest.TempPathFactory) -> Setup:
     """One application for all edges: nothing that is done here changes its topics."""
     folder = tmp_path_factory.mktemp("edges")
     app = application("demo", request.param)
@@ -150,7 +150,7 @@ def made(request: pytest.FixtureRequest, harness: Harness, tmp_path_factory: pyt
         cut[topic, 0], cut[topic, 1] = end // 2, whole[topic, 1][1]
     delete_before(harness, RELEASE, cut)
     now = log_bounds(dump_changelogs(harness, RELEASE, changelogs(first), folder / "dump"))
-    outputs = Made(app, folder, {key: Log(start, end) for key, (start, end, _) in now.items()})
+    outputs = Setup(app, folder, {key: Log(start, end) for key, (start, end, _) in now.items()})
     for key, start in cut.items():
         assert outputs.logs[key].start == start
     write_spec(outputs.copy(folder / "for-spec"), outputs.spec)
@@ -166,7 +166,7 @@ def set_offset(database: Path, key: TopicPartition, value: int) -> None:
         store.set_offsets(encode_rows(dataclasses.replace(record, offsets={**record.offsets, key: value})))
 
 
-def decided(directory: Path, outputs: Made, task: str, store: str) -> str:
+def decided(directory: Path, outputs: Setup, task: str, store: str) -> str:
     """What kstate would do with the store; with all others it would do nothing."""
     result = run_restore(directory, outputs.dump, RELEASE, outputs.spec, "--dry-run", "--warnings-ok")
     if result.status == REFUSAL:
@@ -199,103 +199,103 @@ def done_by_streams(reply: Reply, store: str, partition: int) -> tuple[str, int]
 
 @pytest.mark.sample(5)
 @pytest.mark.parametrize("edge", EDGES, ids=str)
-def test_an_offset_at_the_edge_of_the_log(harness: Harness, tmp_path: Path, made: Made, edge: Edge) -> None:
-    key = TopicPartition(made.topic(edge.store), edge.partition)
-    log = made.logs[key.topic, key.partition]
+def test_an_offset_at_the_edge_of_the_log(harness: Harness, tmp_path: Path, setup: Setup, edge: Edge) -> None:
+    key = TopicPartition(setup.topic(edge.store), edge.partition)
+    log = setup.logs[key.topic, key.partition]
     value = edge.offset(log)
     task = "global" if edge.store == GLOBAL_STORE else f"0_{edge.partition}"
-    directory = made.copy(tmp_path / "state")
+    directory = setup.copy(tmp_path / "state")
     set_offset(directory / task / "rocksdb" / edge.store, key, value)
 
-    decision = decided(directory, made, task, edge.store)
+    decision = decided(directory, setup, task, edge.store)
     run = Run(read=False, options={"timeout": _SOON} if edge.streams == FAILS else {})
-    reply = harness.run(RELEASE, made.app, tmp_path / "state", run)
+    reply = harness.run(RELEASE, setup.app, tmp_path / "state", run)
     streams, records = done_by_streams(reply, edge.store, edge.partition)
     print(
-        f"{made.app.guarantee} {edge}: v={value} in {log.start}..{log.end}: kstate: {decision}, Streams: {streams}, {records} records"
+        f"{setup.app.guarantee} {edge}: v={value} in {log.start}..{log.end}: kstate: {decision}, Streams: {streams}, {records} records"
     )
     assert (streams == FAILS) == (not list((directory / "global").glob("rocksdb/*")))
     assert decision == edge.kstate
     assert streams in edge.streams if edge.streams == EITHER else streams == edge.streams
 
 
-def test_a_global_store_below_the_log_start_is_rebuilt(harness: Harness, tmp_path: Path, made: Made) -> None:
+def test_a_global_store_below_the_log_start_is_rebuilt(harness: Harness, tmp_path: Path, setup: Setup) -> None:
     """KIP-406: real Streams deletes such a store and never gets to RUNNING; after kstate it does, and restores nothing."""
-    key = TopicPartition(made.topic(GLOBAL_STORE), 0)
-    log = made.logs[key.topic, key.partition]
+    key = TopicPartition(setup.topic(GLOBAL_STORE), 0)
+    log = setup.logs[key.topic, key.partition]
     for name in ("alone", "state"):
-        set_offset(made.copy(tmp_path / name) / "global" / "rocksdb" / GLOBAL_STORE, key, log.start - 1)
-    foreseen = kstate("check", tmp_path / "alone" / made.app.name, "--for", "4.3", "--dump", made.dump, "-o", "json")
+        set_offset(setup.copy(tmp_path / name) / "global" / "rocksdb" / GLOBAL_STORE, key, log.start - 1)
+    foreseen = kstate("check", tmp_path / "alone" / setup.app.name, "--for", "4.3", "--dump", setup.dump, "-o", "json")
     (failing,) = [row for row in foreseen.rows if row["type"] == "prediction" and row["outcome"] == "start-fails"]
     assert (foreseen.status, failing["store"]) == (3, GLOBAL_STORE), foreseen.report
-    alone = harness.run(RELEASE, made.app, tmp_path / "alone", Run(read=False, options={"timeout": _SOON}))
+    alone = harness.run(RELEASE, setup.app, tmp_path / "alone", Run(read=False, options={"timeout": _SOON}))
     assert done_by_streams(alone, GLOBAL_STORE, 0) == (FAILS, 0)
 
-    directory = tmp_path / "state" / made.app.name
+    directory = tmp_path / "state" / setup.app.name
     # Partition 1 has no records any more, so that its rows cannot be rebuilt: somebody has to say that this is right.
-    result = restore(directory, made.dump, RELEASE, made.spec, "--allow-empty")
-    assert result.steps.keys() == {f"global/rocksdb/{GLOBAL_STORE}"}, result.done.report
+    result = restore(directory, setup.dump, RELEASE, setup.spec, "--allow-empty")
+    assert result.steps.keys() == {f"global/rocksdb/{GLOBAL_STORE}"}, result.command.report
     assert any(f"is below the log start {log.start}" in row["message"] for row in result.of("warning")), (
-        result.done.report
+        result.command.report
     )
     served, reference = tmp_path / "served.jsonl", tmp_path / "reference.jsonl"
-    reply = good(harness.run(RELEASE, made.app, tmp_path / "state", Run(dump=served, expect_no_restore=True)))
+    reply = good(harness.run(RELEASE, setup.app, tmp_path / "state", Run(dump=served, expect_no_restore=True)))
     assert restored(reply) == {}
     assert not wiped(reply), reply.report()
 
-    shutil.copytree(made.copy(tmp_path / "copy"), tmp_path / "streams" / made.app.name)
-    shutil.rmtree(tmp_path / "streams" / made.app.name / "global")
-    good(harness.run(RELEASE, made.app, tmp_path / "streams", Run(read=False)))
-    good(harness.run(RELEASE, made.app, tmp_path / "streams", Run(dump=reference, expect_no_restore=True)))
+    shutil.copytree(setup.copy(tmp_path / "copy"), tmp_path / "streams" / setup.app.name)
+    shutil.rmtree(tmp_path / "streams" / setup.app.name / "global")
+    good(harness.run(RELEASE, setup.app, tmp_path / "streams", Run(read=False)))
+    good(harness.run(RELEASE, setup.app, tmp_path / "streams", Run(dump=reference, expect_no_restore=True)))
     assert not [str(difference) for difference in dumps.differences(reference, served)]
     rows = rows_by_store(directory, task="global")
     assert rows
-    assert not different(rows, rows_by_store(tmp_path / "streams" / made.app.name, task="global"))
+    assert not different(rows, rows_by_store(tmp_path / "streams" / setup.app.name, task="global"))
 
 
-def test_a_task_store_below_the_log_start_is_rebuilt(harness: Harness, tmp_path: Path, made: Made) -> None:
+def test_a_task_store_below_the_log_start_is_rebuilt(harness: Harness, tmp_path: Path, setup: Setup) -> None:
     """Real Streams wipes it (under exactly-once its whole task) and restores; after kstate it restores nothing."""
-    key = TopicPartition(made.topic(TASK_STORE), 0)
-    log = made.logs[key.topic, key.partition]
+    key = TopicPartition(setup.topic(TASK_STORE), 0)
+    log = setup.logs[key.topic, key.partition]
     for name in ("alone", "state"):
-        set_offset(made.copy(tmp_path / name) / "0_0" / "rocksdb" / TASK_STORE, key, log.start - 2)
-    alone = harness.run(RELEASE, made.app, tmp_path / "alone", Run(read=False))
+        set_offset(setup.copy(tmp_path / name) / "0_0" / "rocksdb" / TASK_STORE, key, log.start - 2)
+    alone = harness.run(RELEASE, setup.app, tmp_path / "alone", Run(read=False))
     assert done_by_streams(alone, TASK_STORE, 0)[0] == WIPES
     served, reference = tmp_path / "served.jsonl", tmp_path / "reference.jsonl"
-    good(harness.run(RELEASE, made.app, tmp_path / "alone", Run(dump=reference, expect_no_restore=True)))
+    good(harness.run(RELEASE, setup.app, tmp_path / "alone", Run(dump=reference, expect_no_restore=True)))
 
-    result = restore(tmp_path / "state" / made.app.name, made.dump, RELEASE, made.spec)
-    assert result.steps.keys() == {f"0_0/rocksdb/{TASK_STORE}"}, result.done.report
-    reply = good(harness.run(RELEASE, made.app, tmp_path / "state", Run(dump=served, expect_no_restore=True)))
+    result = restore(tmp_path / "state" / setup.app.name, setup.dump, RELEASE, setup.spec)
+    assert result.steps.keys() == {f"0_0/rocksdb/{TASK_STORE}"}, result.command.report
+    reply = good(harness.run(RELEASE, setup.app, tmp_path / "state", Run(dump=served, expect_no_restore=True)))
     assert restored(reply) == {}
     assert not wiped(reply), reply.report()
     others = {event["store"] for event in reply.of("store")} - {TASK_STORE}
     assert not [str(difference) for difference in dumps.differences(reference, served, ignore=others)]
 
 
-def test_broker_reports_the_bounds_of_its_logs(harness: Harness, made: Made) -> None:
-    events = f"{made.app.input}-events"
-    topics = {topic for topic, _ in made.logs} | {events}
-    facts = ask_broker(harness.bootstrap, {}, group=made.app.name, topics=[*topics, "no-topic-of-this-name"])
+def test_broker_reports_the_bounds_of_its_logs(harness: Harness, setup: Setup) -> None:
+    events = f"{setup.app.input}-events"
+    topics = {topic for topic, _ in setup.logs} | {events}
+    facts = ask_broker(harness.bootstrap, {}, group=setup.app.name, topics=[*topics, "no-topic-of-this-name"])
     assert {
         (key.topic, key.partition): Log(fact.start, fact.end) for key, fact in facts.items() if key.topic != events
-    } == made.logs
+    } == setup.logs
     assert {fact.committed is not None for key, fact in facts.items() if key.topic == events} == {True}
-    assert {fact.compacted for key, fact in facts.items() if key.topic == made.topic(TASK_STORE)} == {True}
+    assert {fact.compacted for key, fact in facts.items() if key.topic == setup.topic(TASK_STORE)} == {True}
     assert {fact.compacted for key, fact in facts.items() if key.topic == events} == {False}
     assert len({fact.topic_id for fact in facts.values()}) == len(topics)
     with pytest.raises(RunFailed, match=r"does not respond: .*Connection refused"):
         ask_broker("127.0.0.1:1", {"socket.timeout.ms": "1000"}, group="none", topics=topics)
 
 
-def test_an_offset_that_only_the_broker_knows_to_be_gone(harness: Harness, tmp_path: Path, made: Made) -> None:
+def test_an_offset_that_only_the_broker_knows_to_be_gone(harness: Harness, tmp_path: Path, setup: Setup) -> None:
     """A dump that is older than the deletion says that the offset is valid."""
-    key = TopicPartition(made.topic(TASK_STORE), 0)
-    log = made.logs[key.topic, key.partition]
-    directory = made.copy(tmp_path / "state")
+    key = TopicPartition(setup.topic(TASK_STORE), 0)
+    log = setup.logs[key.topic, key.partition]
+    directory = setup.copy(tmp_path / "state")
     set_offset(directory / "0_0" / "rocksdb" / TASK_STORE, key, log.start - 2)
     file = tmp_path / "logs.json"
-    facts = ask_broker(harness.bootstrap, {}, group=made.app.name, topics={topic for topic, _ in made.logs})
+    facts = ask_broker(harness.bootstrap, {}, group=setup.app.name, topics={topic for topic, _ in setup.logs})
     rows: dict[str, dict[str, dict[str, int]]] = {}
     for place, fact in facts.items():
         rows.setdefault(place.topic, {})[str(place.partition)] = {"start": fact.start, "end": fact.end}
@@ -303,7 +303,7 @@ def test_an_offset_that_only_the_broker_knows_to_be_gone(harness: Harness, tmp_p
 
     def planned(*options: object) -> str:
         result = run_restore(
-            directory, made.folder / "whole", RELEASE, made.spec, "--dry-run", "--warnings-ok", *map(str, options)
+            directory, setup.folder / "whole", RELEASE, setup.spec, "--dry-run", "--warnings-ok", *map(str, options)
         )
         if result.status == REFUSAL:
             assert "--on-invalid-offset rebuild" in result.err, result.report

@@ -12,7 +12,7 @@ import pytest
 
 from kstate_cli.formats.topic_partition import is_changelog, is_internal
 from kstate_cli.seed.cluster import Connection, read_cluster
-from tests.done import Done
+from tests.command_result import CommandResult
 
 from . import dumps
 from .dumping import dump
@@ -76,7 +76,7 @@ def seed_words(harness: Harness, app: App, new: App, folder: Path, topics: Itera
     return [*words, "--journal", folder / "journal.jsonl", "-o", "json"]
 
 
-def seed(harness: Harness, app: App, new: App, move: Move, folder: Path, topics: Iterable[str]) -> Done:
+def seed(harness: Harness, app: App, new: App, move: Move, folder: Path, topics: Iterable[str]) -> CommandResult:
     """Seed the new application; a second run finds nothing to write."""
     words = seed_words(harness, app, new, folder, topics)
     if STREAMS.items() <= move.conf.items():
@@ -110,7 +110,7 @@ def test_another_application_id_continues(harness: Harness, tmp_path: Path, move
 
     # Both continue behind the same offsets, with the same input. It begins with records that are late.
     harness.produce(move.release, old, Batch(records=120, first=100, keys=10, seed=3))
-    harness.produce(move.release, old, BATCH.then())
+    harness.produce(move.release, old, BATCH.next())
     outcomes = {}
     for app, folder in ((old, "old"), (new, "new")):
         run = Run(dump=tmp_path / f"{folder}.jsonl", conf=dict(move.conf))
@@ -200,7 +200,7 @@ def test_the_new_directories_are_restored_in_the_same_run(harness: Harness, tmp_
 
     start = Run(read=False, expect_no_restore=True, may_restore=["kv-memory", "kv-nolog"])
     good(harness.run(move.release, new, tmp_path / "new", start))
-    harness.produce(move.release, old, BATCH.then())
+    harness.produce(move.release, old, BATCH.next())
     for app, folder in ((old, "old"), (new, "new")):
         run = Run(dump=tmp_path / f"{folder}.jsonl")
         assert not wiped(good(harness.run(move.release, app, tmp_path / folder, run)))

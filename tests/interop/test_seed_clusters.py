@@ -174,10 +174,10 @@ def test_the_hint_about_uncertain_offsets_leads_on(harness: Harness, other: Harn
     source = Source(harness, tmp_path, f"clusters-{next(_names)}").create()
     words: list[object] = ["seed", "--from", tmp_path / "dump", "--app", source.app, "--journal", source.journal]
     words += ["--source-bootstrap-server", harness.bootstrap, "--bootstrap-server", other.bootstrap, "-o", "json"]
-    refused = kstate(*words)
+    refusal = kstate(*words)
     for option in ("--start-offsets", "--no-offsets"):
-        assert refused.status == 4 and option in refused.error["hint"], refused.report
-    assert refused.error["details"] == [f"{Key(f'{source.app}-in', 0)}: the target does not have the topic"]
+        assert refusal.status == 4 and option in refusal.error["hint"], refusal.report
+    assert refusal.error["details"] == [f"{Key(f'{source.app}-in', 0)}: the target does not have the topic"]
     checked = kstate(*words, "--no-offsets", "--dry-run")
     assert checked.status == 0, checked.report
     create(other, f"{source.app}-in")
@@ -220,7 +220,7 @@ def test_the_same_application_continues_on_another_cluster(
         name: facts.topic_id for name, facts in read_topics(Connection(harness.bootstrap, {}), topics).items()
     }
 
-    harness.produce(release, app, BATCH.then())
+    harness.produce(release, app, BATCH.next())
     mirror.run()
     for cluster, folder in ((harness, "old"), (other, "new")):
         run = Run(dump=tmp_path / f"{folder}.jsonl")

@@ -23,7 +23,7 @@ from kstate_cli.broker.group_offsets import CommittedOffset, commit_offsets, rea
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.seed.cluster import EMPTY, Connection, read_cluster, read_topics
 from kstate_cli.statedir.scan import read_application
-from tests.done import Done
+from tests.command_result import CommandResult
 from tests.golden import unpack
 
 from . import dumps
@@ -70,7 +70,7 @@ def await_empty(harness: Harness, group: str) -> None:
         time.sleep(0.5)
 
 
-def seed(harness: Harness, directory: Path, folder: Path, app: str, *options: object, status: int = 0) -> Done:
+def seed(harness: Harness, directory: Path, folder: Path, app: str, *options: object, status: int = 0) -> CommandResult:
     """Run the command."""
     words = ["seed", "--from", directory, "--app", app, "--bootstrap-server", harness.bootstrap]
     result = kstate(*words, "--journal", folder / f"journal-{app}.jsonl", "-o", "json", *options)
@@ -109,7 +109,7 @@ def test_an_application_continues_from_its_directories(
     _same_as_the_logs(harness, old, new)
     assert seed(harness, directory, tmp_path, new.name, *options).summary["written"] == 0
 
-    harness.produce(release, old, BATCH.then())
+    harness.produce(release, old, BATCH.next())
     for app, folder in ((old, "old"), (new, "new")):
         reply = good(harness.run(release, app, tmp_path / folder, Run(dump=tmp_path / f"{folder}.jsonl")))
         assert not wiped(reply)
@@ -286,15 +286,15 @@ class Refusal:
     remedy: tuple[str, ...] = ()
     follow: Callable[[Left], None] = _no_change
     """What the hint says besides."""
-    then: tuple[str, ...] = ("host1",)
-    """The directories that are passed then."""
+    follow_sources: tuple[str, ...] = ("host1",)
+    """The directories of the run after the remedy."""
     spec: bool = True
 
 
 REFUSALS = {
-    "moved-task": Refusal(_moved_task, 4, "do not have every task: 0_1", then=("host1", "host2")),
+    "moved-task": Refusal(_moved_task, 4, "do not have every task: 0_1", follow_sources=("host1", "host2")),
     "double-task": Refusal(
-        _double_task, 4, "have the same task: 0_1", sources=("host1", "host2"), then=("host1", "host2"),
+        _double_task, 4, "have the same task: 0_1", sources=("host1", "host2"), follow_sources=("host1", "host2"),
         remedy=("--skip-task", "OTHER/0_1"),
     ),
     "no-such-task": Refusal(_no_change, 2, "is no task of the directories", ("--skip-task", "OTHER/9_9")),
@@ -318,7 +318,7 @@ def test_refusals_write_nothing_and_their_hints_lead_on(left: Left, case: str) -
     refusal = REFUSALS[case]
     refusal.prepare(left)
 
-    def run(words: tuple[str, ...], hosts: tuple[str, ...], *, spec: bool = True) -> Done:
+    def run(words: tuple[str, ...], hosts: tuple[str, ...], *, spec: bool = True) -> CommandResult:
         filled = [word.replace("OTHER", str(left.other)).replace("HERE", str(left.directory)) for word in words]
         folders = tuple(next(path for path in (left.folder / host).iterdir()) for host in hosts)
         return kstate(*left.words(*filled, "--dry-run", sources=folders, spec=spec))
@@ -327,7 +327,7 @@ def test_refusals_write_nothing_and_their_hints_lead_on(left: Left, case: str) -
     assert result.status == refusal.status, result.report
     assert refusal.message in result.error["message"], result.report
     refusal.follow(left)
-    again = run(refusal.remedy, refusal.then)
+    again = run(refusal.remedy, refusal.follow_sources)
     assert again.status == 0, again.report
 
 
@@ -341,8 +341,8 @@ def test_unknown_inputs_need_partitions_in_the_specification(harness: Harness, t
     words += ["--dry-run", "-o", "json", "--no-offsets"]
     for store in ("latest-order", "orders-per-minute", "visits"):
         words += ["--accept", store]
-    refused = kstate(*words)
-    assert "specify partitions of store" in refused.error["hint"], refused.report
+    refusal = kstate(*words)
+    assert "specify partitions of store" in refusal.error["hint"], refusal.report
     spec.write_text(text)
     mistyped = kstate(*words, "--accept", "vistis")
     assert mistyped.error["hint"] == "did you mean visits? pass another name", mistyped.report

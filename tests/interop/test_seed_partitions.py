@@ -34,7 +34,7 @@ from kstate_cli.seed.model import SeedRequest
 from kstate_cli.seed.partitioning import PartitionRequest
 from kstate_cli.seed.planner import plan_seed, read_facts
 from kstate_cli.specification.toml_file import read_spec
-from tests.done import Done
+from tests.command_result import CommandResult
 
 from .dumping import dump
 from .harness import App, Harness, Run
@@ -107,8 +107,8 @@ def test_an_application_continues_with_another_number_of_partitions(
     assert seeded.status == 0, seeded.report
     assert kstate(*words).summary["executed"] is False
 
-    harness.produce(case.release, new, replace(batch.then(), partitions=case.new))
-    for records in (batch, batch.then()):
+    harness.produce(case.release, new, replace(batch.next(), partitions=case.new))
+    for records in (batch, batch.next()):
         harness.produce(case.release, oracle, replace(records, partitions=case.new))
     rows = {}
     for app, folder, runs in ((new, "new", 2), (oracle, "oracle", 1)):
@@ -244,7 +244,7 @@ class Counting:
             words += ["--spec", self.spec]
         return [*words, *(option for option in options if option not in ("--spec", ""))]
 
-    def seed(self, *options: object, status: int = 0) -> Done:
+    def seed(self, *options: object, status: int = 0) -> CommandResult:
         """Run the command."""
         result = kstate(*self.words(*options))
         assert result.status == status, result.report
@@ -319,9 +319,9 @@ def test_fewer_partitions_begin_at_stated_offsets(counting: Counting) -> None:
 def test_stated_offsets_that_do_not_exist(counting: Counting, line: str, message: str) -> None:
     topic = _smaller_topic(counting)
     file = _stated(counting, line.replace("TOPIC", topic))
-    refused = counting.seed("--partitions", 1, "--start-offsets", file, "--dry-run", status=4)
-    assert any(message in detail for detail in refused.error["details"]), refused.report
-    assert "correct the file" in refused.error["hint"]
+    refusal = counting.seed("--partitions", 1, "--start-offsets", file, "--dry-run", status=4)
+    assert any(message in detail for detail in refusal.error["details"]), refusal.report
+    assert "correct the file" in refusal.error["hint"]
     counting.seed("--partitions", 1, "--start-offsets", _stated(counting, f"{topic},0,0"), "--dry-run")
 
 
@@ -341,8 +341,8 @@ def test_stated_offsets_of_some_partitions_or_of_other_keys(counting: Counting) 
 
 @pytest.mark.parametrize("line", ["topic,0", "topic,0,x", "topic,-1,0", "to/pic,0,0", "t,0,0\nt,0,1", "", "t,0,1_0"])
 def test_a_file_that_states_no_offsets(counting: Counting, line: str) -> None:
-    refused = counting.seed("--start-offsets", _stated(counting, line), status=2)
-    assert "line" in refused.error["message"] or "has no offsets" in refused.error["message"], refused.report
+    refusal = counting.seed("--start-offsets", _stated(counting, line), status=2)
+    assert "line" in refusal.error["message"] or "has no offsets" in refusal.error["message"], refusal.report
 
 
 def _unread(counting: Counting) -> None:
@@ -566,8 +566,8 @@ def test_refusals_write_nothing_and_their_hints_lead_on(counting: Counting, case
 def test_a_single_partition_proves_no_rule(harness: Harness, tmp_path: Path) -> None:
     counting = Counting(harness, tmp_path, f"parts-{next(_names)}", partitions=1).create()
     counting.enlarge(3)
-    refused = kstate(*counting.words("--partitions", 3))
-    assert "--partitioner murmur2" in refused.error["hint"], refused.report
+    refusal = kstate(*counting.words("--partitions", 3))
+    assert "--partitioner murmur2" in refusal.error["hint"], refusal.report
     assert kstate(*counting.words("--partitions", 3, "--partitioner", "murmur2")).status == 0
 
 

@@ -30,7 +30,7 @@ from kstate_cli.seed.execution import Watcher, carry_out
 from kstate_cli.seed.journal import open_journal
 from kstate_cli.seed.model import SeedRequest
 from kstate_cli.seed.planner import plan_seed, read_facts
-from tests.done import Done
+from tests.command_result import CommandResult
 
 from .harness import Harness
 from .seeding import METADATA, Source, content, events, page_commands, records_of
@@ -135,8 +135,8 @@ def test_keys_are_erased_with_a_receipt(source: Source) -> None:
     # Without its kind the keys of a store cannot be taken apart.
     unclear = kstate(*source.words(*options))
     assert "the kind of 1 store is unknown" in unclear.error["message"]
-    kept = kstate(*source.words(*options, "--accept", "count", "--dry-run"))
-    assert [row for row in kept.rows if "keys are not erased from count" in row.get("message", "")], kept.report
+    accepted = kstate(*source.words(*options, "--accept", "count", "--dry-run"))
+    assert [row for row in accepted.rows if "keys are not erased from count" in row.get("message", "")], accepted.report
     spec = source.folder / "kstate.toml"
     spec.write_text(
         f'format = 1\napplication = "{source.app}"\n[stores.count]\nkind = "timestamped-key-value"\n'
@@ -319,7 +319,7 @@ def test_markers_and_aborted_records_are_no_unread_records(source: Source) -> No
     assert source.seed().summary["copied_offsets"] == 1
 
 
-def conditions(result: Done) -> dict[str, str]:
+def conditions(result: CommandResult) -> dict[str, str]:
     """Return the conditions that were printed, and their states."""
     return {row["condition"]: row["condition_state"] for row in result.rows if row["type"] == "condition"}
 
@@ -384,7 +384,7 @@ def test_a_store_that_is_restored_from_a_topic_that_the_target_lacks(source: Sou
     source.seed("--spec", spec)
 
 
-def _run(words: Sequence[object], *, status: int = 0) -> Done:
+def _run(words: Sequence[object], *, status: int = 0) -> CommandResult:
     result = kstate(*words)
     assert result.status == status, result.report
     return result
@@ -479,10 +479,10 @@ def test_a_plan_that_changed_is_not_continued(source: Source) -> None:
     source.seed()
     lines = source.journal.read_text().splitlines(keepends=True)
     source.journal.write_text("".join(line for line in lines if '"done"' not in line))
-    refused = kstate(*source.words("--rename-store", "count=total"))
-    assert "belongs to another plan" in refused.error["message"]
-    assert "kstate seed --undo --delete-topics" in refused.error["hint"]
-    (command,) = (line.strip() for line in refused.error["hint"].splitlines() if "kstate seed --undo" in line)
+    refusal = kstate(*source.words("--rename-store", "count=total"))
+    assert "belongs to another plan" in refusal.error["message"]
+    assert "kstate seed --undo --delete-topics" in refusal.error["hint"]
+    (command,) = (line.strip() for line in refusal.error["hint"].splitlines() if "kstate seed --undo" in line)
     undone = kstate(*shlex.split(command.partition("kstate ")[2]))
     assert undone.status == 0, undone.report
     source.seed("--rename-store", "count=total")

@@ -36,7 +36,7 @@ def test_a_lost_directory_serves_the_same(harness: Harness, tmp_path: Path, rele
     assert first.status == 0, first.report
 
     # More input after the first snapshot: the second one has it, and shares what did not change.
-    harness.produce(release, app, BATCH.then())
+    harness.produce(release, app, BATCH.next())
     good(harness.run(release, app, state, Run(read=False)))
     broker = ("--bootstrap-server", harness.bootstrap)
     second = kstate("snapshot", directory, "--out", repository, *broker, "-o", "json")
@@ -85,28 +85,28 @@ def test_later_records_and_another_release_share_a_run(
     first = good(harness.run(source, app, state, Run(as_of=oldest, read=False)))
     snapshot = kstate("snapshot", directory, "--out", repository)
     assert snapshot.status == 0, snapshot.report
-    harness.produce(source, app, second := BATCH.then())
+    harness.produce(source, app, second := BATCH.next())
     good(harness.run(source, app, state, Run(as_of=oldest, read=False)))
     spec = write_spec(directory, tmp_path / "kstate.toml", memory=True)
     dump = dump_changelogs(harness, source, changelogs(first), tmp_path / "dump")
     ends = {key: last for key, (_, _, last) in log_bounds(dump).items()}
     shutil.copytree(state, tmp_path / "untouched")
-    good(harness.run(source, app, tmp_path / "untouched", Run(as_of=oldest, then=[Step(second.then(), None)])))
+    good(harness.run(source, app, tmp_path / "untouched", Run(as_of=oldest, steps=[Step(second.next(), None)])))
     end = dump_changelogs(harness, source, changelogs(first), tmp_path / "end")
     behind = records_after(tmp_path / "end-lines", ends)
 
     shutil.rmtree(directory)
     line = "{}.{}".format(*number(target))
-    how = ("--from-snapshot", repository, "--from-changelog", dump, "--for", line, "--spec", spec, "--warnings-ok",
+    options = ("--from-snapshot", repository, "--from-changelog", dump, "--for", line, "--spec", spec, "--warnings-ok",
            "-o", "json", *IN_PROCESS, *unproven_too(line))  # fmt: skip
-    planned = kstate("restore", directory, *how, "--dry-run")
+    planned = kstate("restore", directory, *options, "--dry-run")
     assert planned.status == 0 and not directory.exists(), planned.report
-    done = kstate("restore", directory, *how)
-    assert done.status == 0, done.report
-    steps = [[row["path"] for row in of.rows if row["type"] == "step"] for of in (planned, done)]
+    result = kstate("restore", directory, *options)
+    assert result.status == 0, result.report
+    steps = [[row["path"] for row in of.rows if row["type"] == "step"] for of in (planned, result)]
     assert steps[0] == steps[1]
-    assert done.summary["stores"] > 20 and done.summary["records"] > 0
-    assert {row["message"] for row in done.rows if row["type"] == "step" and "rebuild" in row["message"]} == set()
+    assert result.summary["stores"] > 20 and result.summary["records"] > 0
+    assert {row["message"] for row in result.rows if row["type"] == "step" and "rebuild" in row["message"]} == set()
 
     start = good(harness.run(target, app, state, Run(read=False, as_of=oldest)))
     assert not wiped(start), start.report()

@@ -50,7 +50,7 @@ def test_each_snapshot_with_the_rest_of_the_log_is_the_whole_log(harness: Harnes
     harness.produce(case.release, app, BATCH)
     conf = {**SMALL, **LONG_SESSIONS, **case.conf}
     with Background(harness, case.release, app, state, Run(conf=conf, read=False)) as running:
-        with load(harness, case.release, app, BATCH.then()):
+        with load(harness, case.release, app, BATCH.next()):
             snapshots = take(state / app.name, repository, case, figures, Taking(count, bootstrap=harness.bootstrap))
             assert running.alive
         os.kill(running.pid, signal.SIGKILL)
@@ -80,13 +80,13 @@ def test_exactly_once_captures_no_uncommitted_row(harness: Harness, tmp_path: Pa
     for number in range(4 * rounds):
         small, kills = number % 2 == 0, number % 4 >= 2
         harness.produce(case.release, app, batch)
-        batch = batch.then()
+        batch = batch.next()
         conf = {**(SMALL if small else {}), **case.conf}
         run = Run(conf=conf, read=False, options={"replace-thread": True})
         with Background(harness, case.release, app, state, run) as running:
             with load(harness, case.release, app, batch):
                 snapshots += take(state / app.name, repository, case, figures, Taking(3, 3))
-            batch = batch.then().then()
+            batch = batch.next().next()
             if kills:
                 os.kill(running.pid, signal.SIGKILL)
             else:

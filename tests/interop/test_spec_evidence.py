@@ -11,7 +11,7 @@ import pytest
 
 from kstate_cli.specification.draft import complete
 from kstate_cli.specification.toml_file import parse_draft
-from tests.done import Done
+from tests.command_result import CommandResult
 from tests.unit.specification import truth
 
 from .dumping import dump
@@ -94,7 +94,7 @@ def test_only_unknowable_settings_stay_open(harness: Harness, tmp_path: Path, re
     shutil.copytree(directory, tmp_path / "behind")
     nothing = kstate("check", directory, "--for", line(release), *started_as, *broker, "-o", "json")
     assert (nothing.summary["restores"], nothing.summary["seconds_to_running"]) == (0, 0), nothing.report
-    run = Run(then=[Step(BATCH.then(), None)], expect_no_restore=True, may_restore=[IN_MEMORY])
+    run = Run(steps=[Step(BATCH.next(), None)], expect_no_restore=True, may_restore=[IN_MEMORY])
     assert not wiped(good(harness.run(release, app, state, run)))
 
     # The copy is older than the log: a check says by how much, store by store, and Streams restores just that.
@@ -116,7 +116,7 @@ def test_only_unknowable_settings_stay_open(harness: Harness, tmp_path: Path, re
     harness.delete(release, app)
 
 
-def _by_store(result: Done, kind: str, member: str) -> dict[str, int]:
+def _by_store(result: CommandResult, kind: str, member: str) -> dict[str, int]:
     """The sum over the tasks of a store, without what is none."""
     counts: Counter[str] = Counter()
     for row in result.rows:

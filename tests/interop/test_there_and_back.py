@@ -77,7 +77,7 @@ def test_undo_is_refused_and_the_migration_it_names_goes_back(
     unread = Run(as_of=oldest, read=False, expect_no_restore=True, may_restore=["kv-memory"])
     good(harness.run(second, app, tmp_path / "state", unread))
     command_instead_of_undo(directory)
-    unread.then = [Step(BATCH.then())]
+    unread.steps = [Step(BATCH.next())]
     good(harness.run(second, app, tmp_path / "state", unread))
     command = command_instead_of_undo(directory)
     assert command == ["migrate", str(directory), "--to", "{}.{}".format(*number(first))]

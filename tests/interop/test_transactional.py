@@ -57,21 +57,21 @@ def closed(harness: Harness, app: App, state: Path) -> None:
 def switched_on(harness: Harness, app: App, state: Path) -> None:
     """Run without them, then with them: old databases keep a status of 0, new ones have none."""
     _run(harness, RELEASE, app, state, {})
-    harness.produce(RELEASE, app, BATCH.then())
+    harness.produce(RELEASE, app, BATCH.next())
     _run(harness, RELEASE, app, state, TRANSACTIONAL)
 
 
 def switched_off(harness: Harness, app: App, state: Path) -> None:
     """Run with them, then without."""
     _run(harness, RELEASE, app, state, TRANSACTIONAL)
-    harness.produce(RELEASE, app, BATCH.then())
+    harness.produce(RELEASE, app, BATCH.next())
     _run(harness, RELEASE, app, state, {})
 
 
 def upgraded(harness: Harness, app: App, state: Path) -> None:
     """Run 4.3.1, then 4.4.0 on the same directory with them."""
     _run(harness, "4.3.1", app, state, {})
-    harness.produce(RELEASE, app, BATCH.then())
+    harness.produce(RELEASE, app, BATCH.next())
     _run(harness, RELEASE, app, state, TRANSACTIONAL)
 
 
@@ -104,8 +104,8 @@ def test_older_releases_take_the_migrated_directory(
 
     result = migrate(directory, target, "--warnings-ok")
     assert result.status == 0, result.report
-    rest = BATCH.then() if history is closed else BATCH.then().then()
-    run = Run(dump=served, then=[Step(rest, grown)], as_of=AS_OF, expect_no_restore=True)
+    rest = BATCH.next() if history is closed else BATCH.next().next()
+    run = Run(dump=served, steps=[Step(rest, grown)], as_of=AS_OF, expect_no_restore=True)
     after = good(harness.run(target, app, state, run))
     assert not wiped(after), after.report()
     assert not [str(difference) for difference in dumps.differences(reference, served)]

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from kstate_cli.releases import unproven_too
+from tests.command_result import CommandResult
 from tests.directories.support import kstate
-from tests.done import Done
 from tests.interop.checking import identities
 from tests.interop.jvm import Event, Reply
 from tests.interop.restoring import dump_changelogs
@@ -146,7 +146,7 @@ def _copied(folder: Path, place: str, name: str) -> Path:
     return target
 
 
-def _ended(outcome: Outcome, command: str, result: Done) -> None:
+def _ended(outcome: Outcome, command: str, result: CommandResult) -> None:
     outcome.record[command] = result.status
     if result.status not in (0, REFUSAL):
         outcome.kstate[f"{command}: exit {result.status}"] = 1

@@ -295,7 +295,7 @@ class World:
         self.tally.add("calls", "dump" if not disturbance.startswith("process") else "dump (process)")
         self.tally.add("disturbances", disturbance)
         call = self._calls.start_process(argv) if disturbance.startswith("process") else self._calls.start(argv, clock)
-        beside: list[Callable[[], None]] = []
+        actions: list[Callable[[], None]] = []
         other: Call | None = None
         match disturbance:
             case "kill" | "process killed":
@@ -305,18 +305,18 @@ class World:
                 if not call.ends_within(chance.uniform(0.0, 1.5)):
                     call.send(signal.SIGTERM)
             case "writes":
-                beside.append(lambda: self._operate(chance.choice(("puts", "deletes", "hot key", "clean")), chance))
+                actions.append(lambda: self._operate(chance.choice(("puts", "deletes", "hot key", "clean")), chance))
             case "recreate":
-                beside.append(lambda: self._recreate(chance))
+                actions.append(lambda: self._recreate(chance))
             case "retention":
                 topic, retention = chance.choice(self.topics), chance.choice(RETENTIONS_MS)
-                beside.append(lambda: self._alter(topic, retention))
+                actions.append(lambda: self._alter(topic, retention))
             case "transaction":
                 kind = chance.choice(("transaction", "open transaction", "end transaction"))
-                beside.append(lambda: self._operate(kind, chance))
+                actions.append(lambda: self._operate(kind, chance))
             case "second call":
                 other = self._calls.start(argv, clock)
-        for action in beside:
+        for action in actions:
             call.ends_within(chance.uniform(0.0, 1.0))
             action()
         outcomes = [entry.outcome() for entry in (call, other) if entry is not None]
@@ -379,7 +379,7 @@ class World:
         elif outcome.status in (0, 1):
             directory.rebuild = False
             if kind == "host" and chance.random() < 0.25:
-                self._copied = self._copy(directory, "copied", beside=True)
+                self._copied = self._copy(directory, "copied", with_runs=True)
 
     def _directory(self, kind: str) -> Directory | None:
         if kind in self._directories:
@@ -388,13 +388,13 @@ class World:
             return Directory(self._folder / "fresh" / self.app)
         if self._copied is None:
             return None
-        return self._copy(self._copied, "old", beside=kind == "copy")
+        return self._copy(self._copied, "old", with_runs=kind == "copy")
 
-    def _copy(self, directory: Directory, name: str, *, beside: bool) -> Directory:
-        """Copy an application directory, and what kstate keeps beside it."""
+    def _copy(self, directory: Directory, name: str, *, with_runs: bool) -> Directory:
+        """Copy an application directory; ``with_runs``: with the whole state directory, which contains the runs."""
         to = self._folder / name
         shutil.rmtree(to, ignore_errors=True)
-        if beside:
+        if with_runs:
             shutil.copytree(directory.path.parent, to, symlinks=True)
         else:
             shutil.copytree(directory.path, to / self.app)

@@ -122,9 +122,9 @@ def test_readme_is_followed_word_for_word(installed: Installed) -> None:
     """In an empty directory, with the wheel and nothing of the repository."""
     target = [*outputs((ROOT / "README.md").read_text(encoding="utf-8"))]
     assert {element.command.split()[0] for element in target} >= {"kstate", "mkdir", "rm"}
-    for entry, got in zip(target, run(target, installed.environment / "bin"), strict=True):
+    for entry, output in zip(target, run(target, installed.environment / "bin"), strict=True):
         content = replace(entry, first=None, last=None).as_text()
-        assert steady(got.as_text()) == steady(content), entry.command
+        assert steady(output.as_text()) == steady(content), entry.command
 
 
 def test_it_does_its_work_where_nothing_else_is(installed: Installed) -> None:

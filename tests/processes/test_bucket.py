@@ -135,7 +135,7 @@ def test_only_the_first_of_many_writers_commits_a_generation(objects: ObjectStor
         thread.start()
     for thread in threads:
         thread.join()
-    paths_of_winners = [path for how, path in ended if how == "made"]
+    paths_of_winners = [path for outcome, path in ended if outcome == "made"]
     newest = stores[0].read_newest()
     assert newest is not None and [file.path for file in newest.fulls[0].files] == paths_of_winners
     assert len(ended) == 8
@@ -359,11 +359,11 @@ def test_reports_a_missing_bucket_and_missing_credentials(
 
 
 @pytest.mark.parametrize("how", ["says nothing", "closes", "says half of it"])
-def test_an_answer_that_does_not_come(objects: ObjectStore, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+def test_an_answer_that_does_not_come(objects: ObjectStore, monkeypatch: pytest.MonkeyPatch, behaviour: str) -> None:
     """Each of them is another exception of boto3's, and none of urllib3's comes through."""
     monkeypatch.setattr("kstate_cli.s3_objects._ATTEMPTS", 1)
     monkeypatch.setattr("kstate_cli.s3_objects._READ_SECONDS", 0.05)
-    response = b"" if how == "closes" else b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\nETag: 1\r\n\r\n<x"
+    response = b"" if behaviour == "closes" else b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\nETag: 1\r\n\r\n<x"
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def answer() -> None:
@@ -373,7 +373,7 @@ def test_an_answer_that_does_not_come(objects: ObjectStore, monkeypatch: pytest.
                     connection, _ = server.accept()
                 except OSError:
                     return
-                if how == "says nothing":
+                if behaviour == "says nothing":
                     connections.append(connection)
                     continue
                 connection.recv(1 << 16)
@@ -383,11 +383,11 @@ def test_an_answer_that_does_not_come(objects: ObjectStore, monkeypatch: pytest.
         threading.Thread(target=answer, daemon=True).start()
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.getsockname()[1]}")
         store = bucket(objects)
-        for call in (store.read_newest, lambda: store.content("x"), lambda: store.make(RUN), lambda: store.new_file("x").finish() if how != "says half of it" else store.present(["x"])):  # fmt: skip
+        for call in (store.read_newest, lambda: store.content("x"), lambda: store.make(RUN), lambda: store.new_file("x").finish() if behaviour != "says half of it" else store.present(["x"])):  # fmt: skip
             with pytest.raises(RunFailed) as error:
                 call()
             assert error.value.hint
-        if how != "says half of it":
+        if behaviour != "says half of it":
             with pytest.raises(RunHalfway):
                 store.commit(Grown(1, "read_committed", ()), RUN, [])
         assert store.sweep(grown(1)) == 0

@@ -32,7 +32,7 @@ signals.CLOSING_SECONDS = deadline.CLOSING_SECONDS = {seconds}
 signal.signal(signal.SIGTERM, lambda *_: None)
 deadline.begin(lambda number: print("report", number, deadline.remains(), flush=True))
 {contact}
-{then}
+{ending}
 """
 _FOR_EVER = """
 print("begun", flush=True)
@@ -41,8 +41,8 @@ while True:
 """
 
 
-def _started(seconds: float, contact: str, then: str = _FOR_EVER) -> subprocess.Popen[str]:
-    code = _WAITS.format(seconds=seconds, contact=contact, then=then)
+def _started(seconds: float, contact: str, ending: str = _FOR_EVER) -> subprocess.Popen[str]:
+    code = _WAITS.format(seconds=seconds, contact=contact, ending=ending)
     process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "begun\n"

@@ -51,7 +51,7 @@ def run(script: str) -> str:
 
 
 @pytest.mark.parametrize("how", ["submitted(pool, abs, range(8))", "mapped(pool, abs, range(8))"])
-def test_a_pool_ends_whenever_a_signal_comes(how: str) -> None:
+def test_a_pool_ends_whenever_a_signal_comes(call: str) -> None:
     """A thread that was half started would keep the process from ending, where the pool is not yet in anybody's hands."""
     script = f"""
 hit, pools = 0, []
@@ -61,7 +61,7 @@ for _ in range(120):
         armed.append(True)
         pool = ThreadPoolExecutor(4)
         pools.append(pool)
-        {how}
+        {call}
         armed.clear()
     except Interrupted:
         hit += 1
@@ -163,7 +163,7 @@ STARTS = {
 
 
 @pytest.mark.parametrize("how", STARTS)
-def test_a_thread_is_never_half_started(how: str) -> None:
+def test_a_thread_is_never_half_started(starter: str) -> None:
     """A signal at the worst moment: the thread runs, and ``Thread.start`` has not seen that yet.
 
     What it raises there makes ``start`` forget the thread, which then dies of a KeyError with a traceback.
@@ -183,7 +183,7 @@ for _ in range(20):
     before = threading.active_count()
     armed.append(True)
     try:
-        {STARTS[how]}
+        {STARTS[starter]}
         print("no signal")
     except Interrupted:
         pass

@@ -49,7 +49,7 @@ class Watched:
             text=True,
             start_new_session=True,
         )
-        self.said: list[str] = []
+        self.lines: list[str] = []
         self.sessions: set[int] = set()
         """Sessions that were begun below it: Spark's."""
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -58,7 +58,7 @@ class Watched:
     def _read(self) -> None:
         assert self.process.stderr is not None
         for line in self.process.stderr:
-            self.said.append(line)
+            self.lines.append(line)
 
     def ended(self) -> tuple[int, str]:
         """Waits for its end; the exit status (of one that hangs it is that of SIGABRT), and what it said."""
@@ -68,7 +68,7 @@ class Watched:
             self.process.send_signal(signal.SIGABRT)
             status = self.process.wait()
         self._reader.join(10)
-        return status, "".join(self.said)
+        return status, "".join(self.lines)
 
     def has_line(self, **members: str) -> bool:
         """Whether there was an event with these members."""
@@ -76,7 +76,7 @@ class Watched:
 
     def events(self) -> list[dict[str, str]]:
         """JSON lines on standard error."""
-        return [json.loads(line) for line in list(self.said) if line.startswith("{") and line.endswith("\n")]
+        return [json.loads(line) for line in list(self.lines) if line.startswith("{") and line.endswith("\n")]
 
     def spark(self) -> dict[int, str]:
         """The processes of Spark by their command lines."""
@@ -166,11 +166,11 @@ class Way:
 
     name: str
     number: signal.Signals
-    everybody: bool = False
+    whole_group: bool = False
     """The whole process group, and all that the command has started, as systemd does it."""
 
     def strike(self, run: Watched) -> None:
-        if self.everybody:
+        if self.whole_group:
             others = list(run.spark())
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(run.process.pid, self.number)
@@ -184,7 +184,7 @@ class Way:
 WAYS = (
     Way("INT", signal.SIGINT),
     Way("TERM", signal.SIGTERM),
-    Way("TERM to all", signal.SIGTERM, everybody=True),
+    Way("TERM to all", signal.SIGTERM, whole_group=True),
     Way("KILL", signal.SIGKILL),
 )
 

@@ -21,8 +21,8 @@ from kstate_cli.dump_writer.bucket import BucketStore, Upload
 from kstate_cli.dump_writer.writing import path_of
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.s3_objects import Objects, place_in_bucket
+from tests.command_result import CommandResult
 from tests.directories.support import kstate
-from tests.done import Done
 from tests.growing import GrowingDump
 from tests.object_store import ACCESS_KEY, SECRET, Fault, ObjectStore, action_of
 
@@ -59,7 +59,7 @@ class Both:
         return ["restore", str(app), "--from-changelog", self.dumps[number].uri, "--for", "4.3", "--engine", "local",
                 "--spec", str(self.folder / "kstate.toml"), *options]  # fmt: skip
 
-    def restored(self, *options: str) -> list[Done]:
+    def restored(self, *options: str) -> list[CommandResult]:
         kstates = [kstate(*self.argv(number, "-o", "json", *options)) for number in (0, 1)]
         assert digest(self.folder / "bucket" / APP) == digest(self.folder / "folder" / APP)
         assert [entry.summary["records"] for entry in kstates] == [kstates[0].summary["records"]] * 2

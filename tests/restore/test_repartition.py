@@ -158,8 +158,8 @@ def test_headers_that_some_files_lack(spark: Any, tmp_path: Path) -> None:
     dump, other = open_dump(mixed), TopicPartition("other", 0)
     ordered = repartition(spark.sparkContext, dump, list(dump.partitions), str(tmp_path / "sorted"))
     assert ordered.headers_of("other") and not ordered.headers_of(A)
-    got = content(ordered, columns=("key", "value", "timestamp", "offset"))
-    assert {key: rows for key, rows in got.items() if key != other} == plain
+    records = content(ordered, columns=("key", "value", "timestamp", "offset"))
+    assert {key: rows for key, rows in records.items() if key != other} == plain
     assert content(ordered, columns=WITH_HEADERS)[other] == expected(rows("other", 0, 30), WITH_HEADERS)[other]
 
 

@@ -20,8 +20,8 @@ from kstate_cli.change.standby import read_standby, standby_path
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.restore.running.pipeline import newest_manifest_of
 from kstate_cli.rocks.writable import WritableStore
+from tests.command_result import CommandResult
 from tests.directories.support import kstate
-from tests.done import Done
 from tests.growing import GrowingDump, Record
 from tests.sampling import ALL
 
@@ -41,17 +41,17 @@ class Pair:
         (folder / "kstate.toml").write_text(SPEC, encoding="utf-8")
         self.app = folder / "state" / APP
         self._chance = random.Random(7)
-        self._made = 0
+        self._records = 0
 
     def more(self, count: int = 40) -> None:
         """A round of the dump: new keys, keys that are there, deletes."""
         self.dump.add({key: [self._record() for _ in range(count)] for key in KEYS})
 
     def _record(self) -> Record:
-        self._made += 1
+        self._records += 1
         name = b"k%05d" % self._chance.randrange(300)
-        value = None if self._chance.random() < 0.1 else b"v%08d" % self._made
-        return name, value, 1_700_000_000_000 + self._made
+        value = None if self._chance.random() < 0.1 else b"v%08d" % self._records
+        return name, value, 1_700_000_000_000 + self._records
 
     def argv(self, *options: str, app: Path | None = None) -> list[str]:
         return ["restore", str(app or self.app), "--from-changelog", str(self.dump.path), "--for", "4.3",
@@ -70,7 +70,7 @@ class Pair:
         assert standby or "standby" not in output
         return None if standby is None else str(standby)
 
-    def round(self, *options: str, status: int | None = 0) -> Done:
+    def round(self, *options: str, status: int | None = 0) -> CommandResult:
         return kstate(*self.argv("--standby", "-o", "json", *options), status=status)
 
     def assert_rows_of_a_single_restore(self) -> None:
@@ -163,7 +163,7 @@ def test_the_topic_ids_are_compared_before_the_offsets(pair: Pair, tmp_path: Pat
     success = _success(metrics)
     before = digest(pair.app)
     for key in KEYS:
-        pair.dump.begin_anew(key, 0, "recreated")
+        pair.dump.begin_full(key, 0, "recreated")
     pair.more(count)
     result = pair.round("--metrics-file", str(metrics), status=4)
     assert "the dump has topic id recreated, but the store was restored from topic id t" in result.err
@@ -183,7 +183,7 @@ def test_empty_full_dump_does_not_replace_a_full_dump_with_rows(pair: Pair) -> N
     shutil.rmtree(pair.app)
     standby_path(pair.app).unlink()
     for key in KEYS:
-        pair.dump.begin_anew(key, 0, "recreated", keep=True)
+        pair.dump.begin_full(key, 0, "recreated", keep=True)
     pair.dump.add({key: [] for key in KEYS})
     refusal = kstate(*pair.argv("-o", "json"), status=4)
     for number in (0, 1):
@@ -213,7 +213,7 @@ def test_another_dump_of_the_same_generation_is_seen(pair: Pair, tmp_path: Path)
 
 def test_a_generation_without_a_full_dump_is_refused(pair: Pair) -> None:
     for key in KEYS:
-        pair.dump.begin_anew(key, 0)
+        pair.dump.begin_full(key, 0)
     pair.more()
     refusal = kstate(*pair.argv("--full-dump", "1", "-o", "json"), status=2)
     assert "its oldest full dump is generation 2" in refusal.err
@@ -319,7 +319,7 @@ def test_gap_is_rebuilt_from_the_current_log(pair: Pair) -> None:
     """KIP-406: the offset of the store lies before the log, so it is made anew of the new full."""
     pair.round()
     for key in KEYS:
-        pair.dump.begin_anew(key, 1_000)
+        pair.dump.begin_full(key, 1_000)
     pair.more()
     result = pair.round(status=None)
     assert result.status in (0, 1) and result.summary["records"] == 80

@@ -26,7 +26,7 @@ from kstate_cli.cli.columns import width_of
 from kstate_cli.cli.views.plan import Meter
 from tests.directories.support import kstate
 from tests.directories.test_query_cmd import _make_store
-from tests.frozen.running import THEN
+from tests.frozen.running import NOW
 from tests.golden import unpack
 
 WRITE = os.environ.get("KSTATE_FREEZE") == "write"
@@ -108,7 +108,7 @@ def screen(
     with (
         _environment({"COLUMNS": str(width), "LINES": str(height), **variables}),
         patch.object(sys, "argv", ["kstate", *paths]),
-        patch.object(clock, "now", lambda: THEN),
+        patch.object(clock, "now", lambda: NOW),
         patch.object(Meter, "on_a_terminal", False),
         # The line about what takes long: whether it comes depends on how busy this host is.
         patch.object(output, "now_and_then", lambda _look, _seconds: nullcontext()),

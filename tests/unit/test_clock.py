@@ -9,7 +9,7 @@ from kstate_cli import clock
 
 
 def test_all_functions_follow_the_same_clock() -> None:
-    then = datetime(2026, 11, 21, 16, 0, 0, 123_000, tzinfo=timezone.utc)
-    with patch.object(clock, "now", lambda: then):
-        assert clock.now_seconds() == then.timestamp()
+    now = datetime(2026, 11, 21, 16, 0, 0, 123_000, tzinfo=timezone.utc)
+    with patch.object(clock, "now", lambda: now):
+        assert clock.now_seconds() == now.timestamp()
         assert clock.now_ms() == 1_795_276_800_123

@@ -67,7 +67,7 @@ class _Function(ast.NodeVisitor):
 
     def __init__(self) -> None:
         self.texts = set(NAMES)
-        self.found: list[int] = []
+        self.lines: list[int] = []
 
     def is_text(self, node: ast.expr) -> bool:
         if isinstance(node, ast.Attribute):
@@ -98,37 +98,37 @@ class _Function(ast.NodeVisitor):
         sides = [node.left, *node.comparators]
         typed = all(isinstance(operator, ast.Is | ast.IsNot) for operator in node.ops)
         if not typed and any(map(self.is_text, sides)):
-            self.found.append(node.lineno)
+            self.lines.append(node.lineno)
         self.generic_visit(node)
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         if node.attr in SEARCHES and self.is_text(node.value):
-            self.found.append(node.lineno)
+            self.lines.append(node.lineno)
         self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:
         if isinstance(node.func, ast.Attribute) and node.func.attr in PATTERNS and any(map(self.is_text, node.args)):
-            self.found.append(node.lineno)
+            self.lines.append(node.lineno)
         self.generic_visit(node)
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
         if isinstance(node.ctx, ast.Load) and self.is_text(node.slice):
-            self.found.append(node.lineno)
+            self.lines.append(node.lineno)
         self.generic_visit(node)
 
     def visit_SetComp(self, node: ast.SetComp) -> None:
         if self.is_text(node.elt):
-            self.found.append(node.lineno)
+            self.lines.append(node.lineno)
         self.generic_visit(node)
 
     def visit_DictComp(self, node: ast.DictComp) -> None:
         if self.is_text(node.key):
-            self.found.append(node.lineno)
+            self.lines.append(node.lineno)
         self.generic_visit(node)
 
     def visit_Match(self, node: ast.Match) -> None:
         if self.is_text(node.subject):
-            self.found.append(node.lineno)
+            self.lines.append(node.lineno)
         self.generic_visit(node)
 
 
@@ -147,7 +147,7 @@ def _readers(tree: ast.Module) -> Iterator[tuple[str, int]]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             function = _Function()
             function.generic_visit(node)
-            yield from ((node.name, line) for line in function.found)
+            yield from ((node.name, line) for line in function.lines)
 
 
 def test_nobody_reads_prose() -> None:

@@ -51,8 +51,8 @@ def container(scheme: str, user: str) -> str:
 @pytest.mark.parametrize("authority", ["s3://{}bucket", "abfss://{}me.dfs.core.windows.net"])
 def test_kept_uri_leads_to_the_same_place_or_reports_that_it_does_not(authority: str, path: str, secret: str) -> None:
     """As pyarrow finds it, which the runs of a restoration are written and removed with."""
-    who = "me@" if authority.startswith("abfss") or secret else ""
-    uri = f"{authority.format(who.replace('@', secret + '@'))}/{path}?region=eu-west-1"
+    user = "me@" if authority.startswith("abfss") or secret else ""
+    uri = f"{authority.format(user.replace('@', secret + '@'))}/{path}?region=eu-west-1"
     there = place_of(uri)
     text = kept_uri(uri)
     assert "Q7z" not in text

@@ -33,14 +33,14 @@ def in_full() -> Iterator[tuple[str, str]]:
                 continue
             for mark in node.decorator_list:
                 match mark:
-                    case ast.Call(func=ast.Attribute(attr="in_full"), args=[ast.Constant(value=str(beside))]):
-                        yield f"{path.relative_to(ROOT)}::{node.name}", beside
+                    case ast.Call(func=ast.Attribute(attr="in_full"), args=[ast.Constant(value=str(sample))]):
+                        yield f"{path.relative_to(ROOT)}::{node.name}", sample
 
 
 def test_skipped_tests_name_a_test_that_runs() -> None:
     pairs = dict(in_full())
     assert pairs
-    for test, beside in pairs.items():
-        path, _, name = beside.partition("::")
-        assert f"\ndef {name}(" in (ROOT / path).read_text("utf-8"), (test, beside)
-        assert beside not in pairs, (test, beside)
+    for test, sample in pairs.items():
+        path, _, name = sample.partition("::")
+        assert f"\ndef {name}(" in (ROOT / path).read_text("utf-8"), (test, sample)
+        assert sample not in pairs, (test, sample)

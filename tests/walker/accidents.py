@@ -33,7 +33,7 @@ def journal(world: World, chance: Chance) -> None:
     if not runs or world.version is None:
         return
     run = chance.choice(runs)
-    path = world.beside / run.name / "journal.jsonl"
+    path = world.runs_folder / run.name / "journal.jsonl"
     data, stat = path.read_bytes(), path.stat()
     damage = _damage(path, data, chance)
     if damage is None:
@@ -92,26 +92,30 @@ def _damage(path: Path, data: bytes, chance: Chance) -> str | None:
 
 def foreign(world: World, chance: Chance) -> None:
     """Somebody keeps something of his own beside the runs, or in place of one: it stays, whatever is run."""
-    if world.version is None or not world.beside.is_dir():
+    if world.version is None or not world.runs_folder.is_dir():
         return
-    aside = world.app.parent.parent / "mine"
-    aside.mkdir(exist_ok=True)
-    (aside / "tree").mkdir(exist_ok=True)
-    (aside / "tree" / "file").write_text("mine")
+    mine_elsewhere = world.app.parent.parent / "mine"
+    mine_elsewhere.mkdir(exist_ok=True)
+    (mine_elsewhere / "tree").mkdir(exist_ok=True)
+    (mine_elsewhere / "tree" / "file").write_text("mine")
     kind = chance.choice(["folder", "file", "link"])
     name = {"folder": "before-the-upgrade", "file": "notes.txt", "link": "0000-migrate"}[kind]
-    mine = world.beside / name
+    mine = world.runs_folder / name
     if kind == "folder":
-        shutil.copytree(aside, mine)
+        shutil.copytree(mine_elsewhere, mine)
     elif kind == "file":
         mine.write_text("mine")
     else:
-        mine.symlink_to(aside)
+        mine.symlink_to(mine_elsewhere)
     world.report.append(f"{name} lies beside the runs")
     argv, expected = _harmless(chance)
     ended = world.commands(world.app, argv)
     world.report.append(f"{' '.join(argv)} -> {ended.status}")
-    there = [(aside / "tree" / "file").exists(), mine.exists(), kind != "folder" or (mine / "tree" / "file").exists()]
+    there = [
+        (mine_elsewhere / "tree" / "file").exists(),
+        mine.exists(),
+        kind != "folder" or (mine / "tree" / "file").exists(),
+    ]
     if not all(there):
         raise Wrong(f"{argv}: exit {ended.status}: {name} is touched: {ended.output[-1500:]}")
     if ended.status not in expected.statuses:
@@ -139,26 +143,26 @@ def kept_tree(world: World, chance: Chance) -> None:
     if not runs or any(run.pending for run in world.runs) or world.version is None:
         return
     run: Run = runs[-1]
-    tree = world.beside / run.name / "tree"
+    tree = world.runs_folder / run.name / "tree"
     files = sorted(path for path in tree.rglob("*") if path.is_file() and path.name != ".lock")
     if not files:
         return
     path = chance.choice(files)
-    aside = world.app.parent.parent / "aside"
-    shutil.copy2(path, aside)
-    how = chance.choice(["remove", "cut", "touch", "more"])
+    backup = world.app.parent.parent / "aside"
+    shutil.copy2(path, backup)
+    damage = chance.choice(["remove", "cut", "touch", "more"])
     path.unlink()
-    if how != "remove":
-        shutil.copy2(aside, path)
-    if how == "cut":
+    if damage != "remove":
+        shutil.copy2(backup, path)
+    if damage == "cut":
         os.truncate(path, max(0, path.stat().st_size - 1))
-        if aside.stat().st_size == 0:
+        if backup.stat().st_size == 0:
             path.unlink()
-    elif how == "touch":
+    elif damage == "touch":
         os.utime(path)
-    elif how == "more":
+    elif damage == "more":
         path.with_name("000099.sst").write_bytes(b"what is that")
-    text = f"{run.name}/tree/{path.relative_to(tree)}: {how}"
+    text = f"{run.name}/tree/{path.relative_to(tree)}: {damage}"
     world.report.append(text)
     before = world.tree()
     ended = world.commands(world.app, ("undo", "--discard-newer"))
@@ -166,7 +170,7 @@ def kept_tree(world: World, chance: Chance) -> None:
         raise Wrong(f"{text}; undo: exit {ended.status}: {ended.output[-1500:]}")
     path.unlink(missing_ok=True)
     path.with_name("000099.sst").unlink(missing_ok=True)
-    shutil.copy2(aside, path)
+    shutil.copy2(backup, path)
 
 
 def locked(world: World, chance: Chance) -> None:

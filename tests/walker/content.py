@@ -36,7 +36,7 @@ class Store:
 
 
 @dataclass(frozen=True)
-class Kept:
+class Storage:
     """How a task is kept: what the layout of a release is made of."""
 
     families: dict[str, frozenset[str]]
@@ -58,7 +58,7 @@ class Task:
     """One task directory."""
 
     stores: dict[str, Store]
-    kept: Kept
+    storage: Storage
     folders: frozenset[str]
     """Stores that have a directory."""
 
@@ -77,7 +77,9 @@ class Content:
     @property
     def formats(self) -> frozenset[int]:
         """All SST formats."""
-        return frozenset(entry for task in self.tasks.values() for some in task.kept.formats.values() for entry in some)
+        return frozenset(
+            entry for task in self.tasks.values() for some in task.storage.formats.values() for entry in some
+        )
 
 
 def read(app: Path) -> Content:
@@ -109,7 +111,7 @@ def _task(application: str, path: Path) -> Task:
     merged = {
         name: _store(application, path, name, stores.get(name, {}), lines, mentions.get(name, {})) for name in names
     }
-    backup = Kept(
+    backup = Storage(
         {f"{store}/{segment}": frozenset(element.families) for store, some in stores.items() for segment, element in some.items()},
         {f"{store}/{segment}": element.formats for store, some in stores.items() for segment, element in some.items()},
         {

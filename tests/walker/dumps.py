@@ -77,10 +77,10 @@ def _row(tp: Partition, record: Record) -> dict[str, object]:
 
 def _opens(task: Task | None, store: str, release: Release) -> bool:
     """Whether a release opens the databases of a store as they are."""
-    places = [place for place in task.kept.families if place.startswith(f"{store}/")] if task else []
+    places = [place for place in task.storage.families if place.startswith(f"{store}/")] if task else []
     return all(
-        max(task.kept.formats[place], default=0) <= release.sst_format
-        and (release.inside or OFFSETS not in task.kept.families[place])
+        max(task.storage.formats[place], default=0) <= release.sst_format
+        and (release.inside or OFFSETS not in task.storage.families[place])
         for place in places
         if task is not None
     )
@@ -112,7 +112,7 @@ def restoring(version: Version | None, app: str, dump: Dump, release: str, *, re
                     warned |= offset + 1 > log.end
                     refusal |= not _opens(get, name, target)
                     continue
-                if get is None or get.kept.inside != target.inside or not _opens(get, name, target):
+                if get is None or get.storage.inside != target.inside or not _opens(get, name, target):
                     refusal = True
                     continue
                 warned = True  # nobody has said when the dump was read: deletes may be forgotten

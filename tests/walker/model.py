@@ -45,7 +45,7 @@ class Run:
     """As `kstate status` says it, once nothing is pending."""
     version: Version | None = None
     """What its tree must be, byte for byte; None where nothing is promised any more."""
-    made: Tree | None = None
+    changed_tree: Tree | None = None
     """The application directory as the run left it."""
     pending: Pending | None = None
     old: bool = False
@@ -104,7 +104,7 @@ def migration(version: Version | None, options: dict[str, str | bool]) -> Expect
         max(formats, default=0) > target.sst_format
         for name, task in content.tasks.items()
         if name not in left_out
-        for formats in task.kept.formats.values()
+        for formats in task.storage.formats.values()
     )
     if not moving and not rewritten:
         return nothing(0, takes_over=really)
@@ -131,9 +131,9 @@ def _homeless(content: Content, name: str) -> bool:
     absent = [
         store for store, entry in task.stores.items() if store not in task.folders and UNKNOWN in entry.offsets.values()
     ]
-    parts = {place.split("/")[0] for other in content.tasks.values() for place in other.kept.families}
+    parts = {place.split("/")[0] for other in content.tasks.values() for place in other.storage.families}
     return name != GLOBAL and any(
-        f".checkpoint_{store}" not in task.kept.files for store in absent if store not in parts
+        f".checkpoint_{store}" not in task.storage.files for store in absent if store not in parts
     )
 
 
@@ -145,9 +145,9 @@ def _without_changelog(task: Task) -> bool:
 def _moves(task: Task, target: Release) -> bool:
     """Its offsets are not where the target keeps them."""
     if target.inside:
-        outside = [family for family in task.kept.families.values() if OFFSETS not in family]
-        return bool(task.folders) and (".checkpoint" in task.kept.files or bool(outside))
-    return task.kept.inside or any(name.startswith(".checkpoint_") for name in task.kept.files)
+        outside = [family for family in task.storage.families.values() if OFFSETS not in family]
+        return bool(task.folders) and (".checkpoint" in task.storage.files or bool(outside))
+    return task.storage.inside or any(name.startswith(".checkpoint_") for name in task.storage.files)
 
 
 @dataclass(frozen=True)
@@ -219,9 +219,9 @@ def rehoming(version: Version, numbers: tuple[int, int]) -> Expected:
             continue  # nothing is lost with it, and nobody can tell it from what a failed start has made
         topics = {
             topic
-            for (other, same_store), its in version.content.meaning.items()
+            for (other, same_store), other_store in version.content.meaning.items()
             if same_store == store and other.startswith(old)
-            for topic, _ in its.offsets
+            for topic, _ in other_store.offsets
         }
         if folder and not entry.offsets and topics:
             # Other partitions tell that it has a changelog: rows without an offset are not kept.
@@ -244,7 +244,7 @@ def undoing(version: Version | None, runs: Sequence[Run], *, discard: bool) -> E
     if not backup:
         return nothing(0, takes_over=True, names=["nothing to undo"])
     run = backup[-1]
-    if version is not None and not discard and not same(version.tree, run.made or {}):
+    if version is not None and not discard and not same(version.tree, run.changed_tree or {}):
         return nothing(4, takes_over=True, names=["--discard-newer"])
     return Expected(frozenset({0}), Effect.UNDO, runs=(run.name,), takes_over=True)
 
@@ -285,14 +285,14 @@ def misfits(content: Content, release: Release) -> list[str]:
     for name, task in content.tasks.items():
         if not task.folders:
             continue  # nothing is there, but perhaps a line of .checkpoint
-        for place, formats in task.kept.formats.items():
+        for place, formats in task.storage.formats.items():
             if max(formats, default=0) > release.sst_format:
                 wrong.append(f"{name}/{place}: SST formats {sorted(formats)}")
-        for place, families in task.kept.families.items():
+        for place, families in task.storage.families.items():
             if (OFFSETS in families) != release.inside:
                 wrong.append(f"{name}/{place}: column families {sorted(families)}")
-        if release.inside and ".checkpoint" in task.kept.files:
+        if release.inside and ".checkpoint" in task.storage.files:
             wrong.append(f"{name}: .checkpoint is left, and would win over the stores")
-        if not release.inside and any(file.startswith(".checkpoint_") for file in task.kept.files):
-            wrong.append(f"{name}: {sorted(task.kept.files)}")
+        if not release.inside and any(file.startswith(".checkpoint_") for file in task.storage.files):
+            wrong.append(f"{name}: {sorted(task.storage.files)}")
     return wrong

@@ -91,7 +91,7 @@ def restore(world: World, chance: Chance) -> Step:
     if world.dump is None or chance.random() < 0.6:
         world.dumps += 1
         world.dump = dumps.make(world.app.parent.parent / f"dump-{world.dumps}", world.app.name, world.streams.logs)
-    inside = any(task.kept.inside for task in world.content().tasks.values())
+    inside = any(task.storage.inside for task in world.content().tasks.values())
     likely = [
         name for name, release in RELEASES.items() if release.inside == inside and release.layout_fits(world.content())
     ]
@@ -291,9 +291,9 @@ def _check(world: World, chance: Chance) -> None:
         for name in sorted(wiped - version.unclean):
             task = version.content.tasks[name]
             whole = all(store in task.folders and task.stores[store].offsets for store in TOPOLOGY[name])
-            if whole and task.kept.inside:
+            if whole and task.storage.inside:
                 raise Wrong(f"check: {release.name} wipes {name}, which is whole: {rows}")
-    unclean = {name for name in version.unclean if any(version.content.tasks[name].kept.statuses.values())}
+    unclean = {name for name in version.unclean if any(version.content.tasks[name].storage.statuses.values())}
     if not wiped >= unclean:
         raise Wrong(f"check: {release.name} does not wipe {sorted(unclean)}: {rows}")
 
@@ -351,7 +351,7 @@ def _diff(world: World, chance: Chance) -> None:
     assert run.version is not None
     copy = world.app.parent.parent / "other" / world.app.name
     shutil.rmtree(copy.parent, ignore_errors=True)
-    shutil.copytree(world.beside / run.name / "tree", copy, symlinks=True)
+    shutil.copytree(world.runs_folder / run.name / "tree", copy, symlinks=True)
     rows = {
         side: {key: store.rows for key, store in entry.content.meaning.items() if store.rows}
         for side, entry in (("A", version), ("B", run.version))
@@ -366,7 +366,7 @@ def start(world: World, chance: Chance) -> None:
     """Streams runs: most often the release that the directory is for, and mostly it is closed in the end."""
     content = world.content()
     fitting = [release for release in RELEASES.values() if release.layout_fits(content)]
-    inside = any(task.kept.inside for task in content.tasks.values())
+    inside = any(task.storage.inside for task in content.tasks.values())
     likely = [entry for entry in fitting if entry.inside == inside]
     release = chance.choice(likely if likely and chance.random() < 0.9 else fitting or list(RELEASES.values()))
     if not release.layout_fits(content):
@@ -405,7 +405,7 @@ def the_log(world: World, chance: Chance) -> None:
 def time_passes(world: World, chance: Chance) -> None:
     """All runs that have ended are older than a week."""
     for run in world.runs:
-        path = world.beside / run.name / "journal.jsonl"
+        path = world.runs_folder / run.name / "journal.jsonl"
         if run.pending is not None or not path.exists():
             continue
         lines = []
@@ -440,16 +440,16 @@ def damage(world: World, chance: Chance) -> None:
         # Kept trees share their SSTs: what a disk does to one of them it does to all, and nothing can be said any more.
         shutil.copyfile(path, path.with_name(path.name + ".walker"))
         os.replace(path.with_name(path.name + ".walker"), path)
-    how = chance.choice(["remove", "cut", "flip"]) if data else "remove"
-    aside = world.app.parent.parent / "aside"
-    if how == "remove":
-        path.rename(aside)
-    elif how == "cut":
+    damage = chance.choice(["remove", "cut", "flip"]) if data else "remove"
+    backup = world.app.parent.parent / "aside"
+    if damage == "remove":
+        path.rename(backup)
+    elif damage == "cut":
         os.truncate(path, chance.randrange(len(data)))
     else:
         flip(path, chance.randrange(len(data)))
     where = str(path.relative_to(world.app))
-    world.report.append(f"{where}: {how}")
+    world.report.append(f"{where}: {damage}")
     world.version = Version(world.tree() or {}, version.content, version.unclean)
     argv = chance.choice(
         [("verify", "-q"), ("ls",), ("migrate", "--to", "4.3", "-q"), ("migrate", "--to", "3.9", "-q")]
@@ -459,8 +459,8 @@ def damage(world: World, chance: Chance) -> None:
     world.report.append(f"{' '.join(argv)} -> {ended.status}")
     if "Traceback" in ended.output or "a defect of kstate" in ended.output:
         raise Wrong(f"{argv}: {ended.output[-3000:]}")
-    if argv[0] == "verify" and ended.status == 0 and path.suffix == ".sst" and how != "flip":
-        raise Wrong(f"verify finds nothing at {where}: {how}")
+    if argv[0] == "verify" and ended.status == 0 and path.suffix == ".sst" and damage != "flip":
+        raise Wrong(f"verify finds nothing at {where}: {damage}")
     if world.tree() != before:
         # It went through: links of SSTs are not read. The run is taken back, and must give back what was there.
         if argv[0] != "migrate" or ended.status not in (0, 1):
@@ -471,7 +471,7 @@ def damage(world: World, chance: Chance) -> None:
             raise Wrong(f"undo after {argv}: exit {back.status}: {back.output[-1500:]}")
         new = [name for name in world.folders() if name not in {run.name for run in world.runs}]
         outputs = Run(new[0], "undone")
-        outputs.version = Version(world.kept(outputs) or {}, version.content, version.unclean)
+        outputs.version = Version(world.backup_of(outputs) or {}, version.content, version.unclean)
         world.runs.append(outputs)
     elif ended.status in (0, 1) and argv[0] == "migrate":
         world.take_over()
@@ -480,10 +480,10 @@ def damage(world: World, chance: Chance) -> None:
         new = [name for name in world.folders() if name not in {run.name for run in world.runs}]
         world.runs += [Run(name, "failed") for name in new]
     # What was undone meanwhile may share the damaged file: it is not written into.
-    aside.write_bytes(data)
-    os.chmod(aside, stat.st_mode)
-    os.utime(aside, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-    os.replace(aside, path)
+    backup.write_bytes(data)
+    os.chmod(backup, stat.st_mode)
+    os.utime(backup, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    os.replace(backup, path)
     world.version = Version(world.tree() or {}, version.content, version.unclean)
     world.audit(f"damage of {where}")
 

@@ -47,7 +47,7 @@ class Release:
 
     def layout_fits(self, content: Content) -> bool:
         """Whether its RocksDB opens everything there."""
-        families = [names for task in content.tasks.values() for names in task.kept.families.values()]
+        families = [names for task in content.tasks.values() for names in task.storage.families.values()]
         return all(format_ <= self.sst_format for format_ in content.formats) and (
             self.inside or not any(OFFSETS in names for names in families)
         )
@@ -108,7 +108,7 @@ class Streams:
         before = results.stores if results else {}
         usable = {store: self._usable(before.get(store), task, store) for store in TOPOLOGY[task]}
         # Up to 4.2 nothing tells that the rows are ahead of `.checkpoint`: they stay.
-        corrupt = corrupt and results is not None and any(results.kept.statuses.values())
+        corrupt = corrupt and results is not None and any(results.storage.statuses.values())
         if corrupt or (results and any(before) and not all(usable.values())):
             shutil.rmtree(path, ignore_errors=True)
             before, usable = {}, dict.fromkeys(TOPOLOGY[task], False)

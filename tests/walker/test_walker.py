@@ -63,7 +63,7 @@ def test_walker_sees_losses(commands: Commands, tmp_path: Path, where: str) -> N
     """A walker that sees nothing would never fail."""
     world = begin("4.3.1-kinds-eos", commands, tmp_path)
     world.migrate("4.2")
-    tree = world.beside / "0001-migrate" / "tree"
+    tree = world.runs_folder / "0001-migrate" / "tree"
     top = world.app if where == "app" else tree
     sst = next(top.rglob("*.sst"))
     if where in ("app", "kept"):
@@ -74,7 +74,7 @@ def test_walker_sees_losses(commands: Commands, tmp_path: Path, where: str) -> N
     elif where == "gone":
         shutil.rmtree(tree)
     else:
-        (world.beside / "0007-wipe").mkdir()
+        (world.runs_folder / "0007-wipe").mkdir()
     with pytest.raises(Wrong):
         world.audit(where)
 

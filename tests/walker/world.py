@@ -59,7 +59,7 @@ class World:
     """A command died or failed: it may have left an empty folder, or a mark, that nobody minds."""
 
     @property
-    def beside(self) -> Path:
+    def runs_folder(self) -> Path:
         """Where kstate keeps its runs."""
         return self.app.parent / ".kstate" / self.app.name
 
@@ -75,14 +75,14 @@ class World:
 
     def folders(self) -> list[str]:
         """The names of the runs on disk, in the order of their numbers."""
-        if not self.beside.is_dir():
+        if not self.runs_folder.is_dir():
             return []
-        names = [path.name for path in self.beside.iterdir() if path.name != AGES]
+        names = [path.name for path in self.runs_folder.iterdir() if path.name != AGES]
         return sorted(names, key=lambda name: (int(name.split("-")[0]) if _RUN.fullmatch(name) else -1, name))
 
-    def kept(self, run: Run) -> Tree | None:
+    def backup_of(self, run: Run) -> Tree | None:
         """The tree of a run."""
-        tree = self.beside / run.name / "tree"
+        tree = self.runs_folder / run.name / "tree"
         return snapshot(tree, IGNORED) if tree.exists() else None
 
     def named(self, name: str) -> Run:
@@ -225,11 +225,11 @@ class World:
         self._ask(line, ended)
 
     def _announced(self, name: str) -> bool:
-        journal = self.beside / name / "journal.jsonl"
+        journal = self.runs_folder / name / "journal.jsonl"
         return journal.exists() and b"\n" in journal.read_bytes()
 
     def _whole(self, name: str, version: Version) -> bool:
-        return self.kept(Run(name, "")) == version.tree
+        return self.backup_of(Run(name, "")) == version.tree
 
     def _partly_cleaned(self, expected: Expected) -> None:
         there = self.folders()
@@ -290,14 +290,14 @@ class World:
         if there != [run.name for run in self.runs]:
             raise Wrong(f"{line}: there are the runs {there}, not {[run.name for run in self.runs]}")
         for run in self.runs:
-            tree = self.kept(run)
+            tree = self.backup_of(run)
             if run.version is not None:
                 wrong = ["all of it"] if tree is None else differences(run.version.tree, tree)
                 if wrong:
                     raise Wrong(f"{line}: {run.name} ({run.state}) has lost: {'; '.join(wrong[:6])}")
             elif run.pending is None and tree is not None:
                 raise Wrong(f"{line}: {run.name} ({run.state}) still has a tree")
-        empty = not there and not (self.beside / AGES).exists()
+        empty = not there and not (self.runs_folder / AGES).exists()
         if empty and not self.scarred and (self.app.parent / ".kstate").exists():
             raise Wrong(f"{line}: an empty .kstate is left")
 
@@ -309,7 +309,7 @@ class World:
     def stuck(self, run: Run) -> bool:
         """The directory that would tell how a run that died has ended is lost, or another one: a human has to look."""
         if run.pending is Pending.STAGED:
-            tree = self.kept(run)
+            tree = self.backup_of(run)
             return self.version is None and run.announced and tree is not None and len(tree) > 1
         if run.pending is Pending.SWITCHED:
             return not (self.app / ".kstate-staged").exists()
@@ -317,7 +317,7 @@ class World:
 
     def move_away(self, run: Run) -> None:
         """Somebody has looked, and keeps it elsewhere."""
-        shutil.move(self.beside / run.name, self.app.parent.parent / f"looked-at-{self.count}")
+        shutil.move(self.runs_folder / run.name, self.app.parent.parent / f"looked-at-{self.count}")
         self.runs.remove(run)
         self.report.append(f"{run.name} is moved away")
         if not self.runs:

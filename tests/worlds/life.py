@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from kstate_cli.releases import unproven_too
+from tests.command_result import CommandResult
 from tests.directories.support import kstate
-from tests.done import Done
 from tests.interop.dumping import dump
 from tests.interop.seeding import content
 from tests.kills.kill import LOSING_CODES
@@ -25,7 +25,7 @@ from .topology import Topology, spec
 
 USAGE = 2
 """Of a command whose directory does not exist."""
-REFUSED = (USAGE, 3, 4)
+REFUSALS = (USAGE, 3, 4)
 """Exit codes after which nothing has changed."""
 _LOSING = frozenset({"opens-without-rows", "lost", "may-be-lost", "start-hangs", "start-fails"})
 
@@ -167,15 +167,15 @@ class Life:
 
     # --- commands ---
 
-    def kstate(self, command: str, *words: object, good: Sequence[int] = (0, 1)) -> Done:
+    def kstate(self, command: str, *words: object, good: Sequence[int] = (0, 1)) -> CommandResult:
         """Run a command; it may refuse, and nothing has changed then."""
         result = kstate(command, *words, "-o", "json", status=None)
         self.log.append(f"{command} {' '.join(map(str, words))} -> {result.status}")
-        if result.status not in (*good, *REFUSED) or (result.status == USAGE and self.app.exists()):
+        if result.status not in (*good, *REFUSALS) or (result.status == USAGE and self.app.exists()):
             raise WrongError(f"{command} ended with {result.status}: {result.report[-2500:]}")
         return result
 
-    def reads(self, command: str, *words: object, good: Sequence[int] = (0, 1)) -> Done:
+    def reads(self, command: str, *words: object, good: Sequence[int] = (0, 1)) -> CommandResult:
         """Run a command that changes nothing."""
         before = _tree(self.app)
         result = self.kstate(command, self.app, *words, good=good)
@@ -183,14 +183,14 @@ class Life:
             raise WrongError(f"{command} has changed the directory")
         return result
 
-    def changes(self, step: Step, command: str, *words: object, **rules: Any) -> Done | None:
+    def changes(self, step: Step, command: str, *words: object, **rules: Any) -> CommandResult | None:
         """Run a command that changes the directory, and record its state; None if it refused."""
         run = self.run()
         if step.killed and command in _KILLED and self.app.exists():
             self._killed(step, command, *words)
         tree = _tree(self.app)
         result = self.kstate(command, self.app, *words)
-        if result.status in REFUSED:
+        if result.status in REFUSALS:
             if _tree(self.app) != tree:
                 raise WrongError(f"{command} refused, and has changed the directory: {result.report[-1500:]}")
             return None
@@ -202,7 +202,7 @@ class Life:
             state.at_end = self._restored(result)
         return result
 
-    def _restored(self, result: Done) -> set[str]:
+    def _restored(self, result: CommandResult) -> set[str]:
         # A table on its source topic is restored up to the offset that its group has committed, and no further.
         sources = {store.name for store in self.topology.stores if store.source}
         return {row["store"] for row in result.rows if row["type"] == "store"} - sources
@@ -335,7 +335,7 @@ def _standby(life: Life, step: Step, dice: random.Random) -> None:
     directory = life.folder / "standby" / life.world.name
     directory.parent.mkdir(exist_ok=True)
     result = life.kstate("restore", directory, *life.restore_words(dice), "--standby")
-    if result.status not in REFUSED:
+    if result.status not in REFUSALS:
         life.state(f"({step})", directory)
 
 
@@ -350,7 +350,7 @@ def _undo(life: Life, step: Step, dice: random.Random) -> None:
     run = life.runs[-1] if life.runs else None
     tree = _tree(life.app)
     result = life.kstate("undo", life.app, *discard)
-    if result.status in REFUSED or run is None:
+    if result.status in REFUSALS or run is None:
         if _tree(life.app) != tree:
             raise WrongError(f"undo ended with {result.status}, and has changed the directory: {result.report[-1500:]}")
         return
@@ -362,7 +362,7 @@ def _undo(life: Life, step: Step, dice: random.Random) -> None:
 
 
 def _clean(life: Life, step: Step, dice: random.Random) -> None:
-    if life.reads("clean").status not in REFUSED:
+    if life.reads("clean").status not in REFUSALS:
         life.runs.clear()
 
 
@@ -431,7 +431,7 @@ def _seed(life: Life, step: Step, dice: random.Random) -> None:
         "--journal", life.folder / f"{new}.journal", "--source-app", life.world.name, "--source-bootstrap-server", life.bootstrap,
         "--out", life.folder / "seeded", "--for", life.line, "--spec", spec_file, "--guarantee", life.guarantee,
     )  # fmt: skip
-    if result.status in REFUSED:
+    if result.status in REFUSALS:
         return
     for store in life.topology.stores:
         if store.logged and not store.source:

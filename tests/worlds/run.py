@@ -83,7 +83,7 @@ def _line(life: Life, seconds: float) -> dict[str, Any]:
 def _round(farm: Farm, group: Group, lives: Sequence[Life], number: int) -> None:
     batch = group.batch
     for _ in range(number):
-        batch = batch.then()
+        batch = batch.next()
     for life in lives:
         life.place = number, -1
     farm.good(COMPARING, **batch.command("kinds", group.prefix))

@@ -62,10 +62,10 @@ def test_a_row_that_is_missing_or_new_is_wrong(farm: Farm, commands: Commands, t
         ("count-events", lambda key, value: (key + b"x", value), "has 1 rows that the log has not"),
     ):
         (database,) = state.copy.rglob(f"rocksdb/{store}")
-        with WritableStore(database) as opened:
-            family = next(name for name in opened.column_families if any(opened.rows(name)) and name != "offsets")
-            key, value = next(iter(opened.rows(family)))
-            opened.write_rows(family, [write(key, value)])
+        with WritableStore(database) as writable:
+            family = next(name for name in writable.column_families if any(writable.rows(name)) and name != "offsets")
+            key, value = next(iter(writable.rows(family)))
+            writable.write_rows(family, [write(key, value)])
         state.stores.clear()
         life.wrong.clear()
         compare(farm, [life])

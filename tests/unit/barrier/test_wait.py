@@ -29,14 +29,14 @@ class Host(threading.Thread):
     def __init__(self, folder: Path, name: str, hosts: int, *, after: float = 0, timeout: float | None = 20) -> None:
         super().__init__(daemon=True)
         self._folder, self._hosts, self._after, self._timeout = folder, hosts, after, timeout
-        self.host, self.came, self.went = name, 0.0, 0.0
+        self.host, self.arrival, self.departure = name, 0.0, 0.0
         self.report: list[Waiting] = []
         self.end: Waiting | KstateError | None = None
         self.start()
 
     def run(self) -> None:
         time.sleep(self._after)
-        self.came = time.monotonic()
+        self.arrival = time.monotonic()
         try:
             self.end = wait_for_all(
                 MeetingPlace(str(self._folder)),
@@ -47,7 +47,7 @@ class Host(threading.Thread):
             )
         except KstateError as error:
             self.end = error
-        self.went = time.monotonic()
+        self.departure = time.monotonic()
 
     def ended(self) -> Waiting:
         self.join(30)
@@ -62,7 +62,7 @@ def test_consecutive_rounds_share_a_folder(tmp_path: Path) -> None:
         hosts = [Host(tmp_path, f"web-{number}", 4, after=chance.random() / 30) for number in range(4)]
         ends = [host.ended() for host in hosts]
         assert all(end.all_here for end in ends), number
-        assert min(host.went for host in hosts) >= max(host.came for host in hosts), number
+        assert min(host.departure for host in hosts) >= max(host.arrival for host in hosts), number
     assert len(os.listdir(tmp_path)) == 4
 
 
@@ -76,7 +76,7 @@ def test_files_of_an_earlier_round_release_no_host(tmp_path: Path) -> None:
     third = Host(tmp_path, "c", 3)
     for host in (*waiting, third):
         assert host.ended().all_here
-        assert host.went >= third.came
+        assert host.departure >= third.arrival
 
 
 def test_late_host_learns_which_hosts_stopped_waiting(tmp_path: Path) -> None:

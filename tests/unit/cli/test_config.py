@@ -85,9 +85,9 @@ def test_each_key_of_each_command(tmp_path: Path, path: str, key: str, name: str
     for parameter in command.params:
         if parameter.name != name and (parameter.required or (path, parameter.name) in RELEASES):
             words += [f"--{name_of(parameter)}", "1"] if parameter.param_type_name == "option" else ["/a"]
-    got = _parsed(path, *words, "--config", file)[name]
+    result = _parsed(path, *words, "--config", file)[name]
     expected = tmp_path / "x1" if DEFAULTS[key].is_path else value
-    assert str(getattr(got, "value", got)) == str(expected)
+    assert str(getattr(result, "value", result)) == str(expected)
 
 
 def test_command_line_then_environment_then_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,11 +242,11 @@ def test_serdes_of_the_store_that_is_read(tmp_path: Path, monkeypatch: pytest.Mo
     text = '[serdes.count]\nkey = "string"\nvalue = "long"\n[serdes."a.b"]\nkey = "uuid"\n'
     words = ("--config", _file(tmp_path, text))
     for path, more in (("query range", ()), ("query key", ("k",)), ("export", ("--out", "o"))):
-        got = {
+        serdes = {
             store: tuple(_parsed(path, "/a", store, *more, *words)[name] for name in ("key_serde", "value_serde"))
             for store in ("count", "a.b", "none")
         }
-        assert got == {"count": ("string", "long"), "a.b": ("uuid", "bytes"), "none": ("bytes", "bytes")}
+        assert serdes == {"count": ("string", "long"), "a.b": ("uuid", "bytes"), "none": ("bytes", "bytes")}
     assert _parsed("query range", "/a", "count", "--key-serde", "hex", *words)["key_serde"] == "hex"
     monkeypatch.setenv("KSTATE_QUERY_RANGE_KEY_SERDE", "base64")
     assert _parsed("query range", "/a", "count", *words)["key_serde"] == "base64"

@@ -15,8 +15,8 @@ from kstate_cli.cli.environment import FLAGS, SETTINGS, name_of, options_of, unr
 from kstate_cli.cli.registry import MAY_BE_EMPTY, shown_name
 from kstate_cli.errors import UsageError
 from tests.command_line import program
+from tests.command_result import CommandResult
 from tests.directories.support import kstate_here
-from tests.done import Done
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "environment.md"
 DECISIONS = {
@@ -183,13 +183,13 @@ def test_settings_are_read_and_other_variables_reported(path: str, monkeypatch: 
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Done]:
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., CommandResult]:
     """A command in an empty folder, with these variables of kstate and no others."""
     monkeypatch.chdir(tmp_path)
     for name in [name for name in os.environ if name.startswith("KSTATE_")]:
         monkeypatch.delenv(name)
 
-    def run_with(*argv: str, **variables: str) -> Done:
+    def run_with(*argv: str, **variables: str) -> CommandResult:
         with pytest.MonkeyPatch.context() as patch:
             for name, value in variables.items():
                 patch.setenv(name, value)
@@ -198,7 +198,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Done]:
     return run_with
 
 
-def test_warns_of_a_misspelt_variable_with_the_right_name(run: Callable[..., Done]) -> None:
+def test_warns_of_a_misspelt_variable_with_the_right_name(run: Callable[..., CommandResult]) -> None:
     """Of a command that fails for want of what the variable was to say, too; and whatever is quiet."""
     wrong = {
         "KSTATE_EXPORT_WORKER": "1",
@@ -216,7 +216,7 @@ def test_warns_of_a_misspelt_variable_with_the_right_name(run: Callable[..., Don
     assert "--out" in process.err.splitlines()[3]
 
 
-def test_no_variable_makes_a_command_do_nothing(run: Callable[..., Done]) -> None:
+def test_no_variable_makes_a_command_do_nothing(run: Callable[..., CommandResult]) -> None:
     """Each of these made `kstate wipe` end with 0 and nothing done. Here it is refused: there is no application."""
     flags = {"KSTATE_VERSION": "1", "KSTATE_HELP": "1", "KSTATE_WIPE_HELP": "1", "KSTATE_WIPE_DRY_RUN": "1"}
     process = run("wipe", ".", "--all", **flags, _KSTATE_COMPLETE="bash_source")
@@ -252,7 +252,7 @@ def test_an_empty_value_is_a_usage_error_everywhere(path: str) -> None:
     assert checked or path == "demo" or hasattr(ALL[path], "commands")
 
 
-def test_an_unset_variable_is_not_the_working_directory(run: Callable[..., Done], tmp_path: Path) -> None:
+def test_an_unset_variable_is_not_the_working_directory(run: Callable[..., CommandResult], tmp_path: Path) -> None:
     """`kstate wipe "$UNSET" --all` in an application directory."""
     (tmp_path / "0_0").mkdir()
     (tmp_path / ".lock").touch()

@@ -33,10 +33,10 @@ def interrupting() -> Iterator[None]:
         signal.signal(signal.SIGHUP, before)
 
 
-def read_slowly(descriptor: int, seed: int, got: bytearray) -> None:
+def read_slowly(descriptor: int, seed: int, content: bytearray) -> None:
     chance = random.Random(seed)
     while data := os.read(descriptor, chance.choice([1, 100, 4096, 65536])):
-        got += data
+        content += data
         time.sleep(chance.choice([0, 0, 0.0005]))
 
 
@@ -44,8 +44,8 @@ def read_slowly(descriptor: int, seed: int, got: bytearray) -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_a_signal_parts_no_line_and_doubles_none(seed: int, most: int) -> None:
     out, into = os.pipe()
-    got = bytearray()
-    reader = threading.Thread(target=read_slowly, args=(out, seed, got))
+    content = bytearray()
+    reader = threading.Thread(target=read_slowly, args=(out, seed, content))
     reader.start()
     stream = _text(_Results(into, most), None)
     main = threading.main_thread().ident
@@ -62,7 +62,7 @@ def test_a_signal_parts_no_line_and_doubles_none(seed: int, most: int) -> None:
     os.close(into)
     reader.join()
     os.close(out)
-    *lines, end = bytes(got).decode().splitlines(keepends=True)
+    *lines, end = bytes(content).decode().splitlines(keepends=True)
     assert end == "the end\n"
     assert lines == [LINE.format(number) for number in range(len(lines))]
 

@@ -73,8 +73,8 @@ def test_any_mix_of_writers(
             (part,), again = slices(partition, after=None, until=None, max_bytes=1 << 30)
             assert not again
             tables = all_tables(part, ("offset", "timestamp", "key"), 13, 1_000, Passage())
-            got = [tuple(row.values()) for table in tables for row in table.to_pylist()]
-            assert got == [(row[3], row[2], row[0]) for row in rows]
+            values = [tuple(row.values()) for table in tables for row in table.to_pylist()]
+            assert values == [(row[3], row[2], row[0]) for row in rows]
             record = digest_at(fs.LocalFileSystem(), partition, rows[-1][3])
             assert record is not None or len(partition.pieces) > 4
     finally:

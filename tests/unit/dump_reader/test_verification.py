@@ -63,7 +63,7 @@ def test_a_dump_that_grows_and_older_full_dumps(tmp_path: Path) -> None:
     dump = GrowingDump(tmp_path / "d")
     dump.add({KEY: [(b"k", b"v", 1)]})
     old = next((tmp_path / "d").rglob("*.parquet"))
-    dump.begin_anew(KEY, 5)
+    dump.begin_full(KEY, 5)
     dump.add({KEY: [(b"k", b"v", 1)]})
     assert codes(tmp_path / "d") == []
     facts = files_of_dump(str(tmp_path / "d"))

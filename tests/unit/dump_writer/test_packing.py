@@ -120,8 +120,10 @@ def test_the_last_full_that_has_a_record_stays() -> None:
 def test_the_newest_fulls_stay() -> None:
     other = TopicPartition("t", 1)
     ranges = (Round(0, 0, 0, 0),)
-    fulls = tuple(Full(key, began, 0, 0, 0, ranges, ()) for key, began in ((KEY, 1), (KEY, 4), (other, 1), (KEY, 9)))
-    grown, old_fulls = drop_old_fulls(Grown(9, "read_committed", fulls), 2)
+    full_dumps = tuple(
+        Full(key, began, 0, 0, 0, ranges, ()) for key, began in ((KEY, 1), (KEY, 4), (other, 1), (KEY, 9))
+    )
+    grown, old_fulls = drop_old_fulls(Grown(9, "read_committed", full_dumps), 2)
     assert {(full.key, full.began) for full in grown.fulls} == {(KEY, 4), (KEY, 9), (other, 1)}
     assert [(full.key, full.began) for full in old_fulls] == [(KEY, 1)]
-    assert replace(grown, fulls=fulls) == Grown(9, "read_committed", fulls)
+    assert replace(grown, fulls=full_dumps) == Grown(9, "read_committed", full_dumps)

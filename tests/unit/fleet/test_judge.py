@@ -201,8 +201,8 @@ def test_a_missing_task_of_a_snapshot(tmp_path: Path) -> None:
     ):
         assert message in judge(fleet(tmp_path, *texts, repositories=[repository(copy)]))[0].text
     # A snapshot is no host: it neither is a standby, nor doubles a task, nor makes a task of a cut listing certain.
-    beside = fleet(tmp_path, listing("0_0", host="a"), repositories=[repository(stored("0_0", 90))])
-    assert codes(beside) == [] and beside.best_copy("0_0") == "h0"
+    with_snapshot = fleet(tmp_path, listing("0_0", host="a"), repositories=[repository(stored("0_0", 90))])
+    assert codes(with_snapshot) == [] and with_snapshot.best_copy("0_0") == "h0"
     unread = fleet(tmp_path, *texts, "cut", repositories=[repository(stored("0_1", 90))])
     assert codes(unread) == [("host-unread", None), ("task-not-known", "0_1")]
 

@@ -90,14 +90,14 @@ def test_any_byte_may_be_wrong(at: int, byte: int, folder: Path) -> None:
     assert reports and judge(Fleet(reports)) is not None
 
 
-ANYTHING = st.recursive(
+JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     max_leaves=6,
 )
 
 
-@given(name=st.sampled_from(sorted(store("0_0"))), value=ANYTHING)
+@given(name=st.sampled_from(sorted(store("0_0"))), value=JSON_VALUES)
 def test_any_member_may_be_anything(name: str, value: Any, folder: Path) -> None:
     dumps = json.dumps({**store("0_0"), name: value}) + "\n" + json.dumps(summary(STORES[:1]))
     reports = read(folder, dumps)

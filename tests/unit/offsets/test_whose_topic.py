@@ -68,15 +68,17 @@ def test_offsets_and_specification_agree(subject: Task) -> None:
     for of_task in subject.stores:
         if any(d.offsets is not None for d in of_task.databases):
             continue  # it says itself which topic it has
-        got = given_to(owners, of_task.name)
+        topics = given_to(owners, of_task.name)
         draft = inference.draft.store(of_task.name)
         assert draft is not None
         question = draft.questions.get("changelog")
         may_be = set(map(str, question.answers)) if question is not None else set()
         if draft.changelog is not None:
-            assert got == {draft.changelog}, f"{of_task.name} is restored from {draft.changelog}, and is given {got}"
-        assert got <= may_be | {draft.changelog}, f"{of_task.name} is asked about {may_be}, and is given {got}"
-        assert not (draft.logged is False and got), f"{of_task.name} counts as not logged, and is given {got}"
+            assert topics == {draft.changelog}, (
+                f"{of_task.name} is restored from {draft.changelog}, and is given {topics}"
+            )
+        assert topics <= may_be | {draft.changelog}, f"{of_task.name} is asked about {may_be}, and is given {topics}"
+        assert not (draft.logged is False and topics), f"{of_task.name} counts as not logged, and is given {topics}"
     absent = {draft.name: draft.changelog for draft in inference.draft.stores if draft.name not in present}
     assert absent.keys() == owners.absent.keys()
     assert all(TopicPartition(str(topic), 0) in owners.absent[name] for name, topic in absent.items())

@@ -12,7 +12,7 @@ APP = "shop"
 GROUPS = [APP, f"{APP}-2", "other"]
 
 
-def chain(*names: str, sources: str = "orders", text: str | None = None, then: str = "") -> Described:
+def chain(*names: str, sources: str = "orders", text: str | None = None, extra_source: str = "") -> Described:
     """A sub-topology that reads sources and writes topics, and one that reads those, and another topic maybe."""
     lines = [
         f"Topology: {text}:" if text else "Topologies:",
@@ -24,7 +24,7 @@ def chain(*names: str, sources: str = "orders", text: str | None = None, then: s
         lines += [f"    Sink: sink-{at} (topic: {name})", "      <-- a"]
     lines += [
         "  Sub-topology: 1",
-        f"    Source: c (topics: [{', '.join((*names, *filter(None, [then])))}])",
+        f"    Source: c (topics: [{', '.join((*names, *filter(None, [extra_source])))}])",
         "      --> d",
     ]
     lines += ["    Processor: d (stores: [count])", "      --> none", "      <-- c"]

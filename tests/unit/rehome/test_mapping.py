@@ -62,7 +62,7 @@ def test_every_store_goes_where_it_is_now() -> None:
             (4, "last", 3),
         )
     }
-    assert {task: [(entry.store, entry.existed) for entry in those] for task, those in rehoming.missing.items()} == {
+    assert {task: [(entry.store, entry.existed) for entry in stores] for task, stores in rehoming.missing.items()} == {
         "2_0": [("new", False)],
         "2_1": [("new", False)],
     }

@@ -32,8 +32,8 @@ times = st.integers(0, (1 << 43) - 1)
 @given(st.lists(st.tuples(st.binary(max_size=10), times, st.integers(0, (1 << 31) - 1)), min_size=1, max_size=30))
 def test_times_of_window_keys(keys: list[tuple[bytes, int, int]]) -> None:
     array = pa.array([WindowKey(*window).to_bytes() for window in keys], pa.binary()).slice(len(keys) // 2)
-    got = convert.segment_times(array, KeySchema.WINDOW, "s").tolist()
-    assert got == [start for _, start, _ in keys[len(keys) // 2 :]]
+    starts = convert.segment_times(array, KeySchema.WINDOW, "s").tolist()
+    assert starts == [start for _, start, _ in keys[len(keys) // 2 :]]
 
 
 @given(st.lists(st.tuples(st.binary(max_size=10), times, times), min_size=1, max_size=30))

@@ -45,16 +45,16 @@ def test_gives_up_a_process_that_cannot_be_killed(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("how", ["as here", "not in this Python", "not in this system"])
 def test_it_ends_with_or_without_the_call_that_hears_it(
-    how: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    support: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Some builds of Python lack ``os.pidfd_open``."""
 
     def unknown(*_: object) -> int:
         raise OSError(errno.ENOSYS, "no such call")
 
-    if how == "not in this Python":
+    if support == "not in this Python":
         monkeypatch.delattr(os, "pidfd_open")
-    elif how == "not in this system":
+    elif support == "not in this system":
         monkeypatch.setattr(os, "pidfd_open", unknown)
     process = deaf_session()
     try:

@@ -33,8 +33,8 @@ def test_numbers_sort_and_differ_as_keys_do(keys: tuple[bytes, bytes, list[bytes
     parts = words(table, bits)
     numbers = list(zip(*(part.tolist() for part in parts), strict=True))
     for entry, number in zip(rows, numbers, strict=True):
-        for other, another in zip(rows, numbers, strict=True):
-            assert (entry < other, entry == other) == (number < another, number == another)
+        for other, other_number in zip(rows, numbers, strict=True):
+            assert (entry < other, entry == other) == (number < other_number, number == other_number)
     assert [rows[at] for at in order_of(parts)] == sorted(rows)
 
 

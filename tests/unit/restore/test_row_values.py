@@ -42,9 +42,9 @@ def test_headers_of_every_size(size: int) -> None:
     header_lists: list[list[tuple[str, bytes | None]] | None] = [
         [("h", b"x" * size)], None, [("k" * size, None), ("", b"")], [], [("h", b"y")] * min(size, 2_000),
     ]  # fmt: skip
-    got = encoded_headers(column(header_lists)).to_pylist()
-    assert got == [plain(header_list) for header_list in header_lists]
-    for data, headers in zip(got, header_lists, strict=True):
+    encodings = encoded_headers(column(header_lists)).to_pylist()
+    assert encodings == [plain(header_list) for header_list in header_lists]
+    for data, headers in zip(encodings, header_lists, strict=True):
         assert decode_headers(data) == (tuple(Header(key, value) for key, value in headers or ()), len(data))
 
 

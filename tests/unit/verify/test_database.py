@@ -29,8 +29,8 @@ from .support import (
 )
 
 
-def _codes(path: Path, **how: bool) -> list[tuple[str, str]]:
-    return [(finding.code.name, finding.file) for finding in verify(path, **how).findings]  # type: ignore[arg-type]
+def _codes(path: Path, **options: bool) -> list[tuple[str, str]]:
+    return [(finding.code.name, finding.file) for finding in verify(path, **options).findings]  # type: ignore[arg-type]
 
 
 def test_a_good_database(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""How a command ended, and what its lines say."""
+"""The result of a command: its exit status, its output, and the lines of its output."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from tests import json_lines
 
 
 @dataclass(frozen=True)
-class Done:
-    """How a command ended."""
+class CommandResult:
+    """The exit status and output of a command."""
 
     status: int
     out: str
@@ -18,20 +18,20 @@ class Done:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """Its standard output, which must be JSON Lines and nothing else: all but how it ended."""
+        """Return the lines of standard output, which must be JSON Lines and nothing else, without the last."""
         return json_lines.results(self.out)
 
     @property
     def summary(self) -> dict[str, Any]:
-        """The line of that type."""
+        """Return the line of type ``summary``."""
         return json_lines.summary(self.out)
 
     @property
     def error(self) -> dict[str, Any]:
-        """The line of that type."""
+        """Return the line of type ``error``."""
         return json_lines.error(self.out)
 
     @property
     def report(self) -> str:
-        """All of it, for the message of a failed assertion."""
+        """Return the status and the output, for the message of a failed assertion."""
         return f"exit status {self.status}\n{self.out[-6000:]}\n{self.err[-3000:]}"
