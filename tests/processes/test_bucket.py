@@ -358,7 +358,7 @@ def test_reports_a_missing_bucket_and_missing_credentials(
     assert "pip install 'kstate[s3]'" in message(UsageError)
 
 
-@pytest.mark.parametrize("how", ["says nothing", "closes", "says half of it"])
+@pytest.mark.parametrize("behaviour", ["says nothing", "closes", "says half of it"])
 def test_an_answer_that_does_not_come(objects: ObjectStore, monkeypatch: pytest.MonkeyPatch, behaviour: str) -> None:
     """Each of them is another exception of boto3's, and none of urllib3's comes through."""
     monkeypatch.setattr("kstate_cli.s3_objects._ATTEMPTS", 1)

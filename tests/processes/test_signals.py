@@ -50,7 +50,7 @@ def run(script: str) -> str:
     return process.stdout
 
 
-@pytest.mark.parametrize("how", ["submitted(pool, abs, range(8))", "mapped(pool, abs, range(8))"])
+@pytest.mark.parametrize("call", ["submitted(pool, abs, range(8))", "mapped(pool, abs, range(8))"])
 def test_a_pool_ends_whenever_a_signal_comes(call: str) -> None:
     """A thread that was half started would keep the process from ending, where the pool is not yet in anybody's hands."""
     script = f"""
@@ -162,7 +162,7 @@ STARTS = {
 }
 
 
-@pytest.mark.parametrize("how", STARTS)
+@pytest.mark.parametrize("starter", STARTS)
 def test_a_thread_is_never_half_started(starter: str) -> None:
     """A signal at the worst moment: the thread runs, and ``Thread.start`` has not seen that yet.
 

@@ -43,7 +43,7 @@ def test_gives_up_a_process_that_cannot_be_killed(monkeypatch: pytest.MonkeyPatc
         process.wait()
 
 
-@pytest.mark.parametrize("how", ["as here", "not in this Python", "not in this system"])
+@pytest.mark.parametrize("support", ["as here", "not in this Python", "not in this system"])
 def test_it_ends_with_or_without_the_call_that_hears_it(
     support: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
