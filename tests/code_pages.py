@@ -75,15 +75,15 @@ def _page(group: CodeGroup) -> str:
 def _section(explanation: Explanation) -> Iterator[str]:
     yield f"## {_title(explanation)}"
     yield ""
-    yield _escaped(explanation.meaning)
+    yield _escape(explanation.meaning)
     yield ""
     if explanation.rule is not None:
-        yield f"- **Rule**: {_linked(_escaped(explanation.rule))}"
+        yield f"- **Rule**: {_link_sections(_escape(explanation.rule))}"
     if explanation.log is not None:
         yield "- **In Streams' log**:" + (" nothing" if not explanation.log else "")
         yield from (f"  - `{sentence}`" for sentence in explanation.log)
     yield "- **What to do**:"
-    yield from (f"  - {_COMMAND.sub(_as_code, _escaped(line))}" for line in explanation.do)
+    yield from (f"  - {_COMMAND.sub(_as_code, _escape(line))}" for line in explanation.do)
     yield ""
 
 
@@ -100,11 +100,11 @@ def _anchor(title: str) -> str:
     return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
 
 
-def _linked(rule: str) -> str:
+def _link_sections(rule: str) -> str:
     """Return the rule with links to the sections that it names."""
     return re.sub(rf"{INTERNALS}/([\w-]+\.md(?:#[\w-]+)?)", r"[\1](../internals/\1)", rule)
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     """Return the text without what Markdown would read as a mark."""
     return text.replace("*", "\\*").replace("_", "\\_").replace("<", "\\<")

@@ -29,25 +29,25 @@ _OF_NO_RESULT: Final = ("warning: KSTATE_", "warning: --on-state-change ")
 _WITHOUT_JSON: Final = frozenset({"--help", "-h", "--version"})
 
 
-def parsed(out: str) -> list[Line]:
+def parse_lines(out: str) -> list[Line]:
     """Every line of an output that is JSON Lines and nothing else."""
     return [json.loads(line) for line in out.splitlines()]
 
 
 def results(out: str) -> list[Line]:
     """The lines but for how it ended: what was asked for."""
-    return [line for line in parsed(out) if line["type"] not in _ENDS]
+    return [line for line in parse_lines(out) if line["type"] not in _ENDS]
 
 
 def summary(out: str) -> Line:
     """The `summary`."""
-    (results,) = (line for line in parsed(out) if line["type"] == "summary")
+    (results,) = (line for line in parse_lines(out) if line["type"] == "summary")
     return results
 
 
 def error(out: str) -> Line:
     """The `error`."""
-    (results,) = (line for line in parsed(out) if line["type"] == "error")
+    (results,) = (line for line in parse_lines(out) if line["type"] == "error")
     return results
 
 
@@ -60,7 +60,7 @@ def check(arguments: Sequence[object], status: int, out: str, err: str = "") -> 
         return
     if status < 0 or status in _LOST:
         out = out[: out.rfind("\n") + 1]  # the last line may be half of one
-    lines = parsed(out)
+    lines = parse_lines(out)
     for line in lines:
         check_line(words[0], line)
     for text in err.splitlines():

@@ -25,7 +25,7 @@ _SCALARS: Final = {str: "string", int: "integer", float: "number", bool: "boolea
 
 def schemas() -> dict[str, Any]:
     """Return each schema by the name of its file."""
-    outputs = {MEMBERS: _members(), SHARED: _shared()}
+    outputs = {MEMBERS: _members(), SHARED: _shared_members()}
     for command, union in LINES.items():
         own = {kind: line for kind, line in _lines(union) if not _is_shared(line)}
         references = [f"{SHARED}.json" if _is_shared(line) else "" for _, line in _lines(union)]
@@ -97,7 +97,7 @@ def _members() -> Any:
     }
 
 
-def _shared() -> Any:
+def _shared_members() -> Any:
     lines = {
         _kind(line): _line(_kind(line), line, null_app=line is shared.ErrorLine)
         for line in vars(shared).values()

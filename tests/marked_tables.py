@@ -45,7 +45,7 @@ _EXIT: Final = re.compile(r"(.*) \(exit (?:code )?(.*)\)")
 def errors() -> str:
     """The codes of errors, as ``kstate explain`` has them."""
     rows = []
-    for explanation in _explained("error"):
+    for explanation in _explanations("error"):
         match = _EXIT.fullmatch(explanation.brief)
         assert match, explanation.brief
         number = match[2] if match[2].isdigit() else "128+N"
@@ -66,7 +66,7 @@ def query_lines() -> str:
 def query_failures() -> str:
     """Why a partition did not answer, from the catalogue of codes."""
     rows = []
-    for explanation in _explained("query"):
+    for explanation in _explanations("query"):
         unreadable = explanation.code == FailureReason.STORE_EXCEPTION.value
         exits = (StoreUnreadable, InUse) if unreadable else (ConditionNotMet,)
         rows.append(
@@ -136,7 +136,7 @@ def start_rows() -> str:
     """Every row of the record of starts."""
     messages = {"restored": "until RUNNING", "after": "after that", "moved": "active tasks elsewhere"}
     rows = []
-    recorded = starts.recorded()
+    recorded = starts.read_record()
     for case in starts.cases():
         row = recorded.get(case.name)
         if row is not None:
@@ -167,9 +167,9 @@ def start_rows() -> str:
 def rolling_rows() -> str:
     """Every way of going from one release to another that was run under load, the last run of each."""
     ways = [*rolling.WAYS]
-    results = {(row["from"], row["to"], row["way"]): row for row in rolling.recorded()}
+    results = {(row["from"], row["to"], row["way"]): row for row in rolling.read_record()}
     rows = [
-        (f"{source} → {target}", rolling.WAYS[way] + ("; one of the three" if row.get("only") == 1 else ""), _away(row), _restored(row), f"{row['still_median']} s",
+        (f"{source} → {target}", rolling.WAYS[way] + ("; one of the three" if row.get("only") == 1 else ""), _away(row), _restored_cell(row), f"{row['still_median']} s",
          f"{row['still_longest']} s", f"{row['seconds']} s")
         for (source, target, way), row in sorted(results.items(), key=lambda pair: (pair[0][:2], ways.index(pair[0][2])))
     ]  # fmt: skip
@@ -192,7 +192,7 @@ def _away(row: Mapping[str, Any]) -> str:
     return f"{row['away']} s, {row['session']} s" if "away" in row else "not noted"
 
 
-def _restored(row: Mapping[str, Any]) -> str:
+def _restored_cell(row: Mapping[str, Any]) -> str:
     of = f", {row['of_the_killed']:,} of it in tasks of the killed one" if "of_the_killed" in row else ""
     return f"{row['restored']:,}{of}"
 
@@ -211,17 +211,17 @@ TABLES: Final[dict[str, dict[str, Callable[[], str]]]] = {
 """Page -> the tables that it has."""
 
 
-def renewed(text: str, tables: Mapping[str, Callable[[], str]]) -> str:
+def with_tables(text: str, tables: Mapping[str, Callable[[], str]]) -> str:
     """A page with its tables as the code has them now. Raises KeyError for a mark that nothing makes."""
     return _MARKED.sub(lambda match: f"{match[1]}\n{tables[match[2]]()}\n\n{match[4]}", text)
 
 
-def marked(text: str) -> list[str]:
+def marked_names(text: str) -> list[str]:
     """The names of the tables that a page has."""
     return [match[2] for match in _MARKED.finditer(text)]
 
 
-def _explained(group: str) -> Sequence[Explanation]:
+def _explanations(group: str) -> Sequence[Explanation]:
     (results,) = (entry for entry in groups() if entry.name == group)
     return results.explanations
 
@@ -236,7 +236,7 @@ def write() -> None:
     """Writes all of them."""
     for name, tables in TABLES.items():
         path = DOCS / name
-        path.write_text(renewed(path.read_text(encoding="utf-8"), tables), encoding="utf-8")
+        path.write_text(with_tables(path.read_text(encoding="utf-8"), tables), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -55,16 +55,16 @@ def faults(text: str, own: frozenset[str]) -> Iterator[str]:
 
 def _messages(out: str, err: str) -> Iterator[str]:
     for line in (*out.splitlines(), *err.splitlines()):
-        document = _parsed(line)
+        document = _parse(line)
         if document is not None:
             yield from _texts(document if document.get("type") in _ADVICE else document.get("hint"))
     # Tables of results are the same as lines of JSON.
     yield from (line for line in err.splitlines() if line.startswith("warning: "))
     _, begin, message = f"\n{err}".partition("\nkstate: ")
-    yield from (line for line in (begin + message).splitlines() if _parsed(line) is None)
+    yield from (line for line in (begin + message).splitlines() if _parse(line) is None)
 
 
-def _parsed(line: str) -> dict[str, Any] | None:
+def _parse(line: str) -> dict[str, Any] | None:
     if not line.startswith("{"):
         return None
     try:

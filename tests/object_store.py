@@ -181,7 +181,7 @@ def action_of(request: str) -> tuple[str, str, str | None]:
     return ("s3:ListMultipartUploadParts" if "uploadId" in requests else "s3:GetObject"), resource, None
 
 
-def granted(policy: Mapping[str, Any], request: str) -> bool:
+def is_granted(policy: Mapping[str, Any], request: str) -> bool:
     """Whether a policy of such statements as the documentation has allows a request."""
     action, resource, prefix = action_of(request)
     for entry in policy["Statement"]:
@@ -220,7 +220,7 @@ class _Before:
             self._requests.append(request)
             conduct, fault = self.conduct, self._fault(request)
             policy = conduct.policy_of(_access_key(environ))
-            if policy is not None and not granted(policy, request):
+            if policy is not None and not is_granted(policy, request):
                 fault = Fault("", 403, "AccessDenied")
             while fault is not None and fault.stalls and self.conduct is conduct:
                 self._changed.wait()
@@ -277,7 +277,7 @@ def _hiding(policy: Mapping[str, Any], request: str, start: _Start) -> _Start:
     bucket = request.split(" ")[1].split("/")[1].partition("?")[0]
 
     def started(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
-        hidden = status.startswith("404") and not granted(policy, f"GET /{bucket}")
+        hidden = status.startswith("404") and not is_granted(policy, f"GET /{bucket}")
         return start("403 Forbidden" if hidden else status, headers, *more)
 
     return started

@@ -142,7 +142,7 @@ def commands_table() -> str:
     return "\n".join(["| to | command |", "|---|---|", *rows]) + "\n"
 
 
-def renewed(text: str) -> str:
+def with_output(text: str) -> str:
     """README with what its commands print now, and its table of commands as it is now."""
     ran = iter(run([*outputs(text)]))
 
@@ -158,4 +158,4 @@ def renewed(text: str) -> str:
 
 
 if __name__ == "__main__":
-    README.write_text(renewed(README.read_text(encoding="utf-8")), encoding="utf-8")
+    README.write_text(with_output(README.read_text(encoding="utf-8")), encoding="utf-8")

@@ -98,13 +98,13 @@ def _on_a_terminal(command: str, here: str) -> list[str]:
         os.close(side)
         content = shown_on(main)
     assert process.returncode in (0, 1), content.decode()
-    return left_on_screen(content.decode())
+    return final_screen(content.decode())
 
 
 _CONTROL: Final = re.compile(r"\x1b\[(\??[0-9;]*)([A-HJKSTfhlsu])|\r\n|\r|\n")
 
 
-def left_on_screen(sent: str) -> list[str]:
+def final_screen(sent: str) -> list[str]:
     """The lines that stay, with their styles: bars that were drawn over and wiped away are gone."""
     lines, row, start = [""], 0, 0
     for control in [*_CONTROL.finditer(sent), None]:
@@ -205,7 +205,7 @@ def _spans(line: str) -> str:
     )
 
 
-def kept_file(name: str) -> Path:
+def file_of(name: str) -> Path:
     """Where the text of a recording is kept."""
     return FINAL / f"recorded-{name}.txt"
 
@@ -220,7 +220,7 @@ def write() -> None:
     FOLDER.mkdir(exist_ok=True)
     for name, recording in RECORDINGS.items():
         backup = record(recording)
-        kept_file(name).write_text(backup, encoding="utf-8")
+        file_of(name).write_text(backup, encoding="utf-8")
         picture_file(name).write_text(draw(recording, backup), encoding="utf-8")
 
 

@@ -297,7 +297,7 @@ _SHOWN_STATES: Final = {
 
 def states_page() -> str:
     """States, outcomes and other words of a fixed set."""
-    runs = documented(RunState)
+    runs = documentation_of(RunState)
     states = json_lines.schema("members")["$defs"]["state"]["enum"]
     for state in states:
         if state not in runs and state not in _SHOWN_STATES:
@@ -326,7 +326,7 @@ def states_page() -> str:
                     ("state", "meaning", "followed by"),
                     [
                         (f"`{name}`", markdown(statement), follows[name])
-                        for name, statement in documented(RestoreState).items()
+                        for name, statement in documentation_of(RestoreState).items()
                     ],
                 ),
                 "## Outcomes of the next start",
@@ -349,11 +349,11 @@ def states_page() -> str:
 
 def _words(title: str, kind: type[Enum]) -> str:
     return markdown_table(
-        (title, "meaning"), [(f"`{name}`", markdown(statement)) for name, statement in documented(kind).items()]
+        (title, "meaning"), [(f"`{name}`", markdown(statement)) for name, statement in documentation_of(kind).items()]
     )
 
 
-def documented(kind: type[Enum]) -> dict[str, str]:
+def documentation_of(kind: type[Enum]) -> dict[str, str]:
     """Value of each member -> the text below it in the source. Raises Undocumented where one has none."""
     (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
     assert isinstance(tree, ast.ClassDef)
@@ -417,7 +417,7 @@ def toml_page(top: Mapping[str, str], keys: Mapping[str, Any]) -> str:
                         (
                             f"`{name}`",
                             markdown(element.expected),
-                            ", ".join(map(_filled, element.fills)),
+                            ", ".join(map(_row_of_option, element.fills)),
                             markdown(element.meaning),
                         )
                         for name, element in DEFAULTS.items()
@@ -435,7 +435,7 @@ def toml_page(top: Mapping[str, str], keys: Mapping[str, Any]) -> str:
                         (
                             f"`{name}`",
                             markdown(rule.expected),
-                            ", ".join(map(_filled, rule.fills)),
+                            ", ".join(map(_row_of_option, rule.fills)),
                             markdown(rule.meaning),
                         )
                         for name, rule in SERDES.items()
@@ -449,7 +449,7 @@ def toml_page(top: Mapping[str, str], keys: Mapping[str, Any]) -> str:
                         (
                             f"`{name}`",
                             markdown(rule.expected),
-                            ", ".join(map(_filled, rule.fills)),
+                            ", ".join(map(_row_of_option, rule.fills)),
                             markdown(rule.meaning),
                         )
                         for name, rule in SPARK.items()
@@ -490,7 +490,7 @@ def toml_page(top: Mapping[str, str], keys: Mapping[str, Any]) -> str:
     )
 
 
-def _filled(option: str) -> str:
+def _row_of_option(option: str) -> str:
     """An option, or the argument, that a key stands for."""
     return f"`{option}`" if option in (APP, DUMP) else f"`{option if ' ' in option else f'--{option}'}`"
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from . import trees
 from .export import TIMESTAMP_AND_LONG
-from .migrate import MIB, ROOT, Bench, Side, Timing, report, shape, timed
+from .migrate import MIB, ROOT, Bench, Side, Timing, report, shape, time_command
 from .query import ROW_BYTES, STORE, write_store
 from .trees import clone
 
@@ -51,7 +51,7 @@ class BeforeAndAfter(Bench):
         kstate, copy, out = (sys.executable, "-m", "kstate_cli"), self.folder / "copy", self.folder / "out"
         if subject.startswith("migrate"):
             to = ("--to", subject.removeprefix("migrate-"), "-q", "-o", "json", "--workers", self.workers)
-            return lambda: timed(*kstate, "migrate", clone(app, copy), *to, tree=tree)
+            return lambda: time_command(*kstate, "migrate", clone(app, copy), *to, tree=tree)
         words: dict[str, tuple[object, ...]] = {
             "help": ("--help",),
             "ls": ("ls", app, "-o", "json"),
@@ -62,7 +62,7 @@ class BeforeAndAfter(Bench):
             ),
             "verify": ("verify", app, "-q", "-o", "json", "--workers", self.workers),
         }
-        return lambda: timed(*kstate, *words[subject], tree=tree)
+        return lambda: time_command(*kstate, *words[subject], tree=tree)
 
 
 def main() -> None:

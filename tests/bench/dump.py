@@ -123,7 +123,7 @@ class Sides:
 ON_SPARK, IN_PROCESSES = EngineChoice(Engine.spark, REQUESTED), EngineChoice(Engine.local, REQUESTED)
 
 
-def measured(folder: Path, records: int, keys: int, rounds: int) -> dict[str, list[tuple[float, float]]]:
+def measure(folder: Path, records: int, keys: int, rounds: int) -> dict[str, list[tuple[float, float]]]:
     """All sides in turns; and the memory of one task, which is printed."""
     spawn = multiprocessing.get_context("spawn")
     spark = SparkSettings(f"local[{PROCESSES}]", {"spark.jars": ",".join(jars())})
@@ -177,7 +177,7 @@ def main() -> int:
     folder = options.folder or Path(tempfile.mkdtemp(prefix="kstate-bench-"))
     folder.mkdir(exist_ok=True)
     try:
-        results = measured(folder, options.records, options.keys, options.rounds)
+        results = measure(folder, options.records, options.keys, options.rounds)
     finally:
         if options.folder is None:
             shutil.rmtree(folder, ignore_errors=True)

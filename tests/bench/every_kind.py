@@ -61,7 +61,7 @@ def nothing_is_restored(topic: Bulk, restored: Path) -> None:
     assert all(entry.endswith("=0") for entry in summary["restored"]), summary
 
 
-def measured(folder: Path, kind: str, records: int, keys: int, rounds: int) -> dict[str, Any]:
+def measure(folder: Path, kind: str, records: int, keys: int, rounds: int) -> dict[str, Any]:
     """One kind, in turns."""
     app, dump = f"one-{kind}-app", folder / "dump"
     ours: list[dict[str, float]] = []
@@ -97,7 +97,7 @@ def main() -> None:
     for kind in args.kind or KINDS:
         folder = Path(tempfile.mkdtemp(prefix="kstate-bench-"))
         try:
-            entry = measured(folder, kind, args.records, args.keys, args.rounds)
+            entry = measure(folder, kind, args.records, args.keys, args.rounds)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         print(

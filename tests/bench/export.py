@@ -15,7 +15,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from .migrate import Bench, Side, Timing, report, timed
+from .migrate import Bench, Side, Timing, report, time_command
 from .query import ROW_BYTES, STORE, ours, write_store
 
 TIMESTAMP_AND_LONG = 16
@@ -31,7 +31,7 @@ class ExportBench(Bench):
             def side() -> Timing:
                 shutil.rmtree(out, ignore_errors=True)
                 serdes = ("--key-serde", "string", "--value-serde", "long")
-                return timed(
+                return time_command(
                     sys.executable, "-m", "kstate_cli", "export", app, STORE, "--out", out, *serdes, "-q",
                     "--workers", workers,
                 )  # fmt: skip
@@ -42,7 +42,7 @@ class ExportBench(Bench):
             {
                 "kstate export, 1 worker": export(1),
                 f"kstate export, {self.workers} workers": export(self.workers),
-                "raw scan": lambda: timed(sys.executable, "-m", "tests.bench.export", "--scan", app),
+                "raw scan": lambda: time_command(sys.executable, "-m", "tests.bench.export", "--scan", app),
             }
         )
 

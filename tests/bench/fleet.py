@@ -31,7 +31,7 @@ def write_listings(folder: Path, hosts: int, tasks: int, stores: int) -> list[st
     return sorted(path.name for path in folder.iterdir())
 
 
-def timed(folder: Path, words: list[str]) -> tuple[float, float]:
+def time_call(folder: Path, words: list[str]) -> tuple[float, float]:
     """Wall and processor seconds of one call, which finds nothing wrong."""
     began, before = time.monotonic(), os.times()
     path = str(Path(__file__).resolve().parents[2])
@@ -53,7 +53,7 @@ def main() -> int:
         files = write_listings(folder, args.hosts, args.tasks, args.stores)
         size = sum((folder / file).stat().st_size for file in files)
         for form, words in FORMS.items():
-            rounds = [timed(folder, [*files, *words]) for _ in range(args.rounds)]
+            rounds = [time_call(folder, [*files, *words]) for _ in range(args.rounds)]
             wall, spent = (min(entry) for entry in zip(*rounds, strict=True))
             row = {"form": form, "bytes": size, "wall": round(wall, 2), "processor": round(spent, 2)}
             print(json.dumps(row), flush=True)

@@ -41,7 +41,7 @@ def kstate(*arguments: object) -> float:
     return time.monotonic() - began
 
 
-def copied(source: Path, target: Path) -> float:
+def copy_durably(source: Path, target: Path) -> float:
     """Copy a directory as an administrator would; return the seconds until it is on disk."""
     os.sync()
     began = time.monotonic()
@@ -66,7 +66,7 @@ def more(topic: Bulk, batch: Batch) -> None:
     topic.call({**batch.command(topic.app.topology, topic.app.input), "into": topic.topic})
 
 
-def measured(folder: Path, records: int, keys: int, rounds: int) -> dict[str, list[float]]:
+def measure(folder: Path, records: int, keys: int, rounds: int) -> dict[str, list[float]]:
     """Seconds of each side, round by round."""
     young_records = int(records * YOUNG_SHARE)
     first = Batch(records=records - young_records - ROUND, keys=keys, value_bytes=VALUE_BYTES)
@@ -104,7 +104,7 @@ def measured(folder: Path, records: int, keys: int, rounds: int) -> dict[str, li
                 report(f"(kstate restore {side})", restored)
                 report(f"from last night's dump, {side}", restored + started)
             shutil.rmtree(topic.state)
-            report("(cp -a of the standby, and sync)", copied(standby.parent, topic.state))
+            report("(cp -a of the standby, and sync)", copy_durably(standby.parent, topic.state))
             report("from a standby", to_running(topic, topic.state, young_records))
             shutil.rmtree(topic.state)
             topic.state.mkdir()
@@ -129,7 +129,7 @@ def main() -> int:
     folder = options.folder or Path(tempfile.mkdtemp(prefix="kstate-bench-"))
     folder.mkdir(exist_ok=True)
     try:
-        results = measured(folder, options.records, options.keys, options.rounds)
+        results = measure(folder, options.records, options.keys, options.rounds)
     finally:
         if options.folder is None:
             shutil.rmtree(folder, ignore_errors=True)

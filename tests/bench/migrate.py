@@ -32,7 +32,7 @@ Timing = tuple[float, float]
 Side = Callable[[], Timing]
 
 
-def timed(*command: object, tree: Path = ROOT) -> Timing:
+def time_command(*command: object, tree: Path = ROOT) -> Timing:
     """What a command takes, of the sources in ``tree``, with everything it wrote on disk."""
     # As what is installed, whose byte code is there.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
@@ -65,7 +65,7 @@ class Bench:
     def migrate(self, app: Path, to: str) -> Side:
         def side() -> Timing:
             copy = clone(app, self.folder / "copy")
-            return timed(
+            return time_command(
                 sys.executable, "-m", "kstate_cli", "migrate", copy, "--to", to, "--quiet", "-o", "json",
                 "--workers", self.workers,
             )  # fmt: skip
@@ -75,7 +75,7 @@ class Bench:
     def floor(self, app: Path, subject: str, pool: str) -> Side:
         def side() -> Timing:
             copy = clone(app, self.folder / "copy")
-            return timed(
+            return time_command(
                 sys.executable, "-m", "tests.bench.floor", subject, copy, "--workers", self.workers, "--pool", pool
             )
 
@@ -85,7 +85,7 @@ class Bench:
         def side() -> Timing:
             os.sync()
             target = self.folder / "copied"
-            selection = timed("cp", "-a", app, target)
+            selection = time_command("cp", "-a", app, target)
             shutil.rmtree(target)
             return selection
 

@@ -23,7 +23,7 @@ from tests.interop.harness import scan
 from tests.interop.jvm import Jvm
 
 from . import trees
-from .migrate import MIB, timed
+from .migrate import MIB, time_command
 from .trees import Shape
 
 FAMILY = "keyValueWithTimestamp"
@@ -75,7 +75,7 @@ def scans(app: Path, folder: Path, version: str, rounds: int) -> dict[str, objec
 
 def first_row(large: Path, small: Path, rounds: int) -> dict[str, object]:
     def query(app: Path) -> float:
-        return timed(
+        return time_command(
             sys.executable, "-m", "kstate_cli", "query", "key", app, STORE, "key-000000007", "--key-serde", "string",
             "-o", "json",
         )[0]  # fmt: skip
@@ -83,8 +83,8 @@ def first_row(large: Path, small: Path, rounds: int) -> dict[str, object]:
     sides: dict[str, Callable[[], float]] = {
         "large store": lambda: query(large),
         "few rows": lambda: query(small),
-        "--help": lambda: timed(sys.executable, "-m", "kstate_cli", "query", "--help")[0],
-        "python": lambda: timed(sys.executable, "-c", "import typer, rich, rocksdict")[0],
+        "--help": lambda: time_command(sys.executable, "-m", "kstate_cli", "query", "--help")[0],
+        "python": lambda: time_command(sys.executable, "-c", "import typer, rich, rocksdict")[0],
     }
     numbers: dict[str, list[float]] = {side: [] for side in sides}
     for _ in range(rounds):

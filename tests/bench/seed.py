@@ -73,7 +73,7 @@ def bare(harness: Harness, topic: str, records: list[Record]) -> float:
     return time.monotonic() - began
 
 
-def seeded(source: Source, number: int) -> tuple[float, float]:
+def seed_application(source: Source, number: int) -> tuple[float, float]:
     """Seed an application; return the seconds of writing and of comparing."""
     cluster = Connection(source.harness.bootstrap, {})
     journal = source.folder / f"journal-{number}.jsonl"
@@ -109,7 +109,7 @@ def main() -> None:
             topic = f"bare-{number}"
             source.topic(topic, PARTITIONS)
             seconds["bare"].append(bare(harness, topic, records))
-            writing, comparing = seeded(source, number)
+            writing, comparing = seed_application(source, number)
             seconds["seed"].append(writing)
             seconds["comparing"].append(comparing)
             for future in admin.delete_topics([topic, f"seeded-{number}-count-changelog"]).values():

@@ -36,7 +36,7 @@ NEW = 0.01
 KEY_BYTES = 12
 
 
-def timed(work: Callable[[], object]) -> float:
+def time_work(work: Callable[[], object]) -> float:
     """Seconds of some work, begun after everything before is on disk."""
     os.sync()
     began = time.monotonic()
@@ -88,20 +88,22 @@ def measure(folder: Path, records: int, keys: int, rounds: int) -> dict[str, Any
         seconds.setdefault(side, []).append(value)
         print(f"{side}: {value:.2f} s", flush=True)
 
-    report("dump", timed(lambda: kstate("restore", app, "--from-changelog", first, *options)))
+    report("dump", time_work(lambda: kstate("restore", app, "--from-changelog", first, *options)))
     size = sum(path.stat().st_size for path in app.rglob("*") if path.is_file())
-    report("first snapshot", timed(lambda: kstate("snapshot", app, "--out", repository)))
+    report("first snapshot", time_work(lambda: kstate("snapshot", app, "--out", repository)))
     for _ in range(rounds):
-        report("cp", timed(lambda: copy(app, folder / "copy")))
+        report("cp", time_work(lambda: copy(app, folder / "copy")))
         lose(app)
-        report("snapshot restore", timed(lambda: kstate("restore", app, *old)))
+        report("snapshot restore", time_work(lambda: kstate("restore", app, *old)))
         lose(app)
-        report("snapshot and tail", timed(lambda: kstate("restore", app, *old, "--from-changelog", later, *options)))
+        report(
+            "snapshot and tail", time_work(lambda: kstate("restore", app, *old, "--from-changelog", later, *options))
+        )
         lose(app)
         kstate("restore", app, *old)
     kstate("restore", app, "--from-changelog", later, *options, "--accept-resurrected")
     summary: dict[str, Any] = {}
-    report("second snapshot", timed(lambda: summary.update(kstate("snapshot", app, "--out", repository))))
+    report("second snapshot", time_work(lambda: summary.update(kstate("snapshot", app, "--out", repository))))
     new_records = (more - records) * (VALUE_BYTES + KEY_BYTES)
     return {
         "bytes": size,

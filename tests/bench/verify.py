@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import median
 
 from . import trees
-from .migrate import MIB, Bench, Side, Timing, shape, timed
+from .migrate import MIB, Bench, Side, Timing, shape, time_command
 
 
 def loop(path: str, api: str) -> int:
@@ -68,10 +68,10 @@ class VerifyBench(Bench):
     def sides(self, app: Path) -> dict[str, list[Timing]]:
         def verify(*more: str) -> Side:
             command = (sys.executable, "-m", "kstate_cli", "verify", app, "-o", "json", "-q", "--workers", self.workers)
-            return lambda: timed(*command, *more)
+            return lambda: time_command(*command, *more)
 
         def bare(api: str) -> Side:
-            return lambda: timed(
+            return lambda: time_command(
                 sys.executable, "-m", "tests.bench.verify", "--loop", api, "--app", app, "--workers", self.workers
             )
 

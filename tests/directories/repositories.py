@@ -88,7 +88,7 @@ class BucketPlace(Place):
         return copy
 
 
-def synced(source: Place, target: Place) -> None:
+def sync(source: Place, target: Place) -> None:
     """Copy the files that the target lacks, in no order, as ``aws s3 sync`` does."""
     present = set(target.paths())
     for path in source.paths():

@@ -37,7 +37,7 @@ def kstate(*arguments: object, status: int | None = 0) -> CommandResult:
     if not _turn.acquire(blocking=False):
         return kstate_cold(*arguments, status=status)  # another thread runs a command, which may wait for this one
     try:
-        run = warm.shared().as_here(*arguments)
+        run = warm.shared_process().as_here(*arguments)
     finally:
         _turn.release()
     return _result_of(arguments, run.status, run.out, run.err, status)

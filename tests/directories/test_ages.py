@@ -119,7 +119,7 @@ def plan(
     )
 
 
-def decided(app: Path, changelogs: Path, **permissions: Any) -> str:
+def decision_of(app: Path, changelogs: Path, **permissions: Any) -> str:
     (work,) = plan(app, changelogs, **permissions).work
     assert work.title == STORE
     return "rebuilt" if work.rebuild else "caught up"
@@ -127,13 +127,13 @@ def decided(app: Path, changelogs: Path, **permissions: Any) -> str:
 
 def test_old_data_is_not_caught_up(behind: Path, tmp_path: Path) -> None:
     young, old = (dump(tmp_path, ended_ms=data_ms(behind) + hours * HOUR) for hours in (22, 25))
-    assert decided(behind, young) == "caught up"
-    assert decided(behind, old) == "rebuilt"
-    assert decided(behind, old, accept_resurrected=True) == "caught up"
+    assert decision_of(behind, young) == "caught up"
+    assert decision_of(behind, old) == "rebuilt"
+    assert decision_of(behind, old, accept_resurrected=True) == "caught up"
     patient = dump(tmp_path, ended_ms=data_ms(behind) + 25 * HOUR, delete_retention_ms=7 * 24 * HOUR)
-    assert decided(behind, patient) == "caught up"
+    assert decision_of(behind, patient) == "caught up"
     impatient = dump(tmp_path, ended_ms=data_ms(behind) + HOUR, delete_retention_ms=HOUR // 2)
-    assert decided(behind, impatient) == "rebuilt"
+    assert decision_of(behind, impatient) == "rebuilt"
     # The broker knows how long deletes live now.
     facts = {KEY: LogFacts(0, 37, delete_retention_ms=HOUR)}
     (work,) = plan(behind, young, facts).work
@@ -163,7 +163,7 @@ def test_a_dump_that_does_not_say_when_it_was_read(behind: Path) -> None:
     assert warning.startswith(STORE)
 
 
-def copied(app: Path) -> str | None:
+def copy_without_times(app: Path) -> str | None:
     """As `cp -r` and `kubectl cp` leave it: every file and directory is of now."""
     for path in (app, *app.rglob("*")):
         os.utime(path)
@@ -177,13 +177,13 @@ def started_once_more(app: Path) -> str | None:
     return None
 
 
-def migrated(app: Path) -> str | None:
+def migrate_and_back(app: Path) -> str | None:
     """Every SST is written anew, for RocksDB 7."""
     kstate("migrate", app, "--to", "3.9")
     return "3.9"
 
 
-def compacted(app: Path) -> str | None:
+def compact(app: Path) -> str | None:
     """What RocksDB 9 compacts it makes anew, without a word on the newest row."""
     database = app / "0_0" / "rocksdb" / "latest-order"
     with WritableStore(database) as store:
@@ -192,14 +192,14 @@ def compacted(app: Path) -> str | None:
     return None
 
 
-@pytest.mark.parametrize("disguise", [copied, started_once_more, migrated, compacted])
+@pytest.mark.parametrize("disguise", [copy_without_times, started_once_more, migrate_and_back, compact])
 def test_old_data_never_looks_young(behind: Path, tmp_path: Path, disguise: Any) -> None:
     real = data_ms(behind)
     late = dump(tmp_path, ended_ms=real + 25 * HOUR)
     target = disguise(behind) or "4.3"
     assert max(path.stat().st_mtime for path in behind.rglob("*.sst")) * 1000 > real
     assert data_ms(behind) <= real
-    assert decided(behind, late, target=target) == "rebuilt"
+    assert decision_of(behind, late, target=target) == "rebuilt"
 
 
 def test_recorded_age_of_a_store_decides(behind: Path, tmp_path: Path) -> None:
@@ -207,15 +207,15 @@ def test_recorded_age_of_a_store_decides(behind: Path, tmp_path: Path) -> None:
     files = sst_age(store_of(behind)).identity
     week_old = Age(STORE, {KEY: 25}, real - 7 * 24 * HOUR)
     late = dump(tmp_path, ended_ms=real + HOUR)
-    assert decided(behind, late) == "caught up"
+    assert decision_of(behind, late) == "caught up"
     add_ages(behind, [week_old])
-    assert decided(behind, late) == "rebuilt"
+    assert decision_of(behind, late) == "rebuilt"
     # Of these very files: it was caught up, so that its files are older than its data.
     add_ages(behind, [Age(STORE, {KEY: 25}, real, identity=files)])
-    assert decided(behind, late) == "caught up"
+    assert decision_of(behind, late) == "caught up"
     # The same files at other offsets are another store, as is what was undone.
     set_offset(behind, 24)
-    assert decided(behind, dump(tmp_path, ended_ms=real + 25 * HOUR)) == "rebuilt"
+    assert decision_of(behind, dump(tmp_path, ended_ms=real + 25 * HOUR)) == "rebuilt"
 
 
 def test_the_times_of_task_directories(behind: Path, tmp_path: Path) -> None:
@@ -245,10 +245,10 @@ def test_another_log_under_the_same_name(behind: Path, tmp_path: Path, name: str
     assert partition.reading is not None
     same = LogMark("an-id", 4, 25, digest)
     add_ages(behind, [Age(STORE, {KEY: 25}, data_ms(behind), {KEY: same})])
-    assert decided(behind, changelogs) == "caught up"
+    assert decision_of(behind, changelogs) == "caught up"
     add_ages(behind, [Age(STORE, {KEY: 25}, data_ms(behind), {KEY: MARKS[name]})])
     with pytest.raises(Refused, match="but from another log"):
-        decided(behind, changelogs)
+        decision_of(behind, changelogs)
     # Nor is it rebuilt from another log, unless somebody says so; then the old one must not go by its age.
     (work,) = plan(behind, changelogs, rebuild="asked for", by_user=True).work
     assert work.rebuild

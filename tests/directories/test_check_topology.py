@@ -24,7 +24,7 @@ from tests.golden import names, unpack
 from tests.unit.rehome.texts import text
 
 from .support import kstate, tree_hash
-from .test_rehome import FAMILY, LEGACY, NAMES, World, changed, parts, rows, write_topology
+from .test_rehome import FAMILY, LEGACY, NAMES, World, change_numbers, parts, rows, write_topology
 
 
 def predictions_and_findings(*words: object) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -268,7 +268,7 @@ def test_removed_store_new_store_and_copy_of_a_store(tmp_path: Path) -> None:
     entry = {number: [*stores] for number, stores in world.parts[""].items()}
     entry[0].remove("count")
     entry[1].append("brand-new")
-    write_topology(world.new, {"": changed(entry)}, [])
+    write_topology(world.new, {"": change_numbers(entry)}, [])
     shutil.copytree(world.app / "6_1" / "rocksdb" / "versioned", world.app / "0_1" / "rocksdb" / "versioned")
     result = kstate("ls", world.app, "--topology", world.new, "--from", world.old, "-o", "json")
     homes = {

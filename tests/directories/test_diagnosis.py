@@ -28,17 +28,17 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
-def logged(log: Path, *words: object, status: int | None = None) -> str:
+def run_with_log(log: Path, *words: object, status: int | None = None) -> str:
     kstate(*words, status=status)
     return log.read_text(encoding="utf-8")
 
 
 def test_log_names_the_files_read_and_the_rule_that_decided(app: Path, log: Path) -> None:
-    text = logged(log, "check", app, "--for", "3.9", status=3)
+    text = run_with_log(log, "check", app, "--for", "3.9", status=3)
     assert "arguments: check" in text and f"read {app}" in text and "exit code 3" in text
     assert "rule _databases (RocksDBStore.openRocksDB" in text and "fails by sst-too-new" in text
     assert stat.S_IMODE(os.stat(log).st_mode) == 0o600
-    text = logged(log, "migrate", app, "--to", "4.3")
+    text = run_with_log(log, "migrate", app, "--to", "4.3")
     assert "step edit store" in text and "staged in" in text and "switched" in text and "holds the lock" in text
     assert text.count("arguments: ") == 2  # it is appended to
 
@@ -52,7 +52,7 @@ def test_log_names_the_files_read_and_the_rule_that_decided(app: Path, log: Path
     ],
 )
 def test_no_secret_is_in_it(app: Path, log: Path, words: tuple[str, ...]) -> None:
-    text = logged(log, *(app if word == "APP" else word for word in words))
+    text = run_with_log(log, *(app if word == "APP" else word for word in words))
     assert "arguments: " in text and "exit code" in text
     assert SECRET not in text
 

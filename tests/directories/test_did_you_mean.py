@@ -158,17 +158,17 @@ def test_commands_and_options(capfd: pytest.CaptureFixture[str]) -> None:
     for path, command in commands():
         *before, name = path.split()
         if len(name) > 4:
-            assert f"did you mean '{name}'" in _message([*before, _swapped(name)], capfd), path
+            assert f"did you mean '{name}'" in _message([*before, _swap_letters(name)], capfd), path
         for parameter in command.params:
             option = max(parameter.opts, key=len)
             if parameter.param_type_name == "option" and len(option) > 6:
-                text = _message([*path.split(), f"--{_swapped(option[2:])}"], capfd)
+                text = _message([*path.split(), f"--{_swap_letters(option[2:])}"], capfd)
                 assert re.search(rf"did you mean .*{option}\b.*\? to see its options, run kstate", text), text
                 names += 1
     assert names > 100
 
 
-def _swapped(name: str) -> str:
+def _swap_letters(name: str) -> str:
     return f"{name[0]}{name[2]}{name[1]}{name[3:]}" if name[1] != name[2] else f"{name[1]}{name[0]}{name[2:]}"
 
 

@@ -55,7 +55,7 @@ def migrate(app: Path, **options: int) -> CommandResult:
     return kstate("migrate", app, *MIGRATE[1:], **options)
 
 
-def interrupted(state: str, folder: Path) -> Path:
+def interrupt_run(state: str, folder: Path) -> Path:
     """A directory with a run in this state."""
     return make(next(entry for entry in STATES if entry.state == state), folder)
 
@@ -63,7 +63,7 @@ def interrupted(state: str, folder: Path) -> Path:
 # --- copies ---------------------------------------------------------------------------------------------------------
 
 
-def copied(app: Path, folder: Path, way: str) -> Path:
+def copy_application(app: Path, folder: Path, way: str) -> Path:
     folder.mkdir()
     if way == "tar":
         archive = folder / "state.tar"
@@ -78,7 +78,7 @@ def copied(app: Path, folder: Path, way: str) -> Path:
 def test_a_copy_without_times_can_be_undone(app: Path, tmp_path: Path, way: str) -> None:
     before = content(app)
     migrate(app)
-    copy = copied(app, tmp_path / "copy", way)
+    copy = copy_application(app, tmp_path / "copy", way)
     state = tree_hash(copy.parent)
     refusal = kstate("undo", copy, status=4)
     assert "but other times" in refusal.err
@@ -91,7 +91,7 @@ def test_a_copy_without_times_can_be_undone(app: Path, tmp_path: Path, way: str)
 
 def test_a_copy_without_times_that_is_damaged_is_refused(app: Path, tmp_path: Path) -> None:
     migrate(app)
-    copy = copied(app, tmp_path / "copy", "cp -r")
+    copy = copy_application(app, tmp_path / "copy", "cp -r")
     (run,) = read_runs(copy)
     sst = next(run.tree.rglob("*.sst"))
     data = bytearray(sst.read_bytes())
@@ -109,7 +109,7 @@ def test_undo_refuses_a_backup_with_a_changed_bit(tmp_path: Path, way: tuple[str
     (app / "kafka-streams-process-metadata").write_text('{"processId":"x","version":1}')
     kstate("migrate", app, *UP.migrate[1:])
     if way:
-        app = copied(app, tmp_path / "copy", "cp -r")
+        app = copy_application(app, tmp_path / "copy", "cp -r")
     (run,) = read_runs(app)
     files = [path for path in sorted(run.tree.rglob("*")) if path.is_file() and path.stat().st_size]
     # Blocks of an SST are read, by their checksums, where times are lost.
@@ -130,7 +130,7 @@ def test_undo_refuses_a_backup_with_a_changed_bit(tmp_path: Path, way: tuple[str
 
 def test_missing_files_are_named_before_files_with_another_time(app: Path, tmp_path: Path) -> None:
     migrate(app)
-    copy = copied(app, tmp_path / "copy", "cp -r")
+    copy = copy_application(app, tmp_path / "copy", "cp -r")
     (run,) = read_runs(copy)
     next(run.tree.rglob("*.sst")).rename(run.tree / "elsewhere")
     messages = kstate("undo", copy, "--times-lost", status=4).err
@@ -139,7 +139,7 @@ def test_missing_files_are_named_before_files_with_another_time(app: Path, tmp_p
 
 def test_other_sizes_are_no_lost_times(app: Path, tmp_path: Path) -> None:
     migrate(app)
-    copy = copied(app, tmp_path / "copy", "cp -r")
+    copy = copy_application(app, tmp_path / "copy", "cp -r")
     (run,) = read_runs(copy)
     (next(run.tree.rglob("CURRENT")).parent / "IDENTITY").write_bytes(b"x")
     messages = kstate("undo", copy, "--times-lost", status=4).err
@@ -163,7 +163,7 @@ def test_each_printed_undo_repeats_the_earlier_options(app: Path, tmp_path: Path
     """Where several things are wrong: who pastes what is printed comes to the end, and is not sent round in circles."""
     before = content(app)
     migrate(app)
-    copy = copied(app, tmp_path / "copy", "cp -r")
+    copy = copy_application(app, tmp_path / "copy", "cp -r")
     (next(copy.rglob("CURRENT")).parent / "LOG.old.1").write_text("another name")
     requests = {*arguments}
     while (result := kstate("undo", copy, *sorted(requests), status=None)).status:
@@ -215,7 +215,7 @@ def test_a_mark_of_undoing_that_nothing_proves_is_refused(app: Path, also: bool)
 
 
 def test_an_undo_whose_journal_has_lost_a_line_is_proved_by_the_trees(tmp_path: Path) -> None:
-    app = interrupted("after-undo", tmp_path)
+    app = interrupt_run("after-undo", tmp_path)
     (run,) = read_runs(app)
     assert run.events[-1]["event"] == "undoing"
     journal = run.path / "journal.jsonl"
@@ -343,7 +343,7 @@ def test_no_code_comes_from_the_working_directory(app: Path, tmp_path: Path) -> 
 
 
 def test_a_directory_that_was_lost_after_an_interrupted_switch_is_put_back(tmp_path: Path) -> None:
-    app = interrupted("after-switch", tmp_path)
+    app = interrupt_run("after-switch", tmp_path)
     (run,) = read_runs(app)
     old = content(run.tree)
     shutil.rmtree(app)
@@ -354,7 +354,7 @@ def test_a_directory_that_was_lost_after_an_interrupted_switch_is_put_back(tmp_p
 
 
 def test_a_directory_that_was_lost_before_an_interrupted_switch_can_be_taken_from_the_run(tmp_path: Path) -> None:
-    app = interrupted("before-switch", tmp_path)
+    app = interrupt_run("before-switch", tmp_path)
     (run,) = read_runs(app)
     new = content(run.tree)
     shutil.rmtree(app)
@@ -380,17 +380,17 @@ def dump_of(app: Path, folder: Path) -> tuple[str, ...]:
     return (*dump.options, "--for", "4.3", "--quiet", "--workers", "1", "--engine", "local", "--warnings-ok")
 
 
-def emptied(app: Path) -> None:
+def empty(app: Path) -> None:
     shutil.rmtree(app)
     app.mkdir()
 
 
-@pytest.mark.parametrize("loss", [shutil.rmtree, emptied], ids=["lost", "emptied"])
+@pytest.mark.parametrize("loss", [shutil.rmtree, empty], ids=["lost", "emptied"])
 @pytest.mark.parametrize("state", ["staged", "before-switch"])
 def test_no_command_deletes_the_last_links_to_lost_files(
     tmp_path: Path, state: str, loss: Callable[[Path], None]
 ) -> None:
-    app = interrupted(state, tmp_path)
+    app = interrupt_run(state, tmp_path)
     (run,) = read_runs(app)
     loss(app)
     before = content(run.tree)
@@ -401,7 +401,7 @@ def test_no_command_deletes_the_last_links_to_lost_files(
         messages = kstate(command[0], app, *command[1:], status=4).err
         assert str(run.tree) in messages, messages
         assert content(run.tree) == before, command
-        assert app.exists() == (loss is emptied), command
+        assert app.exists() == (loss is empty), command
 
 
 @pytest.mark.parametrize("cut", ["before-switch", "staged"])
@@ -429,7 +429,7 @@ def test_interrupted_restoration_of_a_lost_directory_is_swept_and_repeated(
 
 def test_an_undo_that_is_announced_on_disk_alone_is_cancelled_by_the_proof_of_its_tree(tmp_path: Path) -> None:
     """Neither the line nor its removal was durable, so the undo that failed took its mark away again."""
-    app = interrupted("before-undo", tmp_path)
+    app = interrupt_run("before-undo", tmp_path)
     (run,) = read_runs(app)
     old = content(run.tree)
     (run.tree / UNDOING).unlink()
@@ -438,7 +438,7 @@ def test_an_undo_that_is_announced_on_disk_alone_is_cancelled_by_the_proof_of_it
 
 
 def test_an_undo_without_marks_and_without_proof_is_refused(tmp_path: Path) -> None:
-    app = interrupted("before-undo", tmp_path)
+    app = interrupt_run("before-undo", tmp_path)
     (run,) = read_runs(app)
     (run.tree / UNDOING).unlink()
     next(run.tree.rglob("*.sst")).unlink()
@@ -461,7 +461,7 @@ def test_clean_does_not_call_a_run_that_goes_on_interrupted(app: Path) -> None:
 
 def test_clean_names_the_command_that_settles_a_switch(tmp_path: Path) -> None:
     """Whoever wants to keep what a run has made must not be sent to undo."""
-    app = interrupted("after-switch", tmp_path)
+    app = interrupt_run("after-switch", tmp_path)
     messages = kstate("clean", app).err
     assert "while it exchanged the directories. The next command that changes the directory completes or" in messages
     assert f"To settle it now and undo it, run kstate undo {app}" in messages
@@ -474,7 +474,7 @@ def test_clean_names_the_command_that_settles_a_switch(tmp_path: Path) -> None:
 
 
 def test_clean_names_the_command_that_finishes_an_undo(tmp_path: Path) -> None:
-    app = interrupted("after-undo", tmp_path)
+    app = interrupt_run("after-undo", tmp_path)
     assert f"during its undo. To finish the undo, run kstate undo {app}" in kstate("clean", app).err
     assert "has completed it" in kstate("undo", app).err
 
@@ -554,7 +554,7 @@ def test_missing_read_permission_is_never_reported_as_damage(app: Path, name: st
 
 
 def test_failed_command_reports_the_interrupted_run_that_was_settled(tmp_path: Path) -> None:
-    app = interrupted("staged", tmp_path)
+    app = interrupt_run("staged", tmp_path)
     failed = kstate("wipe", app, "--store", "no-such-store", status=None)
     assert failed.status in (2, 4), failed.err
     assert "run 0001-migrate was interrupted before it exchanged the directories" in failed.err

@@ -56,7 +56,7 @@ def rewritten(folder: Path, writers: tuple[Writer, Writer]) -> Path:
     return folder
 
 
-def restored(warm: Warm, state: Path, dump: Path) -> dict[str, str]:
+def restore(warm: Warm, state: Path, dump: Path) -> dict[str, str]:
     state.mkdir()
     words = ("--spec", SPEC, "--for", "4.3", "--engine", "local", "--dump-is-complete", "--dump-is-committed")
     ended = warm("restore", state / "orders", "--from-changelog", dump, *words)
@@ -67,7 +67,7 @@ def restored(warm: Warm, state: Path, dump: Path) -> dict[str, str]:
 
 
 def test_stores_are_the_same(warm: Warm, tmp_path: Path) -> None:
-    plain = restored(warm, tmp_path / "state", rewritten(tmp_path / "plain", (USUAL, USUAL)))
+    plain = restore(warm, tmp_path / "state", rewritten(tmp_path / "plain", (USUAL, USUAL)))
     assert len(plain) >= 7
     for name, writers in MIXES.items():
-        assert restored(warm, tmp_path / "state", rewritten(tmp_path / name, writers)) == plain, name
+        assert restore(warm, tmp_path / "state", rewritten(tmp_path / name, writers)) == plain, name

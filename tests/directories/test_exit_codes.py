@@ -187,7 +187,7 @@ def _link(world: World, command: str) -> Ended:
     return world.run(app, world.argv(command, world.folder / "link"))
 
 
-def _locked(kind: str) -> Cell:
+def _lock(kind: str) -> Cell:
     def drive(world: World, command: str) -> Ended:
         app = world.fresh("CHANGED" if command in ("undo", "clean") else "APP")
         argv = [argument for argument in world.argv(command, app) if argument != "--dry-run"]  # which asks for no lock
@@ -230,7 +230,7 @@ def _disk_full(world: World, command: str) -> Ended:
     return world.run(app, argv, stdout=FULL)
 
 
-def _injected(world: World, command: str, app: Path, *strace: str) -> Ended:
+def _inject(world: World, command: str, app: Path, *strace: str) -> Ended:
     """With faults of strace. One that could not be injected would change nothing, and the code would be 0."""
     before = digest(app)
     with Kstate() as started, started.under(*strace) as kstate:
@@ -242,7 +242,7 @@ def _injected(world: World, command: str, app: Path, *strace: str) -> Ended:
 
 
 def _failing(call: str, error: str, occurrence: str, name: str = "APP") -> Cell:
-    return lambda world, command: _injected(
+    return lambda world, command: _inject(
         world, command, world.fresh(name), "-e", f"trace={call}", "-e", f"inject={call}:error={error}:when={occurrence}"
     )
 
@@ -260,7 +260,7 @@ def _after_the_exchange(world: World, command: str) -> Ended:
     app = world.fresh(name)
     remainder = digest(app)
     place = ("-P", str(app.parent))
-    ended = _injected(world, command, app, *place, "-e", "trace=fsync", "-e", f"inject=fsync:error=EIO:when={nth}")
+    ended = _inject(world, command, app, *place, "-e", "trace=fsync", "-e", f"inject=fsync:error=EIO:when={nth}")
     assert digest(app) != remainder, f"it failed before the exchange: {ended.report}"
     return ended
 
@@ -301,7 +301,7 @@ def _summary_lost(world: World, command: str) -> Ended:
     return Ended(result.returncode, "", result.stderr)
 
 
-def _signalled(world: World, command: str) -> Ended:
+def _send_signal(world: World, command: str) -> Ended:
     """SIGTERM while it writes: nobody reads, and the pipe is full."""
     on_stderr = command in ("undo", "clean")
     name = "CHANGED" if command in ("undo", "clean", "status") else "APP"
@@ -350,7 +350,7 @@ def _alive(pid: int) -> bool:
     return False
 
 
-def _damaged(world: World, command: str) -> Ended:
+def _damage(world: World, command: str) -> Ended:
     app = world.fresh()
     _flip(next((app / "0_0" / "rocksdb" / STORE).glob("*.sst")), 20)
     return world.run(app, world.argv(command, app))
@@ -380,7 +380,7 @@ def _different(world: World, command: str) -> Ended:
     return world.run(app, world.argv(command, app))
 
 
-def _unlogged(world: World, command: str) -> Ended:
+def _remove_changelog(world: World, command: str) -> Ended:
     """A store that has no changelog is none that a dump could bring back."""
     spec = world.folder / "kstate.toml"
     more = '\n[stores.scratch]\nkind = "key-value"\nlogged = false\nsubtopology = 0\npartitions = 2\n'
@@ -409,17 +409,17 @@ TABLE: dict[str, dict[int, Cell | str]] = {
     "ls": {1: _with("--spec"), 3: ASKS_NOTHING, 5: RUNNING, 7: READS},
     "inspect-position": {1: NO_WARNINGS, 3: _with("--at", "t:0=9999999"), 5: RUNNING, 7: READS},
     "lag": {1: _without("--warnings-ok"), 3: _with("--max-lag", "0"), 5: _metrics_locked, 7: READS},
-    "query": {1: NO_WARNINGS, 3: _with("--require-active"), 5: _locked("application"), 7: READS},
-    "export": {1: NO_WARNINGS, 3: ASKS_NOTHING, 5: _locked("application"), 7: "DIR is not the application's"},
-    "diff": {1: NO_WARNINGS, 3: _different, 5: _locked("application"), 7: READS},
+    "query": {1: NO_WARNINGS, 3: _with("--require-active"), 5: _lock("application"), 7: READS},
+    "export": {1: NO_WARNINGS, 3: ASKS_NOTHING, 5: _lock("application"), 7: "DIR is not the application's"},
+    "diff": {1: NO_WARNINGS, 3: _different, 5: _lock("application"), 7: READS},
     "check": {1: NO_WARNINGS, 3: lambda world, command: world.run(
         app := world.templates["APP"], ["check", app, "--for", "4.2"]), 5: _metrics_locked, 7: READS},
     "fleet": {1: NO_WARNINGS, 3: _cut_off, 4: _too_many, 5: _metrics_locked, 7: READS},
-    "verify": {1: NO_WARNINGS, 3: _damaged, 5: _metrics_locked, 7: READS},
-    "migrate": {1: _with(name="WARNED"), 3: ASKS_NOTHING, 5: _locked("application"), 6: _failing("fsync", "EIO", "1"), 7: _after_the_exchange},
-    "wipe": {1: _with("--store", "kv-nolog", name="WARNED"), 3: ASKS_NOTHING, 5: _locked("application"),
+    "verify": {1: NO_WARNINGS, 3: _damage, 5: _metrics_locked, 7: READS},
+    "migrate": {1: _with(name="WARNED"), 3: ASKS_NOTHING, 5: _lock("application"), 6: _failing("fsync", "EIO", "1"), 7: _after_the_exchange},
+    "wipe": {1: _with("--store", "kv-nolog", name="WARNED"), 3: ASKS_NOTHING, 5: _lock("application"),
              6: _failing("fsync", "EIO", "1"), 7: _after_the_exchange},
-    "rehome": {1: _without("--warnings-ok"), 3: ASKS_NOTHING, 5: _locked("application"),
+    "rehome": {1: _without("--warnings-ok"), 3: ASKS_NOTHING, 5: _lock("application"),
                6: _failing("fsync", "EIO", "1"), 7: _after_the_exchange},
     "dump": {0: OF_A_BROKER, 1: OF_A_BROKER, 3: ASKS_NOTHING, 4: _with("--out", "."), 5: OF_A_BROKER, 6: OF_A_BROKER,
              7: "a manifest is there whole or not at all", SIGNAL: OF_A_BROKER},
@@ -427,9 +427,9 @@ TABLE: dict[str, dict[int, Cell | str]] = {
                 6: OF_A_LISTING, 7: READS, SIGNAL: "as verify-dump: tests/processes/test_deadline.py"},
     "verify-dump": {0: OF_A_DUMP, 1: OF_A_DUMP, 2: OF_A_DUMP, 3: OF_A_DUMP, 4: OF_A_DUMP, 5: "it takes no lock", 6: OF_A_DUMP,
                     7: READS, SIGNAL: OF_A_DUMP},
-    "restore": {1: _unlogged, 3: ASKS_NOTHING, 5: _locked("application"), 7: _summary_lost},
-    "snapshot": {1: OF_SNAPSHOTS, 3: ASKS_NOTHING, 5: _locked("kstate"), 7: "a snapshot is there whole or not at all"},
-    "restore-snapshot": {1: OF_SNAPSHOTS, 3: ASKS_NOTHING, 5: _locked("application"), 7: OF_SNAPSHOTS},
+    "restore": {1: _remove_changelog, 3: ASKS_NOTHING, 5: _lock("application"), 7: _summary_lost},
+    "snapshot": {1: OF_SNAPSHOTS, 3: ASKS_NOTHING, 5: _lock("kstate"), 7: "a snapshot is there whole or not at all"},
+    "restore-snapshot": {1: OF_SNAPSHOTS, 3: ASKS_NOTHING, 5: _lock("application"), 7: OF_SNAPSHOTS},
     "ls-snapshots": {1: NO_WARNINGS, 3: OF_SNAPSHOTS, 4: OF_SNAPSHOTS, 5: "it takes no lock", 7: READS},
     "verify-snapshots": {1: NO_WARNINGS, 3: OF_SNAPSHOTS, 4: OF_SNAPSHOTS, 5: "it takes no lock", 7: READS},
     "prune-snapshots": {1: WAY_ON, 3: ASKS_NOTHING, 4: OF_PRUNING, 5: OF_PRUNING, 7: OF_PRUNING},
@@ -438,10 +438,10 @@ TABLE: dict[str, dict[int, Cell | str]] = {
     "start-barrier": {1: _with("--hosts", "2", "--timeout", "0"), 3: ASKS_NOTHING, 4: _not_ours, 5: "it waits for nobody's lock",
                       7: READS},
     "maintain": {1: OF_ITS_STEPS, 3: OF_ITS_STEPS, 4: _no_memory, 5: _memory_locked, 7: OF_ITS_STEPS},
-    "undo": {1: WAY_ON, 3: ASKS_NOTHING, 5: _locked("application"), 6: _failing("renameat2", "EIO", "1", "CHANGED"),
+    "undo": {1: WAY_ON, 3: ASKS_NOTHING, 5: _lock("application"), 6: _failing("renameat2", "EIO", "1", "CHANGED"),
              7: _after_the_exchange},
     "status": {1: NO_WARNINGS, 3: ASKS_NOTHING, 5: RUNNING, 7: READS},
-    "clean": {1: "of a run that was named, and may have left something elsewhere: test_runs.py", 3: ASKS_NOTHING, 5: _locked("kstate"), 6: _failing("fsync", "EIO", "1", "CHANGED"),
+    "clean": {1: "of a run that was named, and may have left something elsewhere: test_runs.py", 3: ASKS_NOTHING, 5: _lock("kstate"), 6: _failing("fsync", "EIO", "1", "CHANGED"),
               7: _failing("unlink", "EIO", "1", "CHANGED")},
     "explain": {1: NO_WARNINGS, 3: ASKS_NOTHING, 4: NO_DIRECTORY, 5: NO_DIRECTORY, 7: READS},
     "warm-up": {0: OF_SPARK, 1: WAY_ON, 3: ASKS_NOTHING, 4: OF_SPARK, 5: "it waits for another one", 6: OF_SPARK,
@@ -450,7 +450,7 @@ TABLE: dict[str, dict[int, Cell | str]] = {
     "examples": {1: WAY_ON, 3: ASKS_NOTHING, 4: _with("--out", "."), 5: NEW, 7: NEW},
 }  # fmt: skip
 """Of each command what is its own; the rest is the same for all."""
-SAME: dict[int, Cell] = {0: _usual, 2: _empty, 4: _link, 6: _disk_full, SIGNAL: _signalled}
+SAME: dict[int, Cell] = {0: _usual, 2: _empty, 4: _link, 6: _disk_full, SIGNAL: _send_signal}
 CELLS = [(command, code, {**SAME, **TABLE[command]}.get(code)) for command in COMMANDS for code in CODES]
 FAILING = (("migrate", 6), ("wipe", 6), ("rehome", 6), ("undo", 6), ("clean", 6), ("clean", 7))
 STRACE = (_after_the_exchange, _summary_lost)

@@ -180,7 +180,7 @@ def _internal(kind: str, p: int | None, row: bytes, value: bytes) -> list[dict[s
     ]
 
 
-def _sorted(rows: list[dict[str, Any]], names: Any) -> list[str]:
+def _sorted_texts(rows: list[dict[str, Any]], names: Any) -> list[str]:
     return sorted(repr([(name, row[name]) for name in names]) for row in rows)
 
 
@@ -218,7 +218,7 @@ def test_rows_are_the_answers_of_queries(tmp_path: Path, golden: str) -> None:
                 exported = [row for row in exported if not row["tombstone"]]
             expected = answers.rows(kind)
             names = expected[0].keys() if expected else ()
-            assert _sorted(exported, names) == _sorted(expected, names), store
+            assert _sorted_texts(exported, names) == _sorted_texts(expected, names), store
             if "session" not in kind and kind != "versioned":
                 # Within a partition they are in the same order, too.
                 assert [row["key"] for row in exported] == [row["key"] for row in expected], store

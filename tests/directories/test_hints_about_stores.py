@@ -28,7 +28,7 @@ from tests.restore.support import APP, SPEC, TOPIC
 from tests.unit.dump_reader.support import rows as records
 from tests.unit.dump_reader.support import write
 
-from .test_hints_followed import flip, printed
+from .test_hints_followed import flip, printed_commands
 from .test_runs import immutable
 from .warm import Ended, Warm
 
@@ -74,7 +74,7 @@ def test_a_store_of_several_kinds(line: str, tmp_path: Path, warm: Warm) -> None
     refusal = kstate(warm, line, app, "either")
     assert refusal.status == 6 and "either may be of several kinds" in refusal.err, refusal.report
     assert "specify its kind in a specification, and pass that with --spec" in refusal.err
-    (words,) = printed(refusal)
+    (words,) = printed_commands(refusal)
     draft = warm(*words[1:]).out
     table, kind = re.findall(r'^(\[stores\.either\])\n# (kind = "window")', draft, flags=re.MULTILINE)[0]
     spec = tmp_path / "kstate.toml"
@@ -98,7 +98,7 @@ def test_a_store_of_another_kind_in_another_task(tmp_path: Path, warm: Warm) -> 
         shutil.copytree(segment, app / "0_1" / "window-plain" / f"window-plain.{start}")
     refusal = kstate(warm, "export APP STORE --out OUT", app, "window-plain")
     assert refusal.status == 4 and "window-plain is of different kinds" in refusal.err, refusal.report
-    ((_, *words),) = printed(refusal)
+    ((_, *words),) = printed_commands(refusal)
     followed = warm(*words)
     assert followed.status == 0, followed.report
     partitions = [row["partition"] for row in json_lines.results(followed.out) if row["type"] == "row"]
@@ -123,7 +123,7 @@ def test_a_database_of_another_store(line: str, tmp_path: Path, warm: Warm) -> N
         refusal = kstate(warm, line, app, store)
         assert refusal.status == 6 and "does not belong to a headers-" in refusal.err, refusal.report
         assert "Replace it with the right one, or move it out, which you can undo" in refusal.err
-        ((_, *wipe),) = printed(refusal)
+        ((_, *wipe),) = printed_commands(refusal)
         assert warm(*wipe).status in (0, 1)
         followed = kstate(warm, line, app, store)
         assert followed.status in (0, 1, 3), followed.report
@@ -145,7 +145,7 @@ def test_a_store_that_is_not_segmented_where_others_are(tmp_path: Path, warm: Wa
         assert (
             refusal.status == 6 and "0_1/window-headers is not segmented, so it is not a headers-window" in refusal.err
         )
-        ((_, *wipe),) = printed(refusal)
+        ((_, *wipe),) = printed_commands(refusal)
         assert warm(*wipe).status in (0, 1)
         followed = kstate(warm, line, app, "window-headers")
         assert followed.status in (0, 1), followed.report
@@ -161,7 +161,7 @@ def test_segments_that_begin_elsewhere(tmp_path: Path, warm: Warm) -> None:
     shutil.copytree(first, first.with_name(f"window-plain.{start + 60_000}"))
     refusal = warm("query", "window-range", app, "window-plain")
     assert refusal.status == 6 and "they do not have the same segment interval" in refusal.err, refusal.report
-    ((_, *scan),) = printed(refusal)
+    ((_, *scan),) = printed_commands(refusal)
     followed = warm(*scan, "-o", "json")
     assert followed.status == 0, followed.report
     partitions = [row["partition"] for row in json_lines.results(followed.out) if row["type"] == "row"]
@@ -178,7 +178,7 @@ def test_a_purge_that_ends_halfway(tmp_path: Path, warm: Warm) -> None:
     try:
         refusal = warm("wipe", app, "--store", "latest-order", "--purge", "--yes")
         assert refusal.status == 7 and "kstate could not delete the removed files" in refusal.err, refusal.report
-        ((_, *clean),) = printed(refusal)
+        ((_, *clean),) = printed_commands(refusal)
         assert warm(*clean).status == 7
     finally:
         immutable(parent, on=False)
@@ -267,7 +267,7 @@ def test_ls_of_a_store_without_current(tmp_path: Path, warm: Warm) -> None:
     current.rename(tmp_path / "CURRENT")
     refusal = warm("ls", app)
     assert refusal.status == 3 and "to predict the next start" in refusal.err, refusal.report
-    ((_, *check),) = printed(refusal)
+    ((_, *check),) = printed_commands(refusal)
     checked = warm(*("4.3" if word == "RELEASE" else word for word in check))
     assert checked.status == 3 and "0_0/latest-order" in checked.report
     (tmp_path / "CURRENT").rename(current)
@@ -326,7 +326,7 @@ def test_damage_and_the_dump(tmp_path: Path, warm: Warm) -> None:
     flip(file, file.stat().st_size // 2)
     refusal = warm("export", app, "bulk", "--out", tmp_path / "out")
     assert refusal.status == 6 and "to rebuild the store from a dump" in refusal.err, refusal.report
-    (_, *verify), (_, *restore) = printed(refusal)
+    (_, *verify), (_, *restore) = printed_commands(refusal)
     assert warm(*verify).status == 3
     arguments = {"DUMP": dump.path, "RELEASE": "4.3"}
     followed = warm(*(arguments.get(word, word) for word in restore), *more, "--rebuild")
@@ -340,7 +340,7 @@ def test_a_serde_that_does_not_exist(tmp_path: Path, warm: Warm) -> None:
     words = ("export", app, "latest-order", "--out", tmp_path / "out", "--key-serde")
     refusal = warm(*words, "strin")
     assert refusal.status == 2 and "to see how to use a custom one" in refusal.err, refusal.report
-    ((_, *help_words),) = printed(refusal)
+    ((_, *help_words),) = printed_commands(refusal)
     output = warm(*help_words)
     assert output.status == 0 and "string" in output.out
     assert warm(*words, "string").status == 0
@@ -384,7 +384,7 @@ def test_records_that_only_the_store_has(tmp_path: Path, warm: Warm) -> None:
         assert refusal.status == 4 and "--rebuild then replaces it with the contents of the dump" in refusal.err, (
             refusal.report
         )
-    ((_, *export),) = printed(refusal)
+    ((_, *export),) = printed_commands(refusal)
     out = tmp_path / "export"
     assert warm(*(str(out) if word == "DIR" else word for word in export)).status == 0
     assert pq.read_table(out).num_rows == sum(rows.values())
@@ -401,6 +401,6 @@ def test_a_text_that_kstate_does_not_know(tmp_path: Path, warm: Warm) -> None:
     (line,) = re.findall(r"for example: kstate (.*) < FILE", refusal.err)
     followed = warm(*line.split(), stdin=str(tmp_path / "FILE"))
     assert followed.status == 0 and "verify:corrupt" in followed.out, followed.report
-    ((_, *check),) = [words for words in printed(refusal) if words[1] == "check"]
+    ((_, *check),) = [words for words in printed_commands(refusal) if words[1] == "check"]
     arguments = {"APP": app, "RELEASE": "4.3"}
     assert warm(*(arguments.get(word, word) for word in check)).status == 0

@@ -131,7 +131,7 @@ NAMES, KINDS = "3.9.2-sparse-named-eos", "4.3.1-kinds-eos"
 STORES = ("latest-order", "orders-per-minute", "visits")
 
 
-def _prepared(folder: Path, warm: Warm, line: str) -> dict[str, str]:
+def _prepare(folder: Path, warm: Warm, line: str) -> dict[str, str]:
     """Make what a case names; return the words that stand for it."""
     app = unpack("4.3.1-demo-eos", folder / "state")
     shutil.copy(SPEC, folder / "kstate.toml")
@@ -176,7 +176,7 @@ def _line(line: str, words: dict[str, str]) -> list[str]:
 def test_followed(name: str, tmp_path: Path, warm: Warm) -> None:
     """The amended command, of which every new option is in the hint, is done."""
     case = CASES[name]
-    words = _prepared(tmp_path, warm, f"{case.line} {case.amended}")
+    words = _prepare(tmp_path, warm, f"{case.line} {case.amended}")
     refusal = warm(*_line(case.line, words), folder=tmp_path)
     assert refusal.status == case.status, refusal.report
     _, _, hint = refusal.err.partition("what to do: ")
@@ -209,7 +209,7 @@ def dump(tmp_path: Path) -> GrowingDump:
     return outputs
 
 
-def printed(ended: Ended) -> list[list[str]]:
+def printed_commands(ended: Ended) -> list[list[str]]:
     """The commands that a hint prints, each as its words."""
     _, _, hint = ended.err.rpartition("what to do: ")
     return [
@@ -252,7 +252,7 @@ def test_no_room(tmp_path: Path, warm: Warm) -> None:
         free = os.statvfs(small)
         (small / "other").write_bytes(bytes(free.f_bavail * free.f_frsize - (16 << 20)))
         refusal = warm(*words)
-        assert refusal.status == 4 and "free disk space, then run" in refusal.err and not printed(refusal), (
+        assert refusal.status == 4 and "free disk space, then run" in refusal.err and not printed_commands(refusal), (
             refusal.report
         )
         (small / "other").unlink()
@@ -263,7 +263,7 @@ def test_no_room(tmp_path: Path, warm: Warm) -> None:
         (small / "other").write_bytes(bytes(free.f_bavail * free.f_frsize - needs + (64 << 10)))
         refusal = warm("migrate", app, "--to", "4.3", "--workers", "1")
         assert refusal.status == 4, refusal.report
-        ((_, *clean),) = printed(refusal)
+        ((_, *clean),) = printed_commands(refusal)
         assert warm(*clean).status == 0
         assert warm("migrate", app, "--to", "4.3", "--workers", "1").status == 0
 
@@ -286,7 +286,7 @@ def test_hint_about_a_directory_that_is_no_standby(dump: GrowingDump, warm: Warm
     refusal = warm(*grown(dump, "--standby"))
     assert refusal.status == 4 and "without --standby" in refusal.err, refusal.report
     assert warm(*grown(dump)).status in (0, 1)
-    ((program, *paths),) = printed(refusal)
+    ((program, *paths),) = printed_commands(refusal)
     assert program == "mv"
     source, target = paths
     shutil.move(source, target)
@@ -301,7 +301,7 @@ def test_ages_that_cannot_be_read(dump: GrowingDump, warm: Warm) -> None:
     ages.write_text("{")
     refusal = warm(*grown(dump))
     assert refusal.status == 4 and "move the file away" in refusal.err, refusal.report
-    ((_, *words),) = printed(refusal)
+    ((_, *words),) = printed_commands(refusal)
     ages.rename(ages.with_suffix(".away"))
     arguments = {"DUMP": dump.uri, "RELEASE": "4.3"}
     words = [arguments.get(word, word) for word in words]
@@ -316,11 +316,11 @@ def test_damage_that_diff_meets(app: Path, tmp_path: Path, warm: Warm) -> None:
     flip(max((other / "0_0" / "rocksdb" / "latest-order").glob("*.sst")), 10)
     refusal = warm("diff", app, other)
     assert refusal.status not in (0, 1, 2), refusal.report
-    commands = printed(refusal)
+    commands = printed_commands(refusal)
     verified = [warm(*words) for _, *words in commands]
     assert sorted(ended.status for ended in verified) == [0, 3]
     damaged = next(ended for ended in verified if ended.status == 3)
-    for _, *words in printed(damaged):
+    for _, *words in printed_commands(damaged):
         assert warm(*words).status in (0, 1)
     assert warm("verify", other).status in (0, 1)
     assert warm("diff", app, other).status == 3, "they differ, and all was compared"
@@ -337,7 +337,7 @@ def test_damage_that_a_dump_has_recorded(dump: GrowingDump, warm: Warm) -> None:
     check = ("check", folder / "grown" / APP, "--for", "4.3", "--dump", dump.path)
     refusal = warm(*check)
     assert refusal.status == 3, refusal.report
-    commands = [words for words in printed(refusal) if words[1] == "verify-dump"]
+    commands = [words for words in printed_commands(refusal) if words[1] == "verify-dump"]
     assert len(commands) == 1, refusal.report
     names = warm(*commands[0][1:])
     assert names.status == 3 and str(file.relative_to(dump.path)) in names.out
@@ -346,7 +346,7 @@ def test_damage_that_a_dump_has_recorded(dump: GrowingDump, warm: Warm) -> None:
     assert warm(*check).status in (0, 1)
 
 
-def _migrated(app: Path, warm: Warm) -> Path:
+def _backup_of_migration(app: Path, warm: Warm) -> Path:
     """The tree that its only run keeps."""
     assert warm("migrate", app, "--to", "4.2").status == 0
     return app.parent / ".kstate" / app.name / "0001-migrate" / "tree"
@@ -354,12 +354,12 @@ def _migrated(app: Path, warm: Warm) -> Path:
 
 @pytest.mark.parametrize("way", ["put back", "given up"])
 def test_hint_about_a_changed_backup(way: str, app: Path, warm: Warm) -> None:
-    tree = _migrated(app, warm)
+    tree = _backup_of_migration(app, warm)
     file = max(tree.rglob("CURRENT"))
     file.rename(app.parent / "aside")
     refusal = warm("undo", app)
     assert refusal.status == 4 and f"restore the missing files in {tree}" in refusal.err, refusal.report
-    ((_, *clean),) = printed(refusal)
+    ((_, *clean),) = printed_commands(refusal)
     if way == "put back":
         (app.parent / "aside").rename(file)
         assert warm("undo", app).status == 0
@@ -369,23 +369,23 @@ def test_hint_about_a_changed_backup(way: str, app: Path, warm: Warm) -> None:
 
 
 def test_a_kept_directory_that_is_gone(app: Path, warm: Warm) -> None:
-    tree = _migrated(app, warm)
+    tree = _backup_of_migration(app, warm)
     tree.rename(app.parent / "aside")
     refusal = warm("undo", app)
     assert refusal.status == 4 and "has no backup of the earlier directory" in refusal.err, refusal.report
-    ((_, *clean),) = printed(refusal)
+    ((_, *clean),) = printed_commands(refusal)
     assert warm(*clean).status == 0 and warm("status", app).status == 0
     assert warm("migrate", app, "--to", "4.3").status == 0
 
 
 def test_a_kept_directory_that_cannot_be_put_back(app: Path, tmp_path: Path, warm: Warm) -> None:
-    _migrated(app, warm)
+    _backup_of_migration(app, warm)
     copy = tmp_path / "copy"
     subprocess.run(["cp", "-r", str(app.parent), str(copy)], check=True)
     flip(next((copy / ".kstate").rglob("*.sst")), 3)
     refusal = warm("undo", copy / app.name, "--times-lost")
     assert refusal.status == 4 and "cannot restore the backup" in refusal.err, refusal.report
-    ((_, *clean),) = printed(refusal)
+    ((_, *clean),) = printed_commands(refusal)
     assert warm(*clean).status == 0 and warm("ls", copy / app.name).status == 0
 
 
@@ -451,7 +451,7 @@ def test_a_step_of_maintain_that_failed(app: Path, tmp_path: Path, warm: Warm) -
     )
     refusal = warm("maintain", "--config", "kstate.toml", folder=tmp_path)
     assert refusal.status == 3 and "run the command yourself" in refusal.err, refusal.report
-    ((_, *words),) = printed(refusal)
+    ((_, *words),) = printed_commands(refusal)
     by_hand = warm(*words, folder=tmp_path)
     assert by_hand.status == 3 and "CURRENT" in by_hand.report
     (tmp_path / "CURRENT").rename(current)
@@ -473,7 +473,7 @@ def test_a_directory_that_cannot_be_rehomed_as_it_is(app: Path, tmp_path: Path, 
     words = ("rehome", app, "--map", "0=4", "--dry-run")
     refusal = warm(*words)
     assert refusal.status == 4, refusal.report
-    ((_, *check),) = printed(refusal)
+    ((_, *check),) = printed_commands(refusal)
     assert "CURRENT" in warm(*check).report
     (tmp_path / "CURRENT").rename(current)
     assert warm(*words).status in (0, 1)
@@ -484,7 +484,7 @@ def test_hint_about_a_position_without_current(app: Path, tmp_path: Path, warm: 
     current.rename(tmp_path / "CURRENT")
     refusal = warm("inspect-position", app)
     assert refusal.status == 3 and "to predict the next start" in refusal.err, refusal.report
-    ((_, *check),) = printed(refusal)
+    ((_, *check),) = printed_commands(refusal)
     checked = warm(*("4.3" if word == "RELEASE" else word for word in check))
     assert checked.status == 3 and "latest-order" in checked.report
     (tmp_path / "CURRENT").rename(current)
@@ -514,7 +514,7 @@ def test_sessions_that_a_release_reads_wrong(tmp_path: Path, warm: Warm) -> None
     refusal = warm(*words, "HEADERS")
     assert refusal.status == 4 and "leave dsl.store.format at DEFAULT" in refusal.err, refusal.report
     assert warm(*words, "DEFAULT", "--dry-run").status in (0, 1)
-    for _, *wipe in printed(refusal):
+    for _, *wipe in printed_commands(refusal):
         assert warm(*wipe).status in (0, 1)
     refusal = warm(*words, "HEADERS")
     assert refusal.status == 4 and "does not wipe the task, so pass --guarantee at_least_once" in refusal.err, (
@@ -571,6 +571,6 @@ def test_an_undo_without_room(tmp_path: Path, warm: Warm) -> None:
         refusal = warm("undo", app)
         assert refusal.status == 6 and "Fix the cause, then" in refusal.err, refusal.report
         (small / "other").unlink()
-        ((_, *undo),) = printed(refusal)
+        ((_, *undo),) = printed_commands(refusal)
         assert warm(*undo).status == 0
         assert warm("ls", app).out == before

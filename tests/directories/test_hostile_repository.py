@@ -54,7 +54,7 @@ def document_of(place: FolderPlace) -> dict[str, Any]:
     return document
 
 
-def published(place: FolderPlace, data: bytes, created_ms: int) -> str:
+def publish(place: FolderPlace, data: bytes, created_ms: int) -> str:
     """Replace the only generation by other bytes, under the name that fits them."""
     for path in place.paths("generations/"):
         place.remove(path)
@@ -74,7 +74,7 @@ def values(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
             yield from values(inner, (*path, number))
 
 
-def replaced(document: Any, path: tuple[Any, ...], value: Any) -> Any:
+def replace_value(document: Any, path: tuple[Any, ...], value: Any) -> Any:
     changed = copy.deepcopy(document)
     parent = changed
     for part in path[:-1]:
@@ -101,14 +101,17 @@ def mutants(document: Any) -> Iterator[tuple[str, Any]]:
             hostile = (*NUMBERS, *OTHERS)
         label = "/".join(map(str, path))
         for number, other in enumerate(hostile):
-            yield f"{label} {number}", replaced(document, path, other)
+            yield f"{label} {number}", replace_value(document, path, other)
         if isinstance(value, list) and value:
-            yield f"{label} twice", replaced(document, path, [*value, value[0]])
+            yield f"{label} twice", replace_value(document, path, [*value, value[0]])
         if isinstance(value, dict):
             for name, inner in list(value.items())[:3]:
                 for text in TEXTS:
-                    yield f"{label} key {text[:20]!a}", replaced(document, path, {**value, text: inner})
-                yield f"{label} without {name}", replaced(document, path, {k: v for k, v in value.items() if k != name})
+                    yield f"{label} key {text[:20]!a}", replace_value(document, path, {**value, text: inner})
+                yield (
+                    f"{label} without {name}",
+                    replace_value(document, path, {k: v for k, v in value.items() if k != name}),
+                )
 
 
 def require_inside(generation: Generation) -> None:
@@ -174,7 +177,7 @@ BYTES: dict[str, Callable[[dict[str, Any]], bytes]] = {
 @pytest.mark.parametrize("name", BYTES)
 def test_bytes_that_are_no_generation(name: str, place: FolderPlace, app: Path, tmp_path: Path) -> None:
     document = document_of(place)
-    hostile = published(place, BYTES[name](document), document["created_ms"])
+    hostile = publish(place, BYTES[name](document), document["created_ms"])
     lost = tmp_path / "lost" / app.name
     lost.parent.mkdir()
     before = set(place.paths())

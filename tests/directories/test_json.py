@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests import json_lines, json_page
-from tests.frozen.texts import kept_lines
+from tests.frozen.texts import stored_lines
 from tests.golden import unpack
 
 from .listings import write_listing
@@ -29,7 +29,7 @@ def test_from_a_change_to_its_end(tmp_path: Path) -> None:
     nothing = kstate("undo", tmp_path, "-o", "json")
     assert (nothing.summary["app"], nothing.summary["run"], nothing.summary["executed"]) == (str(app), None, False)
     migrated = kstate("migrate", tmp_path, "--to", "4.2", "--warnings-ok", "-o", "json")
-    assert {row["app"] for row in json_lines.parsed(migrated.out)} == {str(app)}
+    assert {row["app"] for row in json_lines.parse_lines(migrated.out)} == {str(app)}
     run = migrated.summary["run"]
     (messages,) = kstate("status", tmp_path, "-o", "json").rows
     assert (messages["type"], messages["run"], messages["state"]) == ("run", run, "kept")
@@ -143,7 +143,7 @@ def test_every_line_is_printed_by_a_test(tmp_path: Path) -> None:
 
     def ask(*words: object, status: int = 0) -> None:
         result = kstate(*words, "-o", "json", status=status)
-        rows.update((str(words[0]), line["type"]) for line in json_lines.parsed(result.out))
+        rows.update((str(words[0]), line["type"]) for line in json_lines.parse_lines(result.out))
 
     app = unpack(GOLDEN, tmp_path / "state")
     for command in ("status", "undo", "clean", "export", "ls"):
@@ -183,7 +183,7 @@ def test_every_line_is_printed_by_a_test(tmp_path: Path) -> None:
     ask("dump", "--bootstrap-server", "127.0.0.1:1", "--out", tmp_path / "dump", status=2)
     ask("maintain", "--config", EXAMPLES / "maintain.toml", "--dry-run")
     ask("maintain", "--config", tmp_path / "none.toml", status=2)
-    backup = kept_lines()
+    backup = stored_lines()
     commands = {(command, kind) for command in json_lines.commands() for kind, _ in json_lines.types(command)}
     assert commands - backup - rows == LONG | OF_A_BROKER | OF_SEEDS | OF_A_DUMP | OF_SNAPSHOTS | OF_SPARK | OF_HOMES
     assert not (backup | rows) - commands

@@ -358,14 +358,14 @@ def test_the_end_of_a_process_that_hangs(tmp_path: Path, stubborn: bool) -> None
     assert [line["message"] for line in ended.lines] == ["half"]
     other = int((tmp_path / "pids").read_text())
     if stubborn:
-        _removed(other)
+        _await_end(other)
     else:
         os.kill(other, signal.SIGKILL)
     with pytest.raises(ProcessLookupError):
         os.kill(pids[0], 0)
 
 
-def _removed(pid: int) -> None:
+def _await_end(pid: int) -> None:
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         try:
@@ -419,7 +419,7 @@ def test_a_call_that_was_killed(killed: tuple[Host, int]) -> None:
     result = host.call(status=5)
     assert f"process {child}" in result.error["hint"]
     os.kill(child, signal.SIGTERM)
-    _removed(child)
+    _await_end(child)
     result = host.call()
     assert {came for _, came in _came(result)} == {"done"}
 

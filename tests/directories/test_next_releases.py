@@ -46,7 +46,7 @@ COLUMNS = {"4.3": ("4.3", ()), "4.4": ("4.4", ()), "4.4 with": ("4.4", (option.T
 """What stands over the column -> the release, and what is said of the application."""
 
 
-def edited(app: Path, change: Callable[[str, OffsetsRecord], OffsetsRecord]) -> None:
+def edit_offsets(app: Path, change: Callable[[str, OffsetsRecord], OffsetsRecord]) -> None:
     """The column family ``offsets`` of each database, which ``change`` is given with the name of task and store."""
     for task in read_application(app).tasks:
         for store in task.stores:
@@ -67,24 +67,24 @@ def status(value: int | None, *stores: str) -> Callable[[str, OffsetsRecord], Of
 
 
 def as_left(app: Path) -> None:
-    edited(app, status(None))
+    edit_offsets(app, status(None))
 
 
 def turned_on(app: Path) -> None:
-    edited(app, status(None, "0_0/visits", "0_1/visits"))
+    edit_offsets(app, status(None, "0_0/visits", "0_1/visits"))
 
 
 def turned_on_after_a_kill(app: Path) -> None:
-    edited(app, status(None))
-    edited(app, status(1, "0_0/latest-order"))
+    edit_offsets(app, status(None))
+    edit_offsets(app, status(1, "0_0/latest-order"))
 
 
 def turned_off(app: Path) -> None:
-    edited(app, status(None, "0_1/visits"))
+    edit_offsets(app, status(None, "0_1/visits"))
 
 
 def turned_off_and_killed(app: Path) -> None:
-    edited(app, status(1))
+    edit_offsets(app, status(1))
 
 
 def beside_a_checkpoint(app: Path) -> None:
@@ -96,24 +96,24 @@ def beside_a_checkpoint(app: Path) -> None:
             lines.update(record.offsets)
         return dataclasses.replace(record, status=None)
 
-    edited(app, change)
+    edit_offsets(app, change)
     (app / "0_0" / ".checkpoint").write_bytes(render(lines))
 
 
-def untouched(_: Path) -> None:
+def keep_unchanged(_: Path) -> None:
     pass
 
 
 CASES: dict[str, tuple[str, Callable[[Path], None]]] = {
-    "as 4.3.1 closed it": (DEMO, untouched),
+    "as 4.3.1 closed it": (DEMO, keep_unchanged),
     "no `status`: with transactional stores, closed or killed": (DEMO, as_left),
     "`status` 0 of before, none in stores that are newer: turned on after a clean end": (DEMO, turned_on),
     "`status` 1 of one store, none in the others: killed, and turned on after that": (DEMO, turned_on_after_a_kill),
-    "as 4.2.1 closed it": ("4.2.1-sparse-eos", untouched),
+    "as 4.2.1 closed it": ("4.2.1-sparse-eos", keep_unchanged),
     "none in one store, 0 in the others: turned off, and closed since": (DEMO, turned_off),
     "`status` 1: turned off, and killed since": (DEMO, turned_off_and_killed),
     "no `status`, and a `.checkpoint` in 0_0": (DEMO, beside_a_checkpoint),
-    "real 4.3.1, killed": ("4.3.1-kinds-eos-killed-open", untouched),
+    "real 4.3.1, killed": ("4.3.1-kinds-eos-killed-open", keep_unchanged),
     "no `status`, of every kind of store": ("4.3.1-kinds-eos", as_left),
 }
 

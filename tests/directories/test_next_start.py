@@ -76,7 +76,7 @@ def hidden_in_the_store(app: Path) -> None:
     path.write_bytes(data)
 
 
-def gone_from_the_file(app: Path) -> None:
+def remove_line(app: Path) -> None:
     path = app / "0_0" / ".checkpoint"
     version, _, *lines = path.read_text().splitlines()
     lines = [line for line in lines if not line.startswith(f"{app.name}-count-changelog ")]
@@ -85,7 +85,7 @@ def gone_from_the_file(app: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "release_name", "hide"),
-    [("4.3.1-kinds-eos", "4.3", hidden_in_the_store), ("4.2.1-kinds-eos", "4.2", gone_from_the_file)],
+    [("4.3.1-kinds-eos", "4.3", hidden_in_the_store), ("4.2.1-kinds-eos", "4.2", remove_line)],
 )
 def test_a_wiped_store_leaves_its_task_to_the_others(
     tmp_path: Path, name: str, release_name: str, hide: Callable[[Path], None]

@@ -34,7 +34,7 @@ def take(app: Path, place: Place, *words: str) -> str:
     return str(kstate("snapshot", app, "--out", place.out, "-o", "json", *words).summary["snapshot"])
 
 
-def aged(place: Place, name: str, days: int) -> str:
+def make_older(place: Place, name: str, days: int) -> str:
     """Give a snapshot an earlier time, as if it had been taken then; return its new name."""
     document = json.loads(place.read(f"generations/{name}.json"))
     document["created_ms"] -= days * DAY_MS
@@ -57,7 +57,7 @@ def numbers(result: Any) -> dict[str, Any]:
     return {name: value for name, value in result.summary.items() if name != "executed"}
 
 
-def announced(place: Place, *words: str) -> Any:
+def prune_twice(place: Place, *words: str) -> Any:
     """Prune, and prove that a dry run announced the same and wrote nothing."""
     before = {path: place.read(path) for path in place.paths()}
     planned = prune(place, *words, "--dry-run")
@@ -68,27 +68,27 @@ def announced(place: Place, *words: str) -> Any:
     return carried_out
 
 
-def listed(place: Place) -> dict[str, Any]:
+def list_snapshots(place: Place) -> dict[str, Any]:
     return {row["snapshot"]: row for row in kstate("ls", place.out, "-o", "json").rows if row["type"] == "snapshot"}
 
 
 def test_snapshots_expire_without_a_new_snapshot(app: Path, place: Place) -> None:
     first, second, third = (take(app, place) for _ in range(3))
-    assert outcomes(announced(place, "--keep", "3")) == dict.fromkeys((first, second, third), "kept")
-    marked = announced(place, "--keep", "1")
+    assert outcomes(prune_twice(place, "--keep", "3")) == dict.fromkeys((first, second, third), "kept")
+    marked = prune_twice(place, "--keep", "1")
     assert outcomes(marked) == {first: "expired", second: "expired", third: "kept"}
     assert marked.summary["condemned"] == 2 and place.generations() == sorted((first, second, third))
-    assert {name: row["will_be_deleted"] for name, row in listed(place).items()} == {
+    assert {name: row["will_be_deleted"] for name, row in list_snapshots(place).items()} == {
         first: True,
         second: True,
         third: False,
     }
     assert "ok, expired: a cleaner will delete it" in re.sub(r"\s+", " ", kstate("ls", place.out).out)
     # Within the grace period a second run finds nothing to do.
-    assert announced(place, "--keep", "1").summary["condemned"] == 0
+    assert prune_twice(place, "--keep", "1").summary["condemned"] == 0
     # A run without a rule must not take the list away from cleaners that have one.
-    assert announced(place, *NOW).summary["removed"] == 0
-    deleted = announced(place, "--keep", "1", *NOW)
+    assert prune_twice(place, *NOW).summary["removed"] == 0
+    deleted = prune_twice(place, "--keep", "1", *NOW)
     assert outcomes(deleted) == {first: "deleted", second: "deleted", third: "kept"}
     assert place.generations() == [third]
     kstate("verify-snapshots", place.out)
@@ -100,9 +100,9 @@ def test_files_that_no_snapshot_needs_are_deleted_without_a_rule(app: Path, plac
     unneeded = take(small("4.3.1-kinds-eos", app.parents[1] / "other", ("kv-timestamped", "session-count")), place)
     place.remove(f"generations/{unneeded}.json")
     before = set(place.objects())
-    waiting = announced(place, *NOW).summary
+    waiting = prune_twice(place, *NOW).summary
     assert waiting["removed"] == 0 < waiting["waiting"] and waiting["waiting_bytes"] > 0
-    removed = announced(place, *NOW).summary
+    removed = prune_twice(place, *NOW).summary
     assert (removed["removed"], removed["removed_bytes"]) == (waiting["waiting"], waiting["waiting_bytes"])
     assert set(place.objects()) < before and place.generations() == [newest]
     kstate("verify-snapshots", place.out)
@@ -110,15 +110,15 @@ def test_files_that_no_snapshot_needs_are_deleted_without_a_rule(app: Path, plac
 
 def test_snapshots_of_a_host_that_does_not_exist_any_more(app: Path, place: Place) -> None:
     """The newest of each task and host stays, unless the user states for how long."""
-    pod = aged(place, take(app, place, "--host", "pod-a"), 40)
-    assert outcomes(announced(place, "--keep", "1")) == {pod: "kept"}, "the newest of a stopped application"
-    assert outcomes(announced(place, "--abandoned", "1d")) == {pod: "kept"}
-    older, newer = aged(place, take(app, place), 1), take(app, place)
-    assert outcomes(announced(place, "--keep-for", "0s", "--grace", "1d"))[pod] == "kept"
-    assert outcomes(announced(place, "--abandoned", "41d")) == {pod: "kept", older: "expired", newer: "kept"}
-    result = announced(place, "--abandoned", "30d", *NOW)
+    pod = make_older(place, take(app, place, "--host", "pod-a"), 40)
+    assert outcomes(prune_twice(place, "--keep", "1")) == {pod: "kept"}, "the newest of a stopped application"
+    assert outcomes(prune_twice(place, "--abandoned", "1d")) == {pod: "kept"}
+    older, newer = make_older(place, take(app, place), 1), take(app, place)
+    assert outcomes(prune_twice(place, "--keep-for", "0s", "--grace", "1d"))[pod] == "kept"
+    assert outcomes(prune_twice(place, "--abandoned", "41d")) == {pod: "kept", older: "expired", newer: "kept"}
+    result = prune_twice(place, "--abandoned", "30d", *NOW)
     assert outcomes(result)[pod] == "expired" and outcomes(result)[newer] == "kept"
-    assert outcomes(announced(place, "--abandoned", "30d", *NOW))[pod] == "deleted"
+    assert outcomes(prune_twice(place, "--abandoned", "30d", *NOW))[pod] == "deleted"
     assert newer in place.generations()
     kstate("verify-snapshots", place.out)
 
@@ -175,7 +175,7 @@ def test_a_listing_shows_until_when_the_log_continues_a_snapshot(app: Path, tmp_
     """The rows of the golden directory are older than a log keeps deletes."""
     place = FolderPlace(tmp_path / "repository")
     name = take(app, place)
-    assert listed(place)[name]["usable"] is False
+    assert list_snapshots(place)[name]["usable"] is False
     text = re.sub(r"\s+", " ", kstate("ls", place.out).report)
     assert "(past)" in text and "1 snapshot too old for the logs" in text
     lost = tmp_path / "elsewhere" / app.name
@@ -189,7 +189,7 @@ def test_a_listing_shows_until_when_the_log_continues_a_snapshot(app: Path, tmp_
     young = name_of(utc_name(document["created_ms"]), data)
     place.write(f"generations/{young}.json", data)
     place.remove(f"generations/{name}.json")
-    assert listed(place)[young]["usable"] is True
+    assert list_snapshots(place)[young]["usable"] is True
     kstate("restore", lost, "--from-snapshot", place.out)
 
 
@@ -197,7 +197,7 @@ def test_a_list_of_expired_snapshots_that_cannot_be_read(app: Path, tmp_path: Pa
     place = FolderPlace(tmp_path / "repository")
     name = take(app, place)
     place.write("condemned/20261126T120000.000Z-00000000.json", b"[")
-    assert listed(place)[name]["will_be_deleted"] is None
+    assert list_snapshots(place)[name]["will_be_deleted"] is None
     assert "cannot read a list of expired snapshots" in kstate("ls", place.out).err
     refusal = prune(place, "--keep", "1", status=6)
     assert "condemned/20261126T120000.000Z-00000000.json" in refusal.err

@@ -104,7 +104,7 @@ def _split(kind: str, value: bytes) -> ValueAndTimestamp[bytes]:
     return ValueAndTimestamp(stamped.value, stamped.timestamp)
 
 
-def _ask(streams: OfflineStreams, task: Task, store: str, query: Query[Any]) -> Any:
+def _result_of(streams: OfflineStreams, task: Task, store: str, query: Query[Any]) -> Any:
     request = in_store(store).with_query(query)
     if task.is_global:
         answer = streams.query(request).global_result
@@ -124,35 +124,35 @@ def test_key_value_stores_answer_with_their_rows(tmp_path: Path, name: str) -> N
     requests = 0
     with OfflineStreams(app) as streams:
         for task, store in _stores(app):
-            assert list(_ask(streams, task, store.name, RawScanQuery())) == _scanned(store)
+            assert list(_result_of(streams, task, store.name, RawScanQuery())) == _scan(store)
             if "key-value" not in store.kind.name:
                 continue
             rows = _rows(store)
             plain = store.kind.name == "key-value"
             typed = {key: value if plain else _split(store.kind.name, value).value for key, value in rows.items()}
             for key in [*rows, b"", b"k", b"zzz", b"k0000\0"]:
-                assert _ask(streams, task, store.name, KeyQuery(key)) == typed.get(key)
-                assert _ask(streams, task, store.name, RawKeyQuery(key)) == rows.get(key)
+                assert _result_of(streams, task, store.name, KeyQuery(key)) == typed.get(key)
+                assert _result_of(streams, task, store.name, RawKeyQuery(key)) == rows.get(key)
                 if not plain:
                     stamped = _split(store.kind.name, rows[key]) if key in rows else None
-                    assert _ask(streams, task, store.name, TimestampedKeyQuery(key)) == stamped
+                    assert _result_of(streams, task, store.name, TimestampedKeyQuery(key)) == stamped
             ends = [None, b"", b"zzz", *rows]
             for _ in range(12):
                 low, high = draw.choice(ends), draw.choice(ends)
                 within = sorted(k for k in rows if (low is None or k >= low) and (high is None or k <= high))
                 ranged: RangeQuery[bytes, bytes] = RangeQuery.with_range(low, high)
-                assert list(_ask(streams, task, store.name, ranged)) == [(k, typed[k]) for k in within]
-                back = list(_ask(streams, task, store.name, ranged.with_descending_keys()))
+                assert list(_result_of(streams, task, store.name, ranged)) == [(k, typed[k]) for k in within]
+                back = list(_result_of(streams, task, store.name, ranged.with_descending_keys()))
                 assert back == [(k, typed[k]) for k in reversed(within)]
                 if not plain:
-                    ask = list(_ask(streams, task, store.name, TimestampedRangeQuery(low, high)))
+                    ask = list(_result_of(streams, task, store.name, TimestampedRangeQuery(low, high)))
                     assert ask == [(k, _split(store.kind.name, rows[k])) for k in within]
                 requests += 1
     assert requests or "killed" in name  # what was never flushed is not there
     assert tree_hash(tmp_path) == before
 
 
-def _scanned(store: Store) -> list[tuple[bytes, bytes]]:
+def _scan(store: Store) -> list[tuple[bytes, bytes]]:
     rows: list[tuple[bytes, bytes]] = []
     for database in sorted(store.databases, key=lambda database: database.segment_start or 0):
         with Shadow(database.path) as shadow:
@@ -199,10 +199,10 @@ def _check_windows(streams: OfflineStreams, task: Task, store: Store, draw: rand
         low, high = sorted((draw.choice(starts), draw.choice(starts)))
         for first, last in ((0, FOREVER), (low, high), (high, low)):
             target = [(start, shape(value)) for start, _, k, value in results if k == key and first <= start <= last]
-            assert list(_ask(streams, task, store.name, WindowKeyQuery(key, first, last))) == target
+            assert list(_result_of(streams, task, store.name, WindowKeyQuery(key, first, last))) == target
     for _ in range(5):
         low, high = sorted((draw.choice(starts), draw.choice(starts)))
-        rows = list(_ask(streams, task, store.name, WindowRangeQuery.with_window_start_range(low, high)))
+        rows = list(_result_of(streams, task, store.name, WindowRangeQuery.with_window_start_range(low, high)))
         wanted_rows = [(start, k, shape(value)) for start, _, k, value in results if low <= start <= high]
         assert sorted((w.start, w.key, repr(v)) for w, v in rows) == sorted((s, k, repr(v)) for s, k, v in wanted_rows)
     return len(results)
@@ -215,7 +215,7 @@ def _check_sessions(streams: OfflineStreams, task: Task, store: Store) -> int:
         session = read(data)
         by_key[session.key].append((session.end, session.start, value))
     for key in [*by_key, b"none", b""]:
-        rows = list(_ask(streams, task, store.name, WindowRangeQuery.with_key(key)))
+        rows = list(_result_of(streams, task, store.name, WindowRangeQuery.with_key(key)))
         assert [(w.end, w.start, v) for w, v in rows] == sorted(by_key.get(key, []))
     return len(by_key)
 
@@ -234,17 +234,17 @@ def test_versioned_stores_answer_with_their_histories(tmp_path: Path, name: str)
                 times = sorted({t for v in versions for t in (v[0] - 1, v[0], v[0] + 1, v[1] - 1, v[1])} - {FOREVER})
                 for time in times:
                     target = [v for v in versions if v[0] <= time < v[1] and v[2] is not None]
-                    ask = _ask(streams, task, store.name, VersionedKeyQuery(key, time))
+                    ask = _result_of(streams, task, store.name, VersionedKeyQuery(key, time))
                     assert ask == (_record(target[0]) if target else None)
                     requests += 1
                 low, high = sorted((draw.choice(times), draw.choice(times)))
                 within = [_record(v) for v in versions if v[0] <= high and v[1] > low and v[2] is not None]
                 query: MultiVersionedKeyQuery[bytes, bytes] = MultiVersionedKeyQuery(key).from_time(low).to_time(high)
-                assert list(_ask(streams, task, store.name, query)) == within[::-1]
+                assert list(_result_of(streams, task, store.name, query)) == within[::-1]
                 ascending = query.with_ascending_timestamps()
-                assert list(_ask(streams, task, store.name, ascending)) == within
-            assert _ask(streams, task, store.name, VersionedKeyQuery(b"none")) is None
-            assert list(_ask(streams, task, store.name, MultiVersionedKeyQuery(b"none"))) == []
+                assert list(_result_of(streams, task, store.name, ascending)) == within
+            assert _result_of(streams, task, store.name, VersionedKeyQuery(b"none")) is None
+            assert list(_result_of(streams, task, store.name, MultiVersionedKeyQuery(b"none"))) == []
     assert requests > 100
 
 
@@ -579,7 +579,7 @@ def test_sessions_with_headers_are_answered_with_them(tmp_path: Path) -> None:
     assert any(value.headers for value in rows.values())
     with OfflineStreams(app) as streams:
         for session, value in rows.items():
-            ask = dict(_ask(streams, task, store.name, WindowRangeQuery.with_key(session.key)))
+            ask = dict(_result_of(streams, task, store.name, WindowRangeQuery.with_key(session.key)))
             at = next(window for window in ask if (window.start, window.end) == (session.start, session.end))
             assert ask[at] == ValueAndTimestamp(value.value, -1, value.headers)
 

@@ -50,7 +50,7 @@ def _unchanged(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     assert not getfixturevalue or tree_hash(getfixturevalue.parent) == before
 
 
-def ask(*arguments: object, status: int = 0) -> CommandResult:
+def run_query(*arguments: object, status: int = 0) -> CommandResult:
     """``kstate query`` as its console script runs, without the start of a process."""
     out, err = io.StringIO(), io.StringIO()
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
@@ -69,7 +69,7 @@ def ask(*arguments: object, status: int = 0) -> CommandResult:
 
 
 def _rows(*arguments: object, status: int = 0) -> list[dict[str, Any]]:
-    results = ask(*arguments, "-o", "json", status=status).rows
+    results = run_query(*arguments, "-o", "json", status=status).rows
     rows = [row for row in results if row["type"] == "row"]
     return [{name: entry for name, entry in row.items() if name not in json_lines.HEAD} for row in rows]
 
@@ -101,9 +101,9 @@ def test_key(app: Path) -> None:
     assert row == {"partition": 0, "key": "k0005", "value": 6}
     (row,) = _rows("key", app, "count", "k0005", *COUNTS, "--timestamps")
     assert row == {"partition": 0, "key": "k0005", "value": 6, "timestamp": 1704068596903, "headers": []}
-    none = ask("key", app, "count", "nobody", *COUNTS, "-o", "json")
+    none = run_query("key", app, "count", "nobody", *COUNTS, "-o", "json")
     assert (none.rows, none.summary["rows"], none.err) == ([], 0, "none: count does not have such a row\n")
-    assert ask("key", app, "count", "nobody", *COUNTS, "--quiet") == CommandResult(0, "", "")
+    assert run_query("key", app, "count", "nobody", *COUNTS, "--quiet") == CommandResult(0, "", "")
 
 
 @pytest.mark.sample(4)
@@ -136,7 +136,7 @@ def test_global_store(app: Path) -> None:
     rows = _rows("range", app, "global-table", *TEXT)
     assert len(rows) == 6
     assert {row["partition"] for row in rows} == {None}
-    assert ask("range", app, "global-table", "-o", "csv").out.splitlines()[1].startswith(",k0000,")
+    assert run_query("range", app, "global-table", "-o", "csv").out.splitlines()[1].startswith(",k0000,")
 
 
 def test_raw(app: Path) -> None:
@@ -221,9 +221,11 @@ def test_headers(tmp_path: Path) -> None:
         {"key": "empty", "value": {"base64": ""}},
         {"key": "null", "value": None},
     ]
-    output = ask("key", path, "kv-headers", "k0005", "--timestamps").out
+    output = run_query("key", path, "kv-headers", "k0005", "--timestamps").out
     assert "trace=t-53 trace=again empty= null=null" in output
-    (line,) = csv.DictReader(io.StringIO(ask("key", path, "kv-headers", "k0005", "--timestamps", "-o", "csv").out))
+    (line,) = csv.DictReader(
+        io.StringIO(run_query("key", path, "kv-headers", "k0005", "--timestamps", "-o", "csv").out)
+    )
     assert json.loads(line["headers"]) == row["headers"]
 
 
@@ -234,7 +236,7 @@ def test_windowed_keys_of_a_key_value_store(tmp_path: Path) -> None:
     rows = _rows("range", path, "made", *serde)
     assert rows[0]["key"] == {"key": "alice", "start": 1714564800000, "end": 1714564860000}
     assert _rows("key", path, "made", "alice@2024-05-01T12:00:00Z", *serde) == rows[:1]
-    assert "alice@1714564800000/1714564860000" in ask("range", path, "made", *serde).out
+    assert "alice@1714564800000/1714564860000" in run_query("range", path, "made", *serde).out
 
 
 def test_own_serde(app: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,41 +257,41 @@ def test_own_serde(app: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_table_and_csv(app: Path) -> None:
-    output = ask("key", app, "count", "k0005", *COUNTS, "--timestamps")
+    output = run_query("key", app, "count", "k0005", *COUNTS, "--timestamps")
     lines = output.out.split("\n")
     assert lines[0].split("  ")[0].strip() == "partition"
     assert "key (string)" in lines[0] and "value (long)" in lines[0]
     assert "headers" not in lines[0]  # there are none
     assert lines[2].split() == ["0", "k0005", "6", "2024-01-01T00:23:16.903Z"]
     assert "k0005" in lines[2] and output.err == ""
-    results = ask("range", app, "count", "-o", "csv", "--collate").out
+    results = run_query("range", app, "count", "-o", "csv", "--collate").out
     rows = list(csv.reader(io.StringIO(results)))
     assert rows[0] == ["partition", "key", "value"]
     assert rows[6] == ["0", "k0005", r"\x00\x00\x00\x00\x00\x00\x00\x06"]
 
 
 def test_limit(app: Path) -> None:
-    cut = ask("range", app, "count", "--limit", 4, *COUNTS, "-o", "json")
+    cut = run_query("range", app, "count", "--limit", 4, *COUNTS, "-o", "json")
     assert len(cut.rows) == 4
     assert "output limited to the first 4 rows" in cut.err
     for limit in (3, 8):  # 3 is all of partition 0: there are more all the same
-        cut = ask("range", app, "count", "--limit", limit, *COUNTS, "-o", "json")
+        cut = run_query("range", app, "count", "--limit", limit, *COUNTS, "-o", "json")
         assert len(cut.rows) == limit
         assert ("output limited to" in cut.err) is (limit == 3)
-    entry = ask("range", app, "count", "--limit", 5, "--collate", *COUNTS, "-o", "json")
+    entry = run_query("range", app, "count", "--limit", 5, "--collate", *COUNTS, "-o", "json")
     assert [row["key"] for row in entry.rows] == KEYS[:5]
     assert "output limited to the first 5 rows" in entry.err
 
 
 def test_a_table_is_cut_and_says_so(tmp_path: Path) -> None:
     path = _make_store(tmp_path, {b"%05d" % number: b"v" for number in range(2500)})
-    cut = ask("range", path, "made")
+    cut = run_query("range", path, "made")
     assert cut.out.count("0000") > 0 and "00999" in cut.out and "01000" not in cut.out
     assert "output limited to the first 1,000 rows. To see N rows, pass --limit N" in cut.err
     # Nobody asked for fewer rows: then --quiet does not hide that there are more.
-    assert ask("range", path, "made", "--quiet").err == cut.err
-    assert ask("range", path, "made", "--quiet", "--limit", 5).err == ""
-    whole = ask("range", path, "made", "--limit", 2500)
+    assert run_query("range", path, "made", "--quiet").err == cut.err
+    assert run_query("range", path, "made", "--quiet", "--limit", 5).err == ""
+    whole = run_query("range", path, "made", "--limit", 2500)
     assert whole.out.count("value (bytes)") == 3  # printed as they come, 1000 at a time
     assert "02499" in whole.out and whole.err == ""
     assert len(_rows("range", path, "made")) == 2500
@@ -308,7 +310,7 @@ EVIL = b"\x1b[31mred\x07\r\n\xe2\x80\xae\xff"
 def test_escapes(tmp_path: Path) -> None:
     """Nothing of a store acts on a terminal: neither as bytes nor as text; also where it is JSON or CSV."""
     path = _make_store(tmp_path, {b"k" + EVIL: EVIL, b"l": EVIL[:-1]})
-    page = ask("range", path, "made").out
+    page = run_query("range", path, "made").out
     assert r"k\x1b[31mred\x07\x0d\x0a\xe2\x80\xae\xff" in page
     assert len(page.splitlines()) == 4  # two lines of titles, two rows
     text = ("--value-serde", "string", "--from", "l")
@@ -316,11 +318,11 @@ def test_escapes(tmp_path: Path) -> None:
         page = _on_a_terminal("query", "range", str(path), "made", *text, "-o", output)
         assert "\x1b[31m" not in page and "\x07" not in page and "\u202e" not in page, output
         assert "[31mred" in page
-    (row,) = csv.DictReader(io.StringIO(ask("range", path, "made", *text, "-o", "csv").out, newline=""))
+    (row,) = csv.DictReader(io.StringIO(run_query("range", path, "made", *text, "-o", "csv").out, newline=""))
     assert row["value"].replace("\r", "").replace("\n", "") == EVIL[:-1].decode().replace("\r\n", "")
     (row,) = _rows("range", path, "made", *text)
     assert row["value"].encode() == EVIL[:-1]
-    bad = ask("range", path, "made", *TEXT, status=4).err
+    bad = run_query("range", path, "made", *TEXT, status=4).err
     assert "\x1b" not in bad
 
 
@@ -359,33 +361,33 @@ def _failures(result: CommandResult) -> dict[int | None, str]:
 def test_bounds(app: Path) -> None:
     topic = "golden-431-kinds-eos-in-events"
     texts = ("range", app, "count", *COUNTS, "-o", "json")
-    assert len(ask(*texts, "--at", f"{topic}:0=18", "--at", f"{topic}:1=40").rows) == 8
-    behind = ask(*texts, "--at", f"{topic}:0=19", status=3)
+    assert len(run_query(*texts, "--at", f"{topic}:0=18", "--at", f"{topic}:1=40").rows) == 8
+    behind = run_query(*texts, "--at", f"{topic}:0=19", status=3)
     assert _failures(behind) == {0: "NOT_UP_TO_BOUND"}
     assert sum(row["type"] == "row" for row in behind.rows) == 5
     assert "partition 0: NOT_UP_TO_BOUND: For store partition 0, the current position" in behind.err
     assert "5 rows, and the answer is incomplete" in behind.err
-    quiet = ask(*texts, "--at", f"{topic}:0=19", "--quiet", status=3)
+    quiet = run_query(*texts, "--at", f"{topic}:0=19", "--quiet", status=3)
     assert "NOT_UP_TO_BOUND" in quiet.err
-    ask(*texts, "--at", "nonsense", status=2)
+    run_query(*texts, "--at", "nonsense", status=2)
 
 
 def test_partitions(app: Path, tmp_path: Path) -> None:
     texts = ("range", app, "count", *COUNTS, "-o", "json", "--partition", 1, "--partition")
-    assert len(ask(*texts, 0).rows) == 8
-    result = ask(*texts, 2, status=3)
+    assert len(run_query(*texts, 0).rows) == 8
+    result = run_query(*texts, 2, status=3)
     assert _failures(result) == {2: "NOT_PRESENT"}
     assert len(result.rows) == 6
     spec = tmp_path / "kstate.toml"
     spec.write_text('format = 1\n[stores.count]\nkind = "timestamped-key-value"\npartitions = 3\n')
-    assert _failures(ask(*texts, 2, "--spec", spec, status=3)) == {2: "NOT_PRESENT"}
-    assert _failures(ask(*texts, 3, "--spec", spec, status=3)) == {3: "DOES_NOT_EXIST"}
-    ask("range", app, "count", "--partition", "x", status=2)
-    ask("range", app, "count", "--partition", "-1", status=2)
+    assert _failures(run_query(*texts, 2, "--spec", spec, status=3)) == {2: "NOT_PRESENT"}
+    assert _failures(run_query(*texts, 3, "--spec", spec, status=3)) == {3: "DOES_NOT_EXIST"}
+    run_query("range", app, "count", "--partition", "x", status=2)
+    run_query("range", app, "count", "--partition", "-1", status=2)
 
 
 def test_require_active(app: Path) -> None:
-    result = ask("range", app, "count", "--require-active", "-o", "json", status=3)
+    result = run_query("range", app, "count", "--require-active", "-o", "json", status=3)
     assert _failures(result) == {0: "NOT_ACTIVE", 1: "NOT_ACTIVE"}
     assert len(_rows("range", app, "count", "--require-active", "--assume-active")) == 8
 
@@ -404,7 +406,7 @@ def test_require_active(app: Path) -> None:
 )
 def test_a_question_for_another_kind_of_store(app: Path, store: str, requests: tuple[str, ...], answers: str) -> None:
     query, *key = requests
-    result = ask(query, app, store, *key, "-o", "json", status=3)
+    result = run_query(query, app, store, *key, "-o", "json", status=3)
     assert set(_failures(result).values()) == {"UNKNOWN_QUERY_TYPE"}
     assert f"store answers: {answers}." in result.err
 
@@ -425,30 +427,30 @@ def test_usage(app: Path) -> None:
         (("key",), "STORE"),
     ):
         query, *more = arguments
-        assert text in ask(query, app, *more, status=2).err, arguments
-    assert "APP" in ask("key", status=2).err
-    assert "'nothing'" in ask("nothing", app, "count", status=2).err
-    ask("range", app / "nothing", "count", status=2)
-    assert ask("key", app, "count", "--key-serde", "long", "--", "-5").out == ""
+        assert text in run_query(query, app, *more, status=2).err, arguments
+    assert "APP" in run_query("key", status=2).err
+    assert "'nothing'" in run_query("nothing", app, "count", status=2).err
+    run_query("range", app / "nothing", "count", status=2)
+    assert run_query("key", app, "count", "--key-serde", "long", "--", "-5").out == ""
 
 
 def test_a_value_that_its_serde_does_not_read(tmp_path: Path) -> None:
     path = _make_store(tmp_path, {b"a": b"5", b"b": b"x", b"c": b"7"})
-    result = ask("range", path, "made", "--value-serde", "json", "-o", "json", status=4)
+    result = run_query("range", path, "made", "--value-serde", "json", "-o", "json", status=4)
     assert [row["value"] for row in result.rows] == [5, None, 7]
     (bad,) = [row["unreadable"] for row in result.rows if "unreadable" in row]
     assert bad["value"]["data"] == {"base64": "eA=="}
     assert "the serde cannot read 1 key or value" in result.err
     for output, cell in (("csv", "(unreadable) x"), ("table", "(unreadable) x")):
-        result = ask("range", path, "made", "--value-serde", "json", "-o", output, status=4)
+        result = run_query("range", path, "made", "--value-serde", "json", "-o", output, status=4)
         assert cell in result.out
         assert "7" in result.out
     assert "0_0/made: the value of key b'b' cannot be read as json" in result.err
-    result = ask("key", path, "made", "b", "--value-serde", "json", status=4)
+    result = run_query("key", path, "made", "b", "--value-serde", "json", status=4)
     assert "0_0/made: the value of key b'b' cannot be read as json" in result.err
-    result = ask("range", path, "made", "--key-serde", "long", status=4)
+    result = run_query("range", path, "made", "--key-serde", "long", status=4)
     assert "0_0/made: kstate cannot read key b'a' as long: 1 bytes instead of 8" in result.err
-    result = ask("raw-scan", path, "made", "--value-serde", "string", "-o", "csv", status=4)
+    result = run_query("raw-scan", path, "made", "--value-serde", "string", "-o", "csv", status=4)
     assert "or bytes, hex or base64" in result.err
 
 
@@ -498,9 +500,9 @@ def _put_row(app: Path, key: bytes, value: bytes, store: str = "made") -> None:
 
 
 def test_windowed_values_name_their_key(app: Path) -> None:
-    result = ask("window-range", app, "window-count", "--value-serde", "int", status=4)
+    result = run_query("window-range", app, "window-count", "--value-serde", "int", status=4)
     assert "0_0/window-count: the value of key b'k000" in result.err
-    result = ask("versioned", app, "versioned", "k0001", "--value-serde", "int", status=4)
+    result = run_query("versioned", app, "versioned", "k0001", "--value-serde", "int", status=4)
     assert "6_1/versioned: the value of key b'k0001' cannot be read as int" in result.err
 
 
@@ -511,7 +513,7 @@ def test_damage(tmp_path: Path) -> None:
     _flip(sst, sst.stat().st_size // 2)
     before = tree_hash(results)
     for more in ((), ("--collate",)):
-        result = ask("range", results, "made", "-o", "json", *more, status=6)
+        result = run_query("range", results, "made", "-o", "json", *more, status=6)
         *rows, failure = result.rows
         assert 0 < len(rows) < 5000
         assert [base64.b64decode(row["key"]["base64"]) for row in rows] == [
@@ -522,10 +524,10 @@ def test_damage(tmp_path: Path) -> None:
         assert sst.name in failure["message"] and sst.name in result.err
         assert "rows, and the answer is incomplete: 1 STORE_EXCEPTION" in result.err
     for output in ("csv", "table"):
-        result = ask("range", results, "made", "-o", output, "--limit", 4999, status=6)
+        result = run_query("range", results, "made", "-o", output, "--limit", 4999, status=6)
         assert f"{len(rows) - 1:05}" in result.out and "STORE_EXCEPTION" in result.err
     assert len(_rows("range", results, "made", "--limit", 10)) == 10
-    backwards = ask("range", results, "made", "--desc", "-o", "json", status=6).rows
+    backwards = run_query("range", results, "made", "--desc", "-o", "json", status=6).rows
     assert 0 < len(backwards) < 5000 - len(rows) + 1
     assert tree_hash(results) == before
 
@@ -536,7 +538,7 @@ def test_a_key_is_no_word_of_the_system(tmp_path: Path) -> None:
     store = path / "0_0/rocksdb/latest-order"
     for sst in store.glob("*.sst"):
         sst.write_bytes(sst.read_bytes()[:-9])
-    result = ask("key", path, "latest-order", ": Input/output error.", "--key-serde", "string", status=6)
+    result = run_query("key", path, "latest-order", ": Input/output error.", "--key-serde", "string", status=6)
     assert "see which files are damaged" in result.err and "leave the stores unchanged" not in result.err
 
 
@@ -544,23 +546,23 @@ def test_damage_in_a_partition_fails_that_partition_alone(tmp_path: Path) -> Non
     results = unpack(KINDS, tmp_path)
     sst = max((results / "0_0/rocksdb/count").glob("*.sst"), key=lambda path: path.stat().st_size)
     _flip(sst, 10)
-    result = ask("range", results, "count", "-o", "json", status=6)
+    result = run_query("range", results, "count", "-o", "json", status=6)
     assert _failures(result) == {0: "STORE_EXCEPTION"}
     assert sum(row["type"] == "row" for row in result.rows) == 5
     assert sst.name in result.err
-    result = ask("key", results, "count", "k0005", status=6)
+    result = run_query("key", results, "count", "k0005", status=6)
     assert "no rows, and the answer is incomplete" in result.err
     (results / "0_1/rocksdb/count/CURRENT").unlink()
-    result = ask("range", results, "count", "-o", "json", status=6)
+    result = run_query("range", results, "count", "-o", "json", status=6)
     assert _failures(result) == {0: "STORE_EXCEPTION", 1: "STORE_EXCEPTION"}
 
 
 def test_beside_a_running_application(app: Path) -> None:
     with locked(app, "application") as pid:
-        result = ask("range", app, "count", "-o", "json", status=5)
+        result = run_query("range", app, "count", "-o", "json", status=5)
         assert _failures(result) == {0: "STORE_EXCEPTION", 1: "STORE_EXCEPTION"}
         assert f"open in process {pid}" in result.err and "--last-flush" in result.err
-        flushed = ask("range", app, "count", "--last-flush", "-o", "json")
+        flushed = run_query("range", app, "count", "--last-flush", "-o", "json")
         assert len(flushed.rows) == 8
         assert "this is the state of its last flush" in flushed.err
 
@@ -585,8 +587,8 @@ def test_expired(app: Path, tmp_path: Path) -> None:
 def test_a_specification_that_contradicts_the_directory(app: Path, tmp_path: Path) -> None:
     spec = tmp_path / "kstate.toml"
     spec.write_text('format = 1\n[stores.count]\nkind = "window"\nretention_ms = 5\n')
-    assert "count" in ask("range", app, "count", "--spec", spec, status=4).err
-    assert "has a store nothing" in ask("range", app, "nothing", "--spec", spec, status=2).err
+    assert "count" in run_query("range", app, "count", "--spec", spec, status=4).err
+    assert "has a store nothing" in run_query("range", app, "nothing", "--spec", spec, status=2).err
 
 
 def test_topology(tmp_path: Path) -> None:
@@ -594,7 +596,7 @@ def test_topology(tmp_path: Path) -> None:
     rows = _rows("range", path, "kv-written", "--topology", "orders")
     assert rows == _rows("range", path, "kv-written")
     assert rows
-    ask("range", path, "kv-written", "--topology", "others", status=2)
+    run_query("range", path, "kv-written", "--topology", "others", status=2)
 
 
 def test_explain(app: Path) -> None:
@@ -605,7 +607,7 @@ def test_explain(app: Path) -> None:
     assert rows[0]["position"] == {"golden-431-kinds-eos-in-events": {"0": 18}}
     assert rows[0]["execution_info"][0].startswith("Handled in timestamped-key-value store count of task 0_0 in ")
     assert (rows[1]["partition"], rows[1]["position"], rows[1]["execution_info"]) == (9, None, [])
-    messages = ask("key", app, "count", "k0005", "--explain").err
+    messages = run_query("key", app, "count", "k0005", "--explain").err
     assert "partition 1: position golden-431-kinds-eos-in-events:1=40\npartition 1: Handled in" in messages
 
 
@@ -626,13 +628,15 @@ SUBCOMMANDS = (
 
 @pytest.mark.parametrize("name", SUBCOMMANDS)
 def test_help(name: str) -> None:
-    output = ask(name, "--help").out
+    output = run_query(name, "--help").out
     assert f"{name} [OPTIONS]" in " ".join(output.split())
     for option in ("--key-serde", "--partition", "--at", "--spec", "--last-flush", "--explain", "--output"):
         assert option in output
-    assert ask(name, "APP", "STORE", "-h").out == output
-    assert ask("range", "APP", name, "-h").out == ask("range", "-h").out, "a store may be called like a subcommand"
-    assert name in ask("--help").out
+    assert run_query(name, "APP", "STORE", "-h").out == output
+    assert run_query("range", "APP", name, "-h").out == run_query("range", "-h").out, (
+        "a store may be called like a subcommand"
+    )
+    assert name in run_query("--help").out
 
 
 def test_help_is_quick() -> None:
@@ -654,7 +658,7 @@ def test_a_manifest_that_is_cut_off_is_never_an_empty_store(tmp_path: Path) -> N
     (manifest,) = (path / "0_0/rocksdb/count").glob("MANIFEST-*")
     # Without the record that adds its SSTs, RocksDB opens the store, and it has no rows.
     manifest.write_bytes(manifest.read_bytes()[:250])
-    rows = ask("range", path, "count", *COUNTS, "-o", "json", status=6)
+    rows = run_query("range", path, "count", *COUNTS, "-o", "json", status=6)
     (failure,) = (row for row in rows.rows if row["type"] == "failure")
     assert (failure["partition"], failure["code"]) == (0, "STORE_EXCEPTION")
     assert f"0_0/rocksdb/count/{manifest.name}: ends " in failure["message"]
@@ -670,8 +674,8 @@ def test_warns_of_ssts_that_no_manifest_names(tmp_path: Path) -> None:
     store = path / "0_0/rocksdb/count"
     (store / "000099.sst").write_bytes(max(store.glob("*.sst")).read_bytes())
     text = "0_0/rocksdb/count: the MANIFEST does not list 000099.sst (a crash leaves such files. "
-    assert text in ask("range", path, "count", *COUNTS, status=1).err
-    assert text not in ask("range", path, "count", "--partition", "1", *COUNTS).err
+    assert text in run_query("range", path, "count", *COUNTS, status=1).err
+    assert text not in run_query("range", path, "count", "--partition", "1", *COUNTS).err
     assert text in kstate("export", path, "count", "--out", tmp_path / "out", status=1).err
     other = unpack(KINDS, tmp_path / "other")
     assert f"B: {text}" in kstate("diff", other, path, "--store", "count", status=1).err

@@ -79,7 +79,7 @@ def write_topology(path: Path, of: Mapping[str, Mapping[int, list[str]]], global
     return path
 
 
-def changed(of: Mapping[int, list[str]]) -> dict[int, list[str]]:
+def change_numbers(of: Mapping[int, list[str]]) -> dict[int, list[str]]:
     """The first one split into 1 and 8, the last two merged into 0, and those between them one number up."""
     numbers = sorted(of)
     lines: dict[int, list[str]] = {}
@@ -103,7 +103,9 @@ class World:
         self.parts = parts(self.app)
         stores = [row["store"] for row in rows(self.app).values() if row["task"] == "global"]
         self.old = write_topology(folder / "old.txt", self.parts, stores)
-        self.new = write_topology(folder / "new.txt", {name: changed(of) for name, of in self.parts.items()}, stores)
+        self.new = write_topology(
+            folder / "new.txt", {name: change_numbers(of) for name, of in self.parts.items()}, stores
+        )
 
     @property
     def words(self) -> tuple[object, ...]:
@@ -136,7 +138,7 @@ def test_every_store_is_whole_in_its_new_task_and_back(name: str, tmp_path: Path
     homes = {
         (topology, store): number
         for topology, of in world.parts.items()
-        for number, stores in changed(of).items()
+        for number, stores in change_numbers(of).items()
         for store in stores
     }
     planned = kstate(*world.words, "--dry-run", "--warnings-ok")
@@ -186,7 +188,7 @@ def test_a_new_store_is_from_the_beginning_on(tmp_path: Path) -> None:
         world = World(name, tmp_path / name)
         first = world.parts[""]
         first[1].extend(["new-kv", "new-window"])
-        write_topology(world.new, {"": changed(first)}, ["global-table"])
+        write_topology(world.new, {"": change_numbers(first)}, ["global-table"])
         spec = tmp_path / name / "kstate.toml"
         spec.write_text(
             'format = 1\n[stores.new-kv]\nkind = "timestamped-key-value"\n[stores.new-window]\nkind = "window"\n'
@@ -215,7 +217,7 @@ def test_stores_missing_in_the_new_topology_are_moved_out(tmp_path: Path) -> Non
     first = world.parts[""]
     first[0].remove("kv-nolog")
     first[0].remove("count")
-    write_topology(world.new, {"": changed(first)}, ["global-table"])
+    write_topology(world.new, {"": change_numbers(first)}, ["global-table"])
     result = kstate(*world.words, "--verbose", status=1)
     assert (
         "0_0/rocksdb/count" in result.out
@@ -272,7 +274,7 @@ def test_empty_stores_of_a_failed_start_are_removed(texts: bool, tmp_path: Path)
     world = World(FAMILY, tmp_path)
     clean, entry = rows(world.app), world.parts[""]
     entry[1].append("new-kv")
-    write_topology(world.new, {"": changed(entry)}, ["global-table"])
+    write_topology(world.new, {"": change_numbers(entry)}, ["global-table"])
     spec = tmp_path / "kstate.toml"
     spec.write_text(_in_memory(tmp_path).read_text() + '[stores.new-kv]\nkind = "timestamped-key-value"\n')
     for place in ("6_1/rocksdb/global-table", "6_1/rocksdb/count", "6_1/rocksdb/new-kv", "2_0/rocksdb/new-kv"):

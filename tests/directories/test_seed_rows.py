@@ -34,7 +34,7 @@ INTERVAL_MS = 240_000
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
-def _stored(task: Task, store: Store) -> tuple[str, list[Row]]:
+def _kind_and_rows(task: Task, store: Store) -> tuple[str, list[Row]]:
     """The kind of a store, and its base rows in the newest layout."""
     with closing(Databases()) as databases:
         reader = open_whole(task, store, [store], databases)
@@ -43,7 +43,7 @@ def _stored(task: Task, store: Store) -> tuple[str, list[Row]]:
         return reader.kind, list(chain.from_iterable(segment.scan(*bounds) for segment in segments))
 
 
-def _restored(kind: str, records: list[Record]) -> list[Row]:
+def _restore_rows(kind: str, records: list[Record]) -> list[Row]:
     """The rows that a restoration makes of changelog records."""
     row = store_kind(kind)
     if row.key is KeySchema.VERSIONED:
@@ -77,14 +77,14 @@ def test_a_restoration_gives_the_same_rows(name: str, tmp_path: Path) -> None:
         for store in task.stores:
             if task.is_global or store.empty or not store.kind.certain:
                 continue
-            kind, rows = _stored(task, store)
+            kind, rows = _kind_and_rows(task, store)
             records = count_records(RowRecords(task.partition or 0, task, store, (store,), kind))
             written = [record for batch in records.batches() for record in batch]
             assert len(written) == records.records
             if store_kind(kind).key is KeySchema.VERSIONED:
                 times = [record.timestamp for record in written]
                 assert times == sorted(times)
-            restored = _restored(kind, written)
+            restored = _restore_rows(kind, written)
             if records.counts.overlaps:
                 # Of a killed application: what newer rows hide of older ones is not written.
                 assert "killed" in name
@@ -115,7 +115,7 @@ def test_a_key_is_erased_with_all_its_windows_and_versions(name: str, tmp_path: 
         for store in task.stores:
             if task.is_global or store.empty or not store.kind.certain:
                 continue
-            kind, _ = _stored(task, store)
+            kind, _ = _kind_and_rows(task, store)
             records = count_records(RowRecords(task.partition or 0, task, store, (store,), kind))
             topic = PlannedTopic("old", "new", store.name, True, (records,), -1, {})
             all_records = [record for batch in records.batches() for record in batch]

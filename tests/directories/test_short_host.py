@@ -43,7 +43,7 @@ for command in commands:
 """
 
 
-def ended(
+def run_at_each_level(
     tmp_path: Path, limit: str, levels: list[int], commands: list[list[str]]
 ) -> list[tuple[list[str], int, str, str]]:
     """Each command at each level: the command, its exit code, its output and its messages."""
@@ -83,14 +83,16 @@ def app(tmp_path: Path) -> Path:
 
 def test_too_few_descriptors(app: Path, tmp_path: Path) -> None:
     commands = [["ls", str(app)], ["diff", str(app), str(app)]]
-    results = ended(tmp_path, "descriptors", [8, 9, 10, 12, 400], commands)
+    results = run_at_each_level(tmp_path, "descriptors", [8, 9, 10, 12, 400], commands)
     assert judge(results, ("Too many open files",)) == {0, 6}
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="mounting needs root")
 def test_no_room_for_temporary_files(app: Path, tmp_path: Path) -> None:
     """The folder of temporary files is full at another moment each time: while links, copies or an SST's own are made."""
-    results = ended(tmp_path, "inodes", [8, 10, 12, 14, 400], [["verify", str(app), "--each-sst", "--workers", "1"]])
+    results = run_at_each_level(
+        tmp_path, "inodes", [8, 10, 12, 14, 400], [["verify", str(app), "--each-sst", "--workers", "1"]]
+    )
     assert judge(results, ("No space left on device",)) == {0, 6}
 
 

@@ -33,7 +33,7 @@ def topic_hidden(dump: Path) -> str:
     return f"the dump does not contain {TOPIC}"
 
 
-def unfinished(dump: Path) -> str:
+def leave_unfinished(dump: Path) -> str:
     for file in (dump / TOPIC).rglob("*.parquet"):
         file.rename(file.with_name(".part-0-0.inprogress.1f3a"))
     return f"the dump does not contain {TOPIC}"
@@ -58,7 +58,7 @@ def beside_damage(dump: Path) -> str:
     [
         (all_hidden, "Spark also hides names"),
         (topic_hidden, f"Spark also hides names that begin with _ or .: _{TOPIC}/"),
-        (unfinished, ".part-0-0.inprogress.1f3a"),
+        (leave_unfinished, ".part-0-0.inprogress.1f3a"),
         (another_format, "they are not Parquet"),
         (beside_damage, "they are not Parquet: notes.csv"),
     ],

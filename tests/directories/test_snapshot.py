@@ -23,7 +23,7 @@ from tests.faults.small import small
 from tests.golden import unpack
 from tests.object_store import ObjectStore
 
-from .repositories import BucketPlace, FolderPlace, Place, synced
+from .repositories import BucketPlace, FolderPlace, Place, sync
 from .support import kstate
 from .test_locks import locked
 
@@ -365,7 +365,7 @@ def test_a_copy_by_any_tool_is_usable_at_once(app: Path, place: Place, objects: 
     first = kstate("snapshot", app, "--out", place.out, "-o", "json").summary
     copies = [FolderPlace(tmp_path / "copy"), BucketPlace(objects, "copy")]
     for copy in copies:
-        synced(place, copy)
+        sync(place, copy)
         listing = kstate("ls", copy.out, "-o", "json").summary
         assert listing["snapshots"] == [first["snapshot"]]
         kstate("verify", "--snapshot", copy.out)

@@ -201,7 +201,7 @@ def test_a_file_from_before_1970(app: Path, tmp_path: Path) -> None:
     kstate("verify-snapshots", tmp_path / "repository")
 
 
-def _republished(repository: Path, change: Callable[[dict[str, Any]], object]) -> str:
+def _republish(repository: Path, change: Callable[[dict[str, Any]], object]) -> str:
     """Replace the only generation by one with other content, whose name fits its bytes."""
     (path,) = (repository / "generations").glob("*.json")
     document = json.loads(path.read_bytes())
@@ -256,9 +256,9 @@ def test_a_generation_that_contradicts_itself_is_named_and_not_restored(name: st
     repository, lost = tmp_path / "repository", tmp_path / "lost" / app.name
     lost.parent.mkdir()
     snapshot(app, repository)
-    generation = _republished(repository, lambda document: None)
+    generation = _republish(repository, lambda document: None)
     kstate("verify-snapshots", repository)
-    generation = _republished(repository, CONTRADICTIONS[name])
+    generation = _republish(repository, CONTRADICTIONS[name])
     verification = kstate("verify-snapshots", repository, status=3)
     assert generation in verification.err
     restored = kstate("restore", lost, "--from-snapshot", repository, OLD, status=4)
@@ -278,7 +278,7 @@ def test_no_real_directory_looks_like_a_contradiction(name: str, tmp_path: Path)
 # --- facts of a broker --------------------------------------------------------------------------------------------
 
 
-def _captured(
+def _capture(
     app: Path, repository: Path, *answers: Facts, host: str = "a", at_least_once: bool = False
 ) -> CaptureReport:
     """Capture with the answers of a broker; the last one holds from then on."""
@@ -306,7 +306,7 @@ def _facts(app: Path, **changes: Any) -> dict[TopicPartition, LogFacts]:
     return logs
 
 
-def _listed(repository: Path) -> list[dict[str, Any]]:
+def _list_snapshots(repository: Path) -> list[dict[str, Any]]:
     return kstate("ls", repository, "-o", "json").rows
 
 
@@ -314,14 +314,14 @@ def test_the_facts_of_the_broker_decide_until_when_a_snapshot_is_usable(app: Pat
     repository, lost = tmp_path / "repository", tmp_path / "lost" / app.name
     lost.parent.mkdir()
     snapshot(app, repository)
-    _captured(app, repository, _facts(app, delete_retention_ms=1000 * DAY_MS), host="a")
-    assumed, stated = _listed(repository)
+    _capture(app, repository, _facts(app, delete_retention_ms=1000 * DAY_MS), host="a")
+    assumed, stated = _list_snapshots(repository)
     assert (assumed["delete_retention_ms"], stated["delete_retention_ms"]) == (None, 1000 * DAY_MS)
     assert assumed["usable_until"] < clock.utc_text(clock.now_ms()) < stated["usable_until"]
     assert "1 snapshot taken without a broker" in kstate("ls", repository).err
     # The newest one decides, and the log keeps deletes for long enough.
     kstate("restore", lost, "--from-snapshot", repository, "--warnings-ok")
-    _captured(app, repository, _facts(app, delete_retention_ms=DAY_MS // 2))
+    _capture(app, repository, _facts(app, delete_retention_ms=DAY_MS // 2))
     other = tmp_path / "other" / app.name
     other.parent.mkdir()
     refusal = kstate("restore", other, "--from-snapshot", repository, status=4)
@@ -332,7 +332,7 @@ def test_a_store_below_the_start_of_its_log_needs_a_dump(app: Path, tmp_path: Pa
     repository, lost = tmp_path / "repository", tmp_path / "lost" / app.name
     lost.parent.mkdir()
     facts = {key: replace(row, start=row.end + 5, end=row.end + 9) for key, row in _facts(app).items()}
-    _captured(app, repository, {key: replace(row, delete_retention_ms=1000 * DAY_MS) for key, row in facts.items()})
+    _capture(app, repository, {key: replace(row, delete_retention_ms=1000 * DAY_MS) for key, row in facts.items()})
     refusal = kstate("restore", lost, "--from-snapshot", repository, status=4)
     assert "deleted keys would reappear" in refusal.err and not lost.exists()
 
@@ -347,7 +347,7 @@ def test_an_unknown_offset_is_no_offset_below_the_log(start: int, tmp_path: Path
     with_count(app, -4)
     count = TopicPartition(f"{app.name}-count-changelog", 0)
     logs = {**facts, count: replace(facts[count], start=start)}
-    assert not _captured(app, repository, logs, at_least_once=True).skipped
+    assert not _capture(app, repository, logs, at_least_once=True).skipped
     refusal = start > 0
     restored = kstate("restore", lost, "--from-snapshot", repository, "--warnings-ok", status=4 if refusal else 0)
     assert ("deleted keys would reappear in 1 store" in restored.err) is refusal
@@ -357,9 +357,9 @@ def test_a_store_past_the_end_of_its_log_is_not_captured(app: Path, tmp_path: Pa
     facts = _facts(app)
     first = min(facts)
     with pytest.raises(Refused, match="cannot capture any task"):
-        _captured(app, tmp_path / "repository", {key: replace(row, end=row.end - 1) for key, row in facts.items()})
+        _capture(app, tmp_path / "repository", {key: replace(row, end=row.end - 1) for key, row in facts.items()})
     facts[first] = replace(facts[first], end=facts[first].end - 1)
-    report = _captured(app, tmp_path / "repository", facts)
+    report = _capture(app, tmp_path / "repository", facts)
     assert list(report.skipped) == [f"0_{first.partition}"] and "beyond the end" in str(report.skipped.values())
 
 
@@ -369,7 +369,7 @@ def test_a_topic_that_changes_during_the_copy_ends_the_snapshot(
 ) -> None:
     later = {} if change is None else _facts(app, **change)
     with pytest.raises(RunFailed, match="topics were changed"):
-        _captured(app, tmp_path / "repository", _facts(app), later)
+        _capture(app, tmp_path / "repository", _facts(app), later)
     assert not list((tmp_path / "repository" / "generations").iterdir())
 
 
@@ -377,8 +377,8 @@ def test_a_higher_offset_of_a_topic_that_was_recreated_is_of_no_use(app: Path, t
     """Without the ids of the broker the user had to choose."""
     repository, lost = tmp_path / "repository", tmp_path / "lost" / app.name
     lost.parent.mkdir()
-    _captured(app, repository, _facts(app, topic_id="B" * 22))
-    _captured(with_count(app, 10), repository, _facts(app, topic_id="C" * 22), host="b")
+    _capture(app, repository, _facts(app, topic_id="B" * 22))
+    _capture(with_count(app, 10), repository, _facts(app, topic_id="C" * 22), host="b")
     restored = kstate("restore", lost, "--from-snapshot", repository, OLD, "-o", "json", status=1)
     assert any("was recreated after snapshot" in row["message"] for row in restored.rows if row["type"] == "warning")
     assert "count-changelog 0 10\n" in (lost / "0_0" / ".checkpoint").read_text()
@@ -389,8 +389,8 @@ def test_the_highest_offset_of_the_same_log_counts(app: Path, tmp_path: Path) ->
     repository, lost = tmp_path / "repository", tmp_path / "lost" / app.name
     lost.parent.mkdir()
     line = re.search(r"count-changelog 0 [0-9]+\n", (app / "0_0" / ".checkpoint").read_text())
-    _captured(app, repository, _facts(app, topic_id="B" * 22))
-    _captured(with_count(app, 10), repository, _facts(app, topic_id="B" * 22))
+    _capture(app, repository, _facts(app, topic_id="B" * 22))
+    _capture(with_count(app, 10), repository, _facts(app, topic_id="B" * 22))
     kstate("restore", lost, "--from-snapshot", repository, OLD, "--warnings-ok")
     assert line is not None and line.group() in (lost / "0_0" / ".checkpoint").read_text()
 
@@ -398,7 +398,7 @@ def test_the_highest_offset_of_the_same_log_counts(app: Path, tmp_path: Path) ->
 # --- a restoration that asks the broker again --------------------------------------------------------------------------
 
 
-def _restored(app: Path, repository: Path, *answers: Facts, **options: Any) -> SnapshotOutcome:
+def _restore(app: Path, repository: Path, *answers: Facts, **options: Any) -> SnapshotOutcome:
     """Restore with the answers of a broker; the last one holds from then on."""
     rest = list(answers)
 
@@ -431,7 +431,7 @@ def _count(app: Path) -> TopicPartition:
 def captured(app: Path, tmp_path: Path) -> Facts:
     """The logs of an application of which a snapshot was taken, with a broker that keeps deletes for long."""
     facts = _facts(app, delete_retention_ms=1000 * DAY_MS)
-    _captured(app, tmp_path / "repository", facts)
+    _capture(app, tmp_path / "repository", facts)
     return facts
 
 
@@ -441,14 +441,14 @@ def test_a_log_that_cannot_continue_a_snapshot_refuses_it(why: str, captured: Fa
     count = _count(app)
     now = {**captured, count: replace(captured[count], **LATER[why])}
     with pytest.raises(Refused) as refusal:
-        _restored(lost, tmp_path / "repository", now)
+        _restore(lost, tmp_path / "repository", now)
     assert [why in line and "0_0/count" in line for line in refusal.value.details] == [True]
     without = {key: row for key, row in captured.items() if key != count}
     with pytest.raises(Refused) as refusal:
-        _restored(lost, tmp_path / "repository", without)
+        _restore(lost, tmp_path / "repository", without)
     assert "the broker has no" in str(refusal.value.details) and not lost.exists()
     # The unchanged log continues it.
-    assert _restored(lost, tmp_path / "repository", captured).result is not None
+    assert _restore(lost, tmp_path / "repository", captured).result is not None
 
 
 def test_the_most_cautious_facts_count(captured: Facts, app: Path, tmp_path: Path) -> None:
@@ -464,14 +464,14 @@ def test_the_most_cautious_facts_count(captured: Facts, app: Path, tmp_path: Pat
             # The next record of the log is not the next one of the store.
             now[count] = replace(now[count], start=captured[count].end + 1, end=captured[count].end + 9)
         with pytest.raises(Refused, match="deleted keys would reappear in 1 store"):
-            _restored(lost, tmp_path / "repository", now)
+            _restore(lost, tmp_path / "repository", now)
         assert not lost.exists(), title
     # A longer time now proves nothing about the time before.
     short = tmp_path / "short"
-    _captured(app, short, {key: replace(row, delete_retention_ms=1000) for key, row in captured.items()})
+    _capture(app, short, {key: replace(row, delete_retention_ms=1000) for key, row in captured.items()})
     with pytest.raises(Refused, match="deleted keys would reappear"):
-        _restored(lost, short, captured)
-    assert _restored(lost, tmp_path / "repository", now, accept_resurrected=True).result is not None
+        _restore(lost, short, captured)
+    assert _restore(lost, tmp_path / "repository", now, accept_resurrected=True).result is not None
 
 
 @pytest.mark.parametrize("change", [{"topic_id": "B" * 22}, {"start": 1000, "end": 1000}, {"end": 3}])
@@ -482,7 +482,7 @@ def test_a_log_that_changes_during_the_copy_ends_the_restoration(
     now = {**captured, _count(app): replace(captured[_count(app)], **change)}
     # Asked for the plan, for the plan under the lock, and after the copy.
     with pytest.raises(RunFailed):
-        _restored(lost, tmp_path / "repository", captured, captured, now)
+        _restore(lost, tmp_path / "repository", captured, captured, now)
     assert not list(lost.rglob("CURRENT"))
 
 
@@ -490,9 +490,9 @@ def test_the_broker_decides_between_two_logs_of_the_same_name(captured: Facts, a
     """An older snapshot of a recreated topic has a higher offset: without a broker the user must choose."""
     repository, count = tmp_path / "both", _count(app)
     old = {key: replace(row, topic_id="B" * 22) for key, row in captured.items()}
-    _captured(app, repository, old)
-    _captured(with_count(app, 10), repository, {**captured, count: replace(captured[count], topic_id=None)})
+    _capture(app, repository, old)
+    _capture(with_count(app, 10), repository, {**captured, count: replace(captured[count], topic_id=None)})
     lost = tmp_path / "lost" / app.name
-    outcome = _restored(lost, repository, captured)
+    outcome = _restore(lost, repository, captured)
     assert "count-changelog 0 10\n" in (lost / "0_0" / ".checkpoint").read_text()
     assert outcome.result is not None

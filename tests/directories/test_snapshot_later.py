@@ -32,7 +32,7 @@ def repository(behind: Path, tmp_path: Path) -> Path:  # noqa: F811
     return tmp_path / "repository"
 
 
-def restored(app: Path, repository: Path, changelogs: Path, *options: object, status: int | None = 0) -> CommandResult:
+def restore(app: Path, repository: Path, changelogs: Path, *options: object, status: int | None = 0) -> CommandResult:
     """Lose the directory, and restore it from both."""
     shutil.rmtree(app, ignore_errors=True)
     return kstate("restore", app, "--from-snapshot", repository, "--from-changelog", changelogs, "--spec", SPEC, "-o", "json",
@@ -49,9 +49,9 @@ def test_the_dump_adds_the_later_records(behind: Path, repository: Path, tmp_pat
     young = dump(tmp_path, ended_ms=data_ms(behind) + 22 * HOUR)
     kstate("restore", behind, "--from-changelog", young, "--for", "4.3", "--spec", SPEC, "--warnings-ok")
     expected = shutil.copytree(behind, tmp_path / "expected" / behind.name)
-    planned = restored(behind, repository, young, "--dry-run")
+    planned = restore(behind, repository, young, "--dry-run")
     assert not behind.exists()
-    result = restored(behind, repository, young)
+    result = restore(behind, repository, young)
     assert [row["path"] for row in planned.rows if row["type"] == "step"] == [
         row["path"] for row in result.rows if row["type"] == "step"
     ]
@@ -74,8 +74,8 @@ def test_the_rules_of_a_dump_decide_about_the_snapshot(
     """Deletes that the log may have forgotten: the dump rebuilds the store, and its files are not copied."""
     at_ms = data_ms(behind)
     old = dump(tmp_path, ended_ms=at_ms + 25 * HOUR)
-    assert steps(restored(behind, repository, old)) == ["rebuild"]
-    assert steps(restored(behind, repository, old, "--accept-resurrected")) == ["timestamped-key-value", "catch up"]
+    assert steps(restore(behind, repository, old)) == ["rebuild"]
+    assert steps(restore(behind, repository, old, "--accept-resurrected")) == ["timestamped-key-value", "catch up"]
 
 
 def test_a_log_that_lost_records_is_refused(behind: Path, repository: Path, tmp_path: Path) -> None:  # noqa: F811
@@ -83,18 +83,18 @@ def test_a_log_that_lost_records_is_refused(behind: Path, repository: Path, tmp_
     facts = tmp_path / "offsets.json"
     young = dump(tmp_path, ended_ms=data_ms(behind) + HOUR)
     facts.write_text(f'{{"{KEY.topic}": {{"{KEY.partition}": {{"start": 0, "end": 20}}}}}}')
-    refusal = restored(behind, repository, young, "--offsets", facts, status=4)
+    refusal = restore(behind, repository, young, "--offsets", facts, status=4)
     assert "the log was truncated or recreated" in refusal.report and not behind.exists()
     # The broker has deleted the records after the snapshot: no store can continue there (KIP-406).
     facts.write_text(f'{{"{KEY.topic}": {{"{KEY.partition}": {{"start": 30, "end": 37}}}}}}')
-    assert steps(restored(behind, repository, young, "--offsets", facts)) == ["rebuild"]
-    refusal = restored(behind, repository, young, "--offsets", facts, "--on-invalid-offset", "fail", status=4)
+    assert steps(restore(behind, repository, young, "--offsets", facts)) == ["rebuild"]
+    refusal = restore(behind, repository, young, "--offsets", facts, "--on-invalid-offset", "fail", status=4)
     assert "is below the log start" in refusal.report and not behind.exists()
 
 
 def test_another_release_in_the_same_run(behind: Path, repository: Path, tmp_path: Path) -> None:  # noqa: F811
     young = dump(tmp_path, ended_ms=data_ms(behind) + 22 * HOUR)
-    result = restored(behind, repository, young, "--for", "4.2")
+    result = restore(behind, repository, young, "--for", "4.2")
     assert result.summary["release"] == "4.2" and (behind / "0_0" / ".checkpoint").exists()
     findings = kstate("check", behind, "--for", "4.2", "-o", "json", status=None)
     assert {row["outcome"] for row in findings.rows if row["type"] == "prediction"} == {"opens"}
@@ -150,7 +150,7 @@ def test_a_host_with_a_dump_waits_at_the_barrier(behind: Path, repository: Path,
     place.mkdir()
     young = dump(tmp_path, ended_ms=data_ms(behind) + 22 * HOUR)
     barrier = ("--barrier", place, "--hosts", "2", "--host", "a", "--barrier-timeout")
-    alone = restored(behind, repository, young, *barrier, "0")
+    alone = restore(behind, repository, young, *barrier, "0")
     assert alone.summary["barrier"] == "not-all-came" and alone.summary["records"] > 0
     # The first host no longer waits, so the second one waits until it comes again. The stores are already restored.
     other = Host(place, "b", 2, timeout=240)
@@ -163,7 +163,7 @@ def test_a_host_with_a_dump_waits_at_the_barrier(behind: Path, repository: Path,
 SEGMENTS = "0_1/orders-per-minute"
 
 
-def killed(folder: Path, unflushed: int) -> Path:
+def create_killed(folder: Path, unflushed: int) -> Path:
     """Return an application as a kill leaves it; one of three segments was never flushed, and the dump has its rows."""
     app = unpack("4.3.1-demo-eos", folder / "killed")
     for number, segment in enumerate(sorted((app / SEGMENTS).iterdir())):
@@ -198,7 +198,7 @@ def killed(folder: Path, unflushed: int) -> Path:
 )
 def test_the_dump_bounds_a_segment_that_was_never_flushed(unflushed: int, step: str, tmp_path: Path) -> None:
     """The result is that of the whole dump."""
-    app = killed(tmp_path, unflushed)
+    app = create_killed(tmp_path, unflushed)
     repository, young = tmp_path / "repository", dump(tmp_path, ended_ms=data_ms(app, SEGMENTS) + 22 * HOUR)
     report = kstate("snapshot", app, "--out", repository, "--guarantee", "at_least_once", "-o", "json")
     reasons = {f"{row['task']}/{row['store']}": row["offset_reason"] for row in report.rows if row["type"] == "store"}
@@ -206,7 +206,7 @@ def test_the_dump_bounds_a_segment_that_was_never_flushed(unflushed: int, step: 
     expected = tmp_path / "expected" / app.name
     expected.parent.mkdir()
     kstate("restore", expected, "--from-changelog", young, "--for", "4.3", "--spec", SPEC, "--warnings-ok")
-    result = restored(app, repository, young)
+    result = restore(app, repository, young)
     messages = [row["message"] for row in result.rows if row["type"] == "step" and row["path"].startswith("0_1/")]
     assert [text for text in messages if "rebuild" in text or ("per-minute" in text and "catch up" in text)] == [step]
     assert kstate("diff", expected, app, "-o", "json").summary["equal"] is True

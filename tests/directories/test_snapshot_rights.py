@@ -57,7 +57,7 @@ def app(tmp_path: Path) -> Path:
     return small("4.3.1-kinds-eos", tmp_path / "state", ("kv-timestamped",))
 
 
-def requested(place: BucketPlace) -> set[str]:
+def requested_actions(place: BucketPlace) -> set[str]:
     return {action_of(line)[0] for line in place.store.requests()}
 
 
@@ -84,7 +84,7 @@ def test_each_user_can_do_its_work_and_nothing_else(
     as_user(WRITER, monkeypatch)
     for _ in range(2):
         kstate(*snapshot)
-    assert requested(place) == actions(granted[WRITER]) - {"s3:AbortMultipartUpload"}
+    assert requested_actions(place) == actions(granted[WRITER]) - {"s3:AbortMultipartUpload"}
     # The snapshot was taken: a missing right to delete must not look as if nothing had happened.
     refusal = kstate(*cleaning, "--keep-for", "0s", status=None)
     while refusal.status == 0:
@@ -95,7 +95,7 @@ def test_each_user_can_do_its_work_and_nothing_else(
     as_user(READER, monkeypatch)
     for words in reading:
         kstate(*words)
-    assert requested(place) == actions(granted[READER])
+    assert requested_actions(place) == actions(granted[READER])
     assert "does not have the permission" in kstate(*snapshot, status=4).err
 
     for user, commands in ((READER, reading), (WRITER, [snapshot])):
@@ -110,7 +110,7 @@ def test_each_user_can_do_its_work_and_nothing_else(
     as_user(CLEANER, monkeypatch)
     for _ in range(3):
         kstate(*cleaning)
-    assert requested(place) >= actions(granted[CLEANER]) - {"s3:AbortMultipartUpload"}
+    assert requested_actions(place) >= actions(granted[CLEANER]) - {"s3:AbortMultipartUpload"}
     assert len(place.generations()) <= 3
     kstate("verify", "--snapshot", place.out)
     for action in ("s3:DeleteObject", "s3:ListBucketMultipartUploads"):
@@ -142,7 +142,7 @@ def test_uploads_in_parts_end_whole_or_not_at_all(place: BucketPlace, monkeypatc
     with pytest.raises(Exception, match="AccessDenied"):
         repository.put(io.BytesIO(content + b"y"))
     assert place.store.uploads() == [] and len(place.objects()) == 2
-    assert "s3:AbortMultipartUpload" in requested(place)
+    assert "s3:AbortMultipartUpload" in requested_actions(place)
 
     place.store.client.create_multipart_upload(Bucket=place.store.bucket, Key="snapshots/objects/ab/killed")
     place.store.client.create_multipart_upload(Bucket=place.store.bucket, Key="theirs")

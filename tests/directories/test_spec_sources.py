@@ -29,7 +29,7 @@ UNKNOWABLE = {("join-left-shared-join-store", "kind"), ("global-table", "source"
 Changes = dict[str, dict[str, int | None]]
 
 
-def expected(app: Path, name: str) -> Spec:
+def expected_spec(app: Path, name: str) -> Spec:
     return truth.kinds(app.name, f"{app.name}-in", index()[name]["runs"][0]["release"])
 
 
@@ -59,13 +59,13 @@ def a_dump(folder: Path, spec: Spec, changes: Changes | None = None) -> Path:
     return folder
 
 
-def described(app: Path, name: str, path: Path) -> Path:
+def write_description(app: Path, name: str, path: Path) -> Path:
     text = (TOPOLOGIES / f"{'4.3.1' if name.startswith('4') else '3.9.2'}-kinds.txt").read_text(encoding="utf-8")
     path.write_text(re.sub(r"(?<=[\[ ])in-", f"{app.name}-in-", text), encoding="utf-8")
     return path
 
 
-def left_open(result: CommandResult) -> set[tuple[str, str]]:
+def open_questions(result: CommandResult) -> set[tuple[str, str]]:
     results, table = set(), ""
     for line in result.out.splitlines():
         header = re.fullmatch(r"\[stores\.([^\]]+)\]", line)
@@ -78,12 +78,17 @@ def left_open(result: CommandResult) -> set[tuple[str, str]]:
 @pytest.mark.parametrize("name", ["4.3.1-kinds-eos", "4.2.1-kinds-eos", "3.9.2-kinds-eos"])
 def test_only_unknowable_settings_stay_open(tmp_path: Path, name: str) -> None:
     app = unpack(name, tmp_path)
-    spec = expected(app, name)
-    sources = ("--topology", described(app, name, tmp_path / "t"), "--from-changelog", a_dump(tmp_path / "dump", spec))
+    spec = expected_spec(app, name)
+    sources = (
+        "--topology",
+        write_description(app, name, tmp_path / "t"),
+        "--from-changelog",
+        a_dump(tmp_path / "dump", spec),
+    )
     before = tree_hash(app)
     result = kstate("ls", app, "--spec", *sources, status=1)
     assert tree_hash(app) == before
-    assert left_open(result) == UNKNOWABLE
+    assert open_questions(result) == UNKNOWABLE
     text = re.sub(r"^# (source|kind) = (\"[a-z-]+\")  # to fill in: .*$", r"\1 = \2", result.out, flags=re.MULTILINE)
     specs = truth.by_name(complete(parse_draft(text), file_name="kstate.toml"))
     memory = specs.pop("kv-memory")
@@ -111,10 +116,10 @@ def test_only_unknowable_settings_stay_open(tmp_path: Path, name: str) -> None:
 def test_edited_topic_is_an_open_question(tmp_path: Path, store: str, setting: str, value: int, answer: str) -> None:
     name = "4.3.1-kinds-eos"
     app = unpack(name, tmp_path)
-    dump = a_dump(tmp_path / "dump", expected(app, name), {store: {setting: value}})
-    topology = described(app, name, tmp_path / "t")
+    dump = a_dump(tmp_path / "dump", expected_spec(app, name), {store: {setting: value}})
+    topology = write_description(app, name, tmp_path / "t")
     result = kstate("ls", app, "--spec", "--from-changelog", dump, "--topology", topology, status=1)
-    assert left_open(result) == {*UNKNOWABLE, (store, "retention_ms")}
+    assert open_questions(result) == {*UNKNOWABLE, (store, "retention_ms")}
     (line,) = [line for line in result.out.splitlines() if line.startswith("# retention_ms")]
     assert line.startswith(f"# retention_ms = {answer}  # to fill in:") and f"= {value} of its changelog" in line
 
@@ -123,12 +128,12 @@ def test_an_old_manifest_is_read_and_says_nothing_of_retentions(tmp_path: Path) 
     name = "4.3.1-kinds-eos"
     app = unpack(name, tmp_path)
     nothing: Changes = {
-        store.name: {"retention_ms": None, "min_compaction_lag_ms": None} for store in expected(app, name).stores
+        store.name: {"retention_ms": None, "min_compaction_lag_ms": None} for store in expected_spec(app, name).stores
     }
-    dump = a_dump(tmp_path / "dump", expected(app, name), nothing)
+    dump = a_dump(tmp_path / "dump", expected_spec(app, name), nothing)
     assert b"retention_ms" not in (dump / name_of(1)).read_bytes()
     result = kstate("ls", app, "--spec", "--from-changelog", dump, status=1)
-    assert left_open(result) == {*UNKNOWABLE, ("versioned", "retention_ms"), ("grace-table", "retention_ms")}
+    assert open_questions(result) == {*UNKNOWABLE, ("versioned", "retention_ms"), ("grace-table", "retention_ms")}
     # Without the topology's text nobody says what has a changelog and no directory.
     assert "changelogs without a store here" in result.err and f"{app.name}-kv-memory-changelog" in result.err
 
@@ -174,6 +179,6 @@ def test_a_lag_by_a_file_and_by_a_dump(tmp_path: Path) -> None:
     assert [(row["lag"], row["lag_exact"], row["lag_seconds"]) for row in messages] == [(0, True, 0), (7, False, None)]
     output = kstate("inspect-position", app, *only).out
     assert " lag" in output.splitlines()[0] and "at most 7" in output
-    beyond = ("--store", "count", "--from-changelog", a_dump(tmp_path / "dump", expected(app, "4.3.1-kinds-eos")))
+    beyond = ("--store", "count", "--from-changelog", a_dump(tmp_path / "dump", expected_spec(app, "4.3.1-kinds-eos")))
     rows = kstate("inspect-position", app, *beyond, "-o", "json").rows
     assert [row["lag"] for row in rows if row["type"] == "store"] == [None, None]

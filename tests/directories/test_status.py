@@ -39,7 +39,7 @@ def plan_of(app: Path) -> Plan:
     return plan_migration(read_application(app), release("4.2"), MigrateOptions())
 
 
-def interrupted(app: Path, number: int) -> None:
+def interrupt_migration(app: Path, number: int) -> None:
     """A migration that a signal ends while it stages."""
 
     def progress(phase: str, path: str, size: int) -> None:
@@ -58,14 +58,14 @@ def end_of(text: str, run: str) -> str:
     return next(line for line in text.splitlines() if line.startswith(run))
 
 
-def offered(text: str) -> list[list[str]]:
+def printed_commands(text: str) -> list[list[str]]:
     """The command lines that are printed, read as a shell reads them."""
     return [shlex.split(line) for line in text.splitlines() if line.startswith("    kstate ")]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_is_named(app: Path, number: signal.Signals) -> None:
-    interrupted(app, number)
+    interrupt_migration(app, number)
     text = status_text(app)
     assert f"interrupted by {number.name}" in end_of(text, "0001-migrate"), text
     assert "left the directory unchanged. Run its command again" in text
@@ -92,9 +92,9 @@ def test_the_command_of_a_run_that_was_cut_short_is_printed(
         return [text.format(app=app, name=app.name) for text in texts]
 
     monkeypatch.setattr(sys, "argv", ["kstate", *filled(words)])
-    interrupted(app, signal.SIGTERM)
+    interrupt_migration(app, signal.SIGTERM)
     text = status_text(app)
-    printed = [line for line in offered(text) if line[1] == "migrate"]
+    printed = [line for line in printed_commands(text) if line[1] == "migrate"]
     assert printed == ([] if again is None else [["kstate", *filled(again)]]) and "un its command again" in text
 
 
@@ -124,18 +124,18 @@ def test_a_run_that_goes_on(app: Path) -> None:
     with locked(app, "application") as pid:
         text = status_text(app)
     assert f"in use by process {pid}" in text
-    assert "in progress: staging" in end_of(text, run.name) and not offered(text)[:-1]
+    assert "in progress: staging" in end_of(text, run.name) and not printed_commands(text)[:-1]
 
 
 def test_printed_commands_succeed(app: Path) -> None:
     kstate("migrate", app, "--to", "4.2")
     text = status_text(app)
     assert re.search(r"0001-migrate  migrate --to 4\.2  done +20\d\d-\d\d-\d\d \d\d:\d\dZ +\d+ s +\d", text), text
-    back, free = offered(text)
+    back, free = printed_commands(text)
     assert back[:2] == ["kstate", "undo"] and free[:2] == ["kstate", "clean"]
     kstate(*back[1:])
     text = status_text(app)
-    assert " undone " in end_of(text, "0001-migrate") and offered(text) == [free]
+    assert " undone " in end_of(text, "0001-migrate") and printed_commands(text) == [free]
     kstate(*free[1:])
     assert "no runs" in kstate_here("status", app).err
 

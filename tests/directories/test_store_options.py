@@ -25,7 +25,7 @@ def _values(app: Path) -> list[OtherValue]:
     return list(store_options.other_values(store_options.options_of(app / STORE), FAMILY))
 
 
-def _assigned(app: Path) -> list[list[tuple[Path, list[OtherValue]]]]:
+def _assign_values(app: Path) -> list[list[tuple[Path, list[OtherValue]]]]:
     """Which databases get which values: in one application as few databases as can be, or one for each value."""
     values = _values(app)
     groups = [[value] for value in values] if ALL else store_options.groups(values)
@@ -93,7 +93,7 @@ def test_stores_with_every_option(tmp_path: Path) -> None:
     """kstate reads them, changes them in every way, keeps their options, and writes nothing outside the copy."""
     template = unpack("4.3.1-demo-eos", tmp_path / "template")
     contents, outcomes, answer = _contents(template), _outcomes(template), _query(template)
-    for number, pairs in enumerate(_assigned(template)):
+    for number, pairs in enumerate(_assign_values(template)):
         app = unpack("4.3.1-demo-eos", tmp_path / str(number))
         logs = tmp_path / str(number) / "logs"
         logs.mkdir()

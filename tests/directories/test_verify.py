@@ -69,12 +69,12 @@ def _flip(path: Path, at: int) -> None:
     path.write_bytes(data)
 
 
-def _flipped(app: Path) -> str:
+def _flip_byte(app: Path) -> str:
     _flip(_sst(app), 10)
     return _sst(app).name
 
 
-def _truncated(app: Path) -> str:
+def _truncate(app: Path) -> str:
     os.truncate(_sst(app), _sst(app).stat().st_size // 2)
     return max((app / STORE).glob("*.sst"), key=lambda path: path.stat().st_mtime).name
 
@@ -147,8 +147,8 @@ def _link(app: Path) -> str:
 @pytest.mark.parametrize(
     ("damage", "code", "status"),
     [
-        (_flipped, "corrupt", 3),
-        (_truncated, "truncated", 3),
+        (_flip_byte, "corrupt", 3),
+        (_truncate, "truncated", 3),
         (_missing, "no-ssts", 4),
         (_wrong_current, "corrupt", 3),
         (_current_of_bytes, "corrupt", 3),
@@ -212,7 +212,7 @@ def test_metrics(tmp_path: Path) -> None:
     file = tmp_path / "kstate.prom"
     summary, _ = _verify(app, "--metrics-file", file)
     assert [sample.value for sample in _samples(file, "kstate_records")] == [summary["rows"]]
-    _flipped(app)
+    _flip_byte(app)
     _verify(app, "--metrics-file", file, status=3)
     messages = {sample.labels["code"]: sample.value for sample in _samples(file, "kstate_findings")}
     assert messages == {"corrupt": 1}
@@ -338,7 +338,7 @@ def test_locked_application_is_reported_as_running(tmp_path: Path) -> None:
         assert summary["running"] is True
         assert {row["as_of"] for row in rows} == {"last-flush"}
         assert f"locked, because the application is running (pid {process.pid})" in kstate("verify", app).err
-        _flipped(app)
+        _flip_byte(app)
         assert _verify(app, status=3)[0]["findings"] == {"corrupt": 1}
     with open(app / ".lock", "r+b") as file:
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -149,7 +149,7 @@ class Warm:
 
 
 @functools.cache
-def shared() -> Warm:
+def shared_process() -> Warm:
     """One for all tests of this process; it ends with it. Whoever changes how the warm process is has one of his own."""
     warm = Warm()
     atexit.register(warm.__exit__)

@@ -315,14 +315,14 @@ def files(tmp_path: Path) -> Path:
     return tmp_path / "dump"
 
 
-def _documented() -> Manifest:
+def _documented_manifest() -> Manifest:
     return parse((DUMP / NAME).read_bytes())
 
 
 def _logs(dumper: ModuleType) -> dict[TopicPartition, Any]:
     return {
         TopicPartition(partition.topic, partition.partition): dumper.Log(partition.log_start, partition.log_end)
-        for partition in _documented().partitions
+        for partition in _documented_manifest().partitions
     }
 
 
@@ -332,7 +332,7 @@ def test_manifest(dumper: ModuleType, files: Path) -> None:
     empty = TopicPartition("orders-empty-changelog", 0)
     logs[empty] = dumper.Log(7, 7, "an-id")
     dump = dumper.write_manifest(str(files), logs, {TopicPartition("shop-global", 1): 50})
-    outputs, facts = parse((files / NAME).read_bytes()), _documented()
+    outputs, facts = parse((files / NAME).read_bytes()), _documented_manifest()
     assert {partition for partition in outputs.partitions if partition.topic != empty.topic} == set(facts.partitions)
     assert {(file.path, file.size, file.sha256) for file in outputs.files} == {
         (file.path, file.size, file.sha256) for file in facts.files

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from kstate_cli.cli.registry import COMMANDS
-from tests.readme import GROUPS, README, ROOT, Output, blocks, commands_table, outputs, renewed, run, steady
+from tests.readme import GROUPS, README, ROOT, Output, blocks, commands_table, outputs, run, steady, with_output
 
 FIRST = ("bash scripts/demo.sh", "bash scripts/test.sh")
 """The main job, and the tests: what a fresh clone needs first."""
@@ -30,7 +30,7 @@ TEXT = README.read_text(encoding="utf-8")
 def test_readme_shows_the_output_of_its_commands() -> None:
     """But for times and sizes (VARIES). KSTATE_WRITE_DOCS=1 writes what they print now."""
     if os.environ.get("KSTATE_WRITE_DOCS"):
-        README.write_text(renewed(README.read_text(encoding="utf-8")), encoding="utf-8")
+        README.write_text(with_output(README.read_text(encoding="utf-8")), encoding="utf-8")
     target = [*outputs(README.read_text(encoding="utf-8"))]
     assert len(target) >= 8
     for entry, output in zip(target, run(target), strict=True):

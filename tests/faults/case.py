@@ -19,7 +19,7 @@ from tests.interop.harness import open_databases
 from tests.interop.jvm import Jvm
 
 from .forked import Ended, Kstate, environment
-from .injection import Fault, Step, Trace, traced
+from .injection import Fault, Step, Trace, trace_of
 from .trees import Meaning, differences, fingerprint, meaning
 
 Digests = dict[str, object]
@@ -79,7 +79,7 @@ class Sweep:
         app = self.fresh()
         self.old = meaning(app)
         self.digests["old"] = self._read("old", app)
-        self.trace = traced(self.kstate, app, self.case.command)
+        self.trace = trace_of(self.kstate, app, self.case.command)
         self.new = meaning(app)
         self.digests["new"] = self._read("new", app)
 

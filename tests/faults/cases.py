@@ -85,7 +85,7 @@ def fresh(direction: Direction, state: Path) -> Path:
     return state.resolve() / template.name
 
 
-def migrated(direction: Direction, kstate: Kstate, state: Path) -> Path:
+def migrate_directory(direction: Direction, kstate: Kstate, state: Path) -> Path:
     """The same, migrated."""
     app = fresh(direction, state)
     result = kstate(app, direction.migrate)
@@ -108,7 +108,7 @@ def undoing(direction: Direction) -> Case:
     """`kstate undo` of that migration: what it made is the old directory here."""
     return Case(
         f"undo-{direction.name}",
-        lambda kstate, state: migrated(direction, kstate, state),
+        lambda kstate, state: migrate_directory(direction, kstate, state),
         ("undo",),
         {"old": direction.target, "new": direction.source},
         (Repair(("undo",), "new"), Repair(direction.migrate, "old")),
@@ -119,7 +119,7 @@ def cleaning(direction: Direction) -> Case:
     """`kstate clean` after that migration: the application directory stays what it is, whatever happens."""
     return Case(
         f"clean-{direction.name}",
-        lambda kstate, state: migrated(direction, kstate, state),
+        lambda kstate, state: migrate_directory(direction, kstate, state),
         ("clean",),
         {"old": direction.target, "new": direction.target},
         (Repair(("clean",), "new"),),

@@ -13,7 +13,7 @@ from tests.interop.jvm import Jvm
 from .case import Case, Sweep
 from .forked import Kstate
 from .injection import available
-from .sweep import learned
+from .sweep import learn_sweep
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -50,7 +50,7 @@ def sweep_of(
 
     def learn(case: Case) -> Sweep:
         if case.name not in sweeps:
-            sweeps[case.name] = learned(Sweep(case, kstate, tmp_path_factory.mktemp(case.name), releases))
+            sweeps[case.name] = learn_sweep(Sweep(case, kstate, tmp_path_factory.mktemp(case.name), releases))
         return sweeps[case.name]
 
     return learn

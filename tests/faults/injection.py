@@ -94,10 +94,10 @@ class Trace:
         return max(counts.values(), default=0)
 
 
-def traced(kstate: Kstate, app: Path, command: tuple[str, ...]) -> Trace:
+def trace_of(kstate: Kstate, app: Path, command: tuple[str, ...]) -> Trace:
     """Run a command undisturbed, as the faults of a sweep will meet it."""
     # strace must not mind a call that this machine does not have.
-    return _traced(kstate, app, command, "-e", f"trace={','.join(f'?{call}' for call in sorted(CHANGING))}")
+    return _trace(kstate, app, command, "-e", f"trace={','.join(f'?{call}' for call in sorted(CHANGING))}")
 
 
 def traced_by_path(kstate: Kstate, app: Path, command: tuple[str, ...], trace: Trace) -> Trace:
@@ -105,10 +105,10 @@ def traced_by_path(kstate: Kstate, app: Path, command: tuple[str, ...], trace: T
     paths = sorted({step.path for step in trace.steps})
     only = [option for path in paths for option in ("-P", os.path.normpath(app.parent / path))]
     calls = ",".join(sorted({step.call for step in trace.steps}))
-    return _traced(kstate, app, command, *only, "-e", f"trace={calls}")
+    return _trace(kstate, app, command, *only, "-e", f"trace={calls}")
 
 
-def _traced(kstate: Kstate, app: Path, command: tuple[str, ...], *options: str) -> Trace:
+def _trace(kstate: Kstate, app: Path, command: tuple[str, ...], *options: str) -> Trace:
     with kstate.under("-y", "-s", "0", *options):
         result = kstate(app, command)
     assert result.status == 0, result.output
@@ -142,7 +142,7 @@ def parse(log: str, state: Path) -> Trace:
         main = main or thread
         calls.append((thread, call, inside))
         assert call in CHANGING or call in READING, f"does {call} change files?"
-        path = _changed(call, rest, list(paths))
+        path = _changed_path(call, rest, list(paths))
         if path and _below(path, state):
             step = Step(Place(call, os.path.relpath(path, state)), counts[thread, call, path], thread == main)
             steps.setdefault((step.place, step.nth), step)
@@ -153,7 +153,7 @@ def _below(path: str, state: Path) -> bool:
     return path == str(state) or path.startswith(f"{state}/")
 
 
-def _changed(call: str, rest: str, paths: list[str]) -> str:
+def _changed_path(call: str, rest: str, paths: list[str]) -> str:
     """Which of a call's paths it changes; empty when it only reads."""
     if call in READING:
         return ""

@@ -80,7 +80,7 @@ class PowerLab(Lab):
         sweep, usual = self.sweep(case)
         app = sweep.fresh()
         self.disk.sync()
-        ended = interrupted(self.kstate, self.disk, app, case.command, *failure.draw(usual))
+        ended = interrupt(self.kstate, self.disk, app, case.command, *failure.draw(usual))
         self.disk.unmount()
         self.disk.mount()
         which = sweep.which(app)
@@ -91,7 +91,7 @@ class PowerLab(Lab):
         )  # fmt: skip
 
 
-def interrupted(
+def interrupt(
     kstate: Kstate, at: Disk, app: Path, command: tuple[str, ...], moment: float, mode: int, killed: bool
 ) -> Ended:
     """Run the command; the power fails at the moment, in seconds, or when the command has ended before."""
@@ -160,7 +160,7 @@ class Repository:
             return self.run(failure)
         self.disk.sync()
         command = (SNAPSHOT, "--out", str(folder), "--quiet")
-        ended = interrupted(self.kstate, self.disk, self.second, command, *failure.draw(self.seconds))
+        ended = interrupt(self.kstate, self.disk, self.second, command, *failure.draw(self.seconds))
         self.disk.unmount()
         self.disk.mount()
         count = self._verified(folder)

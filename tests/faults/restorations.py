@@ -20,7 +20,7 @@ from tests.unit.rehome.texts import text
 from . import tiny_dump
 from .case import Case, Repair
 from .forked import Kstate
-from .injection import KILL, Fault, traced
+from .injection import KILL, Fault, trace_of
 from .tiny_dump import APP, GLOBAL, KV, VERSIONED, WINDOW, Dump
 
 EXACT = {"4.2": "4.2.1", "4.3": "4.3.1"}
@@ -68,7 +68,7 @@ def lost(restoration: Restoration, kstate: Kstate, state: Path) -> None:
     """Nothing but the state.dir."""
 
 
-def wiped(restoration: Restoration, kstate: Kstate, state: Path) -> None:
+def wipe_store(restoration: Restoration, kstate: Kstate, state: Path) -> None:
     """The first store was moved out; a task that it shared with others keeps those."""
     _good(kstate, state / APP, restore(restoration.dump(), restoration.release))
     _good(kstate, state / APP, ("wipe", "--store", restoration.stores[0], "--quiet"))
@@ -81,13 +81,13 @@ def behind(restoration: Restoration, kstate: Kstate, state: Path) -> None:
     _good(kstate, state / APP, ("clean",))
 
 
-def interrupted(restoration: Restoration, kstate: Kstate, state: Path) -> None:
+def interrupt_restoration(restoration: Restoration, kstate: Kstate, state: Path) -> None:
     """Lost; its restoration was killed when it noted that it begins the last of its slices."""
     undisturbed = _temporary() / "w" / "state"
     undisturbed.mkdir(parents=True)
     notes = [
         step
-        for step in traced(kstate, undisturbed / APP, restoration.command).steps
+        for step in trace_of(kstate, undisturbed / APP, restoration.command).steps
         if step.path.endswith(".started.tmp")
     ]
     last = next(step for step in reversed(notes) if step.call == "openat")
@@ -167,7 +167,7 @@ class Completion(Restoration):
 
 
 def _restoration_of(way: str, release: str, *stores: str) -> Restoration:
-    before = {"lost": lost, "wiped": wiped, "behind": behind, "resumed": interrupted}[way]
+    before = {"lost": lost, "wiped": wipe_store, "behind": behind, "resumed": interrupt_restoration}[way]
     return Restoration(f"restore-{way}-{release}-{'-'.join(stores)}", release, stores, before)
 
 

@@ -61,7 +61,7 @@ def jobs(sweep: Sweep, *, every: bool) -> list[Job]:
     """
     steps = sweep.trace.steps
     if sweep.case.share is not None and not every:
-        return _jobs(sweep, _shared(steps, *sweep.case.share))
+        return _jobs(sweep, _share_of(steps, *sweep.case.share))
     near = [step for step in steps if every or around_the_switch(step)]
     if every:
         choice = [(step, action) for step in near for action in ACTIONS]
@@ -79,7 +79,7 @@ def jobs(sweep: Sweep, *, every: bool) -> list[Job]:
     return _jobs(sweep, choice)
 
 
-def _shared(steps: list[Step], number: int, count: int) -> list[tuple[Step, str]]:
+def _share_of(steps: list[Step], number: int, count: int) -> list[tuple[Step, str]]:
     """The part of case `number` of `count`: steps of the switch, kinds of calls before it; they fail and are killed by turns."""
     near = [step for step in steps if around_the_switch(step)]
     choice = _next_to_the_exchange(near)[number::count]
@@ -107,7 +107,7 @@ def _error(step: Step) -> str:
     return FULL if step.call in CREATING else EIO
 
 
-def learned(sweep: Sweep) -> Sweep:
+def learn_sweep(sweep: Sweep) -> Sweep:
     """The sweep with its undisturbed run, which processes that share a log make once."""
     path = Path(LOG) / f"{_code()}-{sweep.case.name}.pickle" if LOG else None
     if path is not None and path.exists():

@@ -16,7 +16,7 @@ import pytest
 from tests.mounts import mounted
 
 from .case import Case, Sweep
-from .cases import DIRECTIONS, DOWN, UP, Direction, fresh, migrated, migration
+from .cases import DIRECTIONS, DOWN, UP, Direction, fresh, migrate_directory, migration
 from .forked import ROOT, Kstate
 from .trees import meaning
 
@@ -66,7 +66,7 @@ def open_as_streams(app: Path) -> Path:
 
 @BOTH
 def test_undo_after_a_start_is_refused(kstate: Kstate, sweep: Sweep, direction: Direction, tmp_path: Path) -> None:
-    app = migrated(direction, kstate, tmp_path / "state")
+    app = migrate_directory(direction, kstate, tmp_path / "state")
     path = open_as_streams(app)
     before = meaning(app)
     refusal = kstate(app, ("undo",))
@@ -85,7 +85,7 @@ def test_undo_after_a_start_is_refused(kstate: Kstate, sweep: Sweep, direction: 
 def test_the_lock_is_respected(
     kstate: Kstate, sweep: Sweep, direction: Direction, tmp_path: Path, command: str
 ) -> None:
-    app = migrated(direction, kstate, tmp_path / "state")
+    app = migrate_directory(direction, kstate, tmp_path / "state")
     options = {"migrate": ("--to", direction.source.rpartition(".")[0]), "wipe": ("--all",)}.get(command, ())
     with locked(app) as process:
         refusal = kstate(app, (command, *options))
@@ -97,7 +97,7 @@ def test_the_lock_is_respected(
 
 @BOTH
 def test_the_lock_is_waited_for(kstate: Kstate, sweep: Sweep, direction: Direction, tmp_path: Path) -> None:
-    app = migrated(direction, kstate, tmp_path / "state")
+    app = migrate_directory(direction, kstate, tmp_path / "state")
     with locked(app) as process:
         late = kstate(app, ("undo", "--wait", "0.5"))
         assert late.status == 5, late.output

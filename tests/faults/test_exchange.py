@@ -9,7 +9,7 @@ import pytest
 
 from kstate_cli.change.folder import read_runs
 
-from .cases import DOWN, fresh, migrated
+from .cases import DOWN, fresh, migrate_directory
 from .forked import Kstate
 from .injection import Fault
 from .trees import meaning
@@ -18,7 +18,9 @@ from .trees import meaning
 @pytest.mark.parametrize("error", ["EXDEV", "EINVAL", "EBUSY"])
 @pytest.mark.parametrize("command", ["migrate", "undo", "undo of what is lost"])
 def test_refuses_a_failed_exchange_with_its_reason(kstate: Kstate, tmp_path: Path, command: str, error: str) -> None:
-    app = fresh(DOWN, tmp_path / "state") if command == "migrate" else migrated(DOWN, kstate, tmp_path / "state")
+    app = (
+        fresh(DOWN, tmp_path / "state") if command == "migrate" else migrate_directory(DOWN, kstate, tmp_path / "state")
+    )
     if command == "undo of what is lost":
         shutil.rmtree(app)
     before = meaning(app) if app.exists() else None

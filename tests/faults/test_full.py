@@ -12,7 +12,7 @@ from kstate_cli.change.fingerprint import LISTS
 from kstate_cli.change.folder import read_runs
 from tests.journals.states import DOWN, STATES, make
 
-from .cases import migrated
+from .cases import migrate_directory
 from .forked import Kstate
 from .injection import FULL, KILL
 from .trees import meaning
@@ -34,7 +34,7 @@ def full(app: Path, *calls: str, killed_at: str = "") -> list[str]:
 
 @pytest.mark.parametrize("calls", [("write",), ("write", "rename")], ids=["no block", "no room for a name either"])
 def test_a_full_file_system_can_be_cleaned(kstate: Kstate, tmp_path: Path, calls: tuple[str, ...]) -> None:
-    app = migrated(DOWN, kstate, tmp_path / "state")
+    app = migrate_directory(DOWN, kstate, tmp_path / "state")
     before = meaning(app)
     with kstate.under(*full(app, *calls)):
         result = kstate(app, ("clean",))
@@ -46,7 +46,7 @@ def test_a_full_file_system_can_be_cleaned(kstate: Kstate, tmp_path: Path, calls
 @pytest.mark.parametrize("nth", [1, 5, 12])
 def test_a_clean_of_a_full_file_system_that_is_killed_goes_on(kstate: Kstate, tmp_path: Path, nth: int) -> None:
     """Without room even for the announcement: undo proves what is left against the digest of all of it."""
-    app = migrated(DOWN, kstate, tmp_path / "state")
+    app = migrate_directory(DOWN, kstate, tmp_path / "state")
     before = meaning(app)
     with kstate.under(*full(app, "write", "rename", killed_at=f"unlink:when={nth}")):
         killed = kstate(app, ("clean",))

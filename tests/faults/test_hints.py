@@ -42,7 +42,7 @@ def failing(app: Path, command: str, *options: str) -> tuple[Path, str]:
     raise AssertionError("no sync of the state.dir came after the exchange")
 
 
-def printed(messages: str) -> list[str]:
+def printed_commands(messages: str) -> list[str]:
     """The command of the hint."""
     (line,) = re.findall(r"^    kstate (.*)$", messages, flags=re.MULTILINE)
     return shlex.split(line)
@@ -61,7 +61,7 @@ def test_a_switch_that_cannot_be_recorded(way: str, tmp_path: Path) -> None:
         assert meaning(struck) == meaning(app) != old
         kstate("undo", struck)
     else:
-        kstate(*printed(messages))
+        kstate(*printed_commands(messages))
     assert meaning(struck) == old
     assert [row["state"] for row in kstate("status", struck, "-o", "json").rows] == ["undone"]
 
@@ -73,7 +73,7 @@ def test_an_undo_that_cannot_be_recorded(tmp_path: Path) -> None:
     kstate("migrate", app, *MIGRATE)
     struck, messages = failing(app, "undo", "--times-lost")
     assert "fix the disk. To finish the undo, run:" in messages
-    kstate(*printed(messages))
+    kstate(*printed_commands(messages))
     assert meaning(struck) == old
     assert [row["state"] for row in kstate("status", struck, "-o", "json").rows] == ["undone"]
 

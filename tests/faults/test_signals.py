@@ -42,7 +42,7 @@ def steps_of(sweep: Sweep) -> dict[Step, str]:
     return {step: "new" if i >= memory else "old" for i, step in enumerate(steps)}
 
 
-def signalled(sweep: Sweep, step: Step, number: signal.Signals, target: str, after: int) -> list[str]:
+def send_signal(sweep: Sweep, step: Step, number: signal.Signals, target: str, after: int) -> list[str]:
     """Send a signal when the command is about to make this call. Returns what was wrong."""
     app = sweep.fresh()
     sent = False
@@ -77,7 +77,7 @@ def test_a_signal_at_each_step_of_the_switch(sweep_of: Callable[[Case], Sweep], 
     wrong = []
     for i, (step, target) in enumerate(steps_of(sweep).items()):
         for number in NUMBERS if ALL else (NUMBERS[i % 2],):
-            results = signalled(sweep, step, number, target, i)
+            results = send_signal(sweep, step, number, target, i)
             if results:
                 wrong.append(f"{number.name} at {step}: {'; '.join(results)}")
     assert not wrong, "\n\n".join(wrong)

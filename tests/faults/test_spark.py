@@ -52,7 +52,7 @@ def while_spark_runs(sweep: Sweep) -> Step:
     return before[-1]
 
 
-def left_of(state: Path) -> list[str]:
+def processes_of(state: Path) -> list[str]:
     """Processes that have the temporary folder of this run: the JVM and its workers inherit it."""
     mark = f"TMPDIR={environment(state)['TMPDIR']}".encode()
     results = []
@@ -72,7 +72,7 @@ def struck(sweep: Sweep, number: int, step: Step, action: str) -> list[str]:
     which = sweep.which(app)
     wrong = [] if happened else ["the fault did not happen"]
     deadline = time.monotonic() + _ENDS_WITHIN  # of one that was killed the JVM hears when its input ends
-    while (lines := left_of(app.parent)) and action == KILL and time.monotonic() < deadline:
+    while (lines := processes_of(app.parent)) and action == KILL and time.monotonic() < deadline:
         time.sleep(0.1)
     wrong += [f"still runs: {lines}"] if lines else []
     wrong += sweep.problems(app, ended, which, sweep.case.repairs[number % 2])

@@ -112,7 +112,7 @@ def steps_of_the_switch(sweep: Sweep) -> list[Step]:
     return results
 
 
-def judged(streams: Harness, application: Application, sweep: Sweep, app: Path, which: str) -> list[str]:
+def judge(streams: Harness, application: Application, sweep: Sweep, app: Path, which: str) -> list[str]:
     """What is wrong when the release that the directory is for runs on it."""
     served = app.parent.parent / "served.jsonl"
     reply = start(streams, application, sweep.case.releases[which], app.parent, served)
@@ -156,7 +156,7 @@ def test_real_streams_before_any_repair(
             texts = [] if struck else ["the fault did not happen"]
             # Streams starts from what is there, marks and all.
             marked += which == "new" and any((app / mark).exists() for mark in MARKS)
-            texts += judged(streams, entry, sweep, app, which) if which in ("old", "new") else [which]
+            texts += judge(streams, entry, sweep, app, which) if which in ("old", "new") else [which]
             texts += afterwards(sweep, entry, app, which)
             print(f"{command} {step} {action}: exit {ended.status}, {which}")
             if texts:

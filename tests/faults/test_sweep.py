@@ -21,7 +21,7 @@ import pytest
 
 from .case import Case, Sweep
 from .cases import IN_PARTS, SHARED, SMALLEST, WHOLE
-from .injection import traced, traced_by_path, traced_from_the_start
+from .injection import trace_of, traced_by_path, traced_from_the_start
 from .restorations import RESTORED, RESTORED_IN_PARTS
 from .sweep import ALL, around_the_switch, chunk, jobs
 
@@ -52,7 +52,7 @@ def test_the_trace_shows_every_call(sweep_of: SweepOf, case: Case) -> None:
     steps = sweep.trace.steps
     assert sum(step.call == "renameat2" for step in steps) == (0 if case.command[0] == "clean" else 1)
     assert any(around_the_switch(step) for step in steps)
-    assert set(traced(sweep.kstate, sweep.fresh(), case.command).steps) == set(steps)
+    assert set(trace_of(sweep.kstate, sweep.fresh(), case.command).steps) == set(steps)
     filtered = traced_by_path(sweep.kstate, sweep.fresh(), case.command, sweep.trace)
     for place in {step.place for step in steps}:
         assert 0 < filtered.most(place.call, place.path) <= sweep.trace.most(place.call, place.path), place

@@ -112,7 +112,7 @@ def _questions(directory: Directory) -> Iterator[tuple[str, list[str]]]:
     for store in stores if name in commands.ROWS_READ else stores[:1]:
         for command in commands.of_store(store):
             yield shlex.join(command), directory.ask(command)
-        yield _exported(directory, store)
+        yield _export(directory, store)
     if name in commands.PAIRS:
         other = unpack(commands.PAIRS[name], directory.surroundings / "other")
         normal = Normal({other: "OTHER", directory.app: commands.APP})
@@ -128,7 +128,7 @@ def _stores(result: CommandResult) -> list[commands.Store]:
     return list(stores.values())
 
 
-def _exported(directory: Directory, store: commands.Store) -> tuple[str, list[str]]:
+def _export(directory: Directory, store: commands.Store) -> tuple[str, list[str]]:
     """The manifest, and the digest of all rows: Parquet's own bytes are pyarrow's."""
     out = directory.surroundings / "out" / store.name
     command = ("export", commands.APP, store.name, "--out", f"{commands.SURROUNDINGS}/out/{store.name}", "-o", "json")

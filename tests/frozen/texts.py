@@ -33,7 +33,7 @@ def read_texts(name: str) -> Texts:
     return results
 
 
-def kept_lines() -> set[tuple[str, str]]:
+def stored_lines() -> set[tuple[str, str]]:
     """What is kept of JSON: commands, and the types of their lines. Lines on standard error are `PROGRESS`."""
     rows: set[tuple[str, str]] = set()
     for path in FOLDER.glob("*.xz"):

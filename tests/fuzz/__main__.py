@@ -44,7 +44,7 @@ def main() -> int:
     parser.add_argument("--figures", action="store_true", help="print the figures of the record, and run nothing")
     args = parser.parse_args()
     if args.figures:
-        print(figures(recorded(args.record)))
+        print(figures(read_record(args.record)))
         return 0
     if args.seeds:
         from .seeds import seeds, targets_without_input
@@ -66,7 +66,7 @@ def main() -> int:
     lines, until = [], time.monotonic() + 60 * args.minutes
     with Engine() as engine:
         for name in targets:
-            inputs = args.inputs - (_inputs(recorded(args.record), name) if args.resume else 0)
+            inputs = args.inputs - (_inputs(read_record(args.record), name) if args.resume else 0)
             if inputs <= 0 or time.monotonic() > until:
                 continue
             line = fuzz(engine, name, inputs, args)
@@ -118,7 +118,7 @@ def fuzz(engine: Engine, name: str, inputs: int, namespace: argparse.Namespace) 
     began, before = time.monotonic(), {*findings.glob("*")}
     limits = [f"-runs={inputs}", f"-timeout={namespace.timeout}", f"-rss_limit_mb={namespace.memory}"]
     # A run that resumes makes other inputs than the one before.
-    seed = namespace.seed + len(recorded(namespace.record))
+    seed = namespace.seed + len(read_record(namespace.record))
     output = engine.run(name, findings, [*limits, f"-seed={seed}", str(inputs_folder), str(seeds)])
     units = re.findall(r"stat::number_of_executed_units: *([0-9]+)", output)
     new = [path for path in findings.glob("*") if path not in before and path.suffix != ".txt"]
@@ -155,7 +155,7 @@ def merge(engine: Engine, targets: Iterable[str]) -> None:
     print(f"{ARCHIVE.name}: {ARCHIVE.stat().st_size:,} bytes")
 
 
-def recorded(path: Path) -> list[dict[str, Any]]:
+def read_record(path: Path) -> list[dict[str, Any]]:
     """Return the lines of a record; none without a file."""
     if not path.exists():
         return []

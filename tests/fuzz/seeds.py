@@ -38,7 +38,7 @@ from kstate_cli.jars import PROPERTIES
 from kstate_cli.rocks.shadow import Shadow
 from tests.golden import unpack
 
-from .targets import TARGETS, framed, run, schema_bytes
+from .targets import TARGETS, frame, run, schema_bytes
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 _DIRECTORIES: Final = (
@@ -108,11 +108,11 @@ def _rows(app: Path, inputs: Inputs) -> None:
                 rows = list(shadow.rows(family))
                 sample = [*rows[:2], *rows[-1:]]
                 if family == OFFSETS_CF:
-                    inputs["offsets-rows"].append(framed(rows))
+                    inputs["offsets-rows"].append(frame(rows))
                     inputs["topic-partition"] += [key for key, _ in rows]
                 else:
-                    inputs["kind"].append(bytes((255, 1)) + bytes(6) + framed(sample))
-                    inputs["kind"].append(bytes((1 << len(inputs["kind"]) % 8, 0)) + framed(sample))
+                    inputs["kind"].append(bytes((255, 1)) + bytes(6) + frame(sample))
+                    inputs["kind"].append(bytes((1 << len(inputs["kind"]) % 8, 0)) + frame(sample))
                 for data in (part for row in sample for part in row):
                     for target in _OF_ROWS:
                         if (target not in ("window-key", "session-key") and _reads(target, data)) or (

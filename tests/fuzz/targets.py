@@ -137,7 +137,7 @@ def run(target: Target, data: bytes) -> bool:
     return True
 
 
-def _computed(value: object, *properties: str) -> None:
+def _compute_properties(value: object, *properties: str) -> None:
     """Compute properties of a value: a command would, and the bytes may make them fail."""
     for name in properties:
         getattr(value, name)
@@ -187,7 +187,7 @@ def _in_folder(path: Path, data: bytes) -> None:
 # --- rows ----------------------------------------------------------------------------------------------------------------
 
 
-def framed(rows: Iterable[tuple[bytes, bytes]]) -> bytes:
+def frame(rows: Iterable[tuple[bytes, bytes]]) -> bytes:
     """Return rows as an input: a length of two bytes before each key and each value."""
     return b"".join(len(part).to_bytes(2, "big") + part for row in rows for part in row)
 
@@ -210,7 +210,7 @@ def _checkpoint(data: bytes) -> dict[TopicPartition, int]:
     return dict(checkpoint.parse(data).entries)
 
 
-def _rendered(entries: dict[TopicPartition, int]) -> bytes | None:
+def _render(entries: dict[TopicPartition, int]) -> bytes | None:
     return checkpoint.render(entries) if entries else None
 
 
@@ -219,11 +219,11 @@ def _position_file(data: bytes) -> Position:
 
 
 def _rendered_position(position: Position) -> bytes | None:
-    return _rendered(position.to_checkpoint_entries())
+    return _render(position.to_checkpoint_entries())
 
 
 def _written_rows(record: Any) -> bytes:
-    return framed(encode_rows(record).items())
+    return frame(encode_rows(record).items())
 
 
 _Codec = tuple[Callable[[bytes], Any], Callable[[Any], bytes]]
@@ -352,7 +352,7 @@ def _json_bytes(value: Any) -> bytes:
     return json.dumps(value).encode()
 
 
-def _resealed(data: bytes) -> bytes:
+def _reseal(data: bytes) -> bytes:
     """Return the lines of a journal with the checksums that they should have: damage is found too early otherwise."""
     lines = []
     for line in data.split(b"\n"):
@@ -366,14 +366,14 @@ def _resealed(data: bytes) -> bytes:
 
 def _journal(data: bytes) -> list[Any]:
     results = []
-    for content in (data, _resealed(data)):
+    for content in (data, _reseal(data)):
         run_ = journal.Run(Path("0001-migrate"), [])
         journal._take_in(run_, content)
         if run_.damage is not None and len(run_.damage) > MOST_MESSAGE:
             raise PropertyError(f"a damage of {len(run_.damage)} characters")
         # What commands ask of a run that they have read.
         if run_.damage is None and run_.events:
-            _computed(run_, "token", "settled_at", "seconds")
+            _compute_properties(run_, "token", "settled_at", "seconds")
             journal.signal_of(run_)
             journal.run_state_name(run_, locked=False)
         results.append(run_)
@@ -401,7 +401,7 @@ def _growing(data: bytes) -> Any:
     return growing.parse(data, name, "dump")
 
 
-def _verified(data: bytes) -> Any:
+def _verify(data: bytes) -> Any:
     record = verified._parsed(parse_json(data), "/dump")
     if record is not None:
         record.oldest_ms()
@@ -422,7 +422,7 @@ def _generation(data: bytes) -> model.Generation:
     generation = model.parse(_generation_name(data), data)
     generation.lacking({})
     for store in (store for _, store in generation.stores):
-        _computed(store, "delete_retention_ms", "usable_until_ms", "size", "has_rows")
+        _compute_properties(store, "delete_retention_ms", "usable_until_ms", "size", "has_rows")
         if store.position is not None:
             store.position.to_bytes()
         for database in store.databases:
@@ -432,7 +432,7 @@ def _generation(data: bytes) -> model.Generation:
     return generation
 
 
-def _condemned(data: bytes) -> object:
+def _parse_condemned(data: bytes) -> object:
     entry = SimpleNamespace(written_ms=0)
     repository = SimpleNamespace(where="/repository", notes=lambda _: {"a": entry}, read_note=lambda *_: data)
     return expiry._condemned(cast("Repository", repository))
@@ -566,7 +566,7 @@ def _toml_bytes(draft: Any) -> bytes:
 
 def _topology(data: bytes) -> object:
     text = topology.parse_topology(data.decode())
-    _computed(text, "global_stores", "shared", "inner_topics")
+    _compute_properties(text, "global_stores", "shared", "inner_topics")
     bare = text.undecorated("app")
     for store in text.stores[:20]:
         text.origin(store)
@@ -630,7 +630,7 @@ def _log_facts(data: bytes) -> object:
     return facts.read_facts(_file(data, "offsets.json"))
 
 
-def _committed(data: bytes) -> object:
+def _parse_committed(data: bytes) -> object:
     return restore_options.committed_of(_file(data, "committed.json"))
 
 
@@ -720,7 +720,7 @@ TARGETS: Final = {
     target.name: target
     for target in (
         # Files and rows that Kafka Streams wrote.
-        Target("checkpoint", _checkpoint, _MALFORMED, _rendered, Inverse.EQUAL, Shape.TEXT),
+        Target("checkpoint", _checkpoint, _MALFORMED, _render, Inverse.EQUAL, Shape.TEXT),
         Target("position-file", _position_file, (ValueError,), _rendered_position, Inverse.EQUAL, Shape.TEXT),
         Target("position", Position.from_bytes, _MALFORMED, Position.to_bytes, Inverse.EQUAL),
         Target("offsets-rows", lambda data: decode_rows(rows_of(data)), _MALFORMED, _written_rows, Inverse.EQUAL),
@@ -777,7 +777,7 @@ TARGETS: Final = {
         Target("ages", _ages, (Refused,), _ages_bytes, Inverse.EQUAL, Shape.JSON, 500),
         Target("seed-journal", _seed_journal, (Refused,), shape=Shape.JSON, mutations=1_000),
         Target("generation", _generation, _MALFORMED, model.render, Inverse.EQUAL, Shape.JSON, 300),
-        Target("condemned", _condemned, (RunFailed,), shape=Shape.JSON),
+        Target("condemned", _parse_condemned, (RunFailed,), shape=Shape.JSON),
         Target("intent", _intent, (RunFailed,), shape=Shape.JSON),
         Target("snapshots-marker", _marker, (Refused,), shape=Shape.JSON),
         Target("maintain-memory", _memory, (Refused,), shape=Shape.JSON, mutations=1_000),
@@ -786,7 +786,7 @@ TARGETS: Final = {
         # Dumps, which other programs may write too.
         Target("dump-manifest", _dump_manifest, (DumpError,), manifest.render, Inverse.EQUAL, Shape.JSON, 1_000),
         Target("growing-manifest", _growing, (DumpError,), growing.render, Inverse.EQUAL, Shape.JSON, 500),
-        Target("verified", _verified, _CAUGHT_BY_READER, shape=Shape.JSON),
+        Target("verified", _verify, _CAUGHT_BY_READER, shape=Shape.JSON),
         Target(
             "delta-log",
             _delta,
@@ -805,7 +805,7 @@ TARGETS: Final = {
         Target("size", _size, _USAGE, shape=Shape.TEXT, typed=True),
         Target("properties", _properties, (UsageError,), shape=Shape.TEXT, mutations=1_000),
         Target("log-facts", _log_facts, (UsageError,), shape=Shape.JSON, mutations=1_000),
-        Target("committed-offsets", _committed, (UsageError,), shape=Shape.JSON, mutations=1_000),
+        Target("committed-offsets", _parse_committed, (UsageError,), shape=Shape.JSON, mutations=1_000),
         Target("fleet", _fleet, (), shape=Shape.JSON, mutations=500),
         Target("fleet-listing", _fleet_listing, (UsageError, Refused), shape=Shape.JSON, mutations=1_000),
         Target("jar", _jar, (Refused, UsageError), mutations=300),

@@ -46,7 +46,7 @@ def test_changes_follow_from_the_seed_and_have_a_limit() -> None:
         assert len({*first}) > 10
 
 
-def _planted(data: bytes) -> int:
+def _planted_defects(data: bytes) -> int:
     """A decoder with the defects that fuzzing is for: an index, and a length that is not compared with the rest."""
     reader = Reader(data, "planted")
     length = reader.u8("length")
@@ -54,7 +54,7 @@ def _planted(data: bytes) -> int:
 
 
 def test_planted_defects_are_seen() -> None:
-    target = Target("planted", _planted, (MalformedBytesError,))
+    target = Target("planted", _planted_defects, (MalformedBytesError,))
     generator = Random(SEED)
     with pytest.raises(IndexError):
         for _ in range(1_000):

@@ -49,7 +49,7 @@ class Case:
         return self.killed
 
 
-def untouched(_: Directory) -> None:
+def keep_unchanged(_: Directory) -> None:
     """Nothing."""
 
 
@@ -251,7 +251,7 @@ def lock_file(directory: Directory) -> None:
     (directory.task() / "old.lock").touch()
 
 
-def left_over(directory: Directory) -> None:
+def leave_task(directory: Directory) -> None:
     (directory.task() / ".checkpoint.tmp").write_text("0\n", encoding="utf-8")
 
 
@@ -277,20 +277,20 @@ def old_task(directory: Directory) -> None:
 
 
 CASES = [
-    Case("untouched", "nothing", untouched, quick=True),
-    Case("untouched-alos", "nothing", untouched, guarantee="alos"),
-    Case("upgraded-from-3.9", "nothing", untouched, releases=("4.2.1", "4.3.1"), made_by="3.9.2"),
-    Case("upgraded-from-4.2", "nothing", untouched, releases=NEW, made_by="4.2.1", guarantee="alos"),
-    Case("back-from-4.3", "nothing", untouched, "offsets-in-column-family", releases=OLD, made_by="4.3.1", quick=True),
-    Case("back-from-4.2", "nothing", untouched, "sst-too-new", releases=("3.9.2",), made_by="4.2.1", quick=True),
-    Case("headers", "stores with record headers", untouched, "headers-store", releases=OLD, made_by="4.3.1",
+    Case("untouched", "nothing", keep_unchanged, quick=True),
+    Case("untouched-alos", "nothing", keep_unchanged, guarantee="alos"),
+    Case("upgraded-from-3.9", "nothing", keep_unchanged, releases=("4.2.1", "4.3.1"), made_by="3.9.2"),
+    Case("upgraded-from-4.2", "nothing", keep_unchanged, releases=NEW, made_by="4.2.1", guarantee="alos"),
+    Case("back-from-4.3", "nothing", keep_unchanged, "offsets-in-column-family", releases=OLD, made_by="4.3.1", quick=True),
+    Case("back-from-4.2", "nothing", keep_unchanged, "sst-too-new", releases=("3.9.2",), made_by="4.2.1", quick=True),
+    Case("headers", "stores with record headers", keep_unchanged, "headers-store", releases=OLD, made_by="4.3.1",
          topology="headers", started="headers-old"),
-    Case("in-memory", "one store is in memory", untouched, guarantee="alos", topology="kinds"),
-    Case("never-written", "two stores were never written", untouched, topology="sparse"),
-    Case("never-written-4.2", "two stores were never written", untouched, "unknown-offset", topology="sparse",
+    Case("in-memory", "one store is in memory", keep_unchanged, guarantee="alos", topology="kinds"),
+    Case("never-written", "two stores were never written", keep_unchanged, topology="sparse"),
+    Case("never-written-4.2", "two stores were never written", keep_unchanged, "unknown-offset", topology="sparse",
          releases=NEW, made_by="4.2.1"),
-    Case("killed", "killed in its first run", untouched, killed=True),
-    Case("killed-alos", "killed in its first run", untouched, killed=True, guarantee="alos"),
+    Case("killed", "killed in its first run", keep_unchanged, killed=True),
+    Case("killed-alos", "killed in its first run", keep_unchanged, killed=True, guarantee="alos"),
     Case("no-offsets", "no offset in 0_0", no_offsets, "no-offsets", quick=True),
     Case("no-offsets-alos", "no offset in 0_0", no_offsets, "offset-missing", guarantee="alos"),
     Case("one-missing", f"no offset of {SESSIONS}", remove_an_offset, "offset-missing"),
@@ -365,7 +365,7 @@ CASES = [
     Case("no-current", f"{TABLE} has lost CURRENT", no_current, "does-not-open"),
     Case("no-current-no-log", f"{TABLE} has lost CURRENT and its log", no_current_no_log, "does-not-open"),
     Case("lock-file", "a file old.lock in 0_0", lock_file, "lock-file-in-task"),
-    Case("left-over", ".checkpoint.tmp in 0_0", left_over),
+    Case("left-over", ".checkpoint.tmp in 0_0", leave_task),
     Case("off-grid", f"the segments of {WINDOWS} begin 7 ms later", off_grid, "segment-off-grid"),
     Case("one-off-grid", f"the first segment of {WINDOWS} begins 7 ms later", move_a_segment_off_grid, "segment-off-grid"),
     Case("old-names", f"the segments of {WINDOWS} have names with a colon", old_names),

@@ -206,12 +206,14 @@ stores and in-memory stores.
 
 
 def _codes() -> str:
-    rows = [f"| `{code.name}` | {code.level.value} | {_linked(code.rule)} | {code.hint} |" for code in CODES.values()]
+    rows = [
+        f"| `{code.name}` | {code.level.value} | {_link_sections(code.rule)} | {code.hint} |" for code in CODES.values()
+    ]
     head = ["## Findings", "", "| code | level | rule | what to do |", "|---|---|---|---|"]
     return "\n".join([*head, *rows, ""])
 
 
-def _linked(rule: str) -> str:
+def _link_sections(rule: str) -> str:
     """A rule whose sections can be followed from this document."""
     return re.sub(rf"{INTERNALS}/([\w-]+\.md#[\w-]+)", r"[\1](internals/\1)", rule)
 

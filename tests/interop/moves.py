@@ -41,12 +41,12 @@ from .seeding import (
     await_end,
     content,
     delete_topics,
+    is_unexpired,
     meaning,
     own_changelogs,
     send,
-    unexpired,
 )
-from .support import BATCH, application, good, kstate, wiped
+from .support import BATCH, application, good, kstate, wipes_task
 
 RECORD: Final = Path(__file__).resolve().parent / "moves.jsonl"
 RELEASES: Final = ("4.3.1", "4.2.1", "4.4.0")
@@ -214,8 +214,8 @@ class Moving:
             run.options |= self.options
         reply = good(harness.run(self.case.release, app, self.folder / folder, run))
         if moved:
-            assert not wiped(reply), reply.report()
-        elif wiped(reply):
+            assert not wipes_task(reply), reply.report()
+        elif wipes_task(reply):
             # A rebalance before the first commit, or a transaction that takes too long on a busy machine: the application
             # has restored its own changelogs, and continues.
             self.ignored.add(GARBLED)
@@ -407,7 +407,7 @@ def _unexpired(file: Path) -> dict[str, collections.Counter[str]]:
     stores: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
     for text in file.read_text(encoding="utf-8").splitlines():
         row = json.loads(text)
-        if unexpired(row) and row["store"].replace(SUFFIX, "") not in (*UNLOGGED, GARBLED):
+        if is_unexpired(row) and row["store"].replace(SUFFIX, "") not in (*UNLOGGED, GARBLED):
             stores[row["store"]][text] += 1
     return stores
 

@@ -145,7 +145,7 @@ def logs_of(directory: Path) -> frozenset[tuple[str, int]]:
                      for topic, of in row["changelog"].items() for entry in of)  # fmt: skip
 
 
-def rolled(
+def roll(
     harness: Harness, way: str, source: str, target: str, between: float, *, first: int = len(HOSTS)
 ) -> dict[str, object]:
     """One way, from an application that has worked to one that works with the other release, or its first instances do."""
@@ -188,9 +188,9 @@ def rolled(
                 for state in states:
                     absences.record_stop(state)
                 if way.endswith("killed"):
-                    killed(running.pop(_KILLED))
+                    kill(running.pop(_KILLED))
                     lost = logs_of(states[_KILLED] / app.name)
-                stopped(running)
+                stop(running)
                 with ThreadPoolExecutor(len(states)) as pool:
                     list(pool.map(lambda state: ready(way, state / app.name, target), states))
                 running = begun(target, "-after")
@@ -200,10 +200,10 @@ def rolled(
                 for at, state in enumerate(states[:first]):
                     absences.record_stop(state)
                     if way == "killed" and at == _KILLED:
-                        killed(running[at])
+                        kill(running[at])
                         lost = logs_of(state / app.name)
                     else:
-                        stopped([running[at]])
+                        stop([running[at]])
                     ready(way, state / app.name, target)
                     running[at] = instance(target, state, "-after")
                     running[at].__enter__()
@@ -213,7 +213,7 @@ def rolled(
             time.sleep(15)
     now = time.monotonic()
     results = restored_by(backgrounds, now) - before
-    stopped(running)
+    stop(running)
     harness.delete(BROKER_VERSION, app)
     gaps = sorted(still.longest.values())
     row = {
@@ -233,13 +233,13 @@ def line_of(*versions: str) -> str:
     return min((version.rpartition(".")[0] for version in versions), key=lambda entry: [*map(int, entry.split("."))])
 
 
-def killed(instance: Background) -> None:
+def kill(instance: Background) -> None:
     """By SIGKILL: nothing is closed."""
     os.kill(instance.pid, signal.SIGKILL)
     instance.__exit__(None, None, None)
 
 
-def stopped(instances: Sequence[Background]) -> None:
+def stop(instances: Sequence[Background]) -> None:
     """Closed, as an orderly stop does."""
     with ThreadPoolExecutor(len(instances)) as pool:
         for reply in pool.map(Background.finish, instances):
@@ -248,7 +248,7 @@ def stopped(instances: Sequence[Background]) -> None:
         instance.__exit__(None, None, None)
 
 
-def recorded() -> list[dict[str, Any]]:
+def read_record() -> list[dict[str, Any]]:
     """The rows of the record."""
     return [*map(json.loads, RECORD.read_text(encoding="utf-8").splitlines())] if RECORD.exists() else []
 
@@ -268,7 +268,7 @@ def main() -> int:
     try:
         with Harness(folder, "group.initial.rebalance.delay.ms=3000") as harness:
             for way in args.way or WAYS:
-                row = rolled(harness, way, args.source, args.target, args.seconds, first=args.first)
+                row = roll(harness, way, args.source, args.target, args.seconds, first=args.first)
                 print(json.dumps(row), flush=True)
                 with RECORD.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(row) + "\n")

@@ -36,7 +36,7 @@ _PROGRAM: Final = (
 """kstate with small transactions, so that a kill leaves a part of the records committed."""
 
 
-def passed() -> list[dict[str, Any]]:
+def passed_moments() -> list[dict[str, Any]]:
     """Return the moments that have passed."""
     if not RECORD.exists():
         return []
@@ -72,7 +72,7 @@ def main() -> None:
     with Harness() as harness, tempfile.TemporaryDirectory() as folder:
         source = Source(harness, Path(folder), "kills").create(RECORDS // 2, 500)
         expected = content(harness, source.changelog)
-        for number in range(len(passed()), moments):
+        for number in range(len(passed_moments()), moments):
             chance = random.Random(number)
             event = list(_DELAYS)[number % len(_DELAYS)]
             delay = chance.uniform(0, _DELAYS[event])
@@ -86,7 +86,7 @@ def main() -> None:
                 record.write(json.dumps({**row, "written": result.summary["written"]}) + "\n")
             source.undo()
             source.journal.unlink()
-    rows = passed()
+    rows = passed_moments()
     resumed = sum(0 < row["written"] < RECORDS for row in rows)
     print(f"{len(rows)} moments: {dict(Counter(row['last'] for row in rows))}, {resumed} amid the records")
 

@@ -235,14 +235,14 @@ def meaning(file: Path) -> dict[str, Counter[str]]:
         row = json.loads(line)
         store = row["store"]
         own = stores.setdefault(store, Counter())
-        if store in NOT_COMPARED or not unexpired(row):
+        if store in NOT_COMPARED or not is_unexpired(row):
             continue
         del row["partition"]
         own[json.dumps(row, sort_keys=True)] += 1
     return stores
 
 
-def unexpired(row: dict[str, Any]) -> bool:
+def is_unexpired(row: dict[str, Any]) -> bool:
     """Whether a row is the same whatever its partition has seen of other keys."""
     if "asOf" in row:
         # Each key is asked for in every partition: those without it have none.

@@ -20,7 +20,7 @@ from . import dumps
 from .dumping import Record, on_broker
 from .expiry import PATIENT, RETENTION_MS, Changelog, read_changelogs
 from .harness import App, Batch, Guarantee, Harness, Run
-from .support import good, restored, wiped
+from .support import good, restored_records, wipes_task
 from .test_beside_running import here
 
 TOPOLOGY = "parts:count+reduce+window-count+session-count+last-count+removed,source-table"
@@ -102,7 +102,7 @@ def expected_row(store: str, record: Record) -> tuple[bytes, bytes | None]:
     return key, _TIME.pack(timestamp) + value
 
 
-def replayed(store: str, rows: dict[bytes, bytes], records: list[Record]) -> dict[bytes, bytes]:
+def replay(store: str, rows: dict[bytes, bytes], records: list[Record]) -> dict[bytes, bytes]:
     """Return rows after records of the log; a deletion removes a row."""
     result = dict(rows)
     for record in records:
@@ -204,7 +204,7 @@ class Logs:
     def whole(self, store: str) -> dict[bytes, bytes]:
         """Return the rows after all records."""
         if store not in self.wholes:
-            self.wholes[store] = replayed(store, {}, self.of(store))
+            self.wholes[store] = replay(store, {}, self.of(store))
         return self.wholes[store]
 
 
@@ -231,7 +231,7 @@ def compare(directory: Path, logs: Logs, figures: Figures, snapshot: Snapshot) -
         newest = max((_end(store, record[1] or b"") for record in records), default=0) if store in WINDOWED else 0
         tail = [record for record in records if record[0] > offset]
         whole = live_rows(store, logs.whole(store), newest)
-        ours = live_rows(store, replayed(store, rows_of(directory, store), tail), newest)
+        ours = live_rows(store, replay(store, rows_of(directory, store), tail), newest)
         assert ours == whole, (store, offset, len(records), _difference(ours, whole))
         figures.tails.append(len(tail))
         assert offset < 0 or store not in snapshot.reasons, (store, offset, snapshot)
@@ -295,8 +295,8 @@ class Starts:
             logs = self._read_logs(offsets)
         reply = good(harness.run(case.release, app, state, Run(conf=self.conf, read=False)))
         # The scan at the start of 4.4 logs that it wipes a task without an offset, and wipes nothing: the counts prove it.
-        assert case.conf.keys() & TRANSACTIONAL.keys() or not wiped(reply), reply.report()
-        counts = restored(reply)
+        assert case.conf.keys() & TRANSACTIONAL.keys() or not wipes_task(reply), reply.report()
+        counts = restored_records(reply)
         for store, offset in offsets.items():
             log = logs[f"{app.name}-{store}-changelog", 0]
             # Of windows without an offset some releases read only what has not expired.

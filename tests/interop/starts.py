@@ -104,7 +104,7 @@ def cases() -> list[Case]:
     return list(dict.fromkeys([*small, *first, *entry, *kinds, *whole, *none, *barriers, *standbys, *more]))
 
 
-def recorded() -> dict[str, dict[str, object]]:
+def read_record() -> dict[str, dict[str, object]]:
     """Name of a case -> its row."""
     if not RECORD.exists():
         return {}
@@ -248,7 +248,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="cases whose names have this")
     only = parser.parse_args().only
-    remainder = [case for case in cases() if only in case.name and case.name not in recorded()]
+    remainder = [case for case in cases() if only in case.name and case.name not in read_record()]
     for (properties, size, _), some in groupby(remainder, key=lambda case: (case.broker, case.size, case.protocol)):
         with started_group(properties, size) as group:
             for case in some:

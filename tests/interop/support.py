@@ -58,7 +58,7 @@ def told_positions(reply: Reply) -> dict[str, Any]:
     return {store: position for store, position in positions(reply).items() if store not in WITHOUT_POSITION}
 
 
-def restored(reply: Reply) -> dict[str, int]:
+def restored_records(reply: Reply) -> dict[str, int]:
     """Store -> records restored, without the stores that restored nothing."""
     summary = reply.of("summary")[-1]
     return {entry.rpartition("=")[0]: int(entry.rpartition("=")[2]) for entry in summary["restored"]}
@@ -77,6 +77,6 @@ def records_with_value(harness: Harness, topic: str, folder: Path) -> int:
     return sum(int(partition["records"]) - int(partition["tombstones"]) for partition in event["partitions"].values())
 
 
-def wiped(reply: Reply) -> bool:
+def wipes_task(reply: Reply) -> bool:
     """Whether Streams found a task corrupted: it then wipes its directory."""
     return any("orrupted" in str(event["text"]) for event in reply.of("log"))

@@ -27,7 +27,7 @@ from tests.directories.support import tree_hash
 
 from .background import LONG_SESSIONS, Background, load
 from .harness import Batch, Harness, Run
-from .support import ALL, application, good, kstate, restored
+from .support import ALL, application, good, kstate, restored_records
 
 pytestmark = pytest.mark.interop
 
@@ -117,4 +117,4 @@ def test_reading_beside_a_running_application(harness: Harness, tmp_path: Path) 
     assert not closed.of("exception"), closed.report()
     # In memory a store is empty at each start.
     once_more = Run(expect_no_restore=True, may_restore=["kv-memory"], read=False)
-    assert restored(good(harness.run("4.3.1", app, state, once_more))).keys() == {"kv-memory"}
+    assert restored_records(good(harness.run("4.3.1", app, state, once_more))).keys() == {"kv-memory"}

@@ -22,7 +22,7 @@ from .check_table import DOCS, Answer, cells, recorded_cells, render
 from .checking import Base, Directory, Kind, agrees, make, predict, start
 from .harness import App, Harness, Run
 from .releases import PROVING, forgets_global_tables, like, tried
-from .support import ALL, good, kstate, restored
+from .support import ALL, good, kstate, restored_records
 
 pytestmark = pytest.mark.interop
 
@@ -51,7 +51,7 @@ def base(harness: Harness, tmp_path_factory: pytest.TempPathFactory) -> Callable
     return make_base
 
 
-def prepared(case: Case, release: str, base: Callable[[Kind], Base], folder: Path) -> Directory:
+def prepare(case: Case, release: str, base: Callable[[Kind], Base], folder: Path) -> Directory:
     """The directory of a case."""
     kind = Kind(case.made_by or release, case.guarantee, case.topology, case.killed, case.cut)
     directory = base(kind).copy(folder / "state")
@@ -64,7 +64,7 @@ def prepared(case: Case, release: str, base: Callable[[Kind], Base], folder: Pat
 def test_kafka_streams_confirms_the_prediction(
     harness: Harness, tmp_path: Path, base: Callable[[Kind], Base], case: Case, release: str
 ) -> None:
-    directory = prepared(case, release, base, tmp_path)
+    directory = prepare(case, release, base, tmp_path)
     predicted = predict(release, directory)
     real = start(harness, release, directory, tmp_path / "real", topology=case.started)
     text = f"{predicted.command.report}\n{json.dumps([[*key, fate] for key, fate in real.fates.items()])}\n{real.text[:3000]}"
@@ -98,7 +98,7 @@ def test_after_the_command_that_check_names_the_global_store_is_good(
 ) -> None:
     """Real 4.3.1 never starts from a global store whose status is open: it fails again, and again; after the command it does."""
     case = next(case_ for case_ in CASES if case_.name == "global-status-open")
-    directory = prepared(case, "4.3.1", base, tmp_path)
+    directory = prepare(case, "4.3.1", base, tmp_path)
     for attempt in ("first", "second"):
         assert start(harness, "4.3.1", directory, tmp_path / attempt).failed
     predicted = predict("4.3.1", directory)
@@ -108,7 +108,7 @@ def test_after_the_command_that_check_names_the_global_store_is_good(
     assert result.status == 0, result.report
     assert not predict("4.3.1", directory).failed
     reply = good(harness.run("4.3.1", directory.base.app, directory.path.parent, Run(read=False)))
-    assert restored(reply).keys() == {"customers"}
+    assert restored_records(reply).keys() == {"customers"}
 
 
 def topic_ids(harness: Harness, app: App) -> dict[str, str]:

@@ -22,7 +22,7 @@ from .check_table import DOCS, Answer, cells, recorded_cells, render
 from .checking import ANY, PARTS, Base, Directory, Kind, Predicted, agrees, make, predict, start
 from .harness import Harness, Run
 from .releases import PROVING, like, tried
-from .support import ALL, good, kstate, restored, wiped
+from .support import ALL, good, kstate, restored_records, wipes_task
 from .topology_cases import CHANGES, Change, Started, keep_a_single_partition
 
 pytestmark = pytest.mark.interop
@@ -52,7 +52,7 @@ def base(harness: Harness, tmp_path_factory: pytest.TempPathFactory) -> Callable
     return of
 
 
-def described(harness: Harness, release: str, parts: str, text: str | None, base: Base, into: Path) -> Path:
+def describe(harness: Harness, release: str, parts: str, text: str | None, base: Base, into: Path) -> Path:
     """The text of a topology, as the application has it."""
     app = base.app
     options = {"named": text} if text else {}
@@ -85,8 +85,8 @@ def test_new_topology_confirms_the_prediction(
     harness: Harness, tmp_path: Path, base: Callable[[Kind], Base], case: Change, release: str
 ) -> None:
     outputs = base(Kind(release, case.guarantee, PARTS + case.before, case.killed, named=case.named))
-    new = described(harness, release, PARTS + case.after, case.named, outputs, tmp_path / "new.txt")
-    old = described(harness, release, PARTS + case.before, case.named, outputs, tmp_path / "old.txt")
+    new = describe(harness, release, PARTS + case.after, case.named, outputs, tmp_path / "new.txt")
+    old = describe(harness, release, PARTS + case.before, case.named, outputs, tmp_path / "old.txt")
     words: tuple[object, ...] = ("--topology", new, *(("--from", old) if case.with_old else ()))
     if case.spec:
         (tmp_path / "kstate.toml").write_text(f"format = 1\n{case.spec}", encoding="utf-8")
@@ -100,7 +100,7 @@ def test_new_topology_confirms_the_prediction(
     directory.options = [*map(str, words)]
     predicted = predict(release, directory)
     names = _lines_of_rehome(predicted)
-    copy = made_again(directory, tmp_path / "rehomed") if case.with_rehome else None
+    copy = copy_directory(directory, tmp_path / "rehomed") if case.with_rehome else None
 
     homes = tasks(new.read_text(encoding="utf-8"), case.named)
 
@@ -152,7 +152,7 @@ def _lines_of_rehome(predicted: Predicted) -> set[str]:
     return {row["hint"] for row in predicted.of("finding") if row["hint"].startswith("kstate rehome ")}
 
 
-def made_again(directory: Directory, state: Path) -> Directory:
+def copy_directory(directory: Directory, state: Path) -> Directory:
     """A copy of a directory as it was prepared."""
     import shutil
 
@@ -169,9 +169,9 @@ def _assert_fixed(harness: Harness, directory: Directory, release: str, line: st
     app = replace(directory.base.app, topology=PARTS + case.after)
     run = Run(read=False, options=directory.base.kind.run_options)
     reply = good(harness.run(release, app, directory.path.parent, run))
-    assert not wiped(reply), reply.report()
+    assert not wipes_task(reply), reply.report()
     in_memory = {key[1] for key, fates in predicted.fates.items() if fates != {"opens"}} | IN_MEMORY
-    assert set(restored(reply)) <= in_memory, reply.report()
+    assert set(restored_records(reply)) <= in_memory, reply.report()
 
 
 @pytest.mark.skipif(not ALL, reason="KSTATE_INTEROP=all: the table is made by all cases together")

@@ -10,7 +10,7 @@ import pytest
 from .dumping import dump, dumped, files_of, newest, on_broker
 from .harness import Harness, Run
 from .restoring import changelogs, restore, run_restore, write_spec
-from .support import ALL, BATCH, application, good, restored, wiped
+from .support import ALL, BATCH, application, good, restored_records, wipes_task
 
 pytestmark = pytest.mark.interop
 
@@ -72,7 +72,7 @@ def test_dumped_restored_and_started(harness: Harness, tmp_path: Path, guarantee
     assert 0 < total <= sum(row["records"] for row in new.values()), "what is new, and no more"
     standby.parent.rename(tmp_path / "state")
     started = good(harness.run(RELEASE, app, tmp_path / "state", Run(dump=tmp_path / "again.jsonl")))
-    assert not wiped(started)
+    assert not wipes_task(started)
     ends = {key: full.end for key, full in newest(out).newest().items()}
     stores = {row["store"]: row["changelog"] for row in outputs.of("store")}
     expected = {
@@ -86,7 +86,7 @@ def test_dumped_restored_and_started(harness: Harness, tmp_path: Path, guarantee
         )
         for store in stores
     }
-    messages = restored(started)
+    messages = restored_records(started)
     assert {store: messages.get(store, 0) for store in expected} == expected
     assert sum(expected.values()) > 0
     # Once Streams has used it, it is no standby any more.

@@ -27,7 +27,7 @@ def topic(harness: Harness) -> Topic:
     return Topic(harness.bootstrap, TOPIC, partitions=2, cleanup_policy="compact")
 
 
-def printed(messages: str, **arguments: str) -> list[str]:
+def printed_words(messages: str, **arguments: str) -> list[str]:
     """The words of the last command that a hint prints, with what stands for a value replaced."""
     line = re.findall(r"^    kstate (.*)$", messages, flags=re.MULTILINE)[-1]
     return [arguments.get(word, word) for word in shlex.split(line)]
@@ -100,7 +100,7 @@ def test_rot_and_a_dump_that_does_not_grow(harness: Harness, topic: Topic, tmp_p
     assert refusal.status == 4, refusal.report
     verified = kstate("verify-dump", dump)
     assert verified.status == 3, verified.report
-    followed = kstate(*printed(verified.err, **{"HOST:PORT": harness.bootstrap, "ID": APP}), *more)
+    followed = kstate(*printed_words(verified.err, **{"HOST:PORT": harness.bootstrap, "ID": APP}), *more)
     assert followed.status in (0, 1), followed.report
     result = kstate(*restore)
     assert result.status in (0, 1), result.report
@@ -115,7 +115,7 @@ def test_rot_and_a_dump_that_does_not_grow(harness: Harness, topic: Topic, tmp_p
     refusal = kstate(*follow)
     assert refusal.status == 4 and "follow a dump that you update with this command:" in refusal.err, refusal.report
     arguments = {"HOST:PORT": harness.bootstrap, "ID": APP, "DUMP": str(tmp_path / "grows")}
-    assert kstate(*printed(refusal.err, **arguments), *more).status == 0
+    assert kstate(*printed_words(refusal.err, **arguments), *more).status == 0
     follow = [*restore[:-1], "--standby"]
     follow[3], follow[1] = tmp_path / "grows", tmp_path / "standby" / APP
     (tmp_path / "standby").mkdir()
@@ -195,7 +195,7 @@ partitions = 1
     refusal = kstate(*restore)
     assert refusal.status == 4 and f"the dump does not contain {source.name}" in refusal.err, refusal.report
     arguments = {"HOST:PORT": harness.bootstrap, "DUMP": str(tmp_path / "new"), "FILE": str(spec)}
-    assert kstate(*printed(refusal.err, **arguments), *more).status == 0
+    assert kstate(*printed_words(refusal.err, **arguments), *more).status == 0
     restore[3] = tmp_path / "new"
     result = kstate(*restore)
     assert result.status in (0, 1), result.report

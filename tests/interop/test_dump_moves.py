@@ -158,7 +158,7 @@ def until(names: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
-def whole(out: Path) -> None:
+def assert_complete(out: Path) -> None:
     """What a reader takes for the dump is one: every file there, with its size and its digest."""
     read_dump(str(out), complete=False, committed_only=False, check_digests=True)
 
@@ -178,7 +178,7 @@ def test_first_of_two_writers_wins_and_the_second_leaves_no_file(harness: Harnes
     assert "another process has written generation 1 of the dump" in text and "does not add the records" in text
     assert files_of(out) == won
     assert rows(out, topic) == topic.records()
-    whole(out)
+    assert_complete(out)
 
 
 def test_killed_at_any_moment(harness: Harness, tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def test_killed_at_any_moment(harness: Harness, tmp_path: Path) -> None:
             process.send_signal(signal.SIGKILL)
             process.wait()
         if list(out.glob("_manifest-*.json")):
-            whole(out)
+            assert_complete(out)
             results = rows(out, topic)
             assert results == topic.records()[: len(results)], number
             assert len(results) >= had, "what one manifest has, those after it have"
@@ -205,10 +205,10 @@ def test_killed_at_any_moment(harness: Harness, tmp_path: Path) -> None:
     remainder = files_of(out)
     call(harness, out, topic)
     assert rows(out, topic) == topic.records()
-    whole(out)
+    assert_complete(out)
     assert time.monotonic() - began < GRACE_SECONDS
     assert remainder <= files_of(out), "what is young may be of a dump that goes on"
-    aged(out)
+    make_older(out)
     (out / f"topic={topic.name}" / "partition=0" / "notes.parquet").write_bytes(b"of somebody else")
     call(harness, out, topic)
     now = newest(out)
@@ -216,10 +216,10 @@ def test_killed_at_any_moment(harness: Harness, tmp_path: Path) -> None:
     assert files_of(out) == paths | {f"topic={topic.name}/partition=0/notes.parquet"}
     assert [path.name for path in out.iterdir() if path.name.startswith("._")] == []
     assert rows(out, topic) == topic.records()
-    whole(out)
+    assert_complete(out)
 
 
-def aged(out: Path, subject: str = "*") -> None:
+def make_older(out: Path, subject: str = "*") -> None:
     """As if it had been there for two days."""
     document = json.loads(render(newest(out)))
     document["generation"] += 1
@@ -247,10 +247,10 @@ def test_killed_at_the_commit(harness: Harness, tmp_path: Path, call_: str, nth:
     assert process.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL), (tmp_path / "log").read_text()
     assert len(list(out.glob("_manifest-*.json"))) == there
     if there:
-        whole(out)
+        assert_complete(out)
         assert rows(out, topic) == topic.records()
     call(harness, out, topic)
-    whole(out)
+    assert_complete(out)
     assert rows(out, topic) == topic.records()
 
 
@@ -274,7 +274,7 @@ def test_on_spark(harness: Harness, tmp_path: Path) -> None:
     assert call(harness, out, topic).summary["records"] == 50
     for partition in (0, 1):
         assert rows(out, topic, partition) == topic.records(partition)
-    whole(out)
+    assert_complete(out)
 
 
 @pytest.mark.in_full("tests/interop/test_dump_moves.py::test_on_spark")
@@ -291,7 +291,7 @@ def test_on_a_cluster(harness: Harness, tmp_path: Path) -> None:
         assert more.summary["records"] == 50
     for partition in (0, 1):
         assert rows(out, topic, partition) == topic.records(partition)
-    whole(out)
+    assert_complete(out)
 
 
 def test_a_full_disk(harness: Harness, tmp_path: Path) -> None:
@@ -330,7 +330,7 @@ def test_a_broker_that_is_not_there(tmp_path: Path) -> None:
             missing.status == 6 and f"{broker.bootstrap} does not respond" in missing.err and "refused" in missing.err
         )
         assert len(files_of(out)) == 1
-        whole(out)
+        assert_complete(out)
 
 
 @pytest.mark.in_full
@@ -354,12 +354,12 @@ def test_a_broker_that_goes_away(tmp_path: Path) -> None:
         assert "no record has arrived for 10 s. kstate ends if the broker sends no data for 45 s" in text
         assert f"of {topic.name}:0" in text and "run the command again" in text
         assert files_of(out) == first, "what was half read is gone"
-        whole(out)
+        assert_complete(out)
         broker.start()
         again = kstate(*command, broker.bootstrap)
         assert again.status == 0, again.report
         assert rows(out, topic) == records
-        whole(out)
+        assert_complete(out)
 
 
 def test_follow(harness: Harness, tmp_path: Path) -> None:
@@ -411,7 +411,7 @@ def test_small_files_are_joined_and_fulls_dropped(harness: Harness, tmp_path: Pa
     assert newest(out).forgotten == (), "a list of what is young would grow with rounds"
     for piece in reader.partitions[key].pieces:
         assert Path(piece.path).exists()
-    whole(out)
+    assert_complete(out)
 
     rebuild = call(harness, out, topic, "--full", "--keep", "1", status=0)
     assert (rebuild.rows[0]["dumped"], rebuild.rows[0]["start"], rebuild.summary["dropped"]) == ("full", 0, 1)
@@ -419,12 +419,12 @@ def test_small_files_are_joined_and_fulls_dropped(harness: Harness, tmp_path: Pa
     assert newest(out).forgotten == ()
     call(harness, out, topic)
     assert len(files_of(out)) == 1 + TOGETHER + 3
-    aged(out, "*.parquet")
+    make_older(out, "*.parquet")
     assert call(harness, out, topic).summary["removed"] == TOGETHER + 3
     call(harness, out, topic)
     assert newest(out).forgotten == () and len(files_of(out)) == 1
     assert rows(out, topic) == topic.records()
-    whole(out)
+    assert_complete(out)
 
 
 # --- what is asked for ------------------------------------------------------------------------------------------------
@@ -493,7 +493,7 @@ def begins_anew(harness: Harness, out: Path, topic: Topic, why: str) -> None:
     assert after.began == newest(out).generation > before.began
     assert before in newest(out).fulls and old <= files_of(out)
     assert rows(out, topic) == topic.records()
-    whole(out)
+    assert_complete(out)
     assert warnings_of(call(harness, out, topic)) == []
     assert newest(out).newest()[key].began == after.began
 
@@ -630,7 +630,7 @@ def test_a_topic_that_is_recreated_while_it_is_read(harness: Harness, tmp_path: 
     ), warnings
     assert rows(out, topic) == topic.records()
     assert {value for _, _, value in rows(out, topic)} == {b"second"}
-    whole(out)
+    assert_complete(out)
 
 
 def test_a_partition_that_is_added_while_it_is_read(harness: Harness, tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ def test_dumped_and_restored(harness: Harness, objects: ObjectStore, tmp_path: P
     before = bucketed.files()
     dropped = bucketed.call("--full", "--keep", "1").summary
     assert dropped["dropped"] == 2 and dropped["removed"] == 0 and before < bucketed.files()
-    aged(bucketed)
+    make_older(bucketed)
     removed = bucketed.call().summary["removed"]
     assert removed >= len(before)
     assert bucketed.files() == {file.path for full in bucketed.newest().fulls for file in full.files}
@@ -182,7 +182,7 @@ def test_killed_at_any_moment(bucketed: Bucketed) -> None:
     bucketed.call()
     assert bucketed.is_whole() == topic.records()
     assert files <= bucketed.files(), "what is young may be of a dump that goes on"
-    aged(bucketed)
+    make_older(bucketed)
     bucketed.call()
     now = bucketed.newest()
     assert bucketed.files() == {file.path for full in now.fulls for file in full.files} | {
@@ -224,7 +224,7 @@ def test_on_spark(bucketed: Bucketed) -> None:
     assert bucketed.is_whole() == bucketed.topic.records()
 
 
-def aged(bucketed: Bucketed) -> None:
+def make_older(bucketed: Bucketed) -> None:
     """As if all of it had been there for two days."""
     document = json.loads(render(bucketed.newest()))
     document["generation"] += 1

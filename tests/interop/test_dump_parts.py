@@ -29,7 +29,7 @@ RATE = ("--engine", "local", "--workers", "1", "--max-rate", "80k")
 """So slow that a call is ended by its signal and not by its work."""
 
 
-def _interrupted(harness: Harness, out: Path, topic: str, *options: str) -> tuple[int, str]:
+def _interrupt(harness: Harness, out: Path, topic: str, *options: str) -> tuple[int, str]:
     """A call that gets SIGTERM once it has begun the second new file; its exit code and its messages."""
     words = ["dump", "--bootstrap-server", harness.bootstrap, "--out", str(out), "--topic", topic, *RATE, *options]
     before = len([*out.rglob("*.parquet")])
@@ -54,7 +54,7 @@ def test_each_call_continues(harness: Harness, tmp_path: Path) -> None:
     out = tmp_path / "dump"
     ends: list[int] = []
     for _ in range(PARTITIONS):
-        code, messages = _interrupted(harness, out, topic.name)
+        code, messages = _interrupt(harness, out, topic.name)
         if code == 0:
             break
         assert code == 128 + signal.SIGTERM and "the next run continues" in messages, messages
@@ -79,7 +79,7 @@ def test_time_limit_shorter_than_a_range(harness: Harness, tmp_path: Path) -> No
     topic.produce(6 * RECORDS, keys=6 * RECORDS)
     out, ends = tmp_path / "dump", []
     for _ in range(20):
-        code, messages = _interrupted(harness, out, topic.name)
+        code, messages = _interrupt(harness, out, topic.name)
         if code == 0:
             break
         assert code == 128 + signal.SIGTERM, messages

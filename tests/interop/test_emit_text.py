@@ -16,7 +16,7 @@ import pytest
 
 from . import dumps
 from .harness import Harness, Run
-from .support import BATCH, REFUSAL, application, good, kstate, migrate, restored
+from .support import BATCH, REFUSAL, application, good, kstate, migrate, restored_records
 
 pytestmark = pytest.mark.interop
 
@@ -66,7 +66,7 @@ def test_bare_strings_in_a_store_with_headers(harness: Harness, tmp_path: Path) 
     reply = good(
         harness.run("4.2.1", app, tmp_path / "state", Run(dump=tmp_path / "old.jsonl", expect_no_restore=True))
     )
-    assert restored(reply) == {}
+    assert restored_records(reply) == {}
     assert not [str(difference) for difference in dumps.differences(tmp_path / "served.jsonl", tmp_path / "old.jsonl")]
 
 

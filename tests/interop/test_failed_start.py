@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from .harness import Harness, Run
-from .support import ALL, BATCH, application, good, kstate, migrate, restored
+from .support import ALL, BATCH, application, good, kstate, migrate, restored_records
 
 pytestmark = pytest.mark.interop
 
@@ -57,4 +57,4 @@ def test_a_failed_start_of_4_2(harness: Harness, tmp_path: Path, guarantee: str,
     result = migrate(directory, "4.2")
     assert result.status in (0, 1), result.report
     reply = good(harness.run("4.2.1", app, tmp_path / "state", Run(read=False)))
-    assert set(restored(reply)) <= IN_MEMORY
+    assert set(restored_records(reply)) <= IN_MEMORY

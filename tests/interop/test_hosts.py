@@ -14,7 +14,7 @@ from .dumping import dump
 from .harness import App, Harness, Run
 from .restoring import changelogs, restore, write_spec
 from .starts import BATCHES
-from .support import application, good, restored
+from .support import application, good, restored_records
 
 pytestmark = pytest.mark.interop
 
@@ -22,7 +22,7 @@ RELEASE = "4.3.1"
 CLASSIC = {"group.protocol": "classic"}
 
 
-def started(harness: Harness, app: App, states: list[Path], apart: float) -> dict[str, int]:
+def start_instances(harness: Harness, app: App, states: list[Path], apart: float) -> dict[str, int]:
     """Starts an instance on each state.dir, `apart` seconds after each other; store -> the records that the group restored."""
     gate = {} if apart else {"gate": str(states[0].with_name("gate")), "gate-size": len(states)}
     instances = [
@@ -42,7 +42,7 @@ def started(harness: Harness, app: App, states: list[Path], apart: float) -> dic
             instance.__exit__(None, None, None)
     together: Counter[str] = Counter()
     for reply in replies:
-        together.update(restored(good(reply)))
+        together.update(restored_records(good(reply)))
     return {store: records for store, records in together.items() if store != "kv-memory"}
 
 
@@ -77,5 +77,5 @@ def two_shares(harness: Harness, tmp_path: Path, guarantee: str) -> None:
             list(pool.map(host, (1, 2)))
         return states
 
-    assert started(harness, app, shares(tmp_path / "together"), 0) == {}
-    assert started(harness, app, shares(tmp_path / "apart"), 9)
+    assert start_instances(harness, app, shares(tmp_path / "together"), 0) == {}
+    assert start_instances(harness, app, shares(tmp_path / "apart"), 9)

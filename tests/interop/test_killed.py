@@ -20,7 +20,7 @@ from .harness import App, Batch, Harness, Run
 from .jvm import Reply
 from .releases import PROVING, number, only_what_is_forgotten
 from .restoring import changelogs
-from .support import ALL, REFUSAL, application, good, kstate, migrate, restored, wiped
+from .support import ALL, REFUSAL, application, good, kstate, migrate, restored_records, wipes_task
 
 pytestmark = pytest.mark.interop
 
@@ -52,7 +52,7 @@ def assert_refused(directory: Path) -> None:
     assert tree_hash(directory.parent) == before
 
 
-def listed(directory: Path) -> list[dict[str, Any]]:
+def list_stores(directory: Path) -> list[dict[str, Any]]:
     """What `kstate ls` says of each store."""
     return kstate("ls", directory, "-o", "json").rows
 
@@ -113,7 +113,7 @@ def test_exactly_once(harness: Harness, tmp_path: Path, killed_run: str) -> None
     kill(harness, app, state, killed_run)
     assert_refused(directory)
 
-    rows = listed(directory)
+    rows = list_stores(directory)
     result = migrate(directory, TAKES_IT, "--warnings-ok", "--wipe-unclean")
     assert result.status == 0, result.report
     out = {row["path"] for row in result.rows if row.get("action") == "leave out"}
@@ -123,7 +123,7 @@ def test_exactly_once(harness: Harness, tmp_path: Path, killed_run: str) -> None
         assert not (directory / task).exists()
         assert (path / task).is_dir()
     missing = {row["store"] for row in rows if row["task"] in out} - WITHOUT_CHANGELOG
-    stores = listed(directory)
+    stores = list_stores(directory)
     begin = first_record(stores)
     offsetless = {key for key, first in begin.items() if not first}
     assert not [row for row in stores if row["rows"] and offsetless & changelog_partitions(row)], stores
@@ -132,7 +132,7 @@ def test_exactly_once(harness: Harness, tmp_path: Path, killed_run: str) -> None
     reply = good(harness.run(TAKES_IT, app, state, Run(dump=served, conf=SMALL)))
     # Killed before a task had any row: it has nothing to leave out, and no offset.
     prediction = any("wipes the task" in row.get("message", "") for row in result.rows)
-    assert wiped(reply) == prediction, reply.report()
+    assert wipes_task(reply) == prediction, reply.report()
     # The stores of these tasks are restored from their first record, the others from where they were left.
     starts = {event["store"]: event for event in reply.of("restore-start") if event["store"] not in IN_MEMORY}
     for store, event in starts.items():
@@ -140,7 +140,7 @@ def test_exactly_once(harness: Harness, tmp_path: Path, killed_run: str) -> None
         # One that was killed before it had any row has no offset.
         get = 0 if store in missing or forgotten else begin.get((event["topic"], event["partition"]), 0)
         assert event["start"] == get, (event, out)
-    assert missing <= restored(reply).keys()
+    assert missing <= restored_records(reply).keys()
     # What Streams restores by itself, from nothing, is what these stores have to hold.
     good(harness.run(TAKES_IT, app, tmp_path / "nothing", Run(dump=truth)))
     from_nothing = {store for store, event in starts.items() if event["start"] == 0}
@@ -162,15 +162,15 @@ def test_at_least_once(harness: Harness, tmp_path: Path, killed_run: str) -> Non
 
     result = migrate(directory, TAKES_IT, "--warnings-ok", "--guarantee", "at_least_once")
     assert result.status == 0, result.report
-    begin = first_record(listed(tmp_path / "unmigrated" / app.name))
+    begin = first_record(list_stores(tmp_path / "unmigrated" / app.name))
     reference, served = tmp_path / "reference.jsonl", tmp_path / "served.jsonl"
     alone = good(harness.run(KILLED, app, tmp_path / "unmigrated", Run(dump=reference, as_of=as_of, conf=PATIENT)))
     reply = good(harness.run(TAKES_IT, app, state, Run(dump=served, as_of=as_of, conf=PATIENT)))
-    assert not wiped(reply), reply.report()
+    assert not wipes_task(reply), reply.report()
     # The offsets are those that the older release had. What has expired some releases skip.
     logs = read_changelogs(harness, TAKES_IT, changelogs(reply), tmp_path / "logs")
-    assert restored(alone) == records_read(KILLED, alone, logs, begin)
-    assert restored(reply) == records_read(TAKES_IT, reply, logs, begin)
+    assert restored_records(alone) == records_read(KILLED, alone, logs, begin)
+    assert restored_records(reply) == records_read(TAKES_IT, reply, logs, begin)
     skipped = [expiries(entry, logs, begin) for entry in (alone, reply)]
     for difference in dumps.differences(reference, served):
         # One of the two may lack the rows whose last records the other alone has read.

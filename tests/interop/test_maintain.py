@@ -25,7 +25,7 @@ from .background import LONG_SESSIONS, Background, load
 from .dumping import dumped, newest, on_broker
 from .harness import App, Guarantee, Harness, Run
 from .restoring import changelogs, restore, write_spec
-from .support import BATCH, ROOT, application, good, kstate, restored, wiped
+from .support import BATCH, ROOT, application, good, kstate, restored_records, wipes_task
 from .test_dump_moves import Topic
 
 pytestmark = pytest.mark.interop
@@ -89,7 +89,7 @@ def lost_and_started(
     (folder / "state").mkdir()
     (folder / "standby" / app.name).rename(live)
     started = good(harness.run(RELEASE, app, folder / "state", Run(dump=folder / "again.jsonl")))
-    assert not wiped(started)
+    assert not wipes_task(started)
     expected: dict[str, int] = {}
     for row in rows:
         if row["type"] == "store" and row["task"] != "global" and row["changelog"]:
@@ -101,7 +101,7 @@ def lost_and_started(
                         assert first <= ends[key]
                         after = sum(1 for record in records if record[0] >= first)
                         expected[row["store"]] = expected.get(row["store"], 0) + after
-    messages = restored(started)
+    messages = restored_records(started)
     assert {store: messages.get(store, 0) for store in expected} == expected
     assert sum(expected.values()) > 0
 

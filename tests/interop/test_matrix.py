@@ -39,10 +39,10 @@ from .support import (
     good,
     migrate,
     records_with_value,
-    restored,
+    restored_records,
     sum_of,
     told_positions,
-    wiped,
+    wipes_task,
 )
 
 pytestmark = pytest.mark.interop
@@ -161,7 +161,7 @@ def test_migrated_directory_serves_the_same(
     after = good(harness.run(target, app, tmp_path / "state", run))
     assert not [str(difference) for difference in dumps.differences(reference, served)]
     assert told_positions(after) == told_positions(before)
-    assert not wiped(after), after.report()
+    assert not wipes_task(after), after.report()
     assert sum_of(grown, "count") == records_with_value(harness, f"{app.input}-events", tmp_path)
     usual = never_migrated(target, topology, guarantee, oldest)
     assert not [str(difference) for difference in dumps.differences(usual, grown, edit=without_arrival_order)]
@@ -170,7 +170,7 @@ def test_migrated_directory_serves_the_same(
     good(harness.run(target, app, tmp_path / "state", handle))
     harness.delete(target, app)
     count = after.of("summary")[-1]["restoredFromPersistentStores"] + sum(
-        restored(after).get(entry, 0) for entry in forgotten
+        restored_records(after).get(entry, 0) for entry in forgotten
     )
     note(Proof(chain, guarantee, count, round(time.monotonic() - began), today(),
                f"{GLOBAL_TABLE}: {source} leaves no offset, KAFKA-18168" if count else ""))  # fmt: skip
@@ -240,15 +240,15 @@ def test_a_store_never_written(harness: Harness, tmp_path: Path) -> None:
     shutil.copytree(tmp_path / "state", tmp_path / "unmigrated")
 
     alone = harness.run("4.3.1", app, tmp_path / "unmigrated", Run(read=False))
-    assert wiped(alone), alone.report()
-    assert restored(alone).get("kv-written", 0) > 0
+    assert wipes_task(alone), alone.report()
+    assert restored_records(alone).get("kv-written", 0) > 0
 
     result = migrate(tmp_path / "state" / app.name, "4.3")
     assert result.status == 0, result.report
     served = tmp_path / "served.jsonl"
     reply = good(harness.run("4.3.1", app, tmp_path / "state", Run(dump=served, expect_no_restore=True)))
-    assert not wiped(reply), reply.report()
-    assert restored(reply) == {}
+    assert not wipes_task(reply), reply.report()
+    assert restored_records(reply) == {}
     assert not [str(difference) for difference in dumps.differences(live, served)]
 
 
@@ -284,7 +284,7 @@ def test_headers_are_dropped_only_on_request(harness: Harness, tmp_path: Path, t
     assert result.status == 0, result.report
     old = App(app.name, f"{topology}-old", app.guarantee, app.input)
     reply = good(harness.run("4.2.1", old, tmp_path / "state", Run(dump=served, expect_no_restore=True)))
-    assert restored(reply) == {}
+    assert restored_records(reply) == {}
     assert not [str(difference) for difference in dumps.differences(reference, served, edit=as_without_headers)]
     rows = dumps.counts(served)
     assert rows.keys() == dumps.counts(reference).keys()

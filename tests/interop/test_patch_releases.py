@@ -20,8 +20,8 @@ from .expiry import FAR_BEHIND, PATIENT, read_changelogs
 from .harness import App, Batch, Harness, Run, Step
 from .jvm import Reply
 from .restoring import changelogs, dump_changelogs
-from .support import application, good, kstate, restored, wiped
-from .test_killed import first_record, listed
+from .support import application, good, kstate, restored_records, wipes_task
+from .test_killed import first_record, list_stores
 
 pytestmark = pytest.mark.interop
 
@@ -42,7 +42,7 @@ def layout(directory: Path) -> dict[str, set[str]]:
     return parts
 
 
-def started(harness: Harness, version: str, app: App, state: Path, run: Run | None = None) -> Reply:
+def start(harness: Harness, version: str, app: App, state: Path, run: Run | None = None) -> Reply:
     """The application on a directory; its text and its stores are in files beside it."""
     options = {"describe-into": str(state.with_suffix(".txt"))}
     run = run or Run()
@@ -51,7 +51,7 @@ def started(harness: Harness, version: str, app: App, state: Path, run: Run | No
     )
 
 
-def copied(folder: Path, name: str) -> Path:
+def copy_directory(folder: Path, name: str) -> Path:
     """A copy of the directory as the old release left it."""
     shutil.copytree(folder / "old", folder / name, symlinks=True)
     return folder / name
@@ -64,14 +64,14 @@ def test_store_builder_shared_by_two_suppliers(
 ) -> None:
     app = replace(application(topology, "eos"), topology=topology)
     harness.produce(old, app, BATCH)
-    good(started(harness, old, app, tmp_path / "old"))
+    good(start(harness, old, app, tmp_path / "old"))
     directory = tmp_path / "old" / app.name
     assert layout(directory) == SEPARATE
     assert [release(entry).is_new(SHARED_STORE_BUILDER) for entry in (old, new)] == [False, True]
 
     # Without kstate the new release restores every store.
-    upgraded = good(started(harness, new, app, copied(tmp_path, "plain")))
-    assert set(restored(upgraded)) == TOGETHER["0"] | TOGETHER["1"]
+    upgraded = good(start(harness, new, app, copy_directory(tmp_path, "plain")))
+    assert set(restored_records(upgraded)) == TOGETHER["0"] | TOGETHER["1"]
     assert layout(tmp_path / "plain" / app.name).items() >= TOGETHER.items()
     truth = tmp_path / "plain.jsonl"
 
@@ -85,30 +85,30 @@ def test_store_builder_shared_by_two_suppliers(
     assert same.status == 0, same.report
 
     # After rehome Streams restores the shared store alone, since no copy has all of its records.
-    copied(tmp_path, "rehomed")
+    copy_directory(tmp_path, "rehomed")
     result = kstate("rehome", tmp_path / "rehomed" / app.name, *texts, "--warnings-ok")
     assert result.status == 0, result.report
     assert layout(tmp_path / "rehomed" / app.name).keys() == TOGETHER.keys()
-    reply = good(started(harness, new, app, tmp_path / "rehomed", Run(expect_no_restore=True, may_restore=["shared"])))
-    assert not wiped(reply) and set(restored(reply)) == {"shared"}
+    reply = good(start(harness, new, app, tmp_path / "rehomed", Run(expect_no_restore=True, may_restore=["shared"])))
+    assert not wipes_task(reply) and set(restored_records(reply)) == {"shared"}
     assert not [str(difference) for difference in dumps.differences(truth, tmp_path / "rehomed.jsonl")]
 
     # Where one sub-topology alone writes it, and kstate.toml says which, nothing is restored.
     if topology == "shared-read":
         spec = tmp_path / "kstate.toml"
         spec.write_text("format = 1\n[stores.shared]\nsubtopology = 0\n", encoding="utf-8")
-        copied(tmp_path, "told")
+        copy_directory(tmp_path, "told")
         result = kstate("rehome", tmp_path / "told" / app.name, *texts, "--spec", spec)
         assert result.status == 0, result.report
-        reply = good(started(harness, new, app, tmp_path / "told", Run(expect_no_restore=True)))
-        assert not wiped(reply) and not restored(reply)
+        reply = good(start(harness, new, app, tmp_path / "told", Run(expect_no_restore=True)))
+        assert not wipes_task(reply) and not restored_records(reply)
         assert not [str(difference) for difference in dumps.differences(truth, tmp_path / "told.jsonl")]
 
     # And back: what the new release left, for the old one.
     back = kstate("rehome", tmp_path / "rehomed" / app.name, "--topology", tmp_path / "old.txt", "--from", texts[1])
     assert back.status == 0, back.report
-    reply = good(started(harness, old, app, tmp_path / "rehomed", Run(may_restore=["shared"])))
-    assert set(restored(reply)) <= {"shared"}, f"{back.report}\n{reply.report()}"
+    reply = good(start(harness, old, app, tmp_path / "rehomed", Run(may_restore=["shared"])))
+    assert set(restored_records(reply)) <= {"shared"}, f"{back.report}\n{reply.report()}"
     assert not [
         str(difference) for difference in dumps.differences(truth, tmp_path / "rehomed.jsonl", ignore={"shared"})
     ]
@@ -121,9 +121,9 @@ def test_at_least_once_keeps_half_of_the_rows(harness: Harness, tmp_path: Path) 
     harness.produce("4.2.1", app, BATCH)
     # Half of the keys come again: what the second sub-topology wrote of the others is below the offset of the first.
     again = Step(replace(BATCH.next(), keys=BATCH.keys // 2))
-    good(started(harness, "4.2.1", app, tmp_path / "old", Run(steps=[again])))
-    good(started(harness, "4.2.2", app, tmp_path / "fresh"))
-    good(started(harness, "4.2.2", app, copied(tmp_path, "plain")))
+    good(start(harness, "4.2.1", app, tmp_path / "old", Run(steps=[again])))
+    good(start(harness, "4.2.2", app, tmp_path / "fresh"))
+    good(start(harness, "4.2.2", app, copy_directory(tmp_path, "plain")))
     differences = dumps.differences(tmp_path / "fresh.jsonl", tmp_path / "plain.jsonl")
     assert {difference.store for difference in differences} == {"shared"}
 
@@ -137,8 +137,8 @@ def test_at_least_once_keeps_half_of_the_rows(harness: Harness, tmp_path: Path) 
 
     result = kstate("rehome", directory, *words, "--warnings-ok")
     assert result.status == 0, result.report
-    reply = good(started(harness, "4.2.2", app, tmp_path / "old", Run(expect_no_restore=True, may_restore=["shared"])))
-    assert set(restored(reply)) == {"shared"}
+    reply = good(start(harness, "4.2.2", app, tmp_path / "old", Run(expect_no_restore=True, may_restore=["shared"])))
+    assert set(restored_records(reply)) == {"shared"}
     assert not [str(difference) for difference in dumps.differences(tmp_path / "fresh.jsonl", tmp_path / "old.jsonl")]
     harness.delete("4.2.2", app)
 
@@ -156,7 +156,7 @@ def test_a_windowed_store_far_behind(harness: Harness, tmp_path: Path, version: 
     good(harness.run(version, app, state, Run(conf=uncached, read=False)))
     logs = read_changelogs(harness, version, topics, tmp_path / "logs")
     dump = dump_changelogs(harness, version, topics, tmp_path / "dump")
-    begin = first_record(listed(behind / app.name))
+    begin = first_record(list_stores(behind / app.name))
     checked = kstate(
         "check", behind / app.name, "--for", version, "--guarantee", "at_least_once", "--dump", dump, "-o", "json"
     )
@@ -164,7 +164,7 @@ def test_a_windowed_store_far_behind(harness: Harness, tmp_path: Path, version: 
 
     for folder, facts in ((behind, begin), (tmp_path / "nothing", {})):
         reply = good(harness.run(version, app, folder, Run(read=False, conf=PATIENT)))
-        counts = restored(reply)
+        counts = restored_records(reply)
         windowed = [event for event in reply.of("restore-start") if logs[event["topic"], event["partition"]].windowed]
         assert {event["store"] for event in windowed} == {"orders-per-minute", "visits"}
         for event in windowed:

@@ -35,7 +35,7 @@ def as_json(position: Position) -> dict[str, dict[str, int]]:
     return {topic: {str(p): offset for p, offset in offsets.items()} for topic, offsets in position.as_map().items()}
 
 
-def expected(position: Position, other: Position, topic: str, partition: int, offset: int) -> dict[str, Any]:
+def expected_answers(position: Position, other: Position, topic: str, partition: int, offset: int) -> dict[str, Any]:
     """What kstate says to each operation."""
     return {
         "with-component": as_json(position.with_component(topic, partition, offset)),
@@ -101,7 +101,7 @@ def test_the_same_operations_give_the_same(harness: Harness, tmp_path: Path, rel
         members = {"position": as_json(position), "other": as_json(other), "bound": as_json(other),
                    "topic": topic, "partition": partition, "offset": offset,
                    "bytes": base64.b64encode(position.to_bytes()).decode()}  # fmt: skip
-        for name, result in expected(position, other, topic, partition, offset).items():
+        for name, result in expected_answers(position, other, topic, partition, offset).items():
             operations.append({"op": name, **members})
             target.append(result)
     rows = answers(harness, release, tmp_path, operations)

@@ -181,7 +181,7 @@ def _plain(answer: dict[str, Any], query: Query) -> dict[str, Any]:
     return {**answer, "result": [edited(row) for row in result] if isinstance(result, list) else edited(result)}
 
 
-def _ask(streams: kq.OfflineStreams, query: Query) -> dict[int, dict[str, Any]]:
+def _results_of(streams: kq.OfflineStreams, query: Query) -> dict[int, dict[str, Any]]:
     request = kq.in_store(query.store).with_query(_query(query))
     if query.partitions is not None:
         request = request.with_partitions(query.partitions)
@@ -376,7 +376,7 @@ def _compare(release: str, app: Path, queries: list[Query], answers: dict[int, l
             text = answers[number]
             ours = {
                 at: _without_headers(mine, entry)
-                for at, mine in _ask(streams, _as_of_today(release, entry, kinds)).items()
+                for at, mine in _results_of(streams, _as_of_today(release, entry, kinds)).items()
             }
             for answer in text:
                 if "partition" not in answer:
@@ -503,7 +503,7 @@ def test_histories_are_those_of_a_restored_store(harness: Harness, tmp_path: Pat
     spec = Spec(None, tuple(StoreSpec(name=name, kind="versioned", retention_ms=HISTORY_MS) for name in VERSIONED))
     with kq.OfflineStreams(restored / app.name, spec=spec) as streams:
         for number, entry in enumerate(versioned):
-            ours = _ask(streams, entry)
+            ours = _results_of(streams, entry)
             for answer in answers[number]:
                 theirs, mine = (
                     _reason_of({**answer, "store": entry.store})["result"],
@@ -517,7 +517,7 @@ def test_histories_are_those_of_a_restored_store(harness: Harness, tmp_path: Pat
         counts["expired"] = sum(
             mine["result"] != answer["result"]
             for number, element in enumerate(versioned)
-            for answer, mine in zip(answers[number], _ask(streams, element).values(), strict=True)
+            for answer, mine in zip(answers[number], _results_of(streams, element).values(), strict=True)
         )
     assert not wrong, f"{len(wrong)} answers differ:\n" + "\n".join(wrong[:6])
     assert counts["versioned-key"] > 200, counts
@@ -581,7 +581,9 @@ def test_a_store_that_migrates_lazily_is_read_as_streams_reads_it(
     copy = tmp_path / "copy" / app.name
     shutil.copytree(state / app.name, copy)
     unread = tree_hash(copy.parent)
-    mixed = {store.name for task in read_application(copy, workers=1).tasks for store in task.stores if _mixed(store)}
+    mixed = {
+        store.name for task in read_application(copy, workers=1).tasks for store in task.stores if _is_mixed(store)
+    }
     assert len(mixed) >= {"headers": 3, "bulk": 1}[topology], mixed
     good(harness.run("4.3.1", app, state, Run(dump=tmp_path / "dump")))
     compared = _compare_with_iterators(copy, tmp_path / "dump", None)
@@ -589,7 +591,7 @@ def test_a_store_that_migrates_lazily_is_read_as_streams_reads_it(
     assert tree_hash(copy.parent) == unread
 
 
-def _mixed(store: Store) -> bool:
+def _is_mixed(store: Store) -> bool:
     """Rows in more than one column family; those of windows lie in different segments."""
     return len({name for database in store.databases for name, rows in database.samples.items() if rows}) > 1
 
@@ -600,7 +602,7 @@ def _compare_with_iterators(app: Path, dump: Path, names: set[str] | None) -> di
     for line in dump.read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
         if names is None or row["store"] in names:
-            target[row["store"]][_iterated(row)] += 1
+            target[row["store"]][_iterator_line(row)] += 1
     compared: dict[str, int] = {}
     with kq.OfflineStreams(app) as streams:
         for name, rows in target.items():
@@ -615,7 +617,7 @@ def _compare_with_iterators(app: Path, dump: Path, names: set[str] | None) -> di
     return compared
 
 
-def _iterated(row: dict[str, Any]) -> str:
+def _iterator_line(row: dict[str, Any]) -> str:
     session = "session" in row["store"]
     gets = {k: row.get(k) for k in ("partition", "key", "value", "timestamp", "headers", "start")}
     gets["headers"] = gets["headers"] or None
@@ -636,7 +638,7 @@ def _everything(streams: kq.OfflineStreams, name: str, kind: str, *, headers: bo
         assert answer is not None
         for key, value in answer.result:
             windowed = isinstance(key, kq.Windowed)
-            yield _iterated(
+            yield _iterator_line(
                 {
                     "store": name,
                     "partition": -1 if partition == GLOBAL else partition,

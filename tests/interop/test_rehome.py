@@ -18,7 +18,18 @@ from kstate_cli.releases import OffsetsHome, release
 from . import dumps
 from .harness import App, Harness, Run, Step
 from .jvm import Reply
-from .support import ALL, BATCH, REFUSAL, application, good, kstate, records_with_value, restored, sum_of, wiped
+from .support import (
+    ALL,
+    BATCH,
+    REFUSAL,
+    application,
+    good,
+    kstate,
+    records_with_value,
+    restored_records,
+    sum_of,
+    wipes_task,
+)
 
 pytestmark = pytest.mark.interop
 
@@ -68,8 +79,8 @@ def test_another_topology_resumes_from_the_rehomed_stores(
 
     run = Run(dump=tmp_path / "after.jsonl", expect_no_restore=True, may_restore=[*ALWAYS])
     started = good(harness.run(version, after, tmp_path / "rehomed", run))
-    assert not wiped(started), started.report()
-    assert set(restored(started)) <= ALWAYS
+    assert not wipes_task(started), started.report()
+    assert set(restored_records(started)) <= ALWAYS
     differences = dumps.differences(tmp_path / "before.jsonl", tmp_path / "after.jsonl", ignore=OTHERS)
     assert not [str(entry) for entry in differences]
 
@@ -79,7 +90,7 @@ def test_another_topology_resumes_from_the_rehomed_stores(
     result = kstate("rehome", tried, *words)
     assert result.status == 0, result.report
     run = Run(dump=tmp_path / "tried.jsonl", expect_no_restore=True, may_restore=[*ALWAYS])
-    assert not wiped(good(harness.run(version, after, tmp_path / "plain", run)))
+    assert not wipes_task(good(harness.run(version, after, tmp_path / "plain", run)))
     differences = dumps.differences(tmp_path / "before.jsonl", tmp_path / "tried.jsonl", ignore=OTHERS)
     assert not [str(entry) for entry in differences]
 
@@ -123,8 +134,8 @@ def test_after_a_start_that_was_killed(harness: Harness, tmp_path: Path, version
 
     run = Run(dump=tmp_path / "after.jsonl", may_restore=[*ALWAYS, *left_out])
     started = good(harness.run(version, after, tmp_path / "state", run))
-    assert not wiped(started), started.report()
-    assert set(restored(started)) <= ALWAYS | left_out
+    assert not wipes_task(started), started.report()
+    assert set(restored_records(started)) <= ALWAYS | left_out
     assert guarantee == "eos" or not left_out
     again = Run(dump=tmp_path / "again.jsonl", expect_no_restore=True, may_restore=[*ALWAYS])
     good(harness.run(version, after, tmp_path / "state", again))
@@ -138,4 +149,4 @@ def _fails_or_restores(version: str, started: Reply) -> None:
     if release(version.rpartition(".")[0]).offsets_home is OffsetsHome.COLUMN_FAMILY:
         assert started.rc != 0 and "re-initialised with different task" in started.report(), started.report()
     else:
-        assert set(restored(good(started))) > {"source-table", "last-count"}
+        assert set(restored_records(good(started))) > {"source-table", "last-count"}

@@ -23,7 +23,7 @@ from tests.command_result import CommandResult
 
 from .background import Background
 from .harness import App, Harness, Run
-from .support import ALL, BATCH, REFUSAL, application, good, kstate, restored, wiped
+from .support import ALL, BATCH, REFUSAL, application, good, kstate, restored_records, wipes_task
 
 pytestmark = pytest.mark.interop
 
@@ -203,7 +203,7 @@ def test_topics_with_two_partition_counts(
         version, world.after, world.state, Run(read=False, options={"timeout": 20 if streams is HANGS else 90})
     )
     if streams is RUNS:
-        assert not wiped(good(started)) and set(restored(started)) <= {"by-value-count"}
+        assert not wipes_task(good(started)) and set(restored_records(started)) <= {"by-value-count"}
     elif streams is HANGS:
         assert started.rc == 2 and not any(entry["to"] == "RUNNING" for entry in started.of("state")), started.report()
     else:

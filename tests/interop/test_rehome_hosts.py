@@ -24,7 +24,7 @@ from .dumping import dump
 from .harness import App, Harness, Run
 from .jvm import Reply
 from .restoring import write_spec
-from .support import BATCH, REFUSAL, application, good, kstate, restored, wiped
+from .support import BATCH, REFUSAL, application, good, kstate, restored_records, wipes_task
 
 pytestmark = pytest.mark.interop
 
@@ -74,14 +74,14 @@ def two_hosts(harness: Harness, tmp_path: Path) -> None:
     for at, state in enumerate(states):
         directory = state / app.name
         before = meaning(directory)
-        result = completed(directory, at, *words, *dumped)
+        result = complete(directory, at, *words, *dumped)
         assert "nothing to do" in kstate("rehome", directory, *words, *dumped).err
         assert kstate("undo", directory).status == 0
         assert meaning(directory) == before
-        assert completed(directory, at, *words, *dumped).summary["records"] == result.summary["records"]
+        assert complete(directory, at, *words, *dumped).summary["records"] == result.summary["records"]
 
     for reply in together(harness, after, states, tmp_path / "b"):
-        assert not wiped(reply), reply.report()
+        assert not wipes_task(reply), reply.report()
     parts = [tmp_path / f"b-{at}.jsonl" for at in range(len(states))]
     (tmp_path / "after.jsonl").write_text("".join(part.read_text(encoding="utf-8") for part in parts), encoding="utf-8")
     differences = dumps.differences(tmp_path / "before.jsonl", tmp_path / "after.jsonl", ignore=LOST)
@@ -99,7 +99,7 @@ def on_a_host(directory: Path, state: Path, tasks: tuple[str, ...]) -> Path:
     return state
 
 
-def completed(directory: Path, at: int, *words: object) -> CommandResult:
+def complete(directory: Path, at: int, *words: object) -> CommandResult:
     """Its own half is completed, and that of the other host leaves: which one that is a warning says."""
     result = kstate("rehome", directory, *words, "-o", "json")
     assert result.status == 1, result.report
@@ -133,5 +133,5 @@ def together(harness: Harness, app: App, states: list[Path], into: Path) -> list
         replies = list(pool.map(Background.finish, instances))
         for instance in instances:
             instance.__exit__(None, None, None)
-    assert not [stores for reply in replies if (stores := restored(good(reply)))]
+    assert not [stores for reply in replies if (stores := restored_records(good(reply)))]
     return replies

@@ -28,7 +28,7 @@ from .restoring import (
     rows_by_store,
     write_spec,
 )
-from .support import ALL, BATCH, application, good, restored, told_positions, wiped
+from .support import ALL, BATCH, application, good, restored_records, told_positions, wipes_task
 
 pytestmark = pytest.mark.interop
 
@@ -97,8 +97,8 @@ def test_catching_up_equals_a_single_restoration(
     entry, other = tmp_path / "caught-up.jsonl", tmp_path / "at-once.jsonl"
     after = good(harness.run(release, app, caught_up.parent, Run(dump=entry, expect_no_restore=True)))
     usual = good(harness.run(release, app, at_once.parent, Run(dump=other, expect_no_restore=True)))
-    assert not wiped(after), after.report()
-    assert restored(after).keys() <= {"kv-memory"}
+    assert not wipes_task(after), after.report()
+    assert restored_records(after).keys() <= {"kv-memory"}
     assert not [str(row) for row in dumps.differences(other, entry)]
     assert told_positions(after) == told_positions(usual)
     harness.delete(release, app)

@@ -17,7 +17,7 @@ import pytest
 
 from .harness import App, Harness, Run
 from .restoring import changelogs, different, dump_changelogs, restore, rows_by_store, write_spec
-from .support import BATCH, application, good, kstate, restored, wiped
+from .support import BATCH, application, good, kstate, restored_records, wipes_task
 
 pytestmark = pytest.mark.interop
 
@@ -90,8 +90,8 @@ def test_a_share_of_the_tasks_and_then_the_other(harness: Harness, tmp_path: Pat
     assert content(directory, "0_0", "global") == before
     assert not different(rows_by_store(directory), rows_by_store(setup.healthy))
     reply = good(harness.run(RELEASE, setup.app, directory.parent, Run(read=False, expect_no_restore=True)))
-    assert restored(reply) == {}
-    assert not wiped(reply), reply.report()
+    assert restored_records(reply) == {}
+    assert not wipes_task(reply), reply.report()
 
 
 def test_a_lost_task(harness: Harness, tmp_path: Path, setup: Setup) -> None:
@@ -114,8 +114,8 @@ def test_a_lost_task(harness: Harness, tmp_path: Path, setup: Setup) -> None:
     assert content(directory, *healthy) == content(setup.healthy, *healthy)
     assert not different(rows_by_store(directory), rows_by_store(setup.healthy))
     reply = good(harness.run(RELEASE, setup.app, directory.parent, Run(read=False, expect_no_restore=True)))
-    assert restored(reply) == {}
-    assert not wiped(reply), reply.report()
+    assert restored_records(reply) == {}
+    assert not wipes_task(reply), reply.report()
 
 
 def test_selected_store_is_rebuilt_beside_healthy_stores(tmp_path: Path, setup: Setup) -> None:

@@ -30,7 +30,7 @@ from .restoring import (
     run_restore,
     write_spec,
 )
-from .support import ALL, BATCH, REFUSAL, application, good, restored, told_positions, wiped
+from .support import ALL, BATCH, REFUSAL, application, good, restored_records, told_positions, wipes_task
 from .test_restore_kinds import GARBLED, IN_MEMORY
 
 pytestmark = pytest.mark.interop
@@ -90,8 +90,8 @@ def test_compacted_changelogs(compacting: Harness, tmp_path: Path, release: str,
     reference, served = tmp_path / "reference.jsonl", tmp_path / "served.jsonl"
     before = good(harness.run(release, app, tmp_path / "streams", Run(dump=reference, expect_no_restore=True)))
     after = good(harness.run(release, app, tmp_path / "state", Run(dump=served, expect_no_restore=True)))
-    assert not wiped(after), after.report()
-    assert restored(after).keys() <= IN_MEMORY
+    assert not wipes_task(after), after.report()
+    assert restored_records(after).keys() <= IN_MEMORY
     assert not [str(difference) for difference in dumps.differences(reference, served)]
     assert told_positions(after) == told_positions(before)
     harness.delete(release, app)

@@ -31,7 +31,7 @@ from .restoring import (
     rows_by_store,
     write_spec,
 )
-from .support import BATCH, application, good, kstate, restored, wiped
+from .support import BATCH, application, good, kstate, restored_records, wipes_task
 
 pytestmark = pytest.mark.interop
 
@@ -125,7 +125,7 @@ def test_a_delete_that_was_compacted_away(compacting: Harness, tmp_path: Path) -
     ]  # fmt: skip
     assert finding["store"] == STORE, check.report
     reply = good(harness.run(RELEASE, app, tmp_path / "alone", Run(read=False)))
-    assert not wiped(reply), reply.report()
+    assert not wipes_task(reply), reply.report()
     assert has(alone, key)
     accepted = copy("accepted")
     result = restore(accepted, dump, RELEASE, spec, "--accept-resurrected")
@@ -141,8 +141,8 @@ def test_a_delete_that_was_compacted_away(compacting: Harness, tmp_path: Path) -
     assert not has(repair, key)
     assert not different(rows_by_store(repair, task=store), truth)
     reply = good(harness.run(RELEASE, app, tmp_path / "mended", Run(read=False, expect_no_restore=True)))
-    assert restored(reply) == {}
-    assert not wiped(reply), reply.report()
+    assert restored_records(reply) == {}
+    assert not wipes_task(reply), reply.report()
     assert not has(repair, key)
 
     # A restored store is as old as the reading, not as its files: on the next day it is not caught up either.

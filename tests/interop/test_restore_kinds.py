@@ -33,7 +33,17 @@ from .restoring import (
     rows_by_store,
     write_spec,
 )  # fmt: skip
-from .support import ALL, BATCH, application, good, records_with_value, restored, sum_of, told_positions, wiped
+from .support import (
+    ALL,
+    BATCH,
+    application,
+    good,
+    records_with_value,
+    restored_records,
+    sum_of,
+    told_positions,
+    wipes_task,
+)
 from .test_matrix import without_arrival_order
 
 pytestmark = pytest.mark.interop
@@ -161,8 +171,8 @@ def test_restored_directory_serves_the_same(
         good(harness.run(release, app, tmp_path / "kept", Run(dump=never, expect_no_restore=True)))
     run = Run(dump=served, steps=[Step(batch.next(), grown)], expect_no_restore=True)
     after = good(harness.run(release, app, tmp_path / "state", run))
-    assert not wiped(after), after.report()
-    assert restored(after).keys() <= IN_MEMORY
+    assert not wipes_task(after), after.report()
+    assert restored_records(after).keys() <= IN_MEMORY
     windowed = {name.split("/")[1] for name in expired}
     assert not [str(difference) for difference in dumps.differences(reference, served, ignore=NOT_RESTORED | windowed)]
     if windowed:

@@ -40,7 +40,7 @@ from .restoring import (
     run_restore,
     write_spec,
 )
-from .support import ALL, BATCH, REFUSAL, application, good, kstate, restored, wiped
+from .support import ALL, BATCH, REFUSAL, application, good, kstate, restored_records, wipes_task
 
 pytestmark = pytest.mark.interop
 
@@ -166,7 +166,7 @@ def set_offset(database: Path, key: TopicPartition, value: int) -> None:
         store.set_offsets(encode_rows(dataclasses.replace(record, offsets={**record.offsets, key: value})))
 
 
-def decided(directory: Path, outputs: Setup, task: str, store: str) -> str:
+def decision_of(directory: Path, outputs: Setup, task: str, store: str) -> str:
     """What kstate would do with the store; with all others it would do nothing."""
     result = run_restore(directory, outputs.dump, RELEASE, outputs.spec, "--dry-run", "--warnings-ok")
     if result.status == REFUSAL:
@@ -194,7 +194,7 @@ def done_by_streams(reply: Reply, store: str, partition: int) -> tuple[str, int]
         assert reply.rc in (2, 3), reply.report()
         return FAILS, records
     good(reply)
-    return (WIPES if wiped(reply) else GOES_ON), records
+    return (WIPES if wipes_task(reply) else GOES_ON), records
 
 
 @pytest.mark.sample(5)
@@ -207,7 +207,7 @@ def test_an_offset_at_the_edge_of_the_log(harness: Harness, tmp_path: Path, setu
     directory = setup.copy(tmp_path / "state")
     set_offset(directory / task / "rocksdb" / edge.store, key, value)
 
-    decision = decided(directory, setup, task, edge.store)
+    decision = decision_of(directory, setup, task, edge.store)
     run = Run(read=False, options={"timeout": _SOON} if edge.streams == FAILS else {})
     reply = harness.run(RELEASE, setup.app, tmp_path / "state", run)
     streams, records = done_by_streams(reply, edge.store, edge.partition)
@@ -240,8 +240,8 @@ def test_a_global_store_below_the_log_start_is_rebuilt(harness: Harness, tmp_pat
     )
     served, reference = tmp_path / "served.jsonl", tmp_path / "reference.jsonl"
     reply = good(harness.run(RELEASE, setup.app, tmp_path / "state", Run(dump=served, expect_no_restore=True)))
-    assert restored(reply) == {}
-    assert not wiped(reply), reply.report()
+    assert restored_records(reply) == {}
+    assert not wipes_task(reply), reply.report()
 
     shutil.copytree(setup.copy(tmp_path / "copy"), tmp_path / "streams" / setup.app.name)
     shutil.rmtree(tmp_path / "streams" / setup.app.name / "global")
@@ -267,8 +267,8 @@ def test_a_task_store_below_the_log_start_is_rebuilt(harness: Harness, tmp_path:
     result = restore(tmp_path / "state" / setup.app.name, setup.dump, RELEASE, setup.spec)
     assert result.steps.keys() == {f"0_0/rocksdb/{TASK_STORE}"}, result.command.report
     reply = good(harness.run(RELEASE, setup.app, tmp_path / "state", Run(dump=served, expect_no_restore=True)))
-    assert restored(reply) == {}
-    assert not wiped(reply), reply.report()
+    assert restored_records(reply) == {}
+    assert not wipes_task(reply), reply.report()
     others = {event["store"] for event in reply.of("store")} - {TASK_STORE}
     assert not [str(difference) for difference in dumps.differences(reference, served, ignore=others)]
 

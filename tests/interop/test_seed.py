@@ -20,7 +20,7 @@ from .harness import App, Batch, Harness, Run
 from .jvm import Reply
 from .restoring import changelogs, line, write_spec
 from .seeding import BASE_MS, await_end, content, send
-from .support import ALL, BATCH, application, good, kstate, restored, told_positions, wiped
+from .support import ALL, BATCH, application, good, kstate, restored_records, told_positions, wipes_task
 
 pytestmark = pytest.mark.interop
 
@@ -115,8 +115,8 @@ def test_another_application_id_continues(harness: Harness, tmp_path: Path, move
     for app, folder in ((old, "old"), (new, "new")):
         run = Run(dump=tmp_path / f"{folder}.jsonl", conf=dict(move.conf))
         outcomes[folder] = good(harness.run(move.release, app, tmp_path / folder, run))
-        assert not wiped(outcomes[folder])
-    assert restored(outcomes["new"])
+        assert not wipes_task(outcomes[folder])
+    assert restored_records(outcomes["new"])
     differences = dumps.differences(tmp_path / "old.jsonl", tmp_path / "new.jsonl")
     assert not [str(difference) for difference in differences]
     # Without headers in its changelog, a restored store has the Position of the records that came later.
@@ -129,7 +129,7 @@ def test_another_application_id_continues(harness: Harness, tmp_path: Path, move
     again = good(
         harness.run(move.release, new, tmp_path / "new", Run(dump=tmp_path / "again.jsonl", conf=dict(move.conf)))
     )
-    assert restored(again).keys() >= restored(outcomes["new"]).keys()
+    assert restored_records(again).keys() >= restored_records(outcomes["new"]).keys()
     differences = dumps.differences(tmp_path / "new.jsonl", tmp_path / "again.jsonl", ignore=UNEXPLAINED)
     assert not [str(difference) for difference in differences]
 
@@ -171,7 +171,7 @@ def test_results_after_the_move_are_those_of_own_sums(harness: Harness, tmp_path
     earlier = collections.Counter(before)
     for app, folder in ((new, "new"), (old, "old")):
         outcome = good(harness.run(move.release, app, tmp_path / folder, Run(read=False, conf=dict(move.conf))))
-        assert not wiped(outcome)
+        assert not wipes_task(outcome)
         rows = collections.Counter(results(harness, old))
         assert rows - earlier == collections.Counter(expected.items())
         earlier = rows
@@ -203,7 +203,7 @@ def test_the_new_directories_are_restored_in_the_same_run(harness: Harness, tmp_
     harness.produce(move.release, old, BATCH.next())
     for app, folder in ((old, "old"), (new, "new")):
         run = Run(dump=tmp_path / f"{folder}.jsonl")
-        assert not wiped(good(harness.run(move.release, app, tmp_path / folder, run)))
+        assert not wipes_task(good(harness.run(move.release, app, tmp_path / folder, run)))
     differences = dumps.differences(tmp_path / "old.jsonl", tmp_path / "new.jsonl", ignore=["kv-nolog"])
     assert not [str(difference) for difference in differences]
 

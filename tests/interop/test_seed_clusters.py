@@ -22,7 +22,7 @@ from .harness import Harness, Run
 from .mirroring import ABORTED, MANY_ABORTED, Entry, Mirror, create, write
 from .restoring import changelogs
 from .seeding import METADATA, Record, Source, await_end, content, page_commands
-from .support import BATCH, application, good, kstate, restored, wiped
+from .support import BATCH, application, good, kstate, restored_records, wipes_task
 
 pytestmark = pytest.mark.interop
 
@@ -109,7 +109,7 @@ CASES = {
 }
 
 
-def translated(harness: Harness, other: Harness, topic: str, committed: int) -> CommittedOffset:
+def translate(harness: Harness, other: Harness, topic: str, committed: int) -> CommittedOffset:
     """Translate the offset of the partition."""
     key = Key(topic, 0)
     source, target = Connection(harness.bootstrap, {}), Connection(other.bootstrap, {})
@@ -138,10 +138,10 @@ def _logs(harness: Harness, other: Harness) -> None:
 def test_an_offset_is_that_of_identified_records(harness: Harness, other: Harness, topic: str) -> None:
     case = CASES[topic]
     if isinstance(case.expected, int):
-        assert translated(harness, other, topic, case.committed) == CommittedOffset(case.expected, METADATA, None)
+        assert translate(harness, other, topic, case.committed) == CommittedOffset(case.expected, METADATA, None)
         return
     with pytest.raises(Refused) as caught:
-        translated(harness, other, topic, case.committed)
+        translate(harness, other, topic, case.committed)
     (detail,) = caught.value.details
     assert detail.startswith(f"{Key(topic, 0)}: ") and case.expected in detail
 
@@ -165,7 +165,7 @@ def test_topics_that_cannot_be_compared(harness: Harness, other: Harness) -> Non
         ("open", "a transaction is open in the target topic"),
     ):
         with pytest.raises(Refused) as caught:
-            translated(harness, other, topic, 1)
+            translate(harness, other, topic, 1)
         assert reason in caught.value.details[0]
     producer.abort_transaction()
 
@@ -225,7 +225,7 @@ def test_the_same_application_continues_on_another_cluster(
     for cluster, folder in ((harness, "old"), (other, "new")):
         run = Run(dump=tmp_path / f"{folder}.jsonl")
         outcome = good(cluster.run(release, app, tmp_path / folder, run))
-        assert not wiped(outcome)
-    assert restored(outcome)
+        assert not wipes_task(outcome)
+    assert restored_records(outcome)
     differences = dumps.differences(tmp_path / "old.jsonl", tmp_path / "new.jsonl")
     assert not [str(difference) for difference in differences]

@@ -30,7 +30,7 @@ from . import dumps
 from .harness import App, Harness, Run
 from .restoring import write_spec
 from .seeding import GARBLED, Record, content, delete_topics, events, own_changelogs
-from .support import ALL, BATCH, ROOT, application, good, kstate, wiped
+from .support import ALL, BATCH, ROOT, application, good, kstate, wipes_task
 
 pytestmark = pytest.mark.interop
 
@@ -112,7 +112,7 @@ def test_an_application_continues_from_its_directories(
     harness.produce(release, old, BATCH.next())
     for app, folder in ((old, "old"), (new, "new")):
         reply = good(harness.run(release, app, tmp_path / folder, Run(dump=tmp_path / f"{folder}.jsonl")))
-        assert not wiped(reply)
+        assert not wipes_task(reply)
     differences = dumps.differences(tmp_path / "old.jsonl", tmp_path / "new.jsonl", ignore=NOT_SEEDED)
     assert not [str(difference) for difference in differences]
 
@@ -249,11 +249,11 @@ def _less(left: Left) -> None:
     shutil.rmtree(left.directory / "0_1" / "rocksdb" / "count")
 
 
-def _damaged(left: Left) -> None:
+def _damage(left: Left) -> None:
     (left.directory / "0_1" / "rocksdb" / "count" / "CURRENT").unlink()
 
 
-def _restored(left: Left) -> None:
+def _restore(left: Left) -> None:
     shutil.rmtree(left.folder / "host1")
     unpack("4.2.1-kinds-eos", left.folder / "host1")
 
@@ -301,8 +301,8 @@ REFUSALS = {
     "behind": Refusal(_behind, 4, "may lack updates: versioned", remedy=("--accept", "versioned")),
     "no-such-store": Refusal(_no_change, 2, "no changelog is written for such a store", ("--accept", "nothing")),
     "beyond": Refusal(_beyond, 4, "so 3_7 cannot be a task", remedy=("--skip-task", "HERE/3_7")),
-    "damaged": Refusal(_damaged, 4, "count", follow=_restored),
-    "lacking-store": Refusal(_less, 4, "has no store count", follow=_restored),
+    "damaged": Refusal(_damage, 4, "count", follow=_restore),
+    "lacking-store": Refusal(_less, 4, "has no store count", follow=_restore),
     "twice": Refusal(_no_change, 2, "names one directory twice", sources=("host1", "host1")),
     "other-name": Refusal(_another_name, 2, "have different names", sources=("host1", "host2")),
     "with-a-dump": Refusal(_no_change, 2, "takes one dump, or", ("--from", "/no/dump")),

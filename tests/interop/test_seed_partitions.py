@@ -40,7 +40,7 @@ from .dumping import dump
 from .harness import App, Harness, Run
 from .restoring import write_spec
 from .seeding import add_partitions, content, events, meaning
-from .support import ALL, BATCH, application, good, kstate, restored, wiped
+from .support import ALL, BATCH, application, good, kstate, restored_records, wipes_task
 
 pytestmark = pytest.mark.interop
 
@@ -116,8 +116,8 @@ def test_an_application_continues_with_another_number_of_partitions(
             # Deleted directories are restored from the seeded changelogs, and those have what the run added.
             state, file = tmp_path / f"{folder}-{number}", tmp_path / f"{folder}-{number}.jsonl"
             reply = good(harness.run(case.release, app, state, reading(file)))
-            assert not wiped(reply)
-            assert restored(reply) or folder == "oracle"
+            assert not wipes_task(reply)
+            assert restored_records(reply) or folder == "oracle"
             rows[folder, number] = meaning(file)
     assert set(rows["oracle", 0]) > {"count", "window-count", "session-final", "versioned", "fk-result", "kv-memory"}
     expected = rows["oracle", 0]
@@ -280,7 +280,7 @@ def test_offsets_and_metadata_of_more_partitions(counting: Counting) -> None:
     assert sum(map(len, written.values())) == 60
 
 
-def _stated(counting: Counting, *lines: str) -> Path:
+def _write_offsets(counting: Counting, *lines: str) -> Path:
     """Write a file of start offsets."""
     file = counting.folder / "offsets.csv"
     file.write_text("".join(f"{line}\n" for line in lines))
@@ -299,7 +299,7 @@ def _smaller_topic(counting: Counting, count: int = 1) -> str:
 
 def test_fewer_partitions_begin_at_stated_offsets(counting: Counting) -> None:
     topic = _smaller_topic(counting)
-    outcome = counting.seed("--partitions", 1, "--start-offsets", _stated(counting, f"{topic},0,60"))
+    outcome = counting.seed("--partitions", 1, "--start-offsets", _write_offsets(counting, f"{topic},0,60"))
     assert [row for row in outcome.rows if f"cannot read {counting.input}" in row.get("message", "")], outcome.report
     keys = [TopicPartition(name, 0) for name in (topic, counting.input)]
     committed = read_committed(counting.harness.bootstrap, {}, f"{counting.app}-new", keys)
@@ -318,21 +318,21 @@ def test_fewer_partitions_begin_at_stated_offsets(counting: Counting) -> None:
 )
 def test_stated_offsets_that_do_not_exist(counting: Counting, line: str, message: str) -> None:
     topic = _smaller_topic(counting)
-    file = _stated(counting, line.replace("TOPIC", topic))
+    file = _write_offsets(counting, line.replace("TOPIC", topic))
     refusal = counting.seed("--partitions", 1, "--start-offsets", file, "--dry-run", status=4)
     assert any(message in detail for detail in refusal.error["details"]), refusal.report
     assert "correct the file" in refusal.error["hint"]
-    counting.seed("--partitions", 1, "--start-offsets", _stated(counting, f"{topic},0,0"), "--dry-run")
+    counting.seed("--partitions", 1, "--start-offsets", _write_offsets(counting, f"{topic},0,0"), "--dry-run")
 
 
 def test_stated_offsets_of_some_partitions_or_of_other_keys(counting: Counting) -> None:
     topic = _smaller_topic(counting, 3)
     counting.enlarge(3)
-    partly = counting.seed("--partitions", 3, "--start-offsets", _stated(counting, f"{topic},0,0"), status=4)
+    partly = counting.seed("--partitions", 3, "--start-offsets", _write_offsets(counting, f"{topic},0,0"), status=4)
     assert any("the file has no offset of it" in detail for detail in partly.error["details"]), partly.report
     # Two of the three partitions of the topic have records of all keys.
     counting.produce(topic, range(80), count=2)
-    file = _stated(counting, *[f"{topic},{number},0" for number in range(3)])
+    file = _write_offsets(counting, *[f"{topic},{number},0" for number in range(3)])
     strangers = counting.seed("--partitions", 3, "--start-offsets", file, "--dry-run", status=4)
     assert "belongs to partition" in strangers.error["message"], strangers.report
     larger = counting.seed("--partitions", "1", "--start-offsets", file, "--dry-run", status=4)
@@ -341,7 +341,7 @@ def test_stated_offsets_of_some_partitions_or_of_other_keys(counting: Counting) 
 
 @pytest.mark.parametrize("line", ["topic,0", "topic,0,x", "topic,-1,0", "to/pic,0,0", "t,0,0\nt,0,1", "", "t,0,1_0"])
 def test_a_file_that_states_no_offsets(counting: Counting, line: str) -> None:
-    refusal = counting.seed("--start-offsets", _stated(counting, line), status=2)
+    refusal = counting.seed("--start-offsets", _write_offsets(counting, line), status=2)
     assert "line" in refusal.error["message"] or "has no offsets" in refusal.error["message"], refusal.report
 
 
@@ -355,7 +355,7 @@ def _unread_in_place(counting: Counting) -> None:
     counting.produce(counting.input, range(60, 90), count=3)
 
 
-def _enlarged(counting: Counting) -> None:
+def _enlarge(counting: Counting) -> None:
     counting.enlarge(3)
 
 
@@ -440,7 +440,7 @@ def _no_subscription(counting: Counting) -> None:
     _subscriptions(counting, b"text")
 
 
-def left_by_hand(key: bytes, count: int) -> int:
+def partition_by_hand(key: bytes, count: int) -> int:
     """A partitioner of a user, that is murmur2 but for a key of the left table."""
     partition = partition_of(key, count)
     if key == b"p":
@@ -472,7 +472,7 @@ REFUSALS = {
     ),
     "stray": Refusal(_stray, "The record stray is in partition"),
     "custom": Refusal(
-        _enlarged,
+        _enlarge,
         "are not in the partition that tests.unit.seed.test_partitioning:by_last_byte gives",
         ("--partitions", "3", "--partitioner", "tests.unit.seed.test_partitioning:by_last_byte"),
         remedy=("--partitions", "3", "--partitioner", "murmur2"),
@@ -515,36 +515,36 @@ REFUSALS = {
     ),
     "no-subscription": Refusal(_no_subscription, "has a value that is no subscription"),
     "no-specification": Refusal(
-        _enlarged, "needs the kinds of the stores", ("--partitions", "3", "--spec", ""), 2, ("--partitions", "3")
+        _enlarge, "needs the kinds of the stores", ("--partitions", "3", "--spec", ""), 2, ("--partitions", "3")
     ),
     "same": Refusal(_nothing, "has this number of partitions already", ("--partitions", "2"), 2, ()),
     "unknown-store": Refusal(
-        _enlarged, "nothing has this name", ("--partitions", "x=3"), 2, ("--partitions", "count=3")
+        _enlarge, "nothing has this name", ("--partitions", "x=3"), 2, ("--partitions", "count=3")
     ),
     "contradiction": Refusal(
-        _enlarged,
+        _enlarge,
         "several numbers",
         ("--partitions", "0=3", "--partitions", "count=4"),
         2,
         ("--partitions", "0=3"),
     ),
     "unknown-topic": Refusal(
-        _enlarged,
+        _enlarge,
         "nothing has this name",
         ("--partitions", "3", "--partitioner", "another=murmur2"),
         2,
         ("--partitions", "3", "--partitioner", "count=murmur2"),
     ),
-    "no-number": Refusal(_enlarged, "is not a number", ("--partitions", "many"), 2, ("--partitions", "count=3")),
-    "no-scope": Refusal(_enlarged, "has no scope or value", ("--partitions", "=3"), 2, ("--partitions", "3")),
+    "no-number": Refusal(_enlarge, "is not a number", ("--partitions", "many"), 2, ("--partitions", "count=3")),
+    "no-scope": Refusal(_enlarge, "has no scope or value", ("--partitions", "=3"), 2, ("--partitions", "3")),
     "no-store": Refusal(
-        _enlarged,
+        _enlarge,
         "names no store",
         ("--partitions", "3", "--key-of", "window"),
         2,
         ("--partitions", "3", "--key-of", "count=key-value"),
     ),
-    "alone": Refusal(_enlarged, "need --partitions", ("--partitioner", "murmur2"), 2, ("--partitions", "3")),
+    "alone": Refusal(_enlarge, "need --partitions", ("--partitioner", "murmur2"), 2, ("--partitions", "3")),
 }
 
 

@@ -236,7 +236,7 @@ class Refusal:
     """What the hint says besides."""
 
 
-def _drained(source: Source) -> None:
+def _drain(source: Source) -> None:
     names = ("x-repartition", "KTABLE-FK-JOIN-SUBSCRIPTION-REGISTRATION-0000000006-topic")
     topics = read_topics(Connection(source.harness.bootstrap, {}), [f"{source.app}-{name}" for name in names])
     commit_offsets(
@@ -244,7 +244,7 @@ def _drained(source: Source) -> None:
     )
 
 
-def _dumped(source: Source) -> None:
+def _dump_twice(source: Source) -> None:
     source.dump()
 
 
@@ -273,9 +273,9 @@ def _consumed_response(source: Source) -> None:
 REFUSALS = {
     "unread-registration": Refusal(_unread_registration, 4, "has not read all records", follow=_consumed_registration),
     "unread-response": Refusal(_unread_response, 4, "has not read all records", follow=_consumed_response),
-    "grown-log": Refusal(_grown_log, 4, "the dump ends at offset", follow=_dumped),
-    "unread-queue": Refusal(_unread_queue, 4, "has not read all records", follow=_drained),
-    "unread-subscription": Refusal(_unread_subscription, 4, "has not read all records", follow=_drained),
+    "grown-log": Refusal(_grown_log, 4, "the dump ends at offset", follow=_dump_twice),
+    "unread-queue": Refusal(_unread_queue, 4, "has not read all records", follow=_drain),
+    "unread-subscription": Refusal(_unread_subscription, 4, "has not read all records", follow=_drain),
     "foreign-topic": Refusal(_foreign_topic, 4, "that this run did not create", remedy=("--app", "other-topic")),
     "foreign-offsets": Refusal(_foreign_offsets, 4, "already has committed offsets", remedy=("--app", "other-offsets")),
     "source-itself": Refusal(_no_change, 2, "is the source application itself", ("--app", "SOURCE")),
@@ -336,7 +336,7 @@ def test_a_dry_run_prints_every_condition(source: Source) -> None:
     assert {name for name, state in several.items() if state == "not-met"} == {"source-drained", "source-complete"}
     assert several["records-and-offsets"] == "unknown"
 
-    _drained(source)
+    _drain(source)
     source.dump()
     source.seed()
     after = kstate(*source.words("--dry-run"))
@@ -488,7 +488,7 @@ def test_a_plan_that_changed_is_not_continued(source: Source) -> None:
     source.seed("--rename-store", "count=total")
 
 
-def _joined(source: Source) -> object:
+def _join_group(source: Source) -> object:
     """A consumer in the group of the source application, as if that was started again."""
     consumer = Consumer({"bootstrap.servers": source.harness.bootstrap, "group.id": source.app})
     consumer.subscribe([f"{source.app}-in"])
@@ -503,7 +503,7 @@ def _moved_offset(source: Source) -> None:
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [(_grown_log, "has changed"), (_moved_offset, "offsets"), (_joined, "was started again")],
+    [(_grown_log, "has changed"), (_moved_offset, "offsets"), (_join_group, "was started again")],
     ids=["grown-log", "moved-offset", "started"],
 )
 def test_a_source_that_changes_during_the_run(source: Source, change: Callable[[Source], object], message: str) -> None:

@@ -14,7 +14,7 @@ from . import dumps
 from .harness import Harness, Run, Step
 from .releases import number
 from .restoring import IN_PROCESS, changelogs, dump_changelogs, log_bounds, restore, write_spec
-from .support import BATCH, application, good, kstate, restored, told_positions, wiped
+from .support import BATCH, application, good, kstate, restored_records, told_positions, wipes_task
 from .test_restore_catch_up import records_after
 
 pytestmark = pytest.mark.interop
@@ -54,7 +54,7 @@ def test_a_lost_directory_serves_the_same(harness: Harness, tmp_path: Path, rele
 
     start = Run(dump=tmp_path / "after.jsonl", expect_no_restore=True, may_restore=[*IN_MEMORY])
     after = good(harness.run(release, app, state, start))
-    assert not wiped(after), after.report()
+    assert not wipes_task(after), after.report()
     assert told_positions(after) == told_positions(before)
     differences = dumps.differences(tmp_path / "before.jsonl", tmp_path / "after.jsonl")
     assert not [str(difference) for difference in differences]
@@ -109,7 +109,7 @@ def test_later_records_and_another_release_share_a_run(
     assert {row["message"] for row in result.rows if row["type"] == "step" and "rebuild" in row["message"]} == set()
 
     start = good(harness.run(target, app, state, Run(read=False, as_of=oldest)))
-    assert not wiped(start), start.report()
+    assert not wipes_task(start), start.report()
     # Once more: a store that has just restored records knows the stream time, and hides what it has expired.
     restarted = good(harness.run(target, app, state, Run(dump=tmp_path / "after.jsonl", as_of=oldest)))
     # The judge: all of the log, restored at once, which other tests compare with Kafka Streams' own restoration.
@@ -120,7 +120,7 @@ def test_later_records_and_another_release_share_a_run(
     differences = dumps.differences(tmp_path / "whole.jsonl", tmp_path / "after.jsonl", ignore=WITHOUT_CHANGELOG)
     assert not [str(difference) for difference in differences]
     assert told_positions(restarted).keys() >= told_positions(whole).keys()
-    counts = Counter({store: count for store, count in restored(start).items() if store not in IN_MEMORY})
+    counts = Counter({store: count for store, count in restored_records(start).items() if store not in IN_MEMORY})
     expected: Counter[str] = Counter()
     for (topic, _), count in behind.items():
         expected[topic.removeprefix(f"{app.name}-").removesuffix("-changelog")] += count

@@ -17,7 +17,7 @@ from tests.unit.specification import truth
 from .dumping import dump
 from .harness import App, Harness, Run, Step
 from .restoring import alter, changelog, changelogs, line, restore
-from .support import ALL, BATCH, application, good, kstate, restored, wiped
+from .support import ALL, BATCH, application, good, kstate, restored_records, wipes_task
 
 pytestmark = pytest.mark.interop
 
@@ -27,14 +27,14 @@ UNKNOWABLE = {("join-left-shared-join-store", "kind"), ("global-table", "source"
 IN_MEMORY = "kv-memory"
 
 
-def described(app: App, release: str, path: Path) -> Path:
+def write_description(app: App, release: str, path: Path) -> Path:
     """The text of the topology that the harness runs; the releases that have all its stores describe it alike."""
     text = (TOPOLOGIES / f"{'3.9.2' if release < '4' else '4.3.1'}-kinds.txt").read_text(encoding="utf-8")
     path.write_text(re.sub(r"(?<=[\[ ])in-", f"{app.input}-", text), encoding="utf-8")
     return path
 
 
-def left_open(text: str) -> set[tuple[str, str]]:
+def open_questions(text: str) -> set[tuple[str, str]]:
     """The lines of a printed file that are to be filled in: store and key."""
     results, table = set(), ""
     for text_line in text.splitlines():
@@ -63,7 +63,7 @@ def test_only_unknowable_settings_stay_open(harness: Harness, tmp_path: Path, re
     directory, out = state / app.name, tmp_path / "dump"
     names = [word for topic in topics if not topic.endswith("-changelog") for word in ("--topic", topic)]
     dump(harness, out, "--app", app.name, *names)
-    topology = described(app, release, tmp_path / "topology.txt")
+    topology = write_description(app, release, tmp_path / "topology.txt")
     broker = ("--bootstrap-server", harness.bootstrap)
     started_as = () if guarantee == "eos" else ("--guarantee", "at_least_once")
 
@@ -71,7 +71,7 @@ def test_only_unknowable_settings_stay_open(harness: Harness, tmp_path: Path, re
     by_both = (*broker, "--from-changelog", out)
     for sources in (("--from-changelog", out), broker, by_both) if ALL else (("--from-changelog", out), by_both):
         result = kstate("ls", directory, "--spec", "--topology", topology, *sources)
-        assert left_open(result.out) == UNKNOWABLE, result.report
+        assert open_questions(result.out) == UNKNOWABLE, result.report
         specs = truth.by_name(complete(parse_draft(filled_in(result.out)), file_name="kstate.toml"))
         memory = specs.pop(IN_MEMORY)
         assert (memory.kind, memory.partitions) == ("in-memory", truth.PARTITIONS)
@@ -84,7 +84,7 @@ def test_only_unknowable_settings_stay_open(harness: Harness, tmp_path: Path, re
     if ALL:  # else tests/directories/test_spec_sources.py: an operator changes a topic, and is asked about it
         alter(harness, release, [changelog(app, "window-plain")], ["retention.ms=100000000"])
         requests = kstate("ls", directory, "--spec", "--topology", topology, *broker)
-        assert left_open(requests.out) == {*UNKNOWABLE, ("window-plain", "retention_ms")}, requests.report
+        assert open_questions(requests.out) == {*UNKNOWABLE, ("window-plain", "retention_ms")}, requests.report
         assert "# retention_ms = 1200000  # to fill in" in requests.out
 
     # A restore takes that very file, and Streams what it made of it: nothing is foretold, and nothing is restored.
@@ -95,7 +95,7 @@ def test_only_unknowable_settings_stay_open(harness: Harness, tmp_path: Path, re
     nothing = kstate("check", directory, "--for", line(release), *started_as, *broker, "-o", "json")
     assert (nothing.summary["restores"], nothing.summary["seconds_to_running"]) == (0, 0), nothing.report
     run = Run(steps=[Step(BATCH.next(), None)], expect_no_restore=True, may_restore=[IN_MEMORY])
-    assert not wiped(good(harness.run(release, app, state, run)))
+    assert not wipes_task(good(harness.run(release, app, state, run)))
 
     # The copy is older than the log: a check says by how much, store by store, and Streams restores just that.
     shutil.rmtree(directory)
@@ -106,8 +106,8 @@ def test_only_unknowable_settings_stay_open(harness: Harness, tmp_path: Path, re
     old = [row["lag_seconds"] for row in behind.rows if row["type"] == "store" and row["lag"]]
     assert old and None not in old
     started = good(harness.run(release, app, state, Run(read=False)))
-    assert not wiped(started), started.report()
-    real = {store: count for store, count in restored(started).items() if store != IN_MEMORY}
+    assert not wipes_task(started), started.report()
+    real = {store: count for store, count in restored_records(started).items() if store != IN_MEMORY}
     assert sum(real.values()) > 0
     assert _by_store(check, "prediction", "records") == real
     assert _by_store(check, "prediction", "lag") == _by_store(behind, "store", "lag") == real

@@ -43,7 +43,7 @@ def _texts(class_file: bytes) -> Iterator[str]:
 
 
 @cache
-def _printed(release: str) -> tuple[str, bytes]:
+def _printed_texts(release: str) -> tuple[str, bytes]:
     """All texts of a release's classes, with {} for holes, and RocksDB's library."""
     texts, library = [], b""
     for jar in sorted(streams_jars(release).glob("*.jar")):
@@ -69,7 +69,7 @@ def _sentences() -> list[str]:
 
 @pytest.mark.parametrize("release", STARTED)
 def test_each_sentence_is_printed_by_its_releases(release: str) -> None:
-    texts, library = _printed(release)
+    texts, library = _printed_texts(release)
     new = releases.release(release).offsets_home is releases.OffsetsHome.COLUMN_FAMILY
     sentences = _sentences()
     assert len(sentences) > 30

@@ -30,7 +30,7 @@ from .support import (
     records_with_value,
     sum_of,
     told_positions,
-    wiped,
+    wipes_task,
 )
 
 pytestmark = pytest.mark.interop
@@ -90,7 +90,7 @@ def test_undo_is_refused_and_the_migration_it_names_goes_back(
     assert result.status == 0, result.report
     back = Run(dump=served, as_of=oldest, expect_no_restore=True)
     after = good(harness.run(first, app, tmp_path / "state", back))
-    assert not wiped(after), after.report()
+    assert not wipes_task(after), after.report()
     assert not [str(difference) for difference in dumps.differences(reference, served)]
     assert told_positions(after) == told_positions(before)
     assert sum_of(served, "count") == records_with_value(harness, f"{app.input}-events", tmp_path)

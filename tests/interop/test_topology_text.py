@@ -27,7 +27,7 @@ TOPOLOGY = "parts:removed,global-table,count+window-count,reduce,generated"
 _SECONDS = 120
 
 
-def printed(harness: Harness, app: App) -> str:
+def printed_description(harness: Harness, app: App) -> str:
     """What ``kafka-streams-groups.sh --describe --topology`` prints while the application runs."""
     command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{tools_jars(VERSION)}/*"]
     command += ["org.apache.kafka.tools.streams.StreamsGroupCommand", "--bootstrap-server", harness.bootstrap]
@@ -53,7 +53,7 @@ def test_it_is_taken_wherever_the_other_text_is(tmp_path: Path) -> None:
         thread = threading.Thread(target=lambda: replies.append(harness.run(VERSION, app, tmp_path / "state", run)))
         thread.start()
         try:
-            tool.write_text(printed(harness, app), encoding="utf-8")
+            tool.write_text(printed_description(harness, app), encoding="utf-8")
         finally:
             stop.touch()
             thread.join(_SECONDS)

@@ -27,10 +27,10 @@ from .support import (
     kstate,
     migrate,
     records_with_value,
-    restored,
+    restored_records,
     sum_of,
     told_positions,
-    wiped,
+    wipes_task,
 )
 from .test_matrix import as_without_headers
 
@@ -49,7 +49,7 @@ _HANGS_SECONDS = 30
 """An application that is not RUNNING after so many seconds is taken to hang, where kstate predicts it."""
 
 
-def closed(harness: Harness, app: App, state: Path) -> None:
+def run_and_close(harness: Harness, app: App, state: Path) -> None:
     """Run with transactional stores from the beginning."""
     _run(harness, RELEASE, app, state, TRANSACTIONAL)
 
@@ -68,7 +68,7 @@ def switched_off(harness: Harness, app: App, state: Path) -> None:
     _run(harness, RELEASE, app, state, {})
 
 
-def upgraded(harness: Harness, app: App, state: Path) -> None:
+def upgrade(harness: Harness, app: App, state: Path) -> None:
     """Run 4.3.1, then 4.4.0 on the same directory with them."""
     _run(harness, "4.3.1", app, state, {})
     harness.produce(RELEASE, app, BATCH.next())
@@ -80,7 +80,7 @@ def _run(harness: Harness, release: str, app: App, state: Path, conf: dict[str, 
 
 
 History = Callable[[Harness, App, Path], None]
-HISTORIES: tuple[History, ...] = (closed, switched_on, switched_off, upgraded)
+HISTORIES: tuple[History, ...] = (run_and_close, switched_on, switched_off, upgrade)
 GUARANTEES: tuple[Guarantee, ...] = ("eos", "alos")
 
 
@@ -104,10 +104,10 @@ def test_older_releases_take_the_migrated_directory(
 
     result = migrate(directory, target, "--warnings-ok")
     assert result.status == 0, result.report
-    rest = BATCH.next() if history is closed else BATCH.next().next()
+    rest = BATCH.next() if history is run_and_close else BATCH.next().next()
     run = Run(dump=served, steps=[Step(rest, grown)], as_of=AS_OF, expect_no_restore=True)
     after = good(harness.run(target, app, state, run))
-    assert not wiped(after), after.report()
+    assert not wipes_task(after), after.report()
     assert not [str(difference) for difference in dumps.differences(reference, served)]
     assert told_positions(after) == told_positions(before)
     count = records_with_value(harness, f"{app.input}-events", tmp_path)
@@ -117,7 +117,7 @@ def test_older_releases_take_the_migrated_directory(
     assert result.status == 0, result.report
     run = Run(dump=back, as_of=AS_OF, conf=TRANSACTIONAL, expect_no_restore=True)
     again = good(harness.run(RELEASE, app, state, run))
-    assert not wiped(again), again.report()
+    assert not wipes_task(again), again.report()
     assert sum_of(back, "count") == count
     harness.delete(RELEASE, app)
 
@@ -134,13 +134,13 @@ def test_stores_never_written(harness: Harness, tmp_path: Path, target: str) -> 
     shutil.copytree(state, tmp_path / "unmigrated")
     # The scan at the start logs that it wipes the task, because it opens stores without the option. It wipes nothing.
     run = Run(conf=TRANSACTIONAL, expect_no_restore=True, read=False)
-    assert restored(good(harness.run(RELEASE, app, tmp_path / "unmigrated", run))) == {}
+    assert restored_records(good(harness.run(RELEASE, app, tmp_path / "unmigrated", run))) == {}
 
     result = migrate(state / app.name, target)
     assert result.status == 0, result.report
     reply = good(harness.run(target, app, state, Run(dump=served, expect_no_restore=True)))
-    assert not wiped(reply), reply.report()
-    assert restored(reply) == {}
+    assert not wipes_task(reply), reply.report()
+    assert restored_records(reply) == {}
     assert not [str(difference) for difference in dumps.differences(live, served)]
 
 
@@ -163,7 +163,7 @@ def test_record_headers(harness: Harness, tmp_path: Path, target: str) -> None:
     assert result.status == 0, result.report
     started = app if keeps else App(app.name, f"{app.topology}-old", app.guarantee, app.input)
     reply = good(harness.run(target, started, state, Run(dump=served, expect_no_restore=True)))
-    assert restored(reply) == {}
+    assert restored_records(reply) == {}
     edit = None if keeps else as_without_headers
     assert not [str(difference) for difference in dumps.differences(reference, served, edit=edit)]
     assert dumps.counts(served).keys() == dumps.counts(reference).keys()
@@ -191,7 +191,7 @@ def test_killed_with_small_buffers(harness: Harness, tmp_path: Path, target: str
     served, truth = tmp_path / "served.jsonl", tmp_path / "truth.jsonl"
     for folder, dump in ((state, served), (tmp_path / "nothing", truth)):
         reply = good(harness.run(target, app, folder, Run(as_of=AS_OF, read=False)))
-        assert wiped(reply) == (predicted and folder == state), reply.report()
+        assert wipes_task(reply) == (predicted and folder == state), reply.report()
         # Windows hide what is older than the stream time that they have seen: after a restart all rows are served.
         good(harness.run(target, app, folder, Run(dump=dump, as_of=AS_OF, expect_no_restore=True)))
     assert not [str(difference) for difference in dumps.differences(truth, served, ignore=WITHOUT_CHANGELOG)]
@@ -244,7 +244,7 @@ def test_stores_with_status_open(harness: Harness, tmp_path: Path, stores: str, 
     assert result.status == 0, result.report
     served, truth = tmp_path / "served.jsonl", tmp_path / "truth.jsonl"
     for folder, dump in ((state, served), (tmp_path / "nothing", truth)):
-        assert restored(good(harness.run(RELEASE, app, folder, Run(conf=TRANSACTIONAL, read=False))))
+        assert restored_records(good(harness.run(RELEASE, app, folder, Run(conf=TRANSACTIONAL, read=False))))
         run = Run(dump=dump, conf=TRANSACTIONAL, expect_no_restore=True)
         good(harness.run(RELEASE, app, folder, run))
     assert dumps.counts(served).keys() == set(stores.split("+"))

@@ -128,7 +128,7 @@ def replay_run(history: History, batches: list[Batch], loaded: Rows, as_batches:
     return rows
 
 
-def feed(release: str, histories: list[History], folder: Path) -> None:
+def feed_histories(release: str, histories: list[History], folder: Path) -> None:
     """Let the stores of a release take the histories; each leaves a database."""
     jobs = folder / "jobs.jsonl"
     jobs.write_text("".join(f"{history.job(folder)}\n" for history in histories))
@@ -165,7 +165,7 @@ def folder() -> Iterator[Path]:
 @pytest.mark.parametrize("release", RELEASES)
 def test_random_histories(release: str, folder: Path) -> None:
     histories = [history(seed) for seed in range(SEED, SEED + HISTORIES)]
-    feed(release, histories, folder)
+    feed_histories(release, histories, folder)
     wrong, differs = [], 0
     for messages in histories:
         expected = replay(messages, as_batches=messages.kind != "put")
@@ -189,7 +189,7 @@ def test_a_batch_may_bring_a_deleted_key_back(release: str, folder: Path) -> Non
     at_once = History("at-once", "restored", 1000, 10, [[records]])
     history = History("one-by-one", "restored", 1000, 10, [[[record] for record in records]])
     placement = History("put", "put", 1000, 10, [[records]])
-    feed(release, [at_once, history, placement], folder)
+    feed_histories(release, [at_once, history, placement], folder)
     latest = VersionedKey(LATEST_SEGMENT, b"k").to_bytes()
     assert real_rows(at_once, folder)[latest] == bytes.fromhex("000000000000000f") + b"late"
     assert real_rows(at_once, folder) == replay(at_once, as_batches=True)
@@ -203,7 +203,7 @@ def test_a_delete_at_the_time_of_its_value_may_be_forgotten(release: str, folder
     deleted: Batch = [(b"k", b"value", 20), (b"k", None, 20), (b"k", b"late", 15)]
     alone = History("alone", "put", 1000, 10, [[deleted]])
     after_another = History("after-another", "put", 1000, 10, [[[(b"k", b"older", 10), *deleted]]])
-    feed(release, [alone, after_another], folder)
+    feed_histories(release, [alone, after_another], folder)
     latest = VersionedKey(LATEST_SEGMENT, b"k").to_bytes()
     assert real_rows(alone, folder) == {latest: bytes.fromhex("000000000000000f") + b"late"}
     assert latest not in real_rows(after_another, folder)
@@ -217,7 +217,7 @@ def test_a_reopened_store_files_late_records_wrongly(release: str, folder: Path)
     late: Batch = [(b"k", b"late", 15)]
     reopened = History("reopened", "restored", 1000, 100, [[before], [late]])
     never_closed = History("never-closed", "restored", 1000, 100, [[before, late]])
-    feed(release, [reopened, never_closed], folder)
+    feed_histories(release, [reopened, never_closed], folder)
     with pytest.raises(MalformedBytesError, match="older than the minimum"):
         SegmentValue.from_bytes(real_rows(reopened, folder)[VersionedKey(0, b"k").to_bytes()])
     # kstate knows the rows that it goes on from.
@@ -239,11 +239,11 @@ def test_a_crash_between_two_writes_is_mended(release: str, folder: Path) -> Non
         torn.append(start)
         again.append(replace(start, runs=[[records[crash:]]]))
         loaded[start.name] = {at: row for at, row in after.items() if not VersionedKey.from_bytes(at).is_latest}
-    feed(release, torn, folder)
+    feed_histories(release, torn, folder)
     for start in torn:
         overwrite(folder / start.name / "rocksdb" / "store", loaded[start.name])
         loaded[start.name] = real_rows(start, folder)
-    feed(release, again, folder)
+    feed_histories(release, again, folder)
     rows = [replay_run(messages, messages.runs[0], loaded[messages.name], as_batches=True) for messages in again]
     assert [real_rows(messages, folder) for messages in again] == rows
 

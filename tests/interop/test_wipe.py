@@ -14,7 +14,7 @@ import pytest
 
 from . import dumps
 from .harness import Harness, Run
-from .support import ALL, BATCH, application, good, kstate, migrate, restored, told_positions, wiped
+from .support import ALL, BATCH, application, good, kstate, migrate, restored_records, told_positions, wipes_task
 
 pytestmark = pytest.mark.interop
 
@@ -58,13 +58,13 @@ def test_only_wiped_stores_are_restored(harness: Harness, tmp_path: Path, releas
     result = kstate("wipe", directory, *options)
     assert result.status == 0, result.report
 
-    everything = restored(good(harness.run(release, app, tmp_path / "empty", Run(read=False))))
+    everything = restored_records(good(harness.run(release, app, tmp_path / "empty", Run(read=False))))
     good(harness.run(release, app, tmp_path / "empty", Run(dump=tmp_path / "whole.jsonl")))
     before = good(harness.run(release, app, tmp_path / "untouched", Run(dump=tmp_path / "before.jsonl")))
     after = good(harness.run(release, app, tmp_path / "state", Run(read=False)))
-    assert not wiped(after), after.report()
+    assert not wipes_task(after), after.report()
     expected = {store: records for store, records in everything.items() if store in WIPED | IN_MEMORY}
-    assert restored(after) == expected
+    assert restored_records(after) == expected
     assert expected.keys() >= WIPED - GARBLED
 
     # Read after a restart, as the others are: a store that was just restored hides other expired rows than one that was opened.
@@ -93,7 +93,7 @@ def test_a_store_that_was_wiped_and_restored_by_4_3_goes_back(harness: Harness, 
     remainder = sorted(path.relative_to(directory) for path in directory.rglob(".checkpoint_kv-timestamped"))
     assert remainder
     first = good(harness.run(new, app, tmp_path / "state", Run(read=False)))
-    assert set(restored(first)) == {"kv-timestamped", *IN_MEMORY} and not wiped(first), first.report()
+    assert set(restored_records(first)) == {"kv-timestamped", *IN_MEMORY} and not wipes_task(first), first.report()
     good(harness.run(new, app, tmp_path / "state", Run(dump=tmp_path / "before.jsonl", may_restore=[*IN_MEMORY])))
     assert sorted(path.relative_to(directory) for path in directory.rglob(".checkpoint_kv-timestamped")) == remainder
 

@@ -48,19 +48,19 @@ def nothing(_: Started) -> None:
     """The directory as it was left."""
 
 
-def rehomed(started: Started) -> None:
+def rehome_and_start(started: Started) -> None:
     """By kstate."""
     result = kstate("rehome", started.directory.path, *started.words, "--warnings-ok")
     assert result.status == 0, result.report
 
 
-def rehomed_and_killed(started: Started) -> None:
+def rehome_and_kill(started: Started) -> None:
     """Rehomed; then the new topology ran, and was killed."""
-    rehomed(started)
+    rehome_and_start(started)
     started.run(Run(read=False, kill=True))
 
 
-def killed(started: Started) -> None:
+def kill_start(started: Started) -> None:
     """A start of the new topology that was killed, or that failed."""
     started.run(Run(read=False, kill=True))
 
@@ -82,7 +82,7 @@ def leave_a_task(started: Started) -> None:
         shutil.rmtree(task)
 
 
-def left_over_without_stores(started: Started) -> None:
+def leave_tasks_without_stores(started: Started) -> None:
     """Nothing but ``.checkpoint`` is in the tasks of the sub-topology that is gone."""
     for task in started.directory.path.glob("6_*"):
         shutil.rmtree(task)
@@ -90,7 +90,7 @@ def left_over_without_stores(started: Started) -> None:
         (task / ".checkpoint").write_text("0\n0\n", encoding="utf-8")
 
 
-def left_over_malformed(started: Started) -> None:
+def leave_malformed_checkpoint(started: Started) -> None:
     """``.checkpoint`` of a task of the sub-topology that is gone is no such file."""
     (started.directory.path / "6_0" / ".checkpoint").write_text("x\n", encoding="utf-8")
 
@@ -120,7 +120,7 @@ class Change:
     @property
     def varies(self) -> bool:
         """Whether what it begins with is another thing each time."""
-        return self.killed or self.prepare in (killed, rehomed_and_killed)
+        return self.killed or self.prepare in (kill_start, rehome_and_kill)
 
 
 SHIFTED = A.removeprefix("removed,")
@@ -142,9 +142,9 @@ CHANGES = [
     Change("homes-one-left-over", "the last is gone, of which one task is here", after=A.removesuffix(",last-count+in-memory"),
            prepare=leave_a_task, code="left-over-task", spec=""),
     Change("homes-empty-left-over", "the last is gone, whose tasks are empty", after=A.removesuffix(",last-count+in-memory"),
-           prepare=left_over_without_stores, spec=""),
+           prepare=leave_tasks_without_stores, spec=""),
     Change("homes-malformed-left-over", "the last is gone, and a `.checkpoint` of it malformed",
-           after=A.removesuffix(",last-count+in-memory"), prepare=left_over_malformed, code="malformed-checkpoint", spec=""),
+           after=A.removesuffix(",last-count+in-memory"), prepare=leave_malformed_checkpoint, code="malformed-checkpoint", spec=""),
     Change("homes-store-new", "a store more, on disk", after=A.replace("reduce", "reduce+new-count"), code="new-store", with_rehome=True),
     Change("homes-store-new-alos", "a store more, on disk", after=A.replace("reduce", "reduce+new-count"), guarantee="alos"),
     Change("homes-window-new", "a window store more", after=A.replace("reduce", "reduce+new-window"), code="new-store",
@@ -168,14 +168,14 @@ CHANGES = [
            guarantee="alos"),
     Change("homes-killed", "changed; killed before", killed=True, code="left-over-task"),
     Change("homes-killed-alos", "changed; killed before", killed=True, code="left-over-task", guarantee="alos"),
-    Change("homes-tried", "changed; the new topology was started once, and killed", prepare=killed, code="left-over-task"),
-    Change("homes-tried-alos", "changed; the new topology was started once, and killed", prepare=killed, code="left-over-task",
+    Change("homes-tried", "changed; the new topology was started once, and killed", prepare=kill_start, code="left-over-task"),
+    Change("homes-tried-alos", "changed; the new topology was started once, and killed", prepare=kill_start, code="left-over-task",
            guarantee="alos"),
     Change("homes-ran", "changed; the new topology has run here", prepare=ran, code="left-over-task", releases=OLD),
-    Change("homes-rehomed", "changed, and rehomed", prepare=rehomed, quick=True),
-    Change("homes-rehomed-alos", "changed, and rehomed", prepare=rehomed, guarantee="alos"),
-    Change("homes-rehomed-killed", "changed, rehomed, started and killed", prepare=rehomed_and_killed),
-    Change("homes-rehomed-killed-alos", "changed, rehomed, started and killed", prepare=rehomed_and_killed, guarantee="alos"),
+    Change("homes-rehomed", "changed, and rehomed", prepare=rehome_and_start, quick=True),
+    Change("homes-rehomed-alos", "changed, and rehomed", prepare=rehome_and_start, guarantee="alos"),
+    Change("homes-rehomed-killed", "changed, rehomed, started and killed", prepare=rehome_and_kill),
+    Change("homes-rehomed-killed-alos", "changed, rehomed, started and killed", prepare=rehome_and_kill, guarantee="alos"),
     Change("homes-one-partition", "changed; the other partition is elsewhere", prepare=keep_a_single_partition, code="store-elsewhere"),
     Change("homes-named", "changed, with a named topology", without_global(A), without_global(B), code="store-elsewhere",
            named="shop", with_rehome=True),

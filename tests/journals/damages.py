@@ -34,12 +34,12 @@ def damages(run: Path) -> Iterator[Damage]:
     journal = journal_of(run)
     if journal.exists():
         other = JOURNAL if journal.name == LEAVING else LEAVING
-        yield Damage("journal under its other name", lambda path: _renamed(path, other))
+        yield Damage("journal under its other name", lambda path: _rename(path, other))
         yield Damage("two journals", lambda path: _twice(path, other))
         data = journal.read_bytes()
         lines = data.splitlines(keepends=True)
         yield Damage("journal missing", lambda path: journal_of(path).unlink())
-        for name, changed in _changed(lines):
+        for name, changed in _change_lines(lines):
             yield Damage(
                 name, _writing(changed), of_a_member="=" in name or (name.startswith("line") and "without" in name)
             )
@@ -67,7 +67,7 @@ def damages(run: Path) -> Iterator[Damage]:
     yield Damage("the run is a link", _linked_run)
 
 
-def _changed(lines: list[bytes]) -> Iterator[tuple[str, bytes]]:
+def _change_lines(lines: list[bytes]) -> Iterator[tuple[str, bytes]]:
     for count in range(len(lines)):
         yield f"first {count} lines", b"".join(lines[:count])
         yield f"first {count} lines and a half", b"".join(lines[:count]) + lines[count][: len(lines[count]) // 2]
@@ -79,15 +79,15 @@ def _changed(lines: list[bytes]) -> Iterator[tuple[str, bytes]]:
         for member in (*row, "nothing"):
             if member != "nothing":
                 short = {name: value for name, value in row.items() if name != member}
-                yield f"line {count} without {member}", b"".join([*lines[:count], _signed(short), *lines[count + 1 :]])
+                yield f"line {count} without {member}", b"".join([*lines[:count], _sign(short), *lines[count + 1 :]])
             for value in _VALUES:
                 other = {**row, member: value}
                 name = f"line {count} with {member}={str(value)[:9]!r}"
-                yield name, b"".join([*lines[:count], _signed(other), *lines[count + 1 :]])
+                yield name, b"".join([*lines[:count], _sign(other), *lines[count + 1 :]])
                 if value == 5:
                     unsigned = json.dumps(other).encode() + b"\n"
                     yield f"{name}, unsigned", b"".join([*lines[:count], unsigned, *lines[count + 1 :]])
-        newer = _signed({**row, "schema_version": _NEWER})
+        newer = _sign({**row, "schema_version": _NEWER})
         yield f"line {count} is newer", b"".join([*lines[:count], newer, *lines[count + 1 :]])
         older = json.dumps({k: v for k, v in {**row, "schema_version": 1}.items() if k not in ("n", "sum")}).encode()
         yield f"line {count} is older", b"".join([*lines[:count], older + b"\n", *lines[count + 1 :]])
@@ -97,7 +97,7 @@ def _changed(lines: list[bytes]) -> Iterator[tuple[str, bytes]]:
     yield "no newline at the end", b"".join(lines)[:-1]
 
 
-def _signed(row: dict[str, Any]) -> bytes:
+def _sign(row: dict[str, Any]) -> bytes:
     """A line with a checksum that is right, whatever it says."""
     body = json.dumps({name: value for name, value in row.items() if name != "sum"}).encode()
     return body[:-1] + b', "sum": "%08x"}\n' % zlib.crc32(body)
@@ -108,7 +108,7 @@ def journal_of(run: Path) -> Path:
     return run / LEAVING if (run / LEAVING).exists() else run / JOURNAL
 
 
-def _renamed(path: Path, name: str) -> None:
+def _rename(path: Path, name: str) -> None:
     journal_of(path).rename(path / name)
 
 

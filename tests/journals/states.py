@@ -145,7 +145,7 @@ def content(tree: Path) -> frozenset[tuple[str, int, int]]:
     return frozenset(results)
 
 
-def copied(template: Path, state: Path) -> Path:
+def copy_state(template: Path, state: Path) -> Path:
     """A copy of a state directory, with its times; hard links within it stay links."""
     shutil.rmtree(state, ignore_errors=True)
     subprocess.run(["cp", "-a", str(template), str(state)], check=True)

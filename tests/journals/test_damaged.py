@@ -20,7 +20,7 @@ from kstate_cli.change.marks import MARKS
 from tests.faults.forked import Kstate
 
 from .damages import Damage, damages
-from .states import MIGRATE, STATES, Origin, content, copied, make, trees
+from .states import MIGRATE, STATES, Origin, content, copy_state, make, trees
 
 ALL = os.environ.get("KSTATE_JOURNALS") == "all"
 COMMANDS = (
@@ -57,7 +57,7 @@ def everything(state: Path) -> dict[str, tuple[int, int, int]]:
     return results
 
 
-def changed(state: Path, files: dict[str, tuple[int, int, int]], text: str) -> list[str]:
+def differences(state: Path, files: dict[str, tuple[int, int, int]], text: str) -> list[str]:
     """What is not as it was, but for what ends an interrupted run: a mark that goes, a line in a journal that is told."""
     now = everything(state)
     differ = [path for path in sorted(files.keys() | now.keys()) if files.get(path) != now.get(path)]
@@ -79,7 +79,7 @@ def wrong_after(kstate: Kstate, app: Path, damage: Damage, command: tuple[str, .
     wrong = []
     if ended.status not in MAY_END or "Traceback" in ended.output or "defect" in ended.output:
         wrong.append(f"exit {ended.status}: {ended.output[-1500:]}")
-    if (ended.status in (4, 2, 5) or command[0] in READS) and (differ := changed(state, files, ended.output)):
+    if (ended.status in (4, 2, 5) or command[0] in READS) and (differ := differences(state, files, ended.output)):
         wrong.append(f"exit {ended.status}, and files have changed: {differ[:3]}: {ended.output[-500:]}")
     after = {content(path) for path in trees(state)}
     lost = [path for entry, path in before.items() if entry not in after]
@@ -116,7 +116,7 @@ def test_nothing_that_holds_data_is_deleted(
         choice = always + random.Random(outputs.state).sample(choice, A_FEW)
     wrong = []
     for damage, command in choice:
-        app = copied(template, folder / "state")
+        app = copy_state(template, folder / "state")
         damage.do(app.parent / ".kstate" / app.name / "0001-migrate")
         # One that is damaged, and then a second command on what the first one left.
         for entry in (command, ("undo",)):

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from . import kill
 from .farm import Farm
-from .figures import Figures, recorded
-from .seeds import seed
+from .figures import Figures, read_record
+from .seeds import seed_of
 
 RECORD = Path(__file__).with_name("kills.jsonl")
 _PER_BROKER = 4
@@ -31,10 +31,10 @@ def main() -> int:
     parser.add_argument("--figures", action="store_true", help="print the figures of the record, and run nothing")
     args = parser.parse_args()
     if args.figures:
-        print(Figures.of(recorded(args.record)))
+        print(Figures.of(read_record(args.record)))
         return 0
     first, _, last = args.seeds.partition("-")
-    seeds = {line["seed"] for line in recorded(args.record)}
+    seeds = {line["seed"] for line in read_record(args.record)}
     numbers = [number for number in range(int(first), int(last or first) + 1) if number not in seeds]
     wrong = 0
     with tempfile.TemporaryDirectory(prefix="kills-", dir=args.folder) as folder:
@@ -42,13 +42,13 @@ def main() -> int:
             with Farm() as farm:
                 for number in numbers[begin : begin + _PER_BROKER]:
                     wrong += _single(farm, number, args, Path(folder) / str(number))
-    print(Figures.of(recorded(args.record)))
+    print(Figures.of(read_record(args.record)))
     return 1 if wrong else 0
 
 
 def _single(farm: Farm, number: int, namespace: argparse.Namespace, folder: Path) -> int:
     began = time.monotonic()
-    outcomes = kill.run(farm, seed(number, namespace.victims), folder)
+    outcomes = kill.run(farm, seed_of(number, namespace.victims), folder)
     with namespace.record.open("a", encoding="utf-8") as file:
         file.writelines(json.dumps(outcome.line) + "\n" for outcome in outcomes)
     wrong = [outcome for outcome in outcomes if outcome.kstate or outcome.unpredicted]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 
-def recorded(path: Path) -> list[dict[str, Any]]:
+def read_record(path: Path) -> list[dict[str, Any]]:
     """Return the lines of a record; none where it does not exist."""
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
 

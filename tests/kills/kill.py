@@ -70,7 +70,7 @@ def run(farm: Farm, seed: Seed, folder: Path) -> list[Outcome]:
     )
     inputs = [f"{seed.prefix}-{topic}" for topic in _INPUTS]
     farm.good(seed.release, do="settle", apps=[victim.name for victim in seed.victims], inputs=inputs)
-    outcomes = [_outcome(seed, victim, event) for victim, event in _paired(seed, reply.of("killed"))]
+    outcomes = [_outcome(seed, victim, event) for victim, event in _pair_events(seed, reply.of("killed"))]
     topics = [f"{victim.name}-{store}-changelog" for victim in seed.victims for store in TASKS]
     dump = dump_changelogs(farm, seed.release, topics, folder / "dump")
     predictions = {}
@@ -88,7 +88,7 @@ def _instance(seed: Seed, victim: Victim, state: Path, *, transactional: bool) -
             "transactional": transactional, "close-at": victim.close_at, "commit-ms": victim.commit_ms}  # fmt: skip
 
 
-def _paired(seed: Seed, events: Iterable[Event]) -> list[tuple[Victim, Event]]:
+def _pair_events(seed: Seed, events: Iterable[Event]) -> list[tuple[Victim, Event]]:
     by_name = {event["app"]: event for event in events}
     return [(victim, by_name[victim.name]) for victim in seed.victims]
 
@@ -127,26 +127,26 @@ def _change(seed: Seed, outcome: Outcome, folder: Path, dump: Path) -> None:
     option = ["--transactional-stores"] if victim.transactional else []
     line = _TARGETS[(seed.number + seed.victims.index(victim)) % len(_TARGETS)]
     outcome.record["target"] = line
-    copy = _copied(folder, f"to-{line}", name)
+    copy = _copy(folder, f"to-{line}", name)
     result = kstate(
         "migrate", copy, "--to", line, *guarantee, *option, *unproven_too(line), "--unclean", "wipe", status=None
     )
-    _ended(outcome, "migrate", result)
-    copy = _copied(folder, "restored", name)
+    _record_end(outcome, "migrate", result)
+    copy = _copy(folder, "restored", name)
     file = folder / f"{name}.toml"
     file.write_text(spec(name), encoding="utf-8")
     result = kstate("restore", copy, "--from-changelog", dump, "--for", seed.line, "--spec", file, "--engine", "local", *guarantee,
                   *option, *unproven_too(seed.line), "--wipe-unclean", status=None)  # fmt: skip
-    _ended(outcome, "restore", result)
+    _record_end(outcome, "restore", result)
 
 
-def _copied(folder: Path, place: str, name: str) -> Path:
+def _copy(folder: Path, place: str, name: str) -> Path:
     target = folder / place / name
     shutil.copytree(folder / "left" / name, target)
     return target
 
 
-def _ended(outcome: Outcome, command: str, result: CommandResult) -> None:
+def _record_end(outcome: Outcome, command: str, result: CommandResult) -> None:
     outcome.record[command] = result.status
     if result.status not in (0, REFUSAL):
         outcome.kstate[f"{command}: exit {result.status}"] = 1
@@ -164,9 +164,9 @@ def _start(
     """Start real Streams on copies, compare its stores, and hold the predictions against them."""
     state = folder / "started"
     for outcome in outcomes:
-        _copied(folder, "started", outcome.victim.name)
+        _copy(folder, "started", outcome.victim.name)
     before = {outcome.victim.name: identities(state / outcome.victim.name) for outcome in outcomes}
-    reply = _started(farm, seed, outcomes, predictions, folder)
+    reply = _start_copies(farm, seed, outcomes, predictions, folder)
     running = {event["app"]: event["state"] == "RUNNING" and not event["failed"] for event in reply.of("started")}
     for outcome in outcomes:
         name = outcome.victim.name
@@ -197,7 +197,7 @@ def _start(
         outcome.record["predicted_losses"] = sorted(losing)
 
 
-def _started(
+def _start_copies(
     farm: Farm, seed: Seed, outcomes: Iterable[Outcome], predictions: Mapping[str, list[dict[str, Any]]], folder: Path
 ) -> Reply:
     """Start all copies at once, and again those that failed for another reason than their stores: a busy broker."""
@@ -223,7 +223,7 @@ def _started(
         waiting = {name: victim for name, victim in waiting.items() if name in again}
         for name in waiting:
             shutil.rmtree(folder / "started" / name)
-            _copied(folder, "started", name)
+            _copy(folder, "started", name)
     return Reply(0, events)
 
 

@@ -64,7 +64,7 @@ class Seed:
         return self.release.rpartition(".")[0]
 
 
-def seed(number: int, victims: int = 12) -> Seed:
+def seed_of(number: int, victims: int = 12) -> Seed:
     """Return what this seed kills; the same number is always the same."""
     dice = random.Random(number)
     release = RELEASES[number % len(RELEASES)]

@@ -16,7 +16,7 @@ from tests.interop.support import ALL
 from . import kill
 from .farm import Farm
 from .figures import Figures
-from .seeds import seed
+from .seeds import seed_of
 
 pytestmark = pytest.mark.interop
 
@@ -32,7 +32,7 @@ def farm() -> Iterator[Farm]:
 
 @pytest.mark.parametrize("number", SEEDS)
 def test_no_row_is_lost_unpredicted(farm: Farm, tmp_path: Path, number: int) -> None:
-    outcomes = kill.run(farm, seed(number, VICTIMS), tmp_path / "kill")
+    outcomes = kill.run(farm, seed_of(number, VICTIMS), tmp_path / "kill")
     lines = [outcome.line for outcome in outcomes]
     assert len(outcomes) == VICTIMS
     assert not [(line["app"], line["lost_by_kstate"], line.get("details")) for line in lines if line["lost_by_kstate"]]
@@ -43,7 +43,7 @@ def test_no_row_is_lost_unpredicted(farm: Farm, tmp_path: Path, number: int) -> 
 def test_the_replay_finds_a_row_that_is_missing(farm: Farm, tmp_path: Path) -> None:
     """A comparison that finds nothing would never fail."""
     folder = tmp_path / "kill"
-    choice = seed(SEEDS[0], 1)
+    choice = seed_of(SEEDS[0], 1)
     (outcome,) = kill.run(farm, choice, folder)
     name = outcome.victim.name
     restored = folder / "restored" / name
@@ -63,9 +63,9 @@ def test_the_replay_finds_a_row_that_is_missing(farm: Farm, tmp_path: Path) -> N
 
 
 def test_a_seed_is_always_the_same() -> None:
-    assert seed(7) == seed(7)
-    assert seed(7) != seed(8)
-    assert {victim.kind for number in range(6) for victim in seed(number).victims} == {
+    assert seed_of(7) == seed_of(7)
+    assert seed_of(7) != seed_of(8)
+    assert {victim.kind for number in range(6) for victim in seed_of(number).victims} == {
         "at-least-once",
         "exactly-once",
         "transactional",

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .calls import Calls, temporary_folder
-from .figures import figures, recorded
+from .figures import figures, read_record
 from .logs import cleaning_broker
 from .run_worlds import DISKS, ROUNDS, disk_rounds, run_world
 
@@ -34,7 +34,7 @@ def main() -> int:
     parser.add_argument("--figures", action="store_true", help="print the figures of the record, and run nothing")
     args = parser.parse_args()
     if args.figures:
-        print(figures(recorded(args.record or RECORD)))
+        print(figures(read_record(args.record or RECORD)))
         return 0
     first, _, last = (args.worlds or f"0-{-(-args.rounds // ROUNDS) - 1}").partition("-")
     numbers = list(range(int(first), int(last or first) + 1))

@@ -100,7 +100,7 @@ class Call:
             json_lines.check(self.argv, self._status, out, err)
         else:
             out = out[: out.rfind("\n") + 1]
-        return Outcome(self.argv, self._status, tuple(json_lines.parsed(out)), err)
+        return Outcome(self.argv, self._status, tuple(json_lines.parse_lines(out)), err)
 
 
 class Calls:

@@ -18,7 +18,7 @@ from tests.sampling import ALL
 
 from . import stores
 from .calls import Calls, Clock, Outcome
-from .figures import recorded, totals
+from .figures import read_record, totals
 from .histories import Histories, History, Record
 from .logs import Logs, cleaning_broker
 from .run_worlds import run_world
@@ -189,7 +189,7 @@ def test_deletes_behind_the_last_record(farm: Farm, tmp_path: Path) -> None:
 
 
 def test_the_record_has_no_wrong_row() -> None:
-    sums = totals(recorded(Path(__file__).with_name("rounds.jsonl")))
+    sums = totals(read_record(Path(__file__).with_name("rounds.jsonl")))
     assert sums["wrong"]["rounds"] == 0
     assert sums["rounds"]["rounds"] >= 1_000
 

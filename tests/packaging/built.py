@@ -15,7 +15,7 @@ from . import man_pages
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def tracked() -> list[str]:
+def tracked_files() -> list[str]:
     """Paths of all files of the repository."""
     output = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
     return [os.fsdecode(name) for name in output.split(b"\0") if name]
@@ -26,7 +26,7 @@ def clone(folder: Path, *, tests: bool = True) -> None:
 
     ``tests``: with all tests, not those alone that a release runs.
     """
-    for name in tracked():
+    for name in tracked_files():
         if (
             not tests
             and name.startswith("tests/")

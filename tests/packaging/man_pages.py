@@ -41,11 +41,11 @@ def _page(command: Any, context: Any) -> Iterator[str]:
     path = context.command_path
     name = path.replace(" ", "-")
     text = _text(command.help or "")
-    yield f'.TH "{_escaped(name.upper())}" "1" "" "kstate {__version__}" "kstate"'
+    yield f'.TH "{_escape(name.upper())}" "1" "" "kstate {__version__}" "kstate"'
     yield ".SH NAME"
-    yield f"{_escaped(name)} \\- {_escaped(_short(path, text))}"
+    yield f"{_escape(name)} \\- {_escape(_short(path, text))}"
     yield ".SH SYNOPSIS"
-    yield f".B {_escaped(path)}"
+    yield f".B {_escape(path)}"
     yield _line(" ".join(command.collect_usage_pieces(context)))
     yield ".SH DESCRIPTION"
     yield from _paragraphs(text)
@@ -55,7 +55,7 @@ def _page(command: Any, context: Any) -> Iterator[str]:
         yield ".SH COMMANDS"
         for entry in inner:
             yield ".TP"
-            yield f".BR {_escaped(name)}\\-{_escaped(entry)} (1)"
+            yield f".BR {_escape(name)}\\-{_escape(entry)} (1)"
             below = inner[entry]
             yield _line(_short(f"{path} {entry}", _text(below.help or "")))
     if command.epilog:
@@ -63,7 +63,7 @@ def _page(command: Any, context: Any) -> Iterator[str]:
         yield from _paragraphs(_text(command.epilog))
     if context.parent is not None:
         yield ".SH SEE ALSO"
-        yield f".BR {_escaped(context.parent.command_path.replace(' ', '-'))} (1)"
+        yield f".BR {_escape(context.parent.command_path.replace(' ', '-'))} (1)"
 
 
 def _options(command: Any, context: Any) -> Iterator[str]:
@@ -74,10 +74,10 @@ def _options(command: Any, context: Any) -> Iterator[str]:
         if row is not None:
             panels.setdefault(panel_of(parameter), []).append(row)
     for title, rows in panels.items():
-        yield f".SH {_escaped(title.upper())}"
+        yield f".SH {_escape(title.upper())}"
         for names, text in rows:
             yield ".TP"
-            yield f".B {_escaped(names)}"
+            yield f".B {_escape(names)}"
             yield _line(text)
 
 
@@ -108,11 +108,11 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 def _line(text: str) -> str:
     """A line of text, never a request of troff's."""
-    escaped = _escaped(text)
+    escaped = _escape(text)
     return f"\\&{escaped}" if escaped.startswith((".", "'")) else escaped
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     r"""A hyphen is one to copy, not one to print; a backslash is itself."""
     return text.replace("\\", "\\e").replace("-", "\\-").replace('"', "\\(dq")
 

@@ -64,20 +64,20 @@ def _unwritten(folder: Path) -> None:
     _commit(folder)
 
 
-def _unversioned(folder: Path) -> None:
+def _remove_versions(folder: Path) -> None:
     (folder / "kstate_cli" / "__init__.py").write_text('__version__ = "7.8.9"\n')
     _commit(folder)
 
 
-def _tagged(folder: Path) -> None:
+def _tag(folder: Path) -> None:
     _git(folder, "tag", f"v{__version__}")
 
 
 WRONG = {
     _dirty: "changes that are not committed",
     _unwritten: "CHANGELOG.md has no section",
-    _unversioned: "says 7.8.9",
-    _tagged: f"a tag v{__version__} already",
+    _remove_versions: "says 7.8.9",
+    _tag: f"a tag v{__version__} already",
 }
 
 

@@ -19,7 +19,7 @@ from kstate_cli.texts import EXAMPLES
 from tests.readme import outputs, run, steady
 
 from . import man_pages
-from .built import ROOT, Built, Installed, build, clone, install, tracked
+from .built import ROOT, Built, Installed, build, clone, install, tracked_files
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -44,14 +44,14 @@ def installed(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Install
 
 def _package() -> set[str]:
     """What of the repository belongs into the package."""
-    names = {name for name in tracked() if name.startswith("kstate_cli/") and name != LINK}
-    return names | {f"kstate_cli/{name}" for name in tracked() if name.startswith(f"{EXAMPLES}/")}
+    names = {name for name in tracked_files() if name.startswith("kstate_cli/") and name != LINK}
+    return names | {f"kstate_cli/{name}" for name in tracked_files() if name.startswith(f"{EXAMPLES}/")}
 
 
 def _documents() -> set[str]:
     return {
         name
-        for name in tracked()
+        for name in tracked_files()
         if re.fullmatch(r"(README|CHANGELOG|CONTRIBUTING)\.md|docs/([a-z][^/]*/)*\w[^/]*\.(md|svg)", name)
     }
 

@@ -41,7 +41,7 @@ while True:
 """
 
 
-def _started(seconds: float, contact: str, ending: str = _FOR_EVER) -> subprocess.Popen[str]:
+def _start(seconds: float, contact: str, ending: str = _FOR_EVER) -> subprocess.Popen[str]:
     code = _WAITS.format(seconds=seconds, contact=contact, ending=ending)
     process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -50,7 +50,7 @@ def _started(seconds: float, contact: str, ending: str = _FOR_EVER) -> subproces
 
 
 def test_whatever_waits_ends() -> None:
-    process = _started(0.5, "deadline.contact('s3://bucket'); deadline.leave('a file')")
+    process = _start(0.5, "deadline.contact('s3://bucket'); deadline.leave('a file')")
     process.send_signal(signal.SIGTERM)
     printed, _ = process.communicate(timeout=_SECONDS)
     assert (process.returncode, printed) == (128 + signal.SIGTERM, f"report {signal.SIGTERM:d} a file\n")
@@ -58,14 +58,14 @@ def test_whatever_waits_ends() -> None:
 
 def test_a_command_that_contacts_no_other_host_has_no_deadline() -> None:
     ends = "print('begun', flush=True)\nsys.stdin.close()\ntime.sleep(1.5)\nprint('left')"
-    process = _started(0.1, "", ends)
+    process = _start(0.1, "", ends)
     process.send_signal(signal.SIGTERM)
     printed, _ = process.communicate(timeout=_SECONDS)
     assert (process.returncode, printed) == (0, "left\n")
 
 
 def test_a_command_that_has_reported_its_end_keeps_its_code() -> None:
-    process = _started(0.5, "deadline.contact('s3://bucket'); deadline.reported(4)")
+    process = _start(0.5, "deadline.contact('s3://bucket'); deadline.reported(4)")
     process.send_signal(signal.SIGTERM)
     printed, _ = process.communicate(timeout=_SECONDS)
     assert (process.returncode, printed) == (4, "")
@@ -74,7 +74,7 @@ def test_a_command_that_has_reported_its_end_keeps_its_code() -> None:
 def test_a_command_that_has_ended_leaves_no_deadline() -> None:
     """Where its process goes on with another one, as in tests."""
     ends = "deadline.forget()\nprint('begun', flush=True)\nsys.stdin.close()\ntime.sleep(1.5)\nprint('left')"
-    process = _started(0.1, "deadline.contact('s3://bucket')", ends)
+    process = _start(0.1, "deadline.contact('s3://bucket')", ends)
     process.send_signal(signal.SIGTERM)
     printed, _ = process.communicate(timeout=_SECONDS)
     assert (process.returncode, printed) == (0, "left\n")
@@ -83,7 +83,7 @@ def test_a_command_that_has_ended_leaves_no_deadline() -> None:
 @pytest.mark.parametrize("number", [signal.SIGCHLD, signal.SIGUSR1, signal.SIGALRM])
 def test_other_signals_have_no_deadline(number: signal.Signals) -> None:
     ends = f"signal.signal({number:d}, lambda *_: None)\nprint('begun', flush=True)\nos.kill(os.getpid(), {number:d})\ntime.sleep(1)\nprint('left')"
-    process = _started(0.1, "deadline.contact('s3://bucket')", ends)
+    process = _start(0.1, "deadline.contact('s3://bucket')", ends)
     printed, _ = process.communicate(timeout=_SECONDS)
     assert (process.returncode, printed) == (0, "left\n")
 

@@ -13,7 +13,7 @@ from kstate_cli.dump_writer.verified import VerifiedPart, read_verified, record
 from kstate_cli.formats.topic_partition import TopicPartition
 from tests.growing import GrowingDump
 from tests.object_store import Fault, ObjectStore
-from tests.unit.dump_reader.support import A, content, expected, open_dump, rows
+from tests.unit.dump_reader.support import A, content, expected_content, open_dump, rows
 
 KEY = TopicPartition("app-a-changelog", 0)
 
@@ -23,7 +23,7 @@ def test_in_a_bucket(marker: str, objects: ObjectStore, tmp_path: Path) -> None:
     pq.write_table(rows(), tmp_path / "a.parquet")
     data = (tmp_path / "a.parquet").read_bytes()
     objects.put(f"lake/dump/{A}/part=0/a.parquet", data)
-    assert content(open_dump(objects.uri("lake/dump"))) == expected(rows())
+    assert content(open_dump(objects.uri("lake/dump"))) == expected_content(rows())
     objects.put(f"lake/dump/{A}/{marker}", b"v1\n")
     for place in ("lake", "lake/dump", f"lake/dump/{A}", f"lake/dump/{A}/part=0", f"lake/dump/{A}/part=0/a.parquet"):
         with pytest.raises(DumpError) as caught:
@@ -36,7 +36,7 @@ def test_denied_listing_above_a_dump_in_a_bucket_is_a_warning(objects: ObjectSto
     objects.put("lake/dump/a.parquet", (tmp_path / "a.parquet").read_bytes())
     objects.behave(Fault("lake/(_|[.])", 403, "AccessDenied"), Fault("lake%2F(_|[.])", 403, "AccessDenied"))
     dump = open_dump(objects.uri("lake/dump"))
-    assert content(dump) == expected(rows())
+    assert content(dump) == expected_content(rows())
     assert "so it does not know whether the dump is part of a table there" in " ".join(dump.warnings)
 
 

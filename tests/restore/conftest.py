@@ -29,5 +29,5 @@ def expected(dump: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     support.good(support.restore(app, dump))
     digest = support.digest(app)
     assert len(digest) == 2
-    assert support.left_behind(app) == []
+    assert support.remaining_files(app) == []
     return digest

@@ -286,7 +286,7 @@ class Signals:
         wrong = [] if status == 0 else [f"exit {status} when run again"]
         if support.digest(self._app) != self.expected:
             wrong.append("other rows when run again")
-        if remainder := support.left_behind(self._app):
+        if remainder := support.remaining_files(self._app):
             wrong.append(f"left behind: {remainder}")
         if not wrong:
             choice = f", {resumed[0]['slices']} of {resumed[0]['of']} slices taken over" if resumed else ""
@@ -294,7 +294,7 @@ class Signals:
         return [f"{entry}\n{text[-3000:]}" for entry in wrong]
 
 
-def prepared(folder: Path) -> Signals:
+def prepare(folder: Path) -> Signals:
     """A dump, and what restoring it gives without any trouble."""
     dump = folder / "dump"
     make_dump(dump, support.TOPIC, records=40_000, keys=10_000, value_bytes=100, partitions=2)
@@ -308,7 +308,7 @@ def main() -> int:
     """All signals at all moments."""
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True)
-    signals = prepared(folder)
+    signals = prepare(folder)
     moments = [moment for moment in MOMENTS if not sys.argv[2:] or moment.name in sys.argv[2:]]
     failed = 0
     for moment in moments:

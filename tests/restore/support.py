@@ -71,16 +71,16 @@ def start(app: Path, dump: Path, *options: str) -> subprocess.Popen[str]:
     )
 
 
-def ended(process: subprocess.Popen[str]) -> Ended:
+def await_end(process: subprocess.Popen[str]) -> Ended:
     out, err = process.communicate(timeout=300)
     assert "Traceback" not in err, err
     assert isinstance(process.args, list)
     json_lines.check(process.args[3:], process.returncode, out, err)
-    return Ended(process.returncode, json_lines.parsed(out), err)
+    return Ended(process.returncode, json_lines.parse_lines(out), err)
 
 
 def restore(app: Path, dump: Path, *options: str) -> Ended:
-    return ended(start(app, dump, *options))
+    return await_end(start(app, dump, *options))
 
 
 def good(result: Ended) -> Ended:
@@ -101,7 +101,7 @@ def digest(app: Path) -> dict[str, str]:
     return results
 
 
-def left_behind(app: Path) -> list[str]:
+def remaining_files(app: Path) -> list[str]:
     """Files of kstate beside the application, but the journals, what is kept for undo, and how old the data is."""
     folder = app.parent / ".kstate" / app.name
     return sorted(

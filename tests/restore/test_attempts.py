@@ -59,9 +59,9 @@ def test_a_worker_that_is_killed(dump: Path, expected: dict[str, str], tmp_path:
     process = support.start(app, dump, "--master", "local[1,4]")
     killed = kill_attempts(process, app, kills)
     assert max(killed.values()) == kills
-    support.good(support.ended(process))
+    support.good(support.await_end(process))
     assert support.digest(app) == expected
-    assert support.left_behind(app) == []
+    assert support.remaining_files(app) == []
 
 
 def test_a_worker_that_always_dies(dump: Path, tmp_path: Path) -> None:
@@ -69,11 +69,11 @@ def test_a_worker_that_always_dies(dump: Path, tmp_path: Path) -> None:
     process = support.start(app, dump, "--master", "local[1,2]")
     killed = kill_attempts(process, app, 2)
     assert max(killed.values()) == 2
-    result = support.ended(process)
+    result = support.await_end(process)
     assert result.status == 6, result.stderr
     assert "PENDING_ERROR" in result.stderr
     assert not app.exists()
-    assert support.left_behind(app) == []
+    assert support.remaining_files(app) == []
 
 
 IN_TURN = ("--master", "local[1,4]")
@@ -140,7 +140,7 @@ def test_a_signal_while_restoring(dump: Path, tmp_path: Path, number: signal.Sig
     process = support.start(app, dump)
     started = wait_for(process, lambda: support.notes(app, ".started"))
     process.send_signal(number)
-    result = support.ended(process)
+    result = support.await_end(process)
     assert result.status == 128 + number, result.stderr
     assert [row["restoration"] for row in events(result, "state")][-2:] == ["PENDING_SHUTDOWN", "NOT_RUNNING"]
     assert not app.exists()
@@ -174,7 +174,7 @@ def test_finished_slices_of_an_interrupted_run_are_used(
     assert resumed.of("summary")[0]["records"] == RECORDS
     assert support.status(app)[-1]["predecessor"] == row["run"]
     assert support.digest(app) == expected
-    assert support.left_behind(app) == []
+    assert support.remaining_files(app) == []
 
 
 def test_finished_slices_of_a_changed_dump_are_not_used(dump: Path, expected: dict[str, str], tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_finished_slices_of_a_changed_dump_are_not_used(dump: Path, expected: di
     resumed = support.good(support.restore(app, mine, *IN_PROCESS))
     assert [event["slices"] for event in events(resumed, "resumed")] == [0]
     assert support.digest(app) == expected
-    assert support.left_behind(app) == []
+    assert support.remaining_files(app) == []
 
 
 @pytest.fixture
@@ -201,7 +201,7 @@ def test_engines_give_the_same_result(dump: Path, expected: dict[str, str], tmp_
     app = tmp_path / support.APP
     result = support.good(support.restore(app, dump, *IN_PROCESS))
     assert support.digest(app) == expected
-    assert support.left_behind(app) == []
+    assert support.remaining_files(app) == []
     assert [row["restoration"] for row in events(result, "state")] == [
         "REBALANCING", "RESTORING", "RUNNING", "PENDING_SHUTDOWN", "NOT_RUNNING",
     ]  # fmt: skip
@@ -217,7 +217,7 @@ def test_signal_in_the_local_engine_keeps_finished_slices(
     process = support.start(app, dump, *IN_PROCESS)
     wait_for(process, lambda: support.notes(app, ".done"))
     process.send_signal(number)
-    result = support.ended(process)
+    result = support.await_end(process)
     assert result.status == 128 + number, result.stderr
     assert [row["restoration"] for row in events(result, "state")][-2:] == ["PENDING_SHUTDOWN", "NOT_RUNNING"]
     assert not app.exists()
@@ -250,11 +250,11 @@ def test_a_command_that_hangs_does_not_hold_the_run_up(dump: Path, tmp_path: Pat
     wait_for(process, lambda: support.notes(app, ".started"))
     began = time.monotonic()
     process.terminate()
-    result = support.ended(process)
+    result = support.await_end(process)
     assert time.monotonic() - began < 250  # the command would take 300
     assert "killed" in result.stderr
     assert [row["restoration"] for row in events(result, "state")][-1] == "NOT_RUNNING"
-    assert support.left_behind(app) == [] or support.status(app)[-1]["bytes_pinned"] > 0
+    assert support.remaining_files(app) == [] or support.status(app)[-1]["bytes_pinned"] > 0
     support.clean(app)
     assert not (app.parent / ".kstate").exists()
 
@@ -275,7 +275,7 @@ def test_notes_that_nobody_can_read_are_passed_over(
     resumed = support.good(support.restore(app, dump, *IN_PROCESS))
     assert [event["slices"] for event in events(resumed, "resumed")] == [0]
     assert support.digest(app) == expected
-    assert support.left_behind(app) == []
+    assert support.remaining_files(app) == []
 
 
 def test_a_damaged_file_of_the_same_size(dump: Path, tmp_path: Path) -> None:
@@ -290,7 +290,7 @@ def test_a_damaged_file_of_the_same_size(dump: Path, tmp_path: Path) -> None:
     restore = support.restore(app, mine, *IN_PROCESS)
     assert (restore.status, "SHA-256" in restore.stderr, file.name in restore.stderr) == (4, True, True), restore.stderr
     assert not app.exists()
-    assert support.left_behind(app) == []
+    assert support.remaining_files(app) == []
 
 
 @pytest.fixture(scope="module")
@@ -307,7 +307,7 @@ def test_a_standalone_cluster(dump: Path, expected: dict[str, str], tmp_path: Pa
     support.good(support.restore(app, dump, "--master", cluster.master, "--staging", str(staging)))
     assert support.digest(app) == expected
     assert list(staging.iterdir()) == []
-    assert support.left_behind(app) == []
+    assert support.remaining_files(app) == []
 
 
 def test_two_hosts_share_a_staging_folder(dump: Path, expected: dict[str, str], tmp_path: Path) -> None:
@@ -352,7 +352,7 @@ def test_speculation(dump: Path, expected: dict[str, str], tmp_path: Path, clust
     os.kill(first["pid"], signal.SIGSTOP)
     try:
         wait_for(process, lambda: sum(note["slice"] == first["slice"] for note in started()) >= 2)
-        support.good(support.ended(process))
+        support.good(support.await_end(process))
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.kill(first["pid"], signal.SIGCONT)
@@ -382,10 +382,10 @@ def test_after_an_error_somebody_must_look(dump: Path, tmp_path: Path) -> None:
     content[len(content) // 2] ^= 1
     spoilt.write_bytes(content)
     process.send_signal(signal.SIGCONT)
-    failed = support.ended(process)
+    failed = support.await_end(process)
     assert failed.status == 6, failed.stderr
     assert [row["restoration"] for row in events(failed, "state")][-2:] == ["PENDING_ERROR", "ERROR"]
-    assert support.left_behind(app) == []
+    assert support.remaining_files(app) == []
     (row,) = support.status(app)
     assert (row["state"], row["restoration"]) == ("failed", "ERROR")
     assert spoilt.name in row["message"]

@@ -162,14 +162,14 @@ def test_numbers_of_the_manifest(name: str, tmp_path: Path, warm: Warm) -> None:
         world.agrees()
 
 
-def edited(world: World, topic: str, edit: Callable[[pa.Table], pa.Table]) -> None:
+def edit_table(world: World, topic: str, edit: Callable[[pa.Table], pa.Table]) -> None:
     """Write another table in the place of a topic's, as somebody would who wrote a dump of such rows."""
     for file in world.files:
         if topic in file.name:
             pq.write_table(edit(pq.read_table(file, partitioning=None)), file)
 
 
-def replaced(name: str, values: Callable[[list[Any]], list[Any]]) -> Callable[[pa.Table], pa.Table]:
+def replace_column(name: str, values: Callable[[list[Any]], list[Any]]) -> Callable[[pa.Table], pa.Table]:
     def edit(table: pa.Table) -> pa.Table:
         index = table.schema.get_field_index(name)
         return table.set_column(
@@ -180,7 +180,7 @@ def replaced(name: str, values: Callable[[list[Any]], list[Any]]) -> Callable[[p
 
 
 def repeat_an_offset(table: pa.Table) -> pa.Table:
-    other = replaced("value", lambda values: [b"another"] * len(values))(table.slice(3, 1))
+    other = replace_column("value", lambda values: [b"another"] * len(values))(table.slice(3, 1))
     return pa.concat_tables([table.slice(0, 8), other, table.slice(8)])
 
 
@@ -188,15 +188,15 @@ ROWS: dict[str, tuple[str, Callable[[pa.Table], pa.Table]]] = {
     "two records of one offset": (tiny_dump.KV, repeat_an_offset),
     "records in another order": (tiny_dump.KV, lambda table: table.take(pa.array([*range(len(table) - 1, -1, -1)]))),
     "a record twice": (tiny_dump.WINDOW, lambda table: pa.concat_tables([table, table.slice(0, 4)])),
-    "a key too short": (tiny_dump.WINDOW, replaced("key", lambda keys: [b"k", *keys[1:]])),
-    "a key without a time": (tiny_dump.WINDOW, replaced("key", lambda keys: [*keys[:-1], b"\xff" * 20])),
-    "a key that is null": (tiny_dump.KV, replaced("key", lambda keys: [None, *keys[1:]])),
-    "an offset below zero": (tiny_dump.KV, replaced("offset", lambda offsets: [-5, *offsets[1:]])),
-    "an offset that is null": (tiny_dump.KV, replaced("offset", lambda offsets: [None, *offsets[1:]])),
-    "another topic": (tiny_dump.KV, replaced("topic", lambda topics: ["other", *topics[1:]])),
-    "a time that is null": (tiny_dump.VERSIONED, replaced("timestamp", lambda times: [None, *times[1:]])),
-    "versions out of order": (tiny_dump.VERSIONED, replaced("timestamp", lambda times: times[::-1])),
-    "no values": (tiny_dump.GLOBAL, replaced("value", lambda values: [None] * len(values))),
+    "a key too short": (tiny_dump.WINDOW, replace_column("key", lambda keys: [b"k", *keys[1:]])),
+    "a key without a time": (tiny_dump.WINDOW, replace_column("key", lambda keys: [*keys[:-1], b"\xff" * 20])),
+    "a key that is null": (tiny_dump.KV, replace_column("key", lambda keys: [None, *keys[1:]])),
+    "an offset below zero": (tiny_dump.KV, replace_column("offset", lambda offsets: [-5, *offsets[1:]])),
+    "an offset that is null": (tiny_dump.KV, replace_column("offset", lambda offsets: [None, *offsets[1:]])),
+    "another topic": (tiny_dump.KV, replace_column("topic", lambda topics: ["other", *topics[1:]])),
+    "a time that is null": (tiny_dump.VERSIONED, replace_column("timestamp", lambda times: [None, *times[1:]])),
+    "versions out of order": (tiny_dump.VERSIONED, replace_column("timestamp", lambda times: times[::-1])),
+    "no values": (tiny_dump.GLOBAL, replace_column("value", lambda values: [None] * len(values))),
 }
 
 
@@ -204,7 +204,7 @@ ROWS: dict[str, tuple[str, Callable[[pa.Table], pa.Table]]] = {
 def test_rows_that_are_none_of_the_store(name: str, tmp_path: Path, warm: Warm) -> None:
     store, edit = ROWS[name]
     world = tiny(tmp_path, warm, *STORES, plain=True)
-    edited(world, tiny_dump.TOPICS[store], edit)
+    edit_table(world, tiny_dump.TOPICS[store], edit)
     world.agrees()
 
 
@@ -259,5 +259,5 @@ def test_without_reading_it_says_so(tmp_path: Path, warm: Warm) -> None:
     assert world.kstate(tmp_path / "state", "--dry-run").status == 4
     ended = world.kstate(tmp_path / "state", "--dry-run", "--no-verify-dump")
     assert ended.status == 0
-    notes = [row["message"] for row in json_lines.parsed(ended.out) if row["type"] == "note"]
+    notes = [row["message"] for row in json_lines.parse_lines(ended.out) if row["type"] == "note"]
     assert len(notes) == 1 and notes[0].startswith("kstate has not read the rows of the dump (--no-verify-dump)")

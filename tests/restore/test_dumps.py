@@ -30,13 +30,13 @@ def write_a_single_file(rows: pa.Table, folder: Path) -> None:
     pq.write_table(rows, folder / "all.parquet", row_group_size=7_000)
 
 
-def shuffled(rows: pa.Table, folder: Path) -> None:
+def shuffle(rows: pa.Table, folder: Path) -> None:
     order = np.random.default_rng(3).permutation(len(rows))
     for number, part in enumerate(np.array_split(order, 13)):
         pq.write_table(rows.take(pa.array(part)), folder / f"p{number}.parquet", row_group_size=1_000)
 
 
-def repeated(rows: pa.Table, folder: Path) -> None:
+def repeat(rows: pa.Table, folder: Path) -> None:
     """A writer that was retried: one file twice, and half of another."""
     for number in range(6):
         part = rows.slice(number * len(rows) // 6, len(rows) // 6)
@@ -69,7 +69,7 @@ def among_others(rows: pa.Table, folder: Path) -> None:
     )
 
 
-LAYOUTS: list[Callable[[pa.Table, Path], None]] = [write_a_single_file, shuffled, repeated, hive, int96, among_others]
+LAYOUTS: list[Callable[[pa.Table, Path], None]] = [write_a_single_file, shuffle, repeat, hive, int96, among_others]
 VOUCHED = ("--dump-is-complete", "--dump-is-committed", "--master", "local[2,4]")
 
 
@@ -119,7 +119,7 @@ def test_more_keys_than_fit_make_more_sorted_files(tmp_path: Path) -> None:
     assert support.digest(cut) == support.digest(whole)
 
 
-def edited(dump: Path, folder: Path) -> dict[str, Any]:
+def edit_manifest(dump: Path, folder: Path) -> dict[str, Any]:
     """A copy of a dump (files linked), and its manifest to be edited."""
     for file in dump.rglob("*.parquet"):
         target = folder / file.relative_to(dump)
@@ -135,7 +135,7 @@ def write(manifest: dict[str, Any], folder: Path) -> None:
 
 def test_a_missing_file(dump: Path, tmp_path: Path) -> None:
     folder = tmp_path / "dump"
-    manifest = edited(dump, folder)
+    manifest = edit_manifest(dump, folder)
     write(manifest, folder)
     lost = manifest["files"][1]["path"] if len(manifest["files"]) > 1 else manifest["files"][0]["path"]
     (folder / lost).unlink()
@@ -147,7 +147,7 @@ def test_a_missing_file(dump: Path, tmp_path: Path) -> None:
 
 def test_a_manifest_that_disagrees(dump: Path, tmp_path: Path) -> None:
     folder = tmp_path / "dump"
-    manifest = edited(dump, folder)
+    manifest = edit_manifest(dump, folder)
     manifest["partitions"][0]["rows"] -= 1
     write(manifest, folder)
     result = support.restore(tmp_path / support.APP, folder)
@@ -184,7 +184,7 @@ def test_without_a_manifest_nothing_is_believed(rows: pa.Table, tmp_path: Path) 
 
 def test_uncommitted_reads_are_refused(dump: Path, tmp_path: Path) -> None:
     folder = tmp_path / "dump"
-    manifest = edited(dump, folder)
+    manifest = edit_manifest(dump, folder)
     manifest["isolation"] = "read_uncommitted"
     write(manifest, folder)
     result = support.restore(tmp_path / support.APP, folder)

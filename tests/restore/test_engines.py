@@ -40,7 +40,7 @@ def test_a_file_that_is_damaged(dump: Path, tmp_path: Path) -> None:
     result = support.restore(app, mine, *LOCAL, "--skip-digests")
     assert (result.status, file.name in result.stderr) == (4, True), result.stderr
     assert not app.exists()
-    assert support.left_behind(app) == []
+    assert support.remaining_files(app) == []
 
 
 def test_every_failure_names_its_slice() -> None:
@@ -127,7 +127,7 @@ def at_work(process: subprocess.Popen[str], app: Path) -> list[int]:
         if list((app.parent / ".kstate").rglob("*.sst*")) and len(workers_of(process)) == 2:
             return workers_of(process)
         time.sleep(0.005)
-    raise AssertionError(support.ended(process))
+    raise AssertionError(support.await_end(process))
 
 
 def lost(pid: int) -> bool:
@@ -144,8 +144,8 @@ def test_several_processes_give_the_result_of_a_single_process(large: Path, tmp_
         process = support.start(app, large, *LOCAL, *options)
         if options[-1] == "2":
             at_work(process, app)
-        support.good(support.ended(process))
-        assert support.left_behind(app) == []
+        support.good(support.await_end(process))
+        assert support.remaining_files(app) == []
     assert len({str(support.digest(app)) for app in apps}) == 1
 
 
@@ -155,13 +155,13 @@ def test_a_process_that_is_killed(large: Path, tmp_path: Path) -> None:
     process = support.start(app, large, *LOCAL, "--workers", "2")
     first, second = at_work(process, app)
     os.kill(first, signal.SIGKILL)
-    failed = support.ended(process)
+    failed = support.await_end(process)
     assert failed.status == 6 and "a worker process ended" in failed.stderr, failed.stderr
     assert "pass fewer --workers" in failed.stderr
     assert not app.exists() and lost(second)
     support.good(support.restore(app, large, *LOCAL, "--after-error", "--workers", "1"))
     assert len(support.digest(app)) == 2
-    assert support.left_behind(app) == []
+    assert support.remaining_files(app) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
@@ -178,7 +178,7 @@ def test_its_processes_end_with_it(large: Path, tmp_path: Path, number: signal.S
         time.sleep(0.05)
     assert not list(app.rglob("CURRENT"))
     support.good(support.restore(app, large, *LOCAL))
-    assert support.left_behind(app) == []
+    assert support.remaining_files(app) == []
 
 
 def test_where_its_seconds_went_is_kept(dump: Path, tmp_path: Path) -> None:

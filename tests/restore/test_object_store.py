@@ -331,15 +331,15 @@ MOMENTS = {
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_killed_at(tmp_path: Path, objects: ObjectStore, moment: str) -> None:
     """No half file is ever seen; what the next writer makes is whole, and what is left over goes when it is old."""
-    uri = killed(objects, Fault(MOMENTS[moment], stalls=True))
+    uri = kill_writer(objects, Fault(MOMENTS[moment], stalls=True))
     objects.behave()
     there = objects.keys("dump/")
     manifests = [key for key in there if key.startswith("_manifest-")]
     assert len(manifests) == (moment == "what comes after it")
-    assert not manifests or whole(uri)
+    assert not manifests or assert_complete(uri)
     remainder = {*there, *objects.uploads()}
     python(NEXT, uri)
-    dump = whole(uri)
+    dump = assert_complete(uri)
     assert remainder <= {*objects.keys("dump/"), *objects.uploads()}, "what is young may be of a dump that goes on"
     objects.behave(later_seconds=2 * 24 * 3600)
     python(SWEEP, uri)
@@ -350,17 +350,17 @@ def test_killed_at(tmp_path: Path, objects: ObjectStore, moment: str) -> None:
 
 def test_a_manifest_that_comes_when_its_writer_is_dead(objects: ObjectStore) -> None:
     """What it names is still there: it counts, or it was too late."""
-    uri = killed(objects, Fault(MOMENTS["the manifest"], stalls=True, carried_out=True))
+    uri = kill_writer(objects, Fault(MOMENTS["the manifest"], stalls=True, carried_out=True))
     assert not [key for key in objects.keys("dump/") if key.startswith("_manifest-")]
     objects.behave()
     while not [key for key in objects.keys("dump/") if key.startswith("_manifest-")]:
         time.sleep(0.02)
-    whole(uri)
+    assert_complete(uri)
     python(NEXT, uri)
-    whole(uri)
+    assert_complete(uri)
 
 
-def killed(objects: ObjectStore, at: Fault) -> str:
+def kill_writer(objects: ObjectStore, at: Fault) -> str:
     """A dump whose first writer was killed when it had sent that request."""
     objects.behave(at)
     uri = objects.uri("dump")
@@ -373,7 +373,7 @@ def killed(objects: ObjectStore, at: Fault) -> str:
     return uri
 
 
-def whole(uri: str) -> Dump:
+def assert_complete(uri: str) -> Dump:
     """What a reader takes for the dump: every record, every file with its digest."""
     dump = read_dump(uri, complete=False, committed_only=False, check_digests=True)
     assert {key: part.rows for key, part in dump.partitions.items()} == dict.fromkeys(KEYS, 2000)

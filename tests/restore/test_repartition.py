@@ -18,7 +18,7 @@ from kstate_cli.dump_reader.slices import repartition, slices
 from kstate_cli.errors import RunFailed
 from kstate_cli.formats.topic_partition import TopicPartition
 from tests.unit.dump_reader.encodings import BINARY, EXTRA, HEADERS, TIMES, ZONES, Writer
-from tests.unit.dump_reader.support import OTHER, A, B, content, expected, open_dump, rows, several, write
+from tests.unit.dump_reader.support import OTHER, A, B, content, expected_content, open_dump, rows, several, write
 from tests.unit.dump_reader.test_encodings import read, write_files
 
 WITH_HEADERS = ("key", "value", "timestamp", "offset", "headers")
@@ -58,7 +58,7 @@ def test_shuffled(spark: Any, layout: dict[str, Any], tmp_path: Path) -> None:
     ordered = repartition(spark.sparkContext, dump, keys, str(tmp_path / "x y" / "sorted"))
     assert list(ordered.partitions) == keys
     columns = WITH_HEADERS if layout.get("headers", True) else WITH_HEADERS[:-1]
-    target = expected(table, columns)
+    target = expected_content(table, columns)
     assert content(ordered, columns=columns) == {key: target[key] for key in keys}
     assert content(ordered, 1, columns) == {key: target[key] for key in keys}
     for key in keys:
@@ -109,9 +109,9 @@ def test_timestamps(spark: Any, kind: str, naive: bool, tmp_path: Path) -> None:
 def test_topic_with_an_underscore_in_front(spark: Any, tmp_path: Path) -> None:
     table = rows("_x-changelog")
     dump = open_dump(write(tmp_path / "a", table, shuffle=1, rows_per_file=20))
-    assert content(repartition(spark.sparkContext, dump, list(dump.partitions), str(tmp_path / "sorted"))) == expected(
-        table
-    )
+    assert content(
+        repartition(spark.sparkContext, dump, list(dump.partitions), str(tmp_path / "sorted"))
+    ) == expected_content(table)
 
 
 def test_failures(spark: Any, tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_headers_that_some_files_lack(spark: Any, tmp_path: Path) -> None:
     assert ordered.headers_of("other") and not ordered.headers_of(A)
     records = content(ordered, columns=("key", "value", "timestamp", "offset"))
     assert {key: rows for key, rows in records.items() if key != other} == plain
-    assert content(ordered, columns=WITH_HEADERS)[other] == expected(rows("other", 0, 30), WITH_HEADERS)[other]
+    assert content(ordered, columns=WITH_HEADERS)[other] == expected_content(rows("other", 0, 30), WITH_HEADERS)[other]
 
 
 @pytest.mark.sample(4)
@@ -178,7 +178,7 @@ def test_reads_dumps_written_by_spark(spark: Any, kind: str, folders: list[str],
         spark.conf.unset("spark.sql.parquet.outputTimestampType")
     dump = open_dump(tmp_path / "dump")
     assert dump.warnings == ()
-    assert content(dump, columns=WITH_HEADERS) == expected(table, WITH_HEADERS)
+    assert content(dump, columns=WITH_HEADERS) == expected_content(table, WITH_HEADERS)
 
 
 def test_hint_about_a_file_sink_copies_the_committed_files(spark: Any, tmp_path: Path) -> None:
@@ -203,4 +203,4 @@ def test_hint_about_a_file_sink_copies_the_committed_files(spark: Any, tmp_path:
         open_dump(sink)
     line = caught.value.hint_details[0].removeprefix("Spark: ").replace("COPY", str(tmp_path / "copy"))
     eval(line, {"spark": spark})
-    assert content(open_dump(tmp_path / "copy"), columns=WITH_HEADERS) == expected(table, WITH_HEADERS)
+    assert content(open_dump(tmp_path / "copy"), columns=WITH_HEADERS) == expected_content(table, WITH_HEADERS)

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from .signals import MOMENTS, WAYS, Moment, Signals, Way, prepared
+from .signals import MOMENTS, WAYS, Moment, Signals, Way, prepare
 
 ALL = os.environ.get("KSTATE_SIGNALS") == "all"
 SAMPLE = {
@@ -20,7 +20,7 @@ SAMPLE = {
 
 @pytest.fixture(scope="module")
 def signals(tmp_path_factory: pytest.TempPathFactory) -> Signals:
-    return prepared(tmp_path_factory.mktemp("signals"))
+    return prepare(tmp_path_factory.mktemp("signals"))
 
 
 def strikes() -> list[tuple[str, list[tuple[Moment, Way]]]]:

@@ -338,7 +338,7 @@ def test_many_rounds(pair: Pair, rounds: int) -> None:
     pair.assert_rows_of_a_single_restore()
 
 
-def started(pair: Pair, *options: str) -> subprocess.Popen[str]:
+def start(pair: Pair, *options: str) -> subprocess.Popen[str]:
     argv = [sys.executable, "-m", "kstate_cli", *pair.argv("-o", "json", *options)]
     return subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -350,7 +350,7 @@ def test_killed_at_any_moment(pair: Pair, seed: int) -> None:
     pair.round()
     for _ in range(4):
         pair.more()
-        process = started(pair, "--standby")
+        process = start(pair, "--standby")
         time.sleep(chance.uniform(0.2, 1.6))
         process.send_signal(signal.SIGKILL)
         process.communicate()
@@ -371,7 +371,7 @@ def rounds_of(process: subprocess.Popen[str]) -> dict[str, object]:
 
 def test_following(pair: Pair) -> None:
     """Each new manifest is a round; the lock is free between them; a signal ends it, and what is there stays."""
-    process = started(pair, "--follow", "0.2", "--metrics-file", str(pair.folder / "kstate.prom"))
+    process = start(pair, "--follow", "0.2", "--metrics-file", str(pair.folder / "kstate.prom"))
     try:
         assert rounds_of(process)["records"] == 800
         for _ in range(3):
@@ -391,7 +391,7 @@ def test_following(pair: Pair) -> None:
 
 
 def test_following_ends_when_the_directory_is_used(pair: Pair) -> None:
-    process = started(pair, "--follow", "0.2")
+    process = start(pair, "--follow", "0.2")
     try:
         rounds_of(process)
         with application_lock(pair.app, 20):
@@ -425,7 +425,7 @@ def test_single_use_options_before_follow(pair: Pair, option: str) -> None:
     assert once.summary["executed"] is (option != "--dry-run")
     before = 0 if option == "--dry-run" else 800
     pair.more()
-    process = started(pair, "--follow", "0.2")
+    process = start(pair, "--follow", "0.2")
     try:
         assert rounds_of(process)["records"] == 880 - before
         process.send_signal(signal.SIGTERM)

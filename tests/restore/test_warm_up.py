@@ -36,7 +36,7 @@ def warm_up(cache: Path, *, status: int = 0, **more: str) -> tuple[dict[str, Any
     process = subprocess.run(COMMAND, env=environment(cache, **more), capture_output=True, text=True, check=False)
     assert process.returncode == status, process.stderr
     json_lines.check(COMMAND[3:], process.returncode, process.stdout, process.stderr)
-    (line,) = json_lines.parsed(process.stdout)
+    (line,) = json_lines.parse_lines(process.stdout)
     return line, process.stderr
 
 
@@ -147,7 +147,7 @@ def test_a_second_call_finds_it(warm: Path) -> None:
     assert "it is there already" not in line and text.count("\n") <= 1
 
 
-def restored(cache: Path, dump: Path, folder: Path) -> tuple[Path, str]:
+def restore(cache: Path, dump: Path, folder: Path) -> tuple[Path, str]:
     """What a restoration with this cache has made, and what it said on standard error."""
     app = folder / "state" / support.APP
     app.parent.mkdir()
@@ -158,13 +158,13 @@ def restored(cache: Path, dump: Path, folder: Path) -> tuple[Path, str]:
         stderr=subprocess.PIPE,
         text=True,
     )
-    return app, support.good(support.ended(process)).stderr
+    return app, support.good(support.await_end(process)).stderr
 
 
 def test_a_restoration_is_the_same_and_says_the_same(
     warm: Path, dump: Path, expected: dict[str, str], tmp_path: Path
 ) -> None:
-    app, text = restored(warm, dump, tmp_path)
+    app, text = restore(warm, dump, tmp_path)
     assert "warning" not in text.lower() and "jsa" not in text
     assert support.digest(app) == expected
 
@@ -176,7 +176,7 @@ def test_damaged_archive_is_not_used(copied: Path, dump: Path, tmp_path: Path) -
     with archive.open("r+b") as file:
         file.seek(archive.stat().st_size // 2)
         file.write(os.urandom(1 << 20))
-    _, text = restored(copied, dump, tmp_path)
+    _, text = restore(copied, dump, tmp_path)
     assert "jsa" not in text
 
 
@@ -267,7 +267,7 @@ def test_a_cluster_starts_as_always_and_with_it(
             stderr=subprocess.PIPE,
             text=True,
         )
-        support.good(support.ended(process))
+        support.good(support.await_end(process))
         assert support.digest(app) == expected
     commands = "".join(path.read_text() for path in tmp_path.glob("work*/**/stderr"))
     assert "Launch Command" in commands or "Spark Executor Command" in commands

@@ -17,9 +17,9 @@ from tests.recordings import (
     RECORDINGS,
     ROWS,
     draw,
+    file_of,
+    final_screen,
     frames,
-    kept_file,
-    left_on_screen,
     picture_file,
     record,
 )
@@ -30,7 +30,7 @@ _SVG = "{http://www.w3.org/2000/svg}"
 @pytest.mark.parametrize("name", RECORDINGS)
 def test_recording_is_the_current_output(name: str) -> None:
     """But for times and sizes, as in README. KSTATE_WRITE_DOCS=1 records it anew where it is not."""
-    file = kept_file(name)
+    file = file_of(name)
     now = record(RECORDINGS[name])
     same = file.exists() and steady(file.read_text(encoding="utf-8")) == steady(now)
     if os.environ.get("KSTATE_WRITE_DOCS") and not same:
@@ -40,7 +40,7 @@ def test_recording_is_the_current_output(name: str) -> None:
 
 @pytest.mark.parametrize("name", RECORDINGS)
 def test_picture_is_drawn_from_the_recording(name: str) -> None:
-    text = draw(RECORDINGS[name], kept_file(name).read_text(encoding="utf-8"))
+    text = draw(RECORDINGS[name], file_of(name).read_text(encoding="utf-8"))
     if os.environ.get("KSTATE_WRITE_DOCS"):
         picture_file(name).write_text(text, encoding="utf-8")
     assert picture_file(name).read_text(encoding="utf-8") == text, "KSTATE_WRITE_DOCS=1 draws it anew"
@@ -60,7 +60,7 @@ def test_it_is_shown_read_out_and_of_no_machine(name: str) -> None:
 
 @pytest.mark.parametrize("name", RECORDINGS)
 def test_every_line_is_seen_and_none_is_cut(name: str) -> None:
-    text = kept_file(name).read_text(encoding="utf-8")
+    text = file_of(name).read_text(encoding="utf-8")
     film = [*frames(text)]
     plains = {plain(line) for lines, _ in film for line in lines}
     assert all(len(lines) <= ROWS and seconds >= 1 for lines, seconds in film)
@@ -72,6 +72,6 @@ def test_every_line_is_seen_and_none_is_cut(name: str) -> None:
 
 def test_a_bar_that_was_drawn_over_is_gone() -> None:
     sent = "\x1b[?25lone\r\x1b[2K\x1b[1mtwo\x1b[0m\r\nbar 1\r\nbar 2\r\x1b[2K\x1b[1A\x1b[2Kthree\r\n\x1b[?25h"
-    assert left_on_screen(sent) == ["\x1b[1mtwo\x1b[0m", "three"]
+    assert final_screen(sent) == ["\x1b[1mtwo\x1b[0m", "three"]
     with pytest.raises(AssertionError, match="would do something"):
-        left_on_screen("\x1b[2J")
+        final_screen("\x1b[2J")

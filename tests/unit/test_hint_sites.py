@@ -503,7 +503,7 @@ def _sites() -> Iterator[Site]:
                     continue
                 hints = [keyword for keyword in node.keywords if keyword.arg in ("hint", "hint_details")]
                 if hints and not ast.unparse(node.func).endswith("Code"):
-                    assigned = _assigned(scope)
+                    assigned = _assignments(scope)
                     for hint in hints:
                         sources = [ast.unparse(hint.value), *_bound(hint.value, assigned)]
                         yield Site(str(path.relative_to(ROOT)), node.lineno, "; ".join(sources))
@@ -520,7 +520,7 @@ def _nodes_of(scope: ast.AST) -> Iterator[ast.AST]:
 
 
 @functools.cache
-def _assigned(scope: ast.AST) -> dict[str, list[ast.expr]]:
+def _assignments(scope: ast.AST) -> dict[str, list[ast.expr]]:
     """What local names are bound to: a hint that is put together first is a hint too."""
     values: dict[str, list[ast.expr]] = {}
     for node in _nodes_of(scope):
@@ -579,7 +579,7 @@ def test_tests_that_carry_hints_out_exist() -> None:
             "_sweep",
             "kstate",
             "kstate_here",
-            "ask",
+            "run_query",
             "world.rehome",
             "support.restore",
             "bare",

@@ -25,7 +25,7 @@ EXCEPTIONS = {
 """Texts that need a word of the table, or more than 30 words, with the reason."""
 
 
-def _excepted(module: str, text: str) -> str | None:
+def _exception_for(module: str, text: str) -> str | None:
     for place in FOLDERS:
         if module.startswith(place):
             return place
@@ -36,7 +36,7 @@ def _excepted(module: str, text: str) -> str | None:
 def _all_faults(path: Path) -> list[tuple[str, str | None]]:
     module = path.relative_to(syntax.ROOT).as_posix()
     return [
-        (f"{module}:{line}: {fault}", _excepted(module, text))
+        (f"{module}:{line}: {fault}", _exception_for(module, text))
         for line, text in messages(path)
         # A bar would count as the border between two cells of a table.
         for fault in faults(text.replace("|", " "))

@@ -345,7 +345,7 @@ def documents() -> list[Path]:
     return [*sorted(REPOSITORY.glob("*.md")), *sorted(REPOSITORY.glob("docs/**/*.md"))]
 
 
-def typed(text: str) -> Iterator[list[str]]:
+def typed_commands(text: str) -> Iterator[list[str]]:
     """The words after ``kstate`` of each command in a block of Markdown, as a shell splits them."""
     for block in _BLOCK.finditer(text):
         for line in re.sub(r"\\\n\s*", " ", block[3] or block[0]).splitlines():
@@ -358,7 +358,7 @@ def typed(text: str) -> Iterator[list[str]]:
 @pytest.mark.parametrize("path", documents(), ids=lambda path: str(path.relative_to(REPOSITORY)))
 def test_commands_of_the_documentation(path: Path) -> None:
     """Each can be typed as it stands: its command, its options, and nothing that it needs is missing."""
-    for words in typed(path.read_text(encoding="utf-8")):
+    for words in typed_commands(path.read_text(encoding="utf-8")):
         if words == ["--version"]:
             continue
         try:
@@ -386,9 +386,14 @@ def test_commands_within_the_sentences_of_the_documentation(path: Path) -> None:
 
 
 def test_the_search_finds_commands_of_the_documentation() -> None:
-    count = {str(path.relative_to(REPOSITORY)): len([*typed(path.read_text(encoding="utf-8"))]) for path in documents()}
+    count = {
+        str(path.relative_to(REPOSITORY)): len([*typed_commands(path.read_text(encoding="utf-8"))])
+        for path in documents()
+    }
     assert count["README.md"] > 5 and count["docs/tutorials/downgrade.md"] > 5 and count["docs/query.md"] > 3, count
-    assert [*typed("```console\n$ kstate ls /a | grep x\n```\n\n1. One\n\n       kstate undo /a  # back\n")] == [
+    assert [
+        *typed_commands("```console\n$ kstate ls /a | grep x\n```\n\n1. One\n\n       kstate undo /a  # back\n")
+    ] == [
         ["ls", "/a"],
         ["undo", "/a"],
     ]
@@ -396,6 +401,6 @@ def test_the_search_finds_commands_of_the_documentation() -> None:
 
 @pytest.mark.parametrize("wrong", ["kstate lst /a", "kstate ls /a --no-such", "kstate migrate /a"])
 def test_the_search_misses_no_wrong_command(wrong: str) -> None:
-    (words,) = typed(f"    {wrong}\n")
+    (words,) = typed_commands(f"    {wrong}\n")
     with pytest.raises(Exception, match=r"no kstate|[Nn]o such|[Mm]issing"):
         parse(words, whole=True)

@@ -22,7 +22,7 @@ from kstate_cli.specification.toml_file import KEYS, TOP
 from tests import json_lines, json_page, marked_tables, reference_pages
 from tests.command_line import commands, groups
 from tests.interop.check_table import DOCS, recorded_cells, render
-from tests.reference_pages import FOLDER, Undocumented, documented, endings, pages
+from tests.reference_pages import FOLDER, Undocumented, documentation_of, endings, pages
 
 INDEX = FOLDER / "index.md"
 
@@ -50,10 +50,10 @@ def test_tables_of_a_page_agree_with_the_code(name: str) -> None:
     """KSTATE_WRITE_DOCS=1 writes them."""
     path, tables = marked_tables.DOCS / name, marked_tables.TABLES[name]
     if os.environ.get("KSTATE_WRITE_DOCS"):
-        path.write_text(marked_tables.renewed(path.read_text(encoding="utf-8"), tables), encoding="utf-8")
+        path.write_text(marked_tables.with_tables(path.read_text(encoding="utf-8"), tables), encoding="utf-8")
     text = path.read_text(encoding="utf-8")
-    assert sorted(marked_tables.marked(text)) == sorted(tables)
-    assert marked_tables.renewed(text, tables) == text, "KSTATE_WRITE_DOCS=1 writes it anew"
+    assert sorted(marked_tables.marked_names(text)) == sorted(tables)
+    assert marked_tables.with_tables(text, tables) == text, "KSTATE_WRITE_DOCS=1 writes it anew"
 
 
 def test_no_other_page_has_a_mark() -> None:
@@ -61,7 +61,7 @@ def test_no_other_page_has_a_mark() -> None:
     having = {
         str(path.relative_to(docs))
         for path in docs.rglob("*.md")
-        if marked_tables.marked(path.read_text(encoding="utf-8"))
+        if marked_tables.marked_names(path.read_text(encoding="utf-8"))
     }
     assert having == {*marked_tables.TABLES}
 
@@ -142,9 +142,9 @@ def test_a_member_of_an_enumeration_without_a_text_is_refused() -> None:
         """It is said."""
         TWO = "two"
 
-    assert documented(Stated) == {"one": "It is said."}
+    assert documentation_of(Stated) == {"one": "It is said."}
     with pytest.raises(Undocumented, match=r"NotSaid\.TWO"):
-        documented(NotSaid)
+        documentation_of(NotSaid)
 
 
 def test_a_json_member_that_is_made_up_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:

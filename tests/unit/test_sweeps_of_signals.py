@@ -36,7 +36,7 @@ GOES_ON = {
 """Who handles a signal without raising it again at once."""
 
 
-def called(node: ast.expr) -> str | None:
+def called_name(node: ast.expr) -> str | None:
     if not isinstance(node, ast.Call):
         return None
     return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", None)
@@ -56,12 +56,12 @@ def test_only_signals_py_starts_threads() -> None:
     for name, tree in syntax.modules():
         for node in syntax.nodes(tree):
             # match.start() is a value that somebody uses; whoever starts a thread uses none.
-            statement = isinstance(node, ast.Expr) and called(node.value) == "start"
+            statement = isinstance(node, ast.Expr) and called_name(node.value) == "start"
             started = statement and isinstance(node.value.func, ast.Attribute)  # type: ignore[attr-defined]
-            pooled = isinstance(node, ast.Call) and called(node) in STARTERS - {"start"}
+            pooled = isinstance(node, ast.Call) and called_name(node) in STARTERS - {"start"}
             # Thread(…).start(), and executor.map(…) of concurrent.futures, whatever becomes of the value.
             on = node.func.value if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
-            direct = on is not None and called(on) in THREADS
+            direct = on is not None and called_name(on) in THREADS
             if (started or pooled or direct) and name != "signals.py":
                 results.append(f"{name}:{node.lineno}")  # type: ignore[attr-defined]  # all three kinds have it
     assert not results
@@ -86,7 +86,7 @@ def test_whoever_catches_a_signal_raises_it_again() -> None:
                         functions.add(where)
                     elif not raises(node.body):
                         swallowing.append(f"{name}:{node.lineno}")
-                elif isinstance(node, ast.Call) and called(node) == "suppress":
+                elif isinstance(node, ast.Call) and called_name(node) == "suppress":
                     wide = {"BaseException", "Interrupted", "KeyboardInterrupt", "CommandEnd"}
                     swallowing += [f"{name}:{node.lineno}" for node_ in node.args if names(node_) & wide]
                 elif isinstance(node, ast.Try):
@@ -123,7 +123,7 @@ def raises(body: list[ast.stmt]) -> bool:
 
 def not_an_instance(test: ast.expr) -> bool:
     """``not isinstance(error, …)`` of exceptions proper."""
-    return isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) and called(test.operand) == "isinstance"
+    return isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) and called_name(test.operand) == "isinstance"
 
 
 def leaves(node: ast.AST) -> bool:

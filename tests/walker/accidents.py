@@ -137,7 +137,7 @@ def _harmless(chance: Chance) -> tuple[Command, Expected]:
     )
 
 
-def kept_tree(world: World, chance: Chance) -> None:
+def damage_backup(world: World, chance: Chance) -> None:
     """A file of the tree that would be undone to is lost or changed: it is not put in place of a healthy directory."""
     runs = [run for run in world.runs if run.state == "kept"]
     if not runs or any(run.pending for run in world.runs) or world.version is None:
@@ -173,7 +173,7 @@ def kept_tree(world: World, chance: Chance) -> None:
     shutil.copy2(backup, path)
 
 
-def locked(world: World, chance: Chance) -> None:
+def lock(world: World, chance: Chance) -> None:
     """The application runs: what needs its directory waits outside, what is beside it may be cleaned."""
     if world.version is None or not (world.app / ".lock").exists():
         return
@@ -187,6 +187,6 @@ def locked(world: World, chance: Chance) -> None:
 ACCIDENTS: dict[str, tuple[int, Callable[[World, Chance], None]]] = {
     "journal": (5, journal),
     "foreign": (3, foreign),
-    "kept_tree": (4, kept_tree),
-    "locked": (3, locked),
+    "kept_tree": (4, damage_backup),
+    "locked": (3, lock),
 }

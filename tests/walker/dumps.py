@@ -15,7 +15,19 @@ from .content import UNKNOWN, Content, Partition, Store, Task
 from .databases import OFFSETS
 from .logs import Log, Record
 from .model import Effect, Expected, Version, nothing
-from .streams import KEY_VALUE, RELEASES, SEGMENT_MS, TABLE, TOPOLOGY, WINDOW, Release, applied, flat, segmented, stored
+from .streams import (
+    KEY_VALUE,
+    RELEASES,
+    SEGMENT_MS,
+    TABLE,
+    TOPOLOGY,
+    WINDOW,
+    Release,
+    apply_changes,
+    flat,
+    split_into_segments,
+    stored_value,
+)
 
 _SPEC = """format = 1
 application = "{app}"
@@ -116,8 +128,8 @@ def restoring(version: Version | None, app: str, dump: Dump, release: str, *, re
                     refusal = True
                     continue
                 warned = True  # nobody has said when the dump was read: deletes may be forgotten
-                rows = applied(
-                    flat(old), {record.key: stored(record) for record in log.records if record.offset > offset}
+                rows = apply_changes(
+                    flat(old), {record.key: stored_value(record) for record in log.records if record.offset > offset}
                 )
                 position = dict(old.position) if old is not None else {}
             else:
@@ -126,9 +138,11 @@ def restoring(version: Version | None, app: str, dump: Dump, release: str, *, re
                     continue
                 warned |= not rebuild and offset is not None and offset != UNKNOWN
                 precious |= offset is not None and offset + 1 > log.end
-                rows, position = applied({}, {record.key: stored(record) for record in log.records}), {}
+                rows, position = apply_changes({}, {record.key: stored_value(record) for record in log.records}), {}
             changed = True
-            meaning[task, name] = Store(segmented(name, rows), {tp: UNKNOWN if last is None else last}, position)
+            meaning[task, name] = Store(
+                split_into_segments(name, rows), {tp: UNKNOWN if last is None else last}, position
+            )
     if refusal:
         return nothing(4, takes_over=version is not None)
     statuses = frozenset({0, 1} if warned else {0})

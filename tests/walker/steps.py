@@ -172,7 +172,7 @@ def _ends_undo(run: Run) -> bool:
     return run.pending is Pending.UNDONE or (run.pending is Pending.STAGED and run.announced)
 
 
-def troubled(world: World, chance: Chance) -> None:
+def run_with_fault(world: World, chance: Chance) -> None:
     """A command that is killed, or meets a disk that fails."""
     argv, expected = _command(world, chance)
     world.run(argv, expected, _trouble(world, chance, argv[0]))
@@ -490,7 +490,7 @@ def damage(world: World, chance: Chance) -> None:
 
 STEPS: dict[str, tuple[int, Callable[[World, Chance], None]]] = {
     "command": (30, command),
-    "troubled": (16, troubled),
+    "troubled": (16, run_with_fault),
     "rehome": (6, rehome),
     "look": (12, look),
     "start": (16, start),

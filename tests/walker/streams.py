@@ -137,11 +137,11 @@ class Streams:
         tp, log = self.log(path.name, store)
         start = old.offsets[tp] if old is not None else UNKNOWN
         fresh = old is None or start == UNKNOWN
-        changes = {record.key: stored(record) for record in log.records if fresh or record.offset > start}
-        rows = applied({} if fresh else flat(old), changes)
+        changes = {record.key: stored_value(record) for record in log.records if fresh or record.offset > start}
+        rows = apply_changes({} if fresh else flat(old), changes)
         offset = max(log.end - 1, start) if log.end else UNKNOWN
         position = dict(old.position) if old is not None and not fresh else {}
-        restored = Store(segmented(store, rows), {tp: offset}, position)
+        restored = Store(split_into_segments(store, rows), {tp: offset}, position)
         self._write(path, store, changes, restored, release, status=0, fresh=fresh)
         return restored
 
@@ -152,7 +152,7 @@ class Streams:
         tp, log = self.log(path.name, store)
         rows = flat(restored)
         changes = self._input(None if dies else log, store, rows, chance)
-        after = Store(segmented(store, applied(rows, changes)), restored.offsets, restored.position)
+        after = Store(split_into_segments(store, apply_changes(rows, changes)), restored.offsets, restored.position)
         if dies:
             self._write(path, store, changes, restored, release, status=1, fresh=False, close=False)
             return after
@@ -181,7 +181,7 @@ class Streams:
             missing = chance.random() < 0.2 and len(rows) > 3
             value = None if missing else b"%08x" % chance.randrange(1 << 32)
             offset = log.append(key, value, stamp) if log else 0
-            contents[key] = stored(Record(offset, key, value, stamp))
+            contents[key] = stored_value(Record(offset, key, value, stamp))
         return contents
 
     def _write(
@@ -227,7 +227,7 @@ class Streams:
             changes[b"g%03d" % chance.randrange(8)] = NOW_MS.to_bytes(8, "big") + b"%04x" % chance.randrange(1 << 16)
         tp = max(self.table)
         self.table[tp] += len(changes)
-        after = Store(segmented(TABLE, applied(rows, changes)), dict(self.table), {})
+        after = Store(split_into_segments(TABLE, apply_changes(rows, changes)), dict(self.table), {})
         self._write(path, TABLE, changes, after, release, status=0, fresh=False, close=False)
         if release.inside:
             (path / ".checkpoint").unlink(missing_ok=True)
@@ -243,12 +243,12 @@ def write_file(path: Path, offsets: Offsets) -> None:
     partial.rename(path)
 
 
-def stored(record: Record) -> bytes | None:
+def stored_value(record: Record) -> bytes | None:
     """The value of a timestamped store."""
     return None if record.value is None else record.timestamp.to_bytes(8, "big") + record.value
 
 
-def applied(rows: Rows, changes: dict[bytes, bytes | None]) -> Rows:
+def apply_changes(rows: Rows, changes: dict[bytes, bytes | None]) -> Rows:
     """Puts and deletes on top of rows."""
     merged = {**rows, **changes}
     return {key: value for key, value in merged.items() if value is not None}
@@ -265,7 +265,7 @@ def segment_of(key: bytes) -> int:
     return stamp - stamp % SEGMENT_MS
 
 
-def segmented(store: str, rows: Rows) -> dict[tuple[str, str], Rows]:
+def split_into_segments(store: str, rows: Rows) -> dict[tuple[str, str], Rows]:
     """As `content.Store` has them."""
     results: dict[tuple[str, str], Rows] = {}
     for key, value in rows.items():

@@ -16,7 +16,7 @@ from tests.walker.commands import Commands
 
 from .draw import GROUP, world
 from .farm import Farm
-from .figures import RECORD, figures, recorded
+from .figures import RECORD, figures, read_record
 from .run import run, shrink
 
 _PER_BROKER = 4
@@ -38,7 +38,7 @@ def main() -> int:
     parser.add_argument("--figures", action="store_true", help="print the figures of the record, and run nothing")
     args = parser.parse_args()
     if args.figures:
-        print(figures(recorded(args.record)))
+        print(figures(read_record(args.record)))
         return 0
     until = time.monotonic() + args.minutes * 60
     wrong = 0
@@ -51,7 +51,7 @@ def main() -> int:
                 for seeds in groups[begin : begin + _PER_BROKER]:
                     if time.monotonic() < until:
                         wrong += _group(farm, commands, seeds, args, Path(folder))
-    print(figures(recorded(args.record)))
+    print(figures(read_record(args.record)))
     return 1 if wrong else 0
 
 
@@ -60,7 +60,7 @@ def _seeds(namespace: argparse.Namespace) -> Iterator[int]:
         first, _, last = namespace.seeds.partition("-")
         yield from range(int(first), int(last or first) + 1)
         return
-    present = {line["seed"] for line in recorded(namespace.record)}
+    present = {line["seed"] for line in read_record(namespace.record)}
     yield from itertools.islice((seed for seed in itertools.count() if seed not in present), namespace.count)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 RECORD = Path(__file__).with_name("record.jsonl")
 
 
-def recorded(path: Path = RECORD) -> list[dict[str, Any]]:
+def read_record(path: Path = RECORD) -> list[dict[str, Any]]:
     """Return the lines of a record; none where it does not exist."""
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
 

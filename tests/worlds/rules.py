@@ -56,14 +56,14 @@ def faults(state: State) -> list[str]:
             texts.append(f"{name} has {event['extra']} rows that the log has not")
         if (state.complete or event["store"] in state.at_end) and -1 < event["last"] > event["from"]:
             texts.append(f"{name} states offset {event['from']}, and its log ends with {event['last']}")
-        texts += _compared(state, place, event)
+        texts += _compare_state(state, place, event)
     if state.same_as is not None:
         other = state.same_as.stores
         texts += [f"{'/'.join(place)} is missing or new" for place in sorted(other.keys() ^ state.stores.keys())]
     return [f"{state.label}: {text}" for text in texts]
 
 
-def _compared(state: State, place: Place, event: Event) -> list[str]:
+def _compare_state(state: State, place: Place, event: Event) -> list[str]:
     name = "/".join(place)
     texts = []
     if state.rows_of is not None:

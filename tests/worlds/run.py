@@ -121,9 +121,9 @@ def _start(farm: Farm, group: Group, lives: Sequence[Life], number: int) -> None
             chosen = [life for life in lives if life.release == release and life.world.rounds[number].killed is killed
                       and not life.over]  # fmt: skip
             if chosen and killed:
-                _killed(farm, group, chosen, release)
+                _kill_groups(farm, group, chosen, release)
             elif chosen:
-                _closed(farm, chosen, release)
+                _close_all(farm, chosen, release)
     for life in lives:
         if life.over:
             continue
@@ -136,7 +136,7 @@ def _start(farm: Farm, group: Group, lives: Sequence[Life], number: int) -> None
         life.state(f"start {number}", sound=not is_killed, complete=not is_killed)
 
 
-def _killed(farm: Farm, group: Group, lives: Sequence[Life], release: str) -> None:
+def _kill_groups(farm: Farm, group: Group, lives: Sequence[Life], release: str) -> None:
     total = sum(len(life.topology.topics) * group.batch.records for life in lives)
     farm.kill(
         release,
@@ -148,7 +148,7 @@ def _killed(farm: Farm, group: Group, lives: Sequence[Life], release: str) -> No
     )
 
 
-def _closed(farm: Farm, lives: Sequence[Life], release: str) -> None:
+def _close_all(farm: Farm, lives: Sequence[Life], release: str) -> None:
     apps = [{**life.instance(), "patience": _PATIENCE} for life in lives]
     reply = farm.good(release, do="start", apps=apps, timeout=_SECONDS, **{"idle-ms": _IDLE_MS})
     ended = {event["app"]: event for event in reply.of("started")}

@@ -14,7 +14,7 @@ from tests.walker.commands import Commands
 
 from .draw import STEPS, Round, world
 from .farm import Farm
-from .figures import figures, recorded
+from .figures import figures, read_record
 from .life import STEPS_OF
 from .run import compare, live, run
 from .topology import Topology
@@ -93,7 +93,7 @@ def test_a_world_is_shrunk_without_its_other_choices() -> None:
 
 
 def test_the_record_has_no_world_that_went_wrong() -> None:
-    lines = recorded()
+    lines = read_record()
     assert [line["seed"] for line in lines if line["verdict"] != "right"] == []
     assert len({line["seed"] for line in lines}) == len(lines)
     compared = sum(line["compared"] for line in lines)

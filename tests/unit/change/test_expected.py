@@ -97,7 +97,7 @@ def test_estimate_has_at_most_two_digits(seconds: float) -> None:
     assert len(str(rounded).rstrip("0")) <= 2 or rounded < 100
 
 
-def restored(number: int, took: float, records: object, *, state: RunState = RunState.KEPT) -> Run:
+def restoration(number: int, took: float, records: object, *, state: RunState = RunState.KEPT) -> Run:
     attempt = run(number, took, 1.0, command="restore --for 4.3", state=state)
     attempt.events.insert(1, {"event": "sorted", "at": BEGAN.isoformat(), "records": records})
     return attempt
@@ -106,17 +106,17 @@ def restored(number: int, took: float, records: object, *, state: RunState = Run
 def test_a_rate_is_that_of_the_newest_restoration_that_can_tell() -> None:
     """Not of one that was cut short, moved next to nothing, or does not say how much."""
     silent = [
-        restored(3, 5, None),
-        restored(4, 5, True),
-        restored(5, 5, -3),
-        restored(6, 5, "9000"),
-        restored(7, 0, 9000),
-        restored(8, 5, 9000, state=RunState.FAILED),
-        restored(9, 5, 10),
+        restoration(3, 5, None),
+        restoration(4, 5, True),
+        restoration(5, 5, -3),
+        restoration(6, 5, "9000"),
+        restoration(7, 0, 9000),
+        restoration(8, 5, 9000, state=RunState.FAILED),
+        restoration(9, 5, 10),
         run(10, 5, 1.0),
     ]
     assert measured_rate(silent, 9000) is None
-    attempts = [restored(1, 10, 9000), restored(2, 3, 9000), *silent]
+    attempts = [restoration(1, 10, 9000), restoration(2, 3, 9000), *silent]
     assert measured_rate(attempts, 9000) == Rate(3000.0, "0002-migrate")
     # Of ten records it says how long ten take, and a hundred; no more.
     assert measured_rate(attempts, 100) == Rate(2.0, "0009-migrate")

@@ -163,7 +163,7 @@ def test_whatever_settles_a_run_finds_room_on_a_full_disk(
     assert read_run(run.path).damage is None
 
 
-def kept_by_an_older(tmp_path: Path) -> Run:
+def run_of_older_version(tmp_path: Path) -> Run:
     """Without a digest of its tree, so that undo could not tell half of it from the whole."""
     subprocess.run(["tar", "-xJf", OLDER, "-C", tmp_path], check=True)
     (app,) = (path for path in (tmp_path / "state").iterdir() if path.name != ".kstate")
@@ -176,7 +176,7 @@ def test_an_announcement_that_may_not_be_durable_deletes_nothing_that_undo_could
 ) -> None:
     older = tmp_path / "older"
     older.mkdir()
-    run = kept_by_an_older(older)
+    run = run_of_older_version(older)
     before = sorted(run.tree.rglob("*"))
     real = os.rename
 

@@ -18,7 +18,7 @@ KEY = changelog("w")
 START, MINUTES = 1_704_067_200_000, 600_000
 
 
-def killed(*offsets: int | None, status: int | None = None) -> Task:
+def killed_task(*offsets: int | None, status: int | None = None) -> Task:
     """A window store of which each segment is at its own offset; None was never flushed."""
     segments = [
         database(
@@ -41,7 +41,7 @@ def test_the_loss_is_predicted(
 ) -> None:
     """By name of the store and the time range, for every start that takes the offset: the task is not wiped first."""
     view = snapshot(
-        killed(*offsets),
+        killed_task(*offsets),
         to=to,
         exactly_once=exactly_once,
         logs=[log(KEY, 0, 379)],
@@ -63,20 +63,20 @@ def test_the_loss_is_predicted(
 @pytest.mark.parametrize("offsets", [(199, 199), (199, 50), (-4, -4), (None, -4), (None, None), (199,)])
 def test_a_start_from_the_lowest_offset_loses_nothing(offsets: tuple[int | None, ...]) -> None:
     """The newest segment that states an offset decides, and -4 has all of the changelog restored."""
-    view = snapshot(killed(*offsets), exactly_once=False)
+    view = snapshot(killed_task(*offsets), exactly_once=False)
     judged = judge_task(view, view.app.tasks[0])
     assert SEGMENT_BEHIND not in {finding.code for finding in judged.findings}
 
 
 def test_a_task_that_is_wiped_loses_nothing() -> None:
-    view = snapshot(killed(None, 199, status=1), exactly_once=True)
+    view = snapshot(killed_task(None, 199, status=1), exactly_once=True)
     judged = judge_task(view, view.app.tasks[0])
     assert [prediction.outcome for prediction in judged.predictions] == [Outcome.WIPED]
     assert SEGMENT_BEHIND not in {finding.code for finding in judged.findings}
 
 
 def test_a_segment_that_came_after_the_close_loses_nothing() -> None:
-    (store,) = killed(199, None, status=0).stores
+    (store,) = killed_task(199, None, status=0).stores
     closed, new = store.databases
     young = (dataclasses.replace(closed, wal_number=21), dataclasses.replace(new, wal_number=4))
     view = snapshot(task(dataclasses.replace(store, databases=young)))

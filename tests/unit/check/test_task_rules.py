@@ -114,7 +114,7 @@ def garbling() -> Snapshot:
     return snapshot(task(buffer))
 
 
-def restored(view: Snapshot, name: str) -> TaskCheckDraft:
+def restore_all(view: Snapshot, name: str) -> TaskCheckDraft:
     prediction = Prediction("0_0", name, Outcome.RESTORES_ALL, Records(9, exact=True))
     return opened_draft(view, predictions=(prediction,))
 
@@ -352,12 +352,12 @@ CASES: dict[str, list[Case]] = {
         ),
     ],
     "_after": [
-        (lambda: (view := garbling(), restored(view, "buf")), [GRACE_BUFFER_RESTORED], {"predictions": [("buf", "restores-all", None)]}),
-        (lambda: (view := old_data(), restored(view, "count")), [OLDER_THAN_TOMBSTONES], {"predictions": [("count", "restores-all", None)]}),
+        (lambda: (view := garbling(), restore_all(view, "buf")), [GRACE_BUFFER_RESTORED], {"predictions": [("buf", "restores-all", None)]}),
+        (lambda: (view := old_data(), restore_all(view, "count")), [OLDER_THAN_TOMBSTONES], {"predictions": [("count", "restores-all", None)]}),
         (
             lambda: (
                 view := healthy(ages={("0_0", "count"): Age("0_0/count", {}, None)}),
-                restored(view, "count"),
+                restore_all(view, "count"),
             ),
             [AGE_UNKNOWN],
             {"predictions": [("count", "restores-all", None)]},

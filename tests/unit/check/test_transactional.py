@@ -20,7 +20,7 @@ from .builders import NOW_MS, log, snapshot
 COUNT = changelog("count")
 
 
-def judged(subject: Task, *, option: bool = True, to: str = "4.4", **more: object) -> TaskCheckDraft:
+def judge(subject: Task, *, option: bool = True, to: str = "4.4", **more: object) -> TaskCheckDraft:
     view = snapshot(subject, to=to, options={"transactional": option}, **more)  # type: ignore[arg-type]
     return judge_task(view, view.app.tasks[0])
 
@@ -36,13 +36,13 @@ def test_a_store_without_an_offset_does_not_wipe_its_task() -> None:
     subject = task(never_flushed, backup, unlogged)
     logs = [log(COUNT, 0, 7), log(changelog("other"), 0, 10)]
     counts = {(COUNT, 0): 7, (changelog("other"), 10): 0, (changelog("other"), 0): 10}
-    assert outcomes(judged(subject, logs=logs, counts=counts)) == {
+    assert outcomes(judge(subject, logs=logs, counts=counts)) == {
         "count": (Outcome.RESTORES_ALL, None),
         "other": (Outcome.OPENS, None),
         "cache": (Outcome.OPENS, None),
     }
     for option, to in ((False, "4.4"), (True, "4.3")):
-        assert outcomes(judged(subject, option=option, to=to, logs=logs, counts=counts)) == {
+        assert outcomes(judge(subject, option=option, to=to, logs=logs, counts=counts)) == {
             "count": (Outcome.WIPED, None),
             "other": (Outcome.WIPED, None),
             "cache": (Outcome.LOST, None),
@@ -54,14 +54,14 @@ def test_a_status_of_1(alone: bool) -> None:
     """The client never leaves REBALANCING if the store is the first of its task; the order is not on disk."""
     handle = store("count", database(offsets=record(5, status=OPEN)))
     others = () if alone else (store("other", database("other", offsets=record(9, "other", status=None))),)
-    draft = judged(task(handle, *others))
+    draft = judge(task(handle, *others))
     assert {START_HANGS, STATUS_OPEN} <= {finding.code for finding in draft.findings}
     expected = (Outcome.HANGS, None) if alone else (Outcome.WIPED, Outcome.HANGS)
     assert set(outcomes(draft).values()) == {expected}
     (finding,) = [finding for finding in draft.findings if finding.code == START_HANGS]
     assert finding.hint == "kstate wipe /state/shop --task 0_0"
     for option, to in ((False, "4.4"), (True, "4.3")):
-        assert set(outcomes(judged(task(handle, *others), option=option, to=to)).values()) == {(Outcome.WIPED, None)}
+        assert set(outcomes(judge(task(handle, *others), option=option, to=to)).values()) == {(Outcome.WIPED, None)}
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_open_segment_after_another_segment(first: int | None, second: int | Non
         database("w", offsets=record(5, "w", status=first), start=0),
         database("w", offsets=record(None, status=second), start=60_000),
     ]
-    draft = judged(task(store("w", *segments, kind="window", segmented=True)), option=False)
+    draft = judge(task(store("w", *segments, kind="window", segmented=True)), option=False)
     assert outcomes(draft) == {"w": (Outcome.WIPED, Outcome.FAILS if fails else None)}
     (prediction,) = draft.predictions
     assert prediction.file == ("0_0/w" if fails else None)

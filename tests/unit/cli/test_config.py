@@ -27,7 +27,7 @@ def _below(path: str, command: Any) -> list[tuple[str, Any]]:
 ALL = dict(pair for name in COMMANDS for pair in _below(name, ROOT.commands[name]))
 
 
-def _parsed(path: str, *words: str) -> dict[str, Any]:
+def _parse(path: str, *words: str) -> dict[str, Any]:
     """What the command would be called with."""
     command = ALL[path]
     context = command.make_context(path, list(words))
@@ -85,7 +85,7 @@ def test_each_key_of_each_command(tmp_path: Path, path: str, key: str, name: str
     for parameter in command.params:
         if parameter.name != name and (parameter.required or (path, parameter.name) in RELEASES):
             words += [f"--{name_of(parameter)}", "1"] if parameter.param_type_name == "option" else ["/a"]
-    result = _parsed(path, *words, "--config", file)[name]
+    result = _parse(path, *words, "--config", file)[name]
     expected = tmp_path / "x1" if DEFAULTS[key].is_path else value
     assert str(getattr(result, "value", result)) == str(expected)
 
@@ -93,11 +93,11 @@ def test_each_key_of_each_command(tmp_path: Path, path: str, key: str, name: str
 def test_command_line_then_environment_then_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = _file(tmp_path, '[defaults]\ndirectory = "here"\nrelease = "4.3"\nbootstrap_server = "file:1"\n')
     words = ("--config", file)
-    assert _parsed("check", *words)["bootstrap_server"] == "file:1"
+    assert _parse("check", *words)["bootstrap_server"] == "file:1"
     monkeypatch.setenv("KSTATE_CHECK_BOOTSTRAP_SERVER", "variable:1")
-    assert _parsed("check", *words)["bootstrap_server"] == "variable:1"
-    assert _parsed("check", *words, "--bootstrap-server", "typed:1")["bootstrap_server"] == "typed:1"
-    assert str(_parsed("check", "/typed", *words)["app"]) == "/typed"
+    assert _parse("check", *words)["bootstrap_server"] == "variable:1"
+    assert _parse("check", *words, "--bootstrap-server", "typed:1")["bootstrap_server"] == "typed:1"
+    assert str(_parse("check", "/typed", *words)["app"]) == "/typed"
 
 
 def test_file_named_by_the_variable_gives_settings_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +105,7 @@ def test_file_named_by_the_variable_gives_settings_only(tmp_path: Path, monkeypa
     monkeypatch.setenv(
         VARIABLE, _file(tmp_path, '[defaults]\ndirectory = "here"\nrelease = "4.3"\nbootstrap_server = "f:1"\n')
     )
-    parsed = _parsed("check", "/typed", "--for", "4.2")
+    parsed = _parse("check", "/typed", "--for", "4.2")
     assert (str(parsed["app"]), parsed["release"], parsed["bootstrap_server"]) == ("/typed", "4.2", "f:1")
     with_directory = [path for path, key, _ in FILLED if key == "directory"]
     assert {"wipe", "clean", "undo", "migrate", "restore"} <= set(with_directory)
@@ -114,7 +114,7 @@ def test_file_named_by_the_variable_gives_settings_only(tmp_path: Path, monkeypa
             parameter for parameter in ALL[path].params if parameter.required and parameter.param_type_name == "option"
         ]
         with pytest.raises(Exception, match="Missing parameter: app"):
-            _parsed(path, *(word for option in required for word in (f"--{name_of(option)}", "4.2")))
+            _parse(path, *(word for option in required for word in (f"--{name_of(option)}", "4.2")))
 
 
 @pytest.mark.parametrize(("path", "key", "name"), FILLED)
@@ -137,7 +137,7 @@ def test_of_each_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str,
 def test_a_variable_that_names_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, str(tmp_path / "none.toml"))
     with pytest.raises(UsageError, match=r"none\.toml"):
-        _parsed("check", "/typed", "--for", "4.2")
+        _parse("check", "/typed", "--for", "4.2")
 
 
 def test_typed_options_replace_contradicting_settings(tmp_path: Path) -> None:
@@ -145,14 +145,14 @@ def test_typed_options_replace_contradicting_settings(tmp_path: Path) -> None:
     file = _file(
         tmp_path, f'application = "a"\n[defaults]\ndump = "d"\nbootstrap_server = "b:1"\nkafka_settings = "k"\n{stores}'
     )
-    dump = _parsed("dump", "--config", file)
+    dump = _parse("dump", "--config", file)
     assert (str(dump["spec"]), dump["app"]) == (file, None)
     for words in (("--app", "x"), ("--topic", "t")):
-        assert _parsed("dump", "--config", file, *words)["spec"] is None
-    check = _parsed("check", "/a", "--for", "4.3", "--config", file, "--offsets", "o.json")
+        assert _parse("dump", "--config", file, *words)["spec"] is None
+    check = _parse("check", "/a", "--for", "4.3", "--config", file, "--offsets", "o.json")
     assert check["bootstrap_server"] is None and check["kafka_settings"] is None
     alone = _file(tmp_path, 'application = "a"\n[defaults]\ndump = "d"\nbootstrap_server = "b:1"\n')
-    dump = _parsed("dump", "--config", alone)
+    dump = _parse("dump", "--config", alone)
     assert (dump["spec"], dump["app"]) == (None, "a")
 
 
@@ -166,13 +166,13 @@ def test_the_spark_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         "rehome": ("/a",),
     }
     for path, word in words.items():
-        parsed = _parsed(path, *word, "--config", file)
+        parsed = _parse(path, *word, "--config", file)
         assert (parsed["master"], parsed["conf"]) == ("spark://m:1", ["spark.a=b", "spark.c=d"])
-        assert _parsed(path, *word, "--config", file, "--master", "typed")["master"] == "typed"
-        alone = _parsed(path, *word, "--config", file, "--engine", "local")
+        assert _parse(path, *word, "--config", file, "--master", "typed")["master"] == "typed"
+        alone = _parse(path, *word, "--config", file, "--engine", "local")
         assert not alone["master"] and not alone["conf"]
         monkeypatch.setenv(f"KSTATE_{path.upper()}_ENGINE", "local")
-        assert _parsed(path, *word, "--config", file)["master"] is None
+        assert _parse(path, *word, "--config", file)["master"] is None
         monkeypatch.delenv(f"KSTATE_{path.upper()}_ENGINE")
     assert {path for path, command in ALL.items() for key, _ in _filled(command, path) if key.startswith("spark.")} == {
         *words
@@ -243,13 +243,13 @@ def test_serdes_of_the_store_that_is_read(tmp_path: Path, monkeypatch: pytest.Mo
     words = ("--config", _file(tmp_path, text))
     for path, more in (("query range", ()), ("query key", ("k",)), ("export", ("--out", "o"))):
         serdes = {
-            store: tuple(_parsed(path, "/a", store, *more, *words)[name] for name in ("key_serde", "value_serde"))
+            store: tuple(_parse(path, "/a", store, *more, *words)[name] for name in ("key_serde", "value_serde"))
             for store in ("count", "a.b", "none")
         }
         assert serdes == {"count": ("string", "long"), "a.b": ("uuid", "bytes"), "none": ("bytes", "bytes")}
-    assert _parsed("query range", "/a", "count", "--key-serde", "hex", *words)["key_serde"] == "hex"
+    assert _parse("query range", "/a", "count", "--key-serde", "hex", *words)["key_serde"] == "hex"
     monkeypatch.setenv("KSTATE_QUERY_RANGE_KEY_SERDE", "base64")
-    assert _parsed("query range", "/a", "count", *words)["key_serde"] == "base64"
+    assert _parse("query range", "/a", "count", *words)["key_serde"] == "base64"
 
 
 @pytest.mark.parametrize(
@@ -263,4 +263,4 @@ def test_serdes_of_the_store_that_is_read(tmp_path: Path, monkeypatch: pytest.Mo
 )
 def test_serdes_that_are_none(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        _parsed("query range", "/a", "count", "--config", _file(tmp_path, text))
+        _parse("query range", "/a", "count", "--config", _file(tmp_path, text))

@@ -38,7 +38,7 @@ class Nested:
     both: Both
 
 
-def _parsed(function: Any, *words: str) -> tuple[Any, Any]:
+def _parse(function: Any, *words: str) -> tuple[Any, Any]:
     """The command, and what the function returns."""
     parser = typer.Typer(add_completion=False, rich_markup_mode=None)
     parser.command("made", cls=PanelledCommand)(function)
@@ -55,7 +55,7 @@ def test_objects_are_made_of_options() -> None:
         return 3
 
     messages: list[Any] = []
-    command, code = _parsed(command_of, "here", "k", "--word", "w", "--several", "a", "--several", "b", "--base")
+    command, code = _parse(command_of, "here", "k", "--word", "w", "--several", "a", "--several", "b", "--base")
     assert code == 3
     both = Both(word="w", number=5, base=True, several=["a", "b"])
     assert messages == [("here", "k", both, False)]
@@ -72,7 +72,7 @@ def test_objects_are_made_of_options() -> None:
     titles = [line for line in command.get_help(typer.Context(command)).splitlines() if line.endswith(":")]
     assert titles == ["Arguments:", "Options:", "Plain ones:", "Both:"]
     with pytest.raises(Exception, match="word"):
-        _parsed(command_of, "here", "k")
+        _parse(command_of, "here", "k")
 
 
 # --- the commands -----------------------------------------------------------------------------------------------------

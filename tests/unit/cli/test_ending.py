@@ -99,7 +99,7 @@ def test_failure_after_an_undo_reports_the_undo(capsys: pytest.CaptureFixture[st
     assert "kstate undo" not in messages
 
 
-def _printed(error: BaseException, capsys: pytest.CaptureFixture[str]) -> str:
+def _print_error(error: BaseException, capsys: pytest.CaptureFixture[str]) -> str:
     report_errors(error)
     messages = capsys.readouterr().err
     assert "nothing has changed" not in messages
@@ -115,12 +115,12 @@ def test_an_error_of_the_system_names_its_whole_path(
     for call in (lambda: os.listdir("file"), lambda: os.listdir(tmp_path / "file"), lambda: os.listdir(b"file")):
         with pytest.raises(NotADirectoryError) as raised:
             call()
-        assert _printed(raised.value, capsys) == f"kstate: Not a directory {tmp_path}/file"
+        assert _print_error(raised.value, capsys) == f"kstate: Not a directory {tmp_path}/file"
     with pytest.raises(FileNotFoundError) as missing:
         os.rename(tmp_path / "no", tmp_path / "other")
-    assert _printed(missing.value, capsys) == f"kstate: No such file or directory {tmp_path}/no -> {tmp_path}/other"
-    assert _printed(OSError(errno.EIO, "Input/output error"), capsys) == "kstate: Input/output error"
-    assert _printed(OSError("no number"), capsys) == "kstate: no number"
+    assert _print_error(missing.value, capsys) == f"kstate: No such file or directory {tmp_path}/no -> {tmp_path}/other"
+    assert _print_error(OSError(errno.EIO, "Input/output error"), capsys) == "kstate: Input/output error"
+    assert _print_error(OSError("no number"), capsys) == "kstate: no number"
 
 
 def test_name_below_a_descriptor_gets_no_path(
@@ -134,14 +134,14 @@ def test_name_below_a_descriptor_gets_no_path(
             os.unlink("inner", dir_fd=top)
     finally:
         os.close(top)
-    assert _printed(raised.value, capsys) == "kstate: No such file or directory inner"
+    assert _print_error(raised.value, capsys) == "kstate: No such file or directory inner"
     with pytest.raises(FileNotFoundError):
         shutil.rmtree(tmp_path / "none")
 
 
 def test_a_defect_can_be_looked_at(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """The code stays that of a failure: it was 1, as of warnings, and a traceback."""
-    assert "a defect of kstate: ValueError: odd" in _printed(ValueError("odd"), capsys)
+    assert "a defect of kstate: ValueError: odd" in _print_error(ValueError("odd"), capsys)
     monkeypatch.setenv("KSTATE_DEBUG", "1")
     report_errors(ValueError("odd"))
     assert "Traceback" not in capsys.readouterr().out

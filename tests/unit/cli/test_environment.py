@@ -120,7 +120,7 @@ def test_the_table_of_the_documentation() -> None:
     for path, option in SETTINGS_OF:
         commands.setdefault(name_of(option), []).append(path)
     rows = [
-        f"| `--{name}` | `KSTATE_…_{name.upper().replace('-', '_')}` | {', '.join(_folded(commands[name]))} |"
+        f"| `--{name}` | `KSTATE_…_{name.upper().replace('-', '_')}` | {', '.join(_fold_subcommands(commands[name]))} |"
         for name in sorted(commands)
     ]
     before, _, _ = DOCS.read_text(encoding="utf-8").partition("| option ")
@@ -130,7 +130,7 @@ def test_the_table_of_the_documentation() -> None:
     assert DOCS.read_text(encoding="utf-8") == text
 
 
-def _folded(paths: list[str]) -> Iterator[str]:
+def _fold_subcommands(paths: list[str]) -> Iterator[str]:
     """All the subcommands of a command as one."""
     for group, command in ROOT.commands.items():
         inner = [f"{group} {name}" for name in getattr(command, "commands", {})]

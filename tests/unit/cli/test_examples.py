@@ -17,15 +17,15 @@ from kstate_cli.cli.commands.examples import write_examples
 from kstate_cli.texts import EXAMPLES
 from tests import syntax
 from tests.directories.support import kstate_here
-from tests.packaging.built import tracked
+from tests.packaging.built import tracked_files
 
 ROOT = Path(__file__).resolve().parents[3]
 SOURCE = Path(kstate_cli.__file__).parent
 CITED = re.compile(rf"\b{EXAMPLES}/([\w./-]*\w)")
 
 
-def _tracked() -> dict[str, bytes]:
-    names = [name for name in tracked() if name.startswith(f"{EXAMPLES}/")]
+def _tracked_files() -> dict[str, bytes]:
+    names = [name for name in tracked_files() if name.startswith(f"{EXAMPLES}/")]
     return {name.removeprefix(f"{EXAMPLES}/"): (ROOT / name).read_bytes() for name in names}
 
 
@@ -35,14 +35,14 @@ def _in(folder: Path) -> dict[str, bytes]:
 
 def test_everything_that_is_in_the_repository(tmp_path: Path) -> None:
     result = kstate_here("examples", "--out", tmp_path / "new", "-o", "json")
-    assert _in(tmp_path / "new") == _tracked()
+    assert _in(tmp_path / "new") == _tracked_files()
     assert os.listdir(tmp_path) == ["new"]
     assert {row["path"] for row in result.rows if row["type"] == "file"} == {
-        str(tmp_path / "new" / name) for name in _tracked()
+        str(tmp_path / "new" / name) for name in _tracked_files()
     }
-    assert result.summary["files"] == len(_tracked())
-    assert result.summary["bytes"] == sum(map(len, _tracked().values()))
-    for name in _tracked():
+    assert result.summary["files"] == len(_tracked_files())
+    assert result.summary["bytes"] == sum(map(len, _tracked_files().values()))
+    for name in _tracked_files():
         assert os.access(tmp_path / "new" / name, os.X_OK) is os.access(ROOT / EXAMPLES / name, os.X_OK), name
 
 

@@ -83,7 +83,7 @@ def _codes_by_hand() -> set[str]:
 # --- complete, and nothing else ---------------------------------------------------------------------------------------
 
 
-def _enumerated(member: str) -> list[str]:
+def _values_of(member: str) -> list[str]:
     return list(json_lines.schema("members")["$defs"][member]["enum"])
 
 
@@ -92,11 +92,11 @@ def _enumerated(member: str) -> list[str]:
     [
         ("finding", CODES),
         ("outcome", [member.value for member in Outcome]),
-        ("outcome", _enumerated("outcome")),
+        ("outcome", _values_of("outcome")),
         ("problem", [member.value for member in ProblemCode]),
         ("verify", VERIFY_CODES),
         ("fleet", FLEET_CODES),
-        ("run", _enumerated("state")),
+        ("run", _values_of("state")),
         ("restoration", [*(member.value for member in RestoreState), INTERRUPTED]),
         ("query", [member.value for member in FailureReason]),
         ("status", ["open", "closed"]),
@@ -121,7 +121,7 @@ def test_every_error_and_every_exit_code_is_explained() -> None:
 
 
 def test_groups_are_those_of_the_schema() -> None:
-    assert [group.name for group in groups()] == _enumerated("group")
+    assert [group.name for group in groups()] == _values_of("group")
 
 
 def test_a_code_stands_once_in_its_group() -> None:

@@ -169,7 +169,7 @@ def test_a_failure_is_a_line(error: BaseException, code: str, capsys: pytest.Cap
     number = exit_code_of(error)
     print_json_error(error, number)
     print_json_error(error, number)
-    (line,) = json_lines.parsed(capsys.readouterr().out)
+    (line,) = json_lines.parse_lines(capsys.readouterr().out)
     json_lines.check_line("ls", line)
     assert (line["type"], line["code"], line["exit"], line["app"]) == ("error", code, number, None)
     assert line["message"]
@@ -186,7 +186,7 @@ def test_json_error_reports_the_committed_run(tmp_path: Path, capsys: pytest.Cap
     error = RunFailed("late")
     errors.note(error, "beside")
     print_json_error(error, exit_code_of(error))
-    (line,) = json_lines.parsed(capsys.readouterr().out)
+    (line,) = json_lines.parse_lines(capsys.readouterr().out)
     assert (line["code"], line["exit"], line["app"]) == ("run-halfway", 7, str(tmp_path))
     assert line["details"][0] == "beside" and line["details"][1].startswith("what was done: ")
 

@@ -103,7 +103,7 @@ def content(dump: Dump, max_bytes: int = 1 << 30, columns: tuple[str, ...] = ALL
     return results
 
 
-def expected(table: pa.Table, columns: tuple[str, ...] = ALL) -> Mapping[TopicPartition, list[Any]]:
+def expected_content(table: pa.Table, columns: tuple[str, ...] = ALL) -> Mapping[TopicPartition, list[Any]]:
     """What :func:`content` should find for these rows."""
     results: dict[TopicPartition, list[Any]] = {}
     sorted_rows = table.sort_by([("topic", "ascending"), ("partition", "ascending"), ("offset", "ascending")])

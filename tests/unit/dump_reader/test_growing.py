@@ -56,12 +56,12 @@ GROWN = Grown(
 CANONICAL = json.loads(render(GROWN))
 
 
-def parsed(content: Any) -> Grown:
+def parse_bytes(content: Any) -> Grown:
     return parse(json.dumps(content).encode(), NAME, NAME)
 
 
 def test_there_and_back() -> None:
-    assert parsed(CANONICAL) == GROWN
+    assert parse_bytes(CANONICAL) == GROWN
     unsaid = dict.fromkeys(("topic_id", "cleanup_policy", "leader_epoch", "last"))
     unsaid |= {"tail": (), "unknown_before_ms": None}
     unsaid |= dict.fromkeys(("delete_retention_ms", "retention_ms", "min_compaction_lag_ms"))
@@ -133,7 +133,7 @@ def test_refuses_malformed_manifests(change: Callable[[Any], None]) -> None:
     content = copy.deepcopy(CANONICAL)
     change(content)
     with pytest.raises(DumpError, match="kstate cannot read the manifest"):
-        parsed(content)
+        parse_bytes(content)
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"[]", b'{"format": 3', b"\xff", b"[" * 100_000])

@@ -12,7 +12,7 @@ import pytest
 from kstate_cli.dump_reader.open import read_dump
 from kstate_cli.formats.topic_partition import TopicPartition
 
-from .support import A, content, expected, open_dump, rows, several, write
+from .support import A, content, expected_content, open_dump, rows, several, write
 
 LAYOUTS: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -40,17 +40,17 @@ def test_layout(name: str, manifest: bool, tmp_path: Path) -> None:
     assert dump.warnings == ()
     assert dump.has_headers
     assert (dump.manifest is not None) == manifest
-    assert content(dump) == expected(table)
+    assert content(dump) == expected_content(table)
     with_headers = ("headers", "offset", "key")
-    assert content(dump, columns=with_headers) == expected(table, with_headers)
+    assert content(dump, columns=with_headers) == expected_content(table, with_headers)
 
 
 @pytest.mark.parametrize("name", ["small groups", "hive, small", "small files"])
 def test_small_slices(name: str, tmp_path: Path) -> None:
     table = several()
     dump = open_dump(write(tmp_path / "d", table, **LAYOUTS[name]))
-    assert content(dump, max_bytes=1) == expected(table)
-    assert content(dump, max_bytes=2_000) == expected(table)
+    assert content(dump, max_bytes=1) == expected_content(table)
+    assert content(dump, max_bytes=2_000) == expected_content(table)
 
 
 def test_facts_of_a_partition(tmp_path: Path) -> None:
@@ -79,9 +79,9 @@ def test_without_statistics_and_with_unusual_types(tmp_path: Path) -> None:
     for number, begin in enumerate(range(0, len(unusual), 100)):
         pq.write_table(unusual.slice(begin, 100), tmp_path / f"{number}.parquet", write_statistics=False)
     dump = open_dump(tmp_path)
-    assert content(dump) == expected(table)
+    assert content(dump) == expected_content(table)
     with_headers = ("headers", "offset", "key")
-    assert content(dump, columns=with_headers) == expected(table, with_headers)
+    assert content(dump, columns=with_headers) == expected_content(table, with_headers)
 
 
 @pytest.mark.parametrize("kind", [pa.dictionary(pa.int32(), pa.binary()), pa.large_binary(), pa.binary_view()])
@@ -89,7 +89,7 @@ def test_kinds_of_binary(kind: pa.DataType, tmp_path: Path) -> None:
     table = rows()
     index = table.schema.get_field_index("key")
     pq.write_table(table.set_column(index, "key", table.column("key").cast(kind)), tmp_path / "a.parquet")
-    assert content(open_dump(tmp_path)) == expected(table)
+    assert content(open_dump(tmp_path)) == expected_content(table)
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
@@ -126,7 +126,7 @@ def test_warns_of_timestamps_without_a_zone(tmp_path: Path) -> None:
     pq.write_table(table.set_column(5, "timestamp", naive), tmp_path / "a.parquet")
     dump = open_dump(tmp_path)
     assert len(dump.warnings) == 1 and "UTC" in dump.warnings[0]
-    assert content(dump) == expected(table)
+    assert content(dump) == expected_content(table)
 
 
 def test_files_that_are_no_part_of_the_dump(tmp_path: Path) -> None:
@@ -140,19 +140,19 @@ def test_files_that_are_no_part_of_the_dump(tmp_path: Path) -> None:
     (tmp_path / "README").write_text("a dump")
     dump = open_dump(tmp_path)
     assert len(dump.warnings) == 2 and "_temporary/x.parquet" in dump.warnings[0] and "README" in dump.warnings[1]
-    assert content(dump) == expected(table)
+    assert content(dump) == expected_content(table)
 
 
 def test_parquet_without_the_suffix_counts(tmp_path: Path) -> None:
     table = rows()
     pq.write_table(table, tmp_path / "data")
-    assert content(open_dump(tmp_path)) == expected(table)
+    assert content(open_dump(tmp_path)) == expected_content(table)
 
 
 def test_topic_with_an_underscore_in_front(tmp_path: Path) -> None:
     table = rows("_confluent-ksql-x-changelog")
-    assert content(open_dump(write(tmp_path / "a", table))) == expected(table)
-    assert content(open_dump(write(tmp_path / "b", table, hive=True, manifest=False))) == expected(table)
+    assert content(open_dump(write(tmp_path / "a", table))) == expected_content(table)
+    assert content(open_dump(write(tmp_path / "b", table, hive=True, manifest=False))) == expected_content(table)
 
 
 def test_reads_a_single_file_a_uri_and_odd_names(tmp_path: Path) -> None:
@@ -160,9 +160,9 @@ def test_reads_a_single_file_a_uri_and_odd_names(tmp_path: Path) -> None:
     folder = tmp_path / "a b [1]{2}*"
     folder.mkdir()
     pq.write_table(table, folder / "x y?.parquet")
-    assert content(open_dump(folder)) == expected(table)
-    assert content(open_dump(folder / "x y?.parquet")) == expected(table)
-    assert content(open_dump(folder.as_uri())) == expected(table)
+    assert content(open_dump(folder)) == expected_content(table)
+    assert content(open_dump(folder / "x y?.parquet")) == expected_content(table)
+    assert content(open_dump(folder.as_uri())) == expected_content(table)
 
 
 def test_relative_path_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,13 +171,13 @@ def test_relative_path_is_made_absolute(tmp_path: Path, monkeypatch: pytest.Monk
     dump = open_dump(".")
     monkeypatch.chdir("/")
     assert dump.uri == str(tmp_path)
-    assert content(dump) == expected(rows())
+    assert content(dump) == expected_content(rows())
 
 
 def test_empty_files_are_fine(tmp_path: Path) -> None:
     pq.write_table(rows().slice(0, 0), tmp_path / "a.parquet")
     pq.write_table(rows(), tmp_path / "b.parquet")
-    assert content(open_dump(tmp_path)) == expected(rows())
+    assert content(open_dump(tmp_path)) == expected_content(rows())
 
 
 def test_isolation(tmp_path: Path) -> None:

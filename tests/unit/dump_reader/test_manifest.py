@@ -31,7 +31,7 @@ MANIFEST = Manifest(
 )
 
 
-def parsed(content: Any) -> Manifest:
+def parse_bytes(content: Any) -> Manifest:
     return parse(json.dumps(content).encode())
 
 
@@ -46,14 +46,14 @@ def with_reading(**other: Any) -> dict[str, Any]:
 
 def test_when_it_was_read() -> None:
     content = with_reading()
-    assert parsed(content).partitions[0].reading == Reading(5, 9, "compact", 0, 3, DIGEST, 7, 8)
-    assert json.loads(render(parsed(content))) == content
+    assert parse_bytes(content).partitions[0].reading == Reading(5, 9, "compact", 0, 3, DIGEST, 7, 8)
+    assert json.loads(render(parse_bytes(content))) == content
     bare = with_reading(
         **dict.fromkeys(("cleanup_policy", "delete_retention_ms", "leader_epoch", "last_record_sha256"), ...),
         **dict.fromkeys(("retention_ms", "min_compaction_lag_ms"), ...),
     )
-    assert parsed(bare).partitions[0].reading == Reading(5, 9)
-    assert json.loads(render(parsed(bare))) == bare
+    assert parse_bytes(bare).partitions[0].reading == Reading(5, 9)
+    assert json.loads(render(parse_bytes(bare))) == bare
 
 
 @pytest.mark.parametrize(
@@ -64,11 +64,11 @@ def test_when_it_was_read() -> None:
 )  # fmt: skip
 def test_a_reading_that_is_none(name: str, value: Any) -> None:
     with pytest.raises(DumpError, match="kstate cannot read the manifest"):
-        parsed(with_reading(**{name: value}))
+        parse_bytes(with_reading(**{name: value}))
 
 
 def test_canonical() -> None:
-    assert parsed(CANONICAL) == MANIFEST
+    assert parse_bytes(CANONICAL) == MANIFEST
     assert json.loads(render(MANIFEST)) == CANONICAL
     assert parse(render(MANIFEST)) == MANIFEST
 
@@ -79,13 +79,13 @@ def test_nested() -> None:
     facts = {str(member.pop("partition")): member for member in (first, second)}
     facts["0"]["files"] = [file]
     nested = {"format": 1, "isolation": "read_committed", "partitions": {"t": facts}, "committed": {"s": {"0": 12}}}
-    assert parsed(nested) == MANIFEST
+    assert parse_bytes(nested) == MANIFEST
 
 
 def test_sparse() -> None:
     sparse = {"format": 1, "isolation": "read_uncommitted", "partitions": [{"topic": "t", "partition": 0, "rows": 0}],
               "files": [{"path": "x", "size": 1}]}  # fmt: skip
-    results = parsed(sparse)
+    results = parse_bytes(sparse)
     assert results.partitions == (ManifestPartition("t", 0, None, None, None, None, 0),)
     assert parse(render(results)) == results
 
@@ -115,7 +115,7 @@ def test_broken(path: str, value: Any) -> None:
         target = target[int(part) if isinstance(target, list) else part]
     target[int(last) if isinstance(target, list) else last] = value
     with pytest.raises(DumpError, match="kstate cannot read the manifest") as caught:
-        parsed(content)
+        parse_bytes(content)
     assert caught.value.exit_code == 4
 
 
@@ -142,7 +142,7 @@ def test_listed_twice() -> None:
         content = copy.deepcopy(CANONICAL)
         content[name].append(content[name][0])
         with pytest.raises(DumpError, match="twice"):
-            parsed(content)
+            parse_bytes(content)
 
 
 def test_inside() -> None:

@@ -29,13 +29,13 @@ from kstate_cli.formats.topic_partition import TopicPartition
 from tests import sampling
 from tests.interop.to_parquet import SCHEMA
 
-from .support import ALL, OTHER, A, all_tables, content, expected, open_dump, rows, several, write
+from .support import ALL, OTHER, A, all_tables, content, expected_content, open_dump, rows, several, write
 
 LOCAL = fs.LocalFileSystem()
 KEY = TopicPartition(A, 0)
 
 
-def whole(path: Path, max_bytes: int = 1 << 30, after: int | None = None, until: int | None = None) -> Slice:
+def whole_slice(path: Path, max_bytes: int = 1 << 30, after: int | None = None, until: int | None = None) -> Slice:
     cut, again = slices(open_dump(path).partitions[KEY], after=after, until=until, max_bytes=max_bytes)
     assert not again and len(cut) == 1
     return cut[0]
@@ -57,16 +57,18 @@ def offsets(table: pa.Table) -> list[int]:
 @pytest.mark.parametrize(("after", "until"), [(None, 57), (57, None), (20, 57), (19, 39), (198, None), (198, 400)])
 def test_range(layout: dict[str, Any], after: int | None, until: int | None, tmp_path: Path) -> None:
     table = several()
-    part = whole(write(tmp_path / "d", table, **layout), after=after, until=until)
+    part = whole_slice(write(tmp_path / "d", table, **layout), after=after, until=until)
     expected_rows = [
-        row for row in expected(table)[KEY] if (after or 0) < row[3] + (after is None) and row[3] <= (until or 999)
+        row
+        for row in expected_content(table)[KEY]
+        if (after or 0) < row[3] + (after is None) and row[3] <= (until or 999)
     ]
     results = read_slice(part, ALL, LOCAL)
     assert [tuple(row.values()) for row in results.to_pylist()] == expected_rows
 
 
 def test_types_and_offset_is_always_there(tmp_path: Path) -> None:
-    part = whole(save(rows(), tmp_path / "a.parquet"))
+    part = whole_slice(save(rows(), tmp_path / "a.parquet"))
     table = read_slice(part, ("headers", "value", "timestamp"), LOCAL)
     assert table.schema.names == ["headers", "value", "timestamp", "offset"]
     assert [str(kind) for kind in table.schema.types] == [
@@ -81,12 +83,12 @@ def test_types_and_offset_is_always_there(tmp_path: Path) -> None:
 def test_rows_in_disorder_within_a_row_group(tmp_path: Path) -> None:
     """Footers cannot tell: the slice says that it is ordered, the reader finds out."""
     table = rows()
-    part = whole(save(table.take(np.random.default_rng(1).permutation(100)), tmp_path / "a.parquet"))
+    part = whole_slice(save(table.take(np.random.default_rng(1).permutation(100)), tmp_path / "a.parquet"))
     assert part.ordered
-    assert [tuple(row.values()) for row in read_slice(part, ALL, LOCAL).to_pylist()] == expected(table)[KEY]
+    assert [tuple(row.values()) for row in read_slice(part, ALL, LOCAL).to_pylist()] == expected_content(table)[KEY]
     tables = all_tables(part, ALL, 7)
     assert all(table.num_rows <= 7 for table in tables)
-    assert [tuple(row.values()) for row in pa.concat_tables(tables).to_pylist()] == expected(table)[KEY]
+    assert [tuple(row.values()) for row in pa.concat_tables(tables).to_pylist()] == expected_content(table)[KEY]
 
 
 @pytest.mark.parametrize("batch", [8, 8_192])
@@ -102,8 +104,8 @@ def test_disorder_is_detected_while_reading(
     swapped = [*range(100)]
     swapped[at], swapped[at + 1] = at + 1, at
     path = save(table, tmp_path / "a.parquet", row_group_size=100)
-    part = whole(path, until=until)
-    expected_rows = [row for row in expected(table)[KEY] if until is None or row[3] <= until]
+    part = whole_slice(path, until=until)
+    expected_rows = [row for row in expected_content(table)[KEY] if until is None or row[3] <= until]
     passage = Passage()
     assert pa.concat_tables(iter_slice(part, ALL, LOCAL, 7, None, passage)).num_rows == len(expected_rows)
     assert passage.ordered and passage.is_rising(part)
@@ -127,7 +129,7 @@ def test_disorder_is_detected_while_reading(
 
 
 def test_rising_offsets_are_a_single_range(tmp_path: Path) -> None:
-    part = replace(whole(save(rows(), tmp_path / "a.parquet")), first=10, last=20)
+    part = replace(whole_slice(save(rows(), tmp_path / "a.parquet")), first=10, last=20)
     passage = Passage()
     assert not passage.is_rising(part)
     passage.mark_rising(part)
@@ -142,13 +144,13 @@ def test_equal_duplicates_count_once(tmp_path: Path) -> None:
     table = rows()
     save(table, tmp_path / "a.parquet")
     save(table.slice(30, 50), tmp_path / "b.parquet")
-    part = whole(tmp_path)
+    part = whole_slice(tmp_path)
     assert not part.ordered and part.rows == 150
-    assert content(open_dump(tmp_path)) == expected(table)
+    assert content(open_dump(tmp_path)) == expected_content(table)
     for max_rows in (1, 7, 100, 1000):
         tables = all_tables(part, ALL, max_rows)
         assert all(table.num_rows <= max_rows for table in tables)
-        assert [tuple(row.values()) for row in pa.concat_tables(tables).to_pylist()] == expected(table)[KEY]
+        assert [tuple(row.values()) for row in pa.concat_tables(tables).to_pylist()] == expected_content(table)[KEY]
 
 
 @pytest.mark.parametrize("name", ["key", "value"])
@@ -163,7 +165,7 @@ def test_duplicates_that_differ(name: str, value: bytes | None, tmp_path: Path) 
         other.set_column(other.schema.get_field_index(name), name, pa.array(changed, pa.binary())),
         tmp_path / "b.parquet",
     )
-    part = whole(tmp_path)
+    part = whole_slice(tmp_path)
     for read in (lambda: read_slice(part, ALL, LOCAL), lambda: all_tables(part, ALL, 3)):
         with pytest.raises(DumpError, match=rf"{A}:0: two rows have offset 8, but differ in their {name}") as caught:
             read()
@@ -181,7 +183,7 @@ def test_a_record_is_compared_as_a_whole(name: str, columns: tuple[str, ...], tm
     other = table.slice(8, 1)
     save(table, tmp_path / "a.parquet")
     save(other.set_column(other.schema.get_field_index(name), name, OTHER[name]), tmp_path / "b.parquet")
-    part = whole(tmp_path)
+    part = whole_slice(tmp_path)
     for read in (lambda: read_slice(part, columns, LOCAL), lambda: all_tables(part, columns, 3)):
         with pytest.raises(DumpError, match=rf"{A}:0: two rows have offset 8, but differ in their {name}"):
             read()
@@ -194,7 +196,7 @@ def test_no_headers_and_an_empty_list_of_them_are_the_same(tmp_path: Path) -> No
     nothing = pa.array([None], SCHEMA.field("headers").type)
     save(table, tmp_path / "a.parquet")
     save(again.set_column(again.schema.get_field_index("headers"), "headers", nothing), tmp_path / "b.parquet")
-    assert len(read_slice(whole(tmp_path), ALL, LOCAL)) == 20
+    assert len(read_slice(whole_slice(tmp_path), ALL, LOCAL)) == 20
 
 
 @pytest.fixture(scope="module")
@@ -232,7 +234,7 @@ def test_bytes_bound_tables_whose_values_are_encoded_away(tmp_path: Path) -> Non
     """A value that repeats is stored once: the footer's bytes say nothing of what it needs when read."""
     table = rows(count=20_000)
     table = table.set_column(1, "value", pa.array([b"x" * 1000] * 20_000))
-    part = whole(save(table, tmp_path / "a.parquet"))
+    part = whole_slice(save(table, tmp_path / "a.parquet"))
     assert part.bytes < 1_000_000
     tables = all_tables(part, ALL, 1 << 20, 2_000_000)
     assert sum(table.num_rows for table in tables) == 20_000
@@ -255,7 +257,7 @@ def test_only_the_row_groups_of_the_slice_are_read(tmp_path: Path) -> None:
 
 def test_a_flipped_byte_is_seen_by_the_page_checksum(tmp_path: Path) -> None:
     path = save(rows(), tmp_path / "a.parquet", compression="none", use_dictionary=False, write_page_checksum=True)
-    part = whole(path)
+    part = whole_slice(path)
     column = pq.ParquetFile(path).metadata.row_group(0).column(1)
     data = bytearray(path.read_bytes())
     data[column.data_page_offset + column.total_compressed_size - 1] ^= 1
@@ -266,7 +268,7 @@ def test_a_flipped_byte_is_seen_by_the_page_checksum(tmp_path: Path) -> None:
 
 def test_file_changed_or_gone(tmp_path: Path) -> None:
     path = save(rows(), tmp_path / "a.parquet")
-    part = whole(path)
+    part = whole_slice(path)
     for other in (rows(count=99), rows(start=1), rows(start=1000)):
         save(other, path)
         with pytest.raises(DumpError, match="has changed since"):
@@ -284,7 +286,7 @@ def test_more_files_than_are_kept_open(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(footers, "_OPEN_FILES", 2)
     table = several()
     dump = open_dump(write(tmp_path / "d", table, together=True, shuffle=1, rows_per_file=20, rows_per_group=5))
-    assert content(dump) == expected(table)
+    assert content(dump) == expected_content(table)
 
 
 def test_columns_that_are_gathered_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -292,7 +294,7 @@ def test_columns_that_are_gathered_in_blocks(tmp_path: Path, monkeypatch: pytest
     dump = open_dump(write(tmp_path / "d", table, shuffle=1, duplicates=30))
     monkeypatch.setattr(reader, "_BLOCK_BYTES", 900)
     names = (*ALL, "headers")
-    assert content(dump, columns=names) == expected(table, names)
+    assert content(dump, columns=names) == expected_content(table, names)
 
 
 def test_the_package_does_not_import_pyarrow() -> None:

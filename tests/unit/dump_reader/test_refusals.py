@@ -185,7 +185,7 @@ def test_unreadable(tmp_path: Path) -> None:
 # -- the manifest against the files
 
 
-def edited(path: Path, edit: Callable[[Any], None]) -> Path:
+def edit_manifest(path: Path, edit: Callable[[Any], None]) -> Path:
     manifest = json.loads((path / "_manifest.json").read_text())
     edit(manifest)
     (path / "_manifest.json").write_text(json.dumps(manifest))
@@ -231,24 +231,24 @@ def test_rows_disagree(field: str, by: int, tmp_path: Path) -> None:
         manifest["partitions"][0][field] += by
         manifest["partitions"][0]["log_end"] += 5
 
-    error = refusal(edited(write(tmp_path, several()), edit))
+    error = refusal(edit_manifest(write(tmp_path, several()), edit))
     assert f"{A}:0" in error.message and "the manifest records" in error.message
 
 
 def test_partitions_disagree(tmp_path: Path) -> None:
     dump = write(tmp_path, several())
-    edited(dump, lambda manifest: manifest["partitions"].pop(0))
+    edit_manifest(dump, lambda manifest: manifest["partitions"].pop(0))
     assert f"{A}:0, which is not in the manifest" in refusal(dump).message
     write(tmp_path, several())
     more = {"topic": "t", "partition": 0, "log_start": 0, "log_end": 5, "first": 1, "last": 2, "rows": 2}
-    edited(dump, lambda manifest: manifest["partitions"].append(more))
+    edit_manifest(dump, lambda manifest: manifest["partitions"].append(more))
     assert "t:0: the manifest records 2 rows, but the files contain none" in refusal(dump).message
-    edited(dump, lambda manifest: manifest["partitions"][-1].update(rows=0, first=None, last=None))
+    edit_manifest(dump, lambda manifest: manifest["partitions"][-1].update(rows=0, first=None, last=None))
     partition = open_dump(dump).partitions
     empty = next(part for key, part in partition.items() if key.topic == "t")
     assert (empty.rows, empty.first, empty.log_end, empty.pieces) == (0, None, 5, ())
 
 
 def test_file_of_another_partition(tmp_path: Path) -> None:
-    dump = edited(write(tmp_path, several()), lambda manifest: manifest["files"][0].update(partition=1))
+    dump = edit_manifest(write(tmp_path, several()), lambda manifest: manifest["files"][0].update(partition=1))
     assert f"{A}/0/part-00000.parquet contains rows of {A}:0" in refusal(dump).message

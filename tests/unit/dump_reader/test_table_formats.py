@@ -15,7 +15,7 @@ from kstate_cli.dump_reader import table_formats
 from kstate_cli.dump_reader.errors import DumpError
 from kstate_cli.dump_reader.open import read_dump
 
-from .support import A, content, expected, open_dump, rows, several, write
+from .support import A, content, expected_content, open_dump, rows, several, write
 from .test_refusals import refusal, text
 
 UUID = "0198c7a2-1111-7abc-8def-0123456789ab"
@@ -136,7 +136,7 @@ def test_a_file_of_iceberg_without_its_log(tmp_path: Path) -> None:
 def test_topics_with_such_names_are_topics(tmp_path: Path) -> None:
     """Only folders of logs have these files: a topic may have the name of such a folder."""
     table = pa.concat_tables([rows(name) for name in ("metadata", "schema", "snapshot", "manifest", "base_1", "delta")])
-    assert content(open_dump(write(tmp_path, table, manifest=False))) == expected(table)
+    assert content(open_dump(write(tmp_path, table, manifest=False))) == expected_content(table)
 
 
 def test_a_hidden_table_that_is_not_read_is_no_obstacle(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_a_hidden_table_that_is_not_read_is_no_obstacle(tmp_path: Path) -> None:
     with_log(tmp_path / ".trash" / "old", "_delta_log/0.json")
     pq.write_table(table, tmp_path / ".trash" / "old" / "a.parquet")
     dump = open_dump(tmp_path)
-    assert content(dump) == expected(table) and ".trash/old/a.parquet" in dump.warnings[0]
+    assert content(dump) == expected_content(table) and ".trash/old/a.parquet" in dump.warnings[0]
 
 
 def test_several_tables_are_named(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_transactions_of_databricks(commits: dict[str, str], reads: bool, tmp_pa
     for name, text_ in commits.items():
         (tmp_path / A / "0" / name).write_text(text_)
     if reads:
-        assert content(open_dump(tmp_path)) == expected(rows())
+        assert content(open_dump(tmp_path)) == expected_content(rows())
     else:
         assert f"{tmp_path}/{A}/0 is a table (Databricks commit)" in refusal(tmp_path).message
 

@@ -51,7 +51,7 @@ def rows(dump: Dump) -> list[dict[str, Any]]:
     return content
 
 
-def expected(end: int) -> list[dict[str, Any]]:
+def expected_rows(end: int) -> list[dict[str, Any]]:
     table = records(0, end).select(["key", "value", "timestamp", "offset"])
     return [{**row, "timestamp": number} for number, row in enumerate(table.to_pylist())]
 
@@ -73,7 +73,7 @@ def test_superseded_files_of_delta_never_count(tmp_path: Path) -> None:
     place = delta(tmp_path)
     assert len([*Path(place).glob("*.parquet")]) == 4
     dump = open_table(place)
-    assert rows(dump) == expected(25)
+    assert rows(dump) == expected_rows(25)
     assert dump.partitions[KEY].rows == 25 and len(dump.columns) == 2
     assert dump.isolation == "read_committed" and not dump.has_headers
 
@@ -81,7 +81,7 @@ def test_superseded_files_of_delta_never_count(tmp_path: Path) -> None:
 def test_a_partitioned_delta_table(tmp_path: Path) -> None:
     place = str(tmp_path / "table")
     deltalake.write_deltalake(place, records(0, 10), partition_by=["topic", "partition"])
-    assert rows(open_table(place)) == expected(10)
+    assert rows(open_table(place)) == expected_rows(10)
 
 
 def test_a_delta_table_is_no_dump_unless_the_user_says_that_it_is_complete(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_a_delta_table_is_no_dump_unless_the_user_says_that_it_is_complete(tmp_p
     with pytest.raises(NoManifestError, match="no manifest") as refusal:
         read_dump(place, complete=False, committed_only=False)
     assert "--dump-is-complete" in str(refusal.value.hint)
-    assert rows(read_dump(place, complete=True, committed_only=False)) == expected(25)
+    assert rows(read_dump(place, complete=True, committed_only=False)) == expected_rows(25)
 
 
 def _delete(place: str) -> None:
@@ -197,8 +197,8 @@ def test_an_iceberg_table_by_its_metadata_file(tmp_path: Path) -> None:
     table = iceberg(tmp_path)
     older = metadata_file(table)
     table.append(records(20, 25))
-    assert rows(open_table(metadata_file(table))) == expected(25)
-    assert rows(open_table(older)) == expected(20), "the snapshot of that metadata file"
+    assert rows(open_table(metadata_file(table))) == expected_rows(25)
+    assert rows(open_table(older)) == expected_rows(20), "the snapshot of that metadata file"
 
 
 def test_the_folder_of_an_iceberg_table_is_refused(tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def test_an_iceberg_table_that_was_rolled_back_is_refused(tmp_path: Path) -> Non
     content["current-snapshot-id"] = first
     content["refs"]["main"]["snapshot-id"] = first
     path.write_text(json.dumps(content))
-    assert rows(open_table(str(path))) == expected(10), "a prefix of the log lacks nothing before its end"
+    assert rows(open_table(str(path))) == expected_rows(10), "a prefix of the log lacks nothing before its end"
     last = max(content["snapshots"], key=lambda snapshot: int(snapshot["sequence-number"]))
     last["sequence-number"] += 1
     content["current-snapshot-id"] = content["refs"]["main"]["snapshot-id"] = last["snapshot-id"]

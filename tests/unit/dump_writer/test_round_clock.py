@@ -43,7 +43,7 @@ def full(at: int, retention: int = 20 * SECOND) -> Full:
     return Full(KEY, 1, 0, 9, at, (Round(0, 9, at, at),), (), "id", "compact", retention, 1)
 
 
-def committed(round_clock: RoundClock) -> Grown:
+def commit(round_clock: RoundClock) -> Grown:
     """The manifest of a round, as the next call reads it."""
     grown = Grown(1, "read_committed", (full(round_clock.now_ms()),), clock=round_clock.mark())
     return parse(render(grown), name_of(1), "")
@@ -71,7 +71,7 @@ def test_clock_never_runs_behind_the_elapsed_time(calls: list[tuple[int, str, in
             assert now >= before_ms, "the time of a dump never goes back"
             if grown is not None and round_clock.why_unknown is None:
                 assert now - before_ms >= host.true_ms - before_true - 1
-            grown, before_ms, before_true = committed(round_clock), now, host.true_ms
+            grown, before_ms, before_true = commit(round_clock), now, host.true_ms
             before_ms = grown.clock.time_ms if grown.clock is not None else now
 
 
@@ -79,7 +79,7 @@ def test_host_whose_clock_was_ahead_during_a_call(monkeypatch: pytest.MonkeyPatc
     """45 s ahead, with tombstones that live 20 s: a minute later the wall clock says that 15 s have passed."""
     host = HostClocks(wrong_ms=45 * SECOND)
     host.patch(monkeypatch)
-    grown = committed(RoundClock(None))
+    grown = commit(RoundClock(None))
     host.true_ms, host.wrong_ms = START + 60 * SECOND, 0
     round_clock = RoundClock(grown)
     facts = {KEY: LogFacts(0, 20, "id", None, "compact", 20 * SECOND, 1)}
@@ -96,7 +96,7 @@ def test_another_host(monkeypatch: pytest.MonkeyPatch, first: int | None, second
     """Or the same one, restarted: it continues only if both clocks were synchronized. A log that forgets nothing does."""
     host = HostClocks(error_ms=first)
     host.patch(monkeypatch)
-    grown = committed(RoundClock(None))
+    grown = commit(RoundClock(None))
     host.true_ms, host.boot, host.error_ms = START + 5 * SECOND, "b", second
     round_clock = RoundClock(grown)
     facts = LogFacts(0, 20, "id", None, "compact", 20 * SECOND, 1)
@@ -125,11 +125,11 @@ def test_a_manifest_without_a_clock() -> None:
 
 
 def test_every_dump_has_a_scale_of_its_own() -> None:
-    first = committed(RoundClock(None))
+    first = commit(RoundClock(None))
     assert first.clock is not None and first.clock.scale
-    again = committed(RoundClock(first))
+    again = commit(RoundClock(first))
     assert again.clock is not None and again.clock.scale == first.clock.scale
-    other = committed(RoundClock(None))
+    other = commit(RoundClock(None))
     assert other.clock is not None and other.clock.scale != first.clock.scale
 
 

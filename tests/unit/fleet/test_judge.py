@@ -172,7 +172,7 @@ def test_members_match_the_process_id_of_their_directory(tmp_path: Path) -> None
     assert "member-without-host" not in [code for code, _ in codes(fleet(tmp_path, *texts, group=own_names))]
 
 
-def stored(task: str, offset: int, *, why_not: str | None = None, too_old: bool = False) -> SnapshotCopy:
+def snapshot_copy(task: str, offset: int, *, why_not: str | None = None, too_old: bool = False) -> SnapshotCopy:
     key = TopicPartition(TOPIC, int(task.rpartition("_")[2]))
     copy = StoreCopy(task, "count", "key-value", False, True, False, 1000, {key: offset}, frozenset(), (), "", False)
     return SnapshotCopy("/backup", "20261126T120000.000Z-0123456789abcdef", copy, why_not, too_old)
@@ -184,7 +184,7 @@ def repository(*copies: SnapshotCopy) -> RepositoryReport:
 
 def test_a_missing_task_of_a_snapshot(tmp_path: Path) -> None:
     texts = (listing("0_0", host="a"), listing("0_2", host="b"))
-    entry = fleet(tmp_path, *texts, repositories=[repository(stored("0_1", 90))])
+    entry = fleet(tmp_path, *texts, repositories=[repository(snapshot_copy("0_1", 90))])
     assert codes(entry) == [("task-only-in-snapshot", "0_1")]
     assert {task: entry.best_copy(task) for task in ("0_0", "0_1", "0_2")} == {
         "0_0": "h0",
@@ -193,28 +193,30 @@ def test_a_missing_task_of_a_snapshot(tmp_path: Path) -> None:
     }
     assert (
         "10 offsets behind the log"
-        in judge(fleet(tmp_path, *texts, facts=logs(3), repositories=[repository(stored("0_1", 90))]))[0].text
+        in judge(fleet(tmp_path, *texts, facts=logs(3), repositories=[repository(snapshot_copy("0_1", 90))]))[0].text
     )
     for copy, message in (
-        (stored("0_1", 90, why_not="the topic was recreated"), "refuses: the topic was recreated"),
-        (stored("0_1", 90, too_old=True), "also needs a dump"),
+        (snapshot_copy("0_1", 90, why_not="the topic was recreated"), "refuses: the topic was recreated"),
+        (snapshot_copy("0_1", 90, too_old=True), "also needs a dump"),
     ):
         assert message in judge(fleet(tmp_path, *texts, repositories=[repository(copy)]))[0].text
     # A snapshot is no host: it neither is a standby, nor doubles a task, nor makes a task of a cut listing certain.
-    with_snapshot = fleet(tmp_path, listing("0_0", host="a"), repositories=[repository(stored("0_0", 90))])
+    with_snapshot = fleet(tmp_path, listing("0_0", host="a"), repositories=[repository(snapshot_copy("0_0", 90))])
     assert codes(with_snapshot) == [] and with_snapshot.best_copy("0_0") == "h0"
-    unread = fleet(tmp_path, *texts, "cut", repositories=[repository(stored("0_1", 90))])
+    unread = fleet(tmp_path, *texts, "cut", repositories=[repository(snapshot_copy("0_1", 90))])
     assert codes(unread) == [("host-unread", None), ("task-not-known", "0_1")]
 
 
 def test_a_task_that_only_snapshots_have(tmp_path: Path) -> None:
     """Of an older topology, or of hosts that are all lost: only the changelogs show which."""
-    copy = stored("7_0", 90)
+    copy = snapshot_copy("7_0", 90)
     assert codes(fleet(tmp_path, listing("0_0", host="a"), repositories=[repository(copy)])) == [
         ("snapshot-not-known", "7_0")
     ]
     for too_old, end in ((False, "in /backup has 7_0"), (True, "has 7_0, which is too old for the log")):
-        old = fleet(tmp_path, listing("0_0", host="a"), repositories=[repository(stored("7_0", 90, too_old=too_old))])
+        old = fleet(
+            tmp_path, listing("0_0", host="a"), repositories=[repository(snapshot_copy("7_0", 90, too_old=too_old))]
+        )
         text = judge(old)[0].text
         assert text.startswith("only ") and end in text and text.count(" has ") == 1
     lacking = {TopicPartition("orders-other-changelog", 0): LogFacts(0, 101)}
@@ -223,12 +225,12 @@ def test_a_task_that_only_snapshots_have(tmp_path: Path) -> None:
 
 
 def test_a_snapshot_that_is_ahead_of_all_hosts(tmp_path: Path) -> None:
-    entry = fleet(tmp_path, listing("0_0", host="a"), repositories=[repository(stored("0_0", 130))])
+    entry = fleet(tmp_path, listing("0_0", host="a"), repositories=[repository(snapshot_copy("0_0", 130))])
     assert codes(entry) == [("snapshot-ahead", "0_0")] and entry.best_copy("0_0") == "/backup"
     assert "30 offsets ahead of h0" in judge(entry)[0].text
-    other_log = stored("0_0", 130, why_not="the topic was deleted and created again")
+    other_log = snapshot_copy("0_0", 130, why_not="the topic was deleted and created again")
     assert codes(fleet(tmp_path, listing("0_0", host="a"), repositories=[repository(other_log)])) == []
-    assert codes(fleet(tmp_path, listing("0_0", host="a"), repositories=[repository(stored("0_0", -4))])) == []
+    assert codes(fleet(tmp_path, listing("0_0", host="a"), repositories=[repository(snapshot_copy("0_0", -4))])) == []
 
 
 def test_a_hint_before_a_command_has_no_colon_of_its_own() -> None:

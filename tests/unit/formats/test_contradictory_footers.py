@@ -36,13 +36,13 @@ def struct(fields: dict[int, Typed]) -> Typed:
     return Typed(12, out + b"\0")
 
 
-def listed(values: list[Typed], kind: int = 12, container: int = 9) -> Typed:
+def list_of(values: list[Typed], kind: int = 12, container: int = 9) -> Typed:
     size = len(values)
     head = bytes([size << 4 | kind]) if size < 15 else bytes([0xF0 | kind]) + varint(size)
     return Typed(container, head + b"".join(value.data for value in values))
 
 
-def mapped(pairs: list[tuple[Typed, Typed]]) -> Typed:
+def map_of(pairs: list[tuple[Typed, Typed]]) -> Typed:
     if not pairs:
         return Typed(11, b"\0")
     kinds = bytes([pairs[0][0].kind << 4 | pairs[0][1].kind])
@@ -57,10 +57,10 @@ TRUE, FALSE = Typed(1, b""), Typed(2, b"")
 OTHERS = {
     # Fields that kstate does not read, of every type: a reader that misses one byte of them misreads the rest.
     20: TRUE, 21: FALSE, 22: Typed(3, b"\x7f"), 23: integer(-5, 4), 24: integer(-(1 << 40), 6), 25: Typed(7, b"12345678"),
-    26: text(b"x" * 200), 27: listed([integer(number) for number in range(-9, 9)], 5), 28: listed([], 8, 10),
-    29: listed([Typed(1, b"\1"), Typed(1, b"\2")], 1), 30: mapped([]), 31: mapped([(text(b"a"), integer(3)), (text(b"b"), integer(4))]),
-    34: mapped([(listed([integer(1)] * 3, 5), listed([integer(2)] * 2, 5)), (listed([], 5), listed([text(b"q")], 8))]),
-    35: mapped([(Typed(1, b"\1"), Typed(11, b"\0"))]), 32: struct({1: TRUE, 300: text(b"y"), 2: FALSE}), 33: listed([listed([text(b"z")], 8)], 9),
+    26: text(b"x" * 200), 27: list_of([integer(number) for number in range(-9, 9)], 5), 28: list_of([], 8, 10),
+    29: list_of([Typed(1, b"\1"), Typed(1, b"\2")], 1), 30: map_of([]), 31: map_of([(text(b"a"), integer(3)), (text(b"b"), integer(4))]),
+    34: map_of([(list_of([integer(1)] * 3, 5), list_of([integer(2)] * 2, 5)), (list_of([], 5), list_of([text(b"q")], 8))]),
+    35: map_of([(Typed(1, b"\1"), Typed(11, b"\0"))]), 32: struct({1: TRUE, 300: text(b"y"), 2: FALSE}), 33: list_of([list_of([text(b"z")], 8)], 9),
 }  # fmt: skip
 
 
@@ -84,7 +84,7 @@ def chunk(
         sizes[1] = integer(70, 6)
     for field, count in ((2, repetitions), (3, definitions)):
         if count is not None:
-            sizes[field] = listed([integer(number, 6) for number in range(count)], 6)
+            sizes[field] = list_of([integer(number, 6) for number in range(count)], 6)
     return struct({2: integer(4, 6), 3: struct({1: integer(kind), **({16: struct(sizes)} if sizes else {})})})
 
 
@@ -92,8 +92,8 @@ ENCRYPTED = struct({2: integer(4, 6), 8: struct({}), 9: text(b"secret")})
 
 
 def footer(schema: list[Typed], *groups: list[Typed]) -> bytes:
-    row_groups = listed([struct({1: listed(chunks), 2: integer(9, 6)}) for chunks in groups])
-    return struct({1: integer(2), **OTHERS, 2: listed(schema), 3: integer(9, 6), 4: row_groups, 5: text(b"end")}).data
+    row_groups = list_of([struct({1: list_of(chunks), 2: integer(9, 6)}) for chunks in groups])
+    return struct({1: integer(2), **OTHERS, 2: list_of(schema), 3: integer(9, 6), 4: row_groups, 5: text(b"end")}).data
 
 
 FLAT = [group(1), element()]
@@ -151,7 +151,7 @@ def test_footers_without_contradictions(data: bytes) -> None:
         (footer([group(2), element()], [chunk(), chunk()]), "more children than"),
         (footer([group(-1), element()]), "more children than"),
         (struct({2: text(b"x")}).data, "a list is of another type"),
-        (struct({2: listed([integer(1)], 5)}).data, "a struct is missing"),
+        (struct({2: list_of([integer(1)], 5)}).data, "a struct is missing"),
         (struct({2: Typed(13, b"")}).data, "unknown type 13"),
         (struct({6: Typed(5, b"\xff" * 9 + b"\x80\x01")}).data, "more than 64 bits"),
         (struct({6: Typed(9, b"\xf5\x0a\0")}).data, "a list of 10 elements"),
@@ -168,9 +168,9 @@ def test_contradictions(data: bytes, reason: str) -> None:
 def test_the_deepest_footer() -> None:
     nest: dict[str, Callable[[Typed], Typed]] = {
         "struct": lambda value: struct({1: value}),
-        "list": lambda value: listed([value], value.kind),
-        "value of a map": lambda value: mapped([(integer(1), value)]),
-        "key of a map": lambda value: mapped([(value, integer(1))]),
+        "list": lambda value: list_of([value], value.kind),
+        "value of a map": lambda value: map_of([(integer(1), value)]),
+        "key of a map": lambda value: map_of([(value, integer(1))]),
     }
     for name, outer in nest.items():
         value = struct({})

@@ -100,7 +100,7 @@ def table(number: int, path: bytes | None = None, level: int = 300) -> bytes:
     return out + varint(1)
 
 
-def deleted(number: int, level: int = 300) -> bytes:
+def deleted_file(number: int, level: int = 300) -> bytes:
     return varint(6) + varint(level) + varint(number)
 
 
@@ -124,9 +124,9 @@ DROPPED = varint(202)
         ([OTHERS + table(200) + OTHERS], {0: {200: 0}}, {0: "default"}),
         ([table(200, b"\x02")], {0: {200: 2}}, {0: "default"}),
         # A removal of a file that another edit adds, and a move to another level within one edit.
-        ([table(8), table(9), deleted(8)], {0: {9: 0}}, {0: "default"}),
-        ([table(8, level=0), deleted(8, 0) + table(8, b"\x01", 6)], {0: {8: 1}}, {0: "default"}),
-        ([deleted(8)], {0: {}}, {}),
+        ([table(8), table(9), deleted_file(8)], {0: {9: 0}}, {0: "default"}),
+        ([table(8, level=0), deleted_file(8, 0) + table(8, b"\x01", 6)], {0: {8: 1}}, {0: "default"}),
+        ([deleted_file(8)], {0: {}}, {}),
         # Families, one of them without files, one dropped and another that gets its number again.
         ([family(1, "one"), family(300, "größe"), family(300) + table(5)], {1: {}, 300: {5: 0}}, {300: "größe"}),
         ([family(1, "one") + table(5), family(1) + DROPPED], {}, {1: "one"}),

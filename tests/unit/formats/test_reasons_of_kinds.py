@@ -28,7 +28,7 @@ OLDEST_OF_ALL: Row = bytes(9), bytes.fromhex("000000000000001e000000000000000000
 OLDER: Row = bytes(9), bytes.fromhex("000000000000001effffffffffffffffffffffffffffffff00000001") + b"a"
 
 
-def stamped(timestamp: int) -> bytes:
+def timestamped_value(timestamp: int) -> bytes:
     return timestamp.to_bytes(8, "big", signed=True) + b"v"
 
 
@@ -40,8 +40,8 @@ def session(start: int, end: int) -> Row:
     return SessionKey(b"key1", start, end).to_bytes(), b"v"
 
 
-def ordered(timestamp: int) -> Row:
-    return WindowKey(b"key1", START + 1000).to_time_first(), stamped(timestamp)
+def order_row(timestamp: int) -> Row:
+    return WindowKey(b"key1", START + 1000).to_time_first(), timestamped_value(timestamp)
 
 
 def index(value: bytes) -> Row:
@@ -58,12 +58,12 @@ def subscription(partition: int | None, primary_key: bytes = b"pk") -> Row:
     return CombinedKey(b"fk", b"pk").to_bytes(), bytes(8) + wrapper.to_bytes()
 
 
-def joined(timestamp: int, *sides: bool | None) -> Row:
+def join_row(timestamp: int, *sides: bool | None) -> Row:
     entries = [None if side is None else ListEntry(side, b"v") for side in sides]
     return JoinSideKey(timestamp, True, b"k").to_bytes(), encode_list(entries)
 
 
-def buffered(partition: int, key: bytes = WindowKey(b"k", 1000, 1).to_time_first()) -> Row:
+def buffer_row(partition: int, key: bytes = WindowKey(b"k", 1000, 1).to_time_first()) -> Row:
     return key, BufferValue(1000, 1, "in", partition, (), None, None, b"v").to_bytes()
 
 
@@ -105,49 +105,49 @@ CASES: list[tuple[set[str], list[int] | None, Mapping[str, Sequence[Row]], str, 
     (
         {D},
         None,
-        {D: [joined(-1, True)]},
+        {D: [join_row(-1, True)]},
         "s",
         Kind("list-value", True, "rows with join-side keys and lists of entries of that side"),
     ),
     (
         {D},
         None,
-        {D: [joined(-2, True)]},
+        {D: [join_row(-2, True)]},
         "s",
         Kind("key-value", True, "rows in column family default that are neither versioned nor list-value"),
     ),
     (
         {D},
         None,
-        {D: [joined(-1, True, True)]},
+        {D: [join_row(-1, True, True)]},
         "s",
         Kind("list-value", True, "rows with join-side keys and lists of entries of that side"),
     ),
     (
         {D},
         None,
-        {D: [joined(START)]},
+        {D: [join_row(START)]},
         "s",
         Kind("key-value", True, "rows in column family default that are neither versioned nor list-value"),
     ),
     (
         {D},
         None,
-        {D: [joined(START, True, False)]},
+        {D: [join_row(START, True, False)]},
         "s",
         Kind("key-value", True, "rows in column family default that are neither versioned nor list-value"),
     ),
     (
         {D},
         None,
-        {D: [joined(START, True, None)]},
+        {D: [join_row(START, True, None)]},
         "s",
         Kind("key-value", True, "rows in column family default that are neither versioned nor list-value"),
     ),
     (
         {D},
         None,
-        {D: [joined(START, None)]},
+        {D: [join_row(START, None)]},
         "s",
         Kind("key-value", True, "rows in column family default that are neither versioned nor list-value"),
     ),
@@ -322,58 +322,64 @@ CASES: list[tuple[set[str], list[int] | None, Mapping[str, Sequence[Row]], str, 
     (
         {D},
         STARTS,
-        {D: [ordered(-1)]},
+        {D: [order_row(-1)]},
         "s",
         Kind("time-ordered-window", True, "1 rows whose keys fit only this schema and their segment"),
     ),
-    ({D}, STARTS, {D: [ordered(-2)]}, "s", Kind("windowed", False, "rows whose keys fit no schema in their segment")),
+    ({D}, STARTS, {D: [order_row(-2)]}, "s", Kind("windowed", False, "rows whose keys fit no schema in their segment")),
     (
         {D},
         STARTS,
-        {D: [ordered(0), index(b"")]},
+        {D: [order_row(0), index(b"")]},
         "s",
         Kind("time-ordered-window", True, "2 rows whose keys fit only this schema and their segment"),
     ),
     (
         {D},
         STARTS,
-        {D: [ordered(0), index(b"\0")]},
+        {D: [order_row(0), index(b"\0")]},
         "s",
         Kind("windowed", False, "rows whose keys fit no schema in their segment"),
     ),
     (
         {D},
         [0],
-        {D: [buffered(-1)]},
+        {D: [buffer_row(-1)]},
         "s",
         Kind("grace-buffer", True, "one segment at 0, with time-first keys and buffered records"),
     ),
-    ({D}, [0], {D: [buffered(-2)]}, "s", Kind("windowed", False, "rows whose keys fit window and time-ordered-window")),
     (
         {D},
         [0],
-        {D: [buffered(-2)]},
+        {D: [buffer_row(-2)]},
+        "s",
+        Kind("windowed", False, "rows whose keys fit window and time-ordered-window"),
+    ),
+    (
+        {D},
+        [0],
+        {D: [buffer_row(-2)]},
         "join-Buffer",
         Kind("grace-buffer", False, "the store's name and its only segment, 0; rows that do not show the kind"),
     ),
     (
         {D},
         [0],
-        {D: [buffered(0, b"\0abc")]},
+        {D: [buffer_row(0, b"\0abc")]},
         "s",
         Kind("windowed", False, "rows whose keys fit no schema in their segment"),
     ),
     (
         {D},
         [0],
-        {D: [buffered(0, b"\1" + bytes(12))]},
+        {D: [buffer_row(0, b"\1" + bytes(12))]},
         "s",
         Kind("window", True, "1 rows whose keys fit only this schema and their segment"),
     ),
     (
         {D},
         STARTS,
-        {D: [buffered(0)]},
+        {D: [buffer_row(0)]},
         "join-Buffer",
         Kind("windowed", False, "rows whose keys fit no schema in their segment"),
     ),

@@ -25,7 +25,7 @@ def segment(start: int, offset: int | None, *, rows: int, status: int | None, wa
     return dataclasses.replace(segment_, wal_number=FIRST_WAL if wal is None else wal)
 
 
-def resolved(*segments: Database, line: int | None = None, running: bool = False) -> StoreOffsets:
+def resolve_store(*segments: Database, line: int | None = None, running: bool = False) -> StoreOffsets:
     windows = store("w", *segments, kind="timestamped-window", segmented=True)
     app = application(task(windows, lines=None if line is None else {TP: line}))
     (resolved_task,) = resolve_with(dataclasses.replace(app, running=running), {})
@@ -46,7 +46,7 @@ def test_no_silent_segment_lets_an_offset_stand(first: tuple[int | None, int, in
         segments = [
             segment(at, offset, rows=rows, status=status) for at, (offset, rows, status) in enumerate((first, second))
         ]
-        result = resolved(*segments, line=line)
+        result = resolve_store(*segments, line=line)
         if not offsets:
             assert result.offsets.get(TP) == line
         elif len(offsets) == 1:
@@ -61,7 +61,7 @@ def test_no_silent_segment_lets_an_offset_stand(first: tuple[int | None, int, in
 
 def test_an_empty_segment_that_was_never_flushed_makes_the_offset_unknown() -> None:
     """What real 4.3.1 and 4.4.0 leave after a kill: rows of the silent segment are only in the changelog."""
-    result = resolved(segment(0, None, rows=0, status=None), segment(1, 199, rows=3, status=1))
+    result = resolve_store(segment(0, None, rows=0, status=None), segment(1, 199, rows=3, status=1))
     assert result.offsets == {TP: OFFSET_UNKNOWN}
     assert [offsets_.segment_start for offsets_ in result.silent] == [0]
 
@@ -70,7 +70,7 @@ def test_a_segment_created_after_the_clean_close_changes_nothing() -> None:
     """Killed before the first flush: the others are still at the close, and were opened again (log 21, SST 9)."""
     closed = segment(0, 100, rows=3, status=0, wal=21)
     new = segment(1, None, rows=0, status=None)
-    assert resolved(closed, new).offsets == {TP: 100}
+    assert resolve_store(closed, new).offsets == {TP: 100}
     for changed in (
         (dataclasses.replace(closed, wal_number=4), new),  # flushed since it was opened
         (dataclasses.replace(closed, wal_number=None), new),
@@ -80,12 +80,12 @@ def test_a_segment_created_after_the_clean_close_changes_nothing() -> None:
         (segment(0, 100, rows=3, status=None, wal=21), new),
         (dataclasses.replace(closed, opened_ns=2), dataclasses.replace(new, opened_ns=1)),  # a start that failed
     ):
-        assert resolved(*changed).offsets == {TP: OFFSET_UNKNOWN}
+        assert resolve_store(*changed).offsets == {TP: OFFSET_UNKNOWN}
     other = segment(2, 90, rows=3, status=0, wal=21)
-    assert resolved(closed, other, new).offsets == {TP: OFFSET_UNKNOWN}
+    assert resolve_store(closed, other, new).offsets == {TP: OFFSET_UNKNOWN}
     # Two that agree, and were not flushed since, were closed together, whatever status they have.
     agreeing = [segment(start, 100, rows=3, status=None, wal=21) for start in (0, 2)]
-    assert resolved(*agreeing, new).offsets == {TP: 100}
+    assert resolve_store(*agreeing, new).offsets == {TP: 100}
 
 
 def test_an_offset_of_another_changelog_is_no_statement() -> None:
@@ -97,7 +97,7 @@ def test_an_offset_of_another_changelog_is_no_statement() -> None:
     flushed = segment(1, 376, rows=3, status=None)
     assert flushed.offsets is not None
     both = dataclasses.replace(flushed.offsets, offsets={old: 999, new: 376})
-    result = resolved(copied, dataclasses.replace(flushed, offsets=both))
+    result = resolve_store(copied, dataclasses.replace(flushed, offsets=both))
     assert result.offsets == {old: 999, new: OFFSET_UNKNOWN} and result.silent
 
 
@@ -111,7 +111,7 @@ def test_a_global_store_never_gets_minus_4() -> None:
 
 def test_closing_gives_each_segment_an_offset() -> None:
     segments = (segment(0, None, rows=0, status=None), segment(1, 199, rows=3, status=1))
-    result = resolved(*segments, running=True)
+    result = resolve_store(*segments, running=True)
     assert result.offsets == {TP: 199} and not result.silent and not result.uneven
 
 
@@ -129,8 +129,8 @@ def test_position_is_the_minimum_of_all_segments() -> None:
 
     windows = (at(0, {"in": {0: 5, 1: 9}, "other": {0: 1}}), at(1, {"in": {0: 7, 1: 8}}))
     assert common_position(store("w", *windows, segmented=True)).as_map() == {"in": {0: 5, 1: 8}}
-    assert resolved(*windows).position.as_map() == {"in": {0: 5, 1: 8}}
-    assert resolved(*windows, segment(2, None, rows=0, status=None)).position.is_empty
+    assert resolve_store(*windows).position.as_map() == {"in": {0: 5, 1: 8}}
+    assert resolve_store(*windows, segment(2, None, rows=0, status=None)).position.is_empty
 
 
 @pytest.mark.parametrize("second", [(None, 0), (99, 7), (99, 8), (100, 7), (None, 8)])

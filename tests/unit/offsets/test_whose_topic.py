@@ -48,7 +48,7 @@ def given_lines(subject: Task) -> Owners:
     return give_lines(APP, subject)
 
 
-def specified(subject: Task) -> Inference:
+def inference_of(subject: Task) -> Inference:
     return infer(application(subject))
 
 
@@ -60,7 +60,7 @@ def given_to(owners: Owners, name: str) -> set[str]:
 @given(any_task())
 def test_offsets_and_specification_agree(subject: Task) -> None:
     """And every line of .checkpoint goes somewhere."""
-    owners, inference = given_lines(subject), specified(subject)
+    owners, inference = given_lines(subject), inference_of(subject)
     places = [*owners.stores.values(), *owners.absent.values(), owners.unknown]
     assert subject.checkpoint is not None
     assert {tp for place in places for tp in place} == set(subject.checkpoint.entries)
@@ -93,7 +93,7 @@ class GeneratedTask:
 
 
 @st.composite
-def made_by_streams(draw: st.DrawFn) -> GeneratedTask:
+def generated_tasks(draw: st.DrawFn) -> GeneratedTask:
     """One prefix for all; logged stores, stores built from a topic that their Position names, and custom ones."""
     in_task = draw(st.sampled_from(TASKS))
     own = f"{APP}-t" if "t" in in_task else APP
@@ -126,7 +126,7 @@ def made_by_streams(draw: st.DrawFn) -> GeneratedTask:
 
 
 @SWEEP
-@given(made_by_streams())
+@given(generated_tasks())
 def test_each_store_is_given_its_own_line_and_no_other(subject: GeneratedTask) -> None:
     owners = given_lines(subject.task)
     for store_ in subject.task.stores:
@@ -148,7 +148,7 @@ def test_an_application_whose_name_goes_on_as_this_ones_is_another() -> None:
     lines = {"app-sum-changelog-0": 5, "app-orders-count-changelog-0": 9}
     subject = task("0_0", store("sum"), store("table", built_from="app-orders-count-changelog"), lines=lines)
     assert given_to(given_lines(subject), "table") == {"app-orders-count-changelog"}
-    draft = specified(subject).draft.store("table")
+    draft = inference_of(subject).draft.store("table")
     assert draft is not None and (draft.changelog, draft.source) == ("app-orders-count-changelog", "topic")
 
 
@@ -156,7 +156,7 @@ def test_a_custom_store_keeps_its_changelog() -> None:
     """``daily-count`` has a directory of its own making; `count` is not logged, whatever that name ends in."""
     subject = task("0_0", store("count"), lines={"app-daily-count-changelog-0": 1})
     assert set(given_lines(subject).absent) == {"daily-count"}
-    draft = specified(subject).draft.store("count")
+    draft = inference_of(subject).draft.store("count")
     assert draft is not None and draft.logged is False
 
 
@@ -164,7 +164,7 @@ def test_a_custom_store_under_another_prefix_is_no_source_topic() -> None:
     lines = {"x-count-changelog-0": 1, "x-own-changelog-0": 2}
     subject = task("0_0", store("count"), store("cache"), lines=lines)
     assert set(given_lines(subject).absent) == {"own"}
-    draft = specified(subject).draft.store("cache")
+    draft = inference_of(subject).draft.store("cache")
     assert draft is not None and draft.logged is False
 
 

@@ -16,7 +16,7 @@ from kstate_cli.rehome.model import DirectoryTask, LeaveReason, Rehoming, WhyRef
 from kstate_cli.specification.homes import Described, Home, StoreKey, generated, read_pairs
 from kstate_cli.specification.topology import parse_topology
 
-from .texts import described, text
+from .texts import description, text
 
 
 def contents(
@@ -49,7 +49,7 @@ B = {0: ("split-a",), 1: ("split-b",), 2: ("one", "other", "new"), 3: ("last",)}
 
 def test_every_store_goes_where_it_is_now() -> None:
     here = {f"{number}_{p}": stores for number, stores in A.items() for p in (0, 1)}
-    rehoming = by_texts(contents(here), (), described(B), described(A))
+    rehoming = by_texts(contents(here), (), description(B), description(A))
     assert homes(rehoming) == {
         f"{source}_{p}/{store}": None if target is None else f"{target}_{p}"
         for p in (0, 1)
@@ -78,7 +78,7 @@ def test_back_again_everything_is_where_it_was(data: st.DataObject) -> None:
         for name in names:
             parts.setdefault(data.draw(st.integers(0, 5)), []).append(name)
         ways.append(parts)
-    old, new = map(described, ways)
+    old, new = map(description, ways)
     before = {f"{number}_{p}": tuple(stores) for number, stores in ways[0].items() for p in range(2)}
     there = by_texts(contents(before), (), new, old)
     after: dict[str, list[str]] = {}
@@ -100,51 +100,53 @@ def test_back_again_everything_is_where_it_was(data: st.DataObject) -> None:
 
 
 def test_missing_store_is_new_without_the_old_topology() -> None:
-    rehoming = by_texts(contents({"0_0": ["a"]}), (), described({1: ("a", "b")}), None)
+    rehoming = by_texts(contents({"0_0": ["a"]}), (), description({1: ("a", "b")}), None)
     assert [(entry.store, entry.existed, entry.has_database) for entry in rehoming.missing["1_0"]] == [
         ("b", False, False)
     ]
-    rehoming = by_texts(contents({"0_0": ["a"], "0_1": ["a", "b"]}), (), described({1: ("a", "b")}), None)
+    rehoming = by_texts(contents({"0_0": ["a"], "0_1": ["a", "b"]}), (), description({1: ("a", "b")}), None)
     assert [(entry.store, entry.existed, entry.has_database) for entry in rehoming.missing["1_0"]] == [
         ("b", True, True)
     ]
 
 
 def test_another_application() -> None:
-    refusal_text(WhyRefused.OTHER_APPLICATION, {"0_0": ["a"]}, described({0: ("b",)}))
-    refusal_text(WhyRefused.OTHER_APPLICATION, {"0_0": ["a", "b", "c"]}, described({1: ("a",)}))
-    by_texts(contents({"0_0": ["a", "b", "c"]}), (), described({1: ("a",)}), described({0: ("a", "b", "c")}))
-    by_texts([], (), described({0: ("b",)}), None)
+    refusal_text(WhyRefused.OTHER_APPLICATION, {"0_0": ["a"]}, description({0: ("b",)}))
+    refusal_text(WhyRefused.OTHER_APPLICATION, {"0_0": ["a", "b", "c"]}, description({1: ("a",)}))
+    by_texts(contents({"0_0": ["a", "b", "c"]}), (), description({1: ("a",)}), description({0: ("a", "b", "c")}))
+    by_texts([], (), description({0: ("b",)}), None)
 
 
 def test_an_old_text_that_does_not_fit() -> None:
-    why = refusal_text(WhyRefused.OLD_DOES_NOT_FIT, {"2_0": ["a"]}, described({1: ("a",)}), described({0: ("a",)}))
+    why = refusal_text(WhyRefused.OLD_DOES_NOT_FIT, {"2_0": ["a"]}, description({1: ("a",)}), description({0: ("a",)}))
     assert "2_0/a: it has it in sub-topology 0" in why.message
-    why = refusal_text(WhyRefused.OLD_DOES_NOT_FIT, {"0_0": ["a", "x"]}, described({1: ("a",)}), described({0: ("a",)}))
+    why = refusal_text(
+        WhyRefused.OLD_DOES_NOT_FIT, {"0_0": ["a", "x"]}, description({1: ("a",)}), description({0: ("a",)})
+    )
     assert "0_0/x: it does not have this store" in why.message
 
 
 def test_stores_that_become_global() -> None:
-    refusal_text(WhyRefused.GLOBAL, {"0_0": ["a", "b"]}, described({0: ("a",)}, global_stores=["b"]))
+    refusal_text(WhyRefused.GLOBAL, {"0_0": ["a", "b"]}, description({0: ("a",)}, global_stores=["b"]))
     with pytest.raises(Refused) as caught:
-        by_texts(contents({"0_0": ["a"]}), ["b"], described({0: ("a", "b")}), None)
+        by_texts(contents({"0_0": ["a"]}), ["b"], description({0: ("a", "b")}), None)
     assert caught.value.code == WhyRefused.GLOBAL
 
 
 def test_two_copies() -> None:
     both = {"0_0": ["a"], "1_0": ["a"]}
-    refusal_text(WhyRefused.TWO_COPIES, both, described({1: ("a",)}))
-    rehoming = by_texts(contents(both), (), described({1: ("a",)}), described({0: ("a",)}))
+    refusal_text(WhyRefused.TWO_COPIES, both, description({1: ("a",)}))
+    rehoming = by_texts(contents(both), (), description({1: ("a",)}), description({0: ("a",)}))
     assert homes(rehoming) == {"0_0/a": "1_0", "1_0/a": None}
     assert [placement.reason for placement in rehoming.placements] == [None, LeaveReason.STARTED]
     # An offset alone is no copy: that of the database counts.
-    rehoming = by_texts(contents({"0_0": ["a"]}, {"1_0": ["a"]}), (), described({1: ("a",)}), None)
+    rehoming = by_texts(contents({"0_0": ["a"]}, {"1_0": ["a"]}), (), description({1: ("a",)}), None)
     assert homes(rehoming) == {"0_0/a": "1_0", "1_0/a": None}
 
 
 def test_a_copy_without_an_offset_gives_way() -> None:
     """Up to 4.2 a start of the new topology writes a .checkpoint that has no line of a store that went elsewhere."""
-    old, new = described({2: ("a", "b")}), described({1: ("a",), 2: ("b",)})
+    old, new = description({2: ("a", "b")}), description({1: ("a",), 2: ("b",)})
     here = [
         DirectoryTask(TaskId.parse("1_0"), frozenset({"a"})),
         DirectoryTask(TaskId.parse("2_0"), frozenset({"a", "b"}), lost=frozenset({"a"})),
@@ -159,8 +161,8 @@ def test_a_copy_without_an_offset_gives_way() -> None:
 
 def test_empty_stores_count_only_without_other_copies() -> None:
     old, new = (
-        described({2: ("a",), 3: ("b",)}, global_stores=["g"]),
-        described({1: ("a",), 2: ("b",)}, global_stores=["g"]),
+        description({2: ("a",), 3: ("b",)}, global_stores=["g"]),
+        description({1: ("a",), 2: ("b",)}, global_stores=["g"]),
     )
     here = [
         DirectoryTask(TaskId.parse("2_0"), frozenset(), unwritten=frozenset({"a"})),
@@ -174,7 +176,7 @@ def test_empty_stores_count_only_without_other_copies() -> None:
 
 
 def test_half_a_task() -> None:
-    old, new = described({0: ("a",), 1: ("b",)}), described({0: ("a", "b")})
+    old, new = description({0: ("a",), 1: ("b",)}), description({0: ("a", "b")})
     for given_old in (old, None):
         why = refusal_text(WhyRefused.HALF_A_TASK, {"0_0": ["a"], "1_0": ["b"], "1_1": ["b"]}, new, given_old)
         assert "0_1: a of 0_1 is not here, but 1_1 is" in why.message
@@ -188,8 +190,8 @@ def test_half_a_task() -> None:
 
 def test_stores_of_a_failed_start_are_ignored() -> None:
     """4.3 builds all stores, global ones too, in the left-over directories, and then fails: empty, without an offset."""
-    old = described({0: ("a",), 6: ("z",)}, global_stores=["g"])
-    new = described({0: ("a", "new"), 4: ("z",)}, global_stores=["g"])
+    old = description({0: ("a",), 6: ("z",)}, global_stores=["g"])
+    new = description({0: ("a", "new"), 4: ("z",)}, global_stores=["g"])
     here = [
         DirectoryTask(TaskId.parse("0_0"), frozenset({"a"}), strays=frozenset({"new"})),
         DirectoryTask(TaskId.parse("6_0"), frozenset({"z"}), strays=frozenset({"a", "g", "new"})),
@@ -223,7 +225,7 @@ def test_stores_of_a_failed_start_are_ignored() -> None:
 
 def test_a_task_whose_stores_have_come_is_no_half() -> None:
     """A store in memory has no directory to come from, and the one that it had is gone."""
-    old, new = described({0: ("a",), 6: ("b", "memory")}), described({0: ("a", "memory"), 5: ("b",)})
+    old, new = description({0: ("a",), 6: ("b", "memory")}), description({0: ("a", "memory"), 5: ("b",)})
     rehoming = by_texts(contents({"5_0": ["b"]}), (), new, old)
     assert not [placement for placement in rehoming.placements if placement.moves]
     refusal_text(WhyRefused.HALF_A_TASK, {"0_0": ["a"], "5_0": ["b"]}, new, old)
@@ -231,7 +233,7 @@ def test_a_task_whose_stores_have_come_is_no_half() -> None:
         contents({"0_0": ["a"], "5_0": ["b"]}), (), new, old, specified=Specified(in_memory=frozenset({"memory"}))
     )
     assert not rehoming.missing
-    joined = described({5: ("b", "memory")})
+    joined = description({5: ("b", "memory")})
     rehoming = by_texts(contents({"5_0": ["b"]}), (), joined, old)
     assert [(entry.store, entry.existed, entry.has_database) for entry in rehoming.missing["5_0"]] == [
         ("memory", True, False)
@@ -243,7 +245,7 @@ NAME = "KSTREAM-AGGREGATE-STATE-STORE-0000000003"
 
 def test_generated_names_move_where_the_same_operators_make_them() -> None:
     here = {"1_0": [NAME, "b"]}
-    new = described({0: (NAME, "b")})
+    new = description({0: (NAME, "b")})
     why = refusal_text(WhyRefused.GENERATED, here, new)
     assert NAME in why.message
     other = text({1: (NAME, "b")}).replace("in-", "another-")
@@ -338,7 +340,7 @@ def test_every_store_is_placed_or_refused(here: dict[int, set[str]], data: st.Da
         parts.setdefault(data.draw(st.integers(0, 5)), []).append(name)
     tasks = contents({f"{number}_0": sorted(stores) for number, stores in here.items()})
     try:
-        rehoming = by_texts(tasks, (), described(parts), None)
+        rehoming = by_texts(tasks, (), description(parts), None)
     except Refused as error:
         assert error.code in list(WhyRefused)
         return
@@ -354,7 +356,7 @@ REMAINDER = {"0_0": ("count", "shared"), "1_0": ("second", "shared"), "2_0": ("l
 
 
 def test_copies_of_several_sub_topologies_are_not_complete() -> None:
-    rehoming = by_texts(contents(REMAINDER), (), described(ENTRY), described(APART))
+    rehoming = by_texts(contents(REMAINDER), (), description(ENTRY), description(APART))
     moves = {"0_0/count": "0_0", "1_0/second": "0_0", "2_0/last": "1_0"}
     assert homes(rehoming) == {**moves, "0_0/shared": "0_0", "1_0/shared": None}
     assert rehoming.partial == {("0_0", "shared")}
@@ -364,7 +366,7 @@ def test_copies_of_several_sub_topologies_are_not_complete() -> None:
 @pytest.mark.parametrize(("writer", "task", "other"), [(0, "0_0", "1_0"), (1, "1_0", "0_0")])
 def test_the_copy_of_the_only_writer_is_complete(writer: int, task: str, other: str) -> None:
     rehoming = by_texts(
-        contents(REMAINDER), (), described(ENTRY), described(APART), specified=Specified(writers={"shared": writer})
+        contents(REMAINDER), (), description(ENTRY), description(APART), specified=Specified(writers={"shared": writer})
     )
     assert homes(rehoming)[f"{task}/shared"] == "0_0" and homes(rehoming)[f"{other}/shared"] is None
     assert not rehoming.partial
@@ -373,13 +375,13 @@ def test_the_copy_of_the_only_writer_is_complete(writer: int, task: str, other: 
 def test_single_copy_on_a_host_is_partial() -> None:
     """The other may be on another host, or wiped: emptiness proves nothing."""
     here = {"1_0": ("second", "shared")}
-    rehoming = by_texts(contents(here), (), described(ENTRY), described(APART), halves=True)
+    rehoming = by_texts(contents(here), (), description(ENTRY), description(APART), halves=True)
     assert rehoming.partial == {("1_0", "shared")}
 
 
 def test_the_same_topology_leaves_every_copy_where_it_is() -> None:
-    for old in (described(APART), None):
-        rehoming = by_texts(contents(REMAINDER), (), described(APART), old)
+    for old in (description(APART), None):
+        rehoming = by_texts(contents(REMAINDER), (), description(APART), old)
         assert (
             all(placement.source == placement.target for placement in rehoming.placements)
             and not rehoming.partial
@@ -389,10 +391,10 @@ def test_the_same_topology_leaves_every_copy_where_it_is() -> None:
 
 def test_back_to_copies_the_first_gets_the_store_and_the_other_lacks_it() -> None:
     joined = {"0_0": ("count", "second", "shared"), "1_0": ("last",)}
-    rehoming = by_texts(contents(joined), (), described(APART), described(ENTRY))
+    rehoming = by_texts(contents(joined), (), description(APART), description(ENTRY))
     assert homes(rehoming)["0_0/shared"] == "0_0" and homes(rehoming)["0_0/second"] == "1_0"
     assert [entry.store for entry in rehoming.missing["1_0"]] == ["shared"] and not rehoming.partial
 
 
 def test_copies_without_the_old_text_are_refused() -> None:
-    refusal_text(WhyRefused.TWO_COPIES, REMAINDER, described(ENTRY))
+    refusal_text(WhyRefused.TWO_COPIES, REMAINDER, description(ENTRY))

@@ -21,17 +21,17 @@ from kstate_cli.rehome.planner import changes_of, leave_out, offset_remarks, ref
 from kstate_cli.rehome.snapshot import RehomeLayout, RehomeSnapshot, complete_halves
 from tests.unit.model import APP, application, changelog, database, store, task
 
-from .texts import described
+from .texts import description
 
-OLD = described({0: ("a",), 1: ("b",)})
-MERGED = described({0: ("a", "b")})
+OLD = description({0: ("a",), 1: ("b",)})
+MERGED = description({0: ("a", "b")})
 OPTIONS = RehomeOptions("rehome", new=MERGED, old=OLD)
 Here = Mapping[str, Mapping[str, int | None]]
 """Task -> its stores, each with its offset; None for a store with rows and without an offset."""
 HERE: Here = {"0_0": {"a": 7}, "1_0": {"b": 9}}
 
 
-def resolved(name: str, stores: Mapping[str, int | None], **more: object) -> TaskOffsets:
+def offsets_of(name: str, stores: Mapping[str, int | None], **more: object) -> TaskOffsets:
     """A task with such stores, whose offsets are in its ``.checkpoint``."""
     partition = int(name.rpartition("_")[2])
     lines = {changelog(key, partition): offset for key, offset in stores.items() if offset is not None}
@@ -45,7 +45,7 @@ def resolved(name: str, stores: Mapping[str, int | None], **more: object) -> Tas
 
 def layout(here: Here = HERE, options: RehomeOptions = OPTIONS, **tasks: TaskOffsets) -> RehomeLayout:
     """Where such stores go; ``tasks`` replace those of ``here``."""
-    states = {name: resolved(name, stores) for name, stores in here.items()}
+    states = {name: offsets_of(name, stores) for name, stores in here.items()}
     states |= {name.removeprefix("t"): state for name, state in tasks.items()}
     app = application(*(state.task for state in states.values()))
     snapshot = RehomeSnapshot(
@@ -79,7 +79,7 @@ def test_where_every_store_is_at_home_nothing_changes() -> None:
 
 
 def test_an_unclean_store_is_refused_left_out_or_vouched_for() -> None:
-    unclean = resolved("1_0", {"b": 9}, unclean=(Unclean("1_0/b", "it was killed"),))
+    unclean = offsets_of("1_0", {"b": 9}, unclean=(Unclean("1_0/b", "it was killed"),))
     with pytest.raises(Refused) as caught:
         leave_out(layout(t1_0=unclean), {"0_0", "1_0"})
     assert caught.value.code == WhyRefused.UNCLEAN and "1_0/b: it was killed" in caught.value.details[0]
@@ -108,15 +108,15 @@ def test_store_without_its_offset_is_omitted_if_another_partition_has_an_offset(
 
 
 def test_segments_at_several_offsets_do_not_move() -> None:
-    state = resolved("1_0", {"b": 9})
+    state = offsets_of("1_0", {"b": 9})
     uneven = replace(state, stores=tuple(replace(entry, uneven=True) for entry in state.stores))
     decided, _ = leave_out(layout(t1_0=uneven), {"0_0", "1_0"})
     assert decided.left_out == {("1_0", "b"): "its segments have different offsets"}
 
 
 def test_copies_are_omitted_unless_they_have_no_changelog() -> None:
-    shared = described({0: ("a", "s"), 1: ("b", "s")})
-    single_home = replace(OPTIONS, old=shared, new=described({0: ("a", "s"), 1: ("b",)}))
+    shared = description({0: ("a", "s"), 1: ("b", "s")})
+    single_home = replace(OPTIONS, old=shared, new=description({0: ("a", "s"), 1: ("b",)}))
     both = layout({"0_0": {"a": 7, "s": 4}, "1_0": {"b": 9, "s": 5}}, single_home)
     decided, changes = leave_out(both, {"0_0", "1_0"})
     assert list(decided.left_out) == [("0_0", "s")]
@@ -160,7 +160,7 @@ def test_another_cluster_and_other_partition_counts() -> None:
 def test_the_files_of_a_store_leave_with_it() -> None:
     placed = store("b", database("b"), task="1_0", position=3)
     state = StoreOffsets(placed, {changelog("b"): 9})
-    back = replace(OPTIONS, old=MERGED, new=described({0: ("a",), 2: ("b",)}))
+    back = replace(OPTIONS, old=MERGED, new=description({0: ("a",), 2: ("b",)}))
     other = TaskOffsets(task(placed, name="0_0", lines={changelog("b"): 9}), (state,))
     steps = steps_of(changes_of(layout({}, back, t0_0=other)))
     assert "0_0/b.position" not in [step.path for step in steps if isinstance(step, RemoveFile)]
@@ -180,7 +180,7 @@ def test_nothing_of_a_rehoming_changes_where_it_is() -> None:
 def test_remarks_on_tasks_come_in_the_order_of_the_tasks() -> None:
     """Not in that of a set of names, which differs from process to process."""
     here: Here = {f"0_{number}": {"a": 7} for number in range(9)}
-    tasks = {f"t{name}": resolved(name, stores, warnings=(f"{name}: odd",)) for name, stores in here.items()}
-    moves = replace(OPTIONS, old=described({0: ("a",)}), new=described({3: ("a",)}))
+    tasks = {f"t{name}": offsets_of(name, stores, warnings=(f"{name}: odd",)) for name, stores in here.items()}
+    moves = replace(OPTIONS, old=description({0: ("a",)}), new=description({3: ("a",)}))
     snapshot = layout(here, moves, **tasks).snapshot
     assert warnings([*offset_remarks(snapshot, set(here))]) == tuple(f"{name}: odd" for name in sorted(here))

@@ -23,6 +23,6 @@ def text(parts: Mapping[int, Sequence[str]], *, names: str | None = None, global
     return "\n".join(lines) + "\n"
 
 
-def described(parts: Mapping[int, Sequence[str]], *, global_stores: Sequence[str] = ()) -> Described:
+def description(parts: Mapping[int, Sequence[str]], *, global_stores: Sequence[str] = ()) -> Described:
     """The same, read."""
     return Described.by(parse_topology(text(parts, global_stores=global_stores)))

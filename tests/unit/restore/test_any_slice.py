@@ -93,7 +93,7 @@ def row_value(kind: StoreKind, record: Record) -> bytes:
     }[kind.family.layout] + value
 
 
-def expected(kind: StoreKind, records: Sequence[Record], job: SliceJob) -> tuple[dict[bytes, bytes], int | None]:
+def expected_rows(kind: StoreKind, records: Sequence[Record], job: SliceJob) -> tuple[dict[bytes, bytes], int | None]:
     """Rows, and the oldest live segment."""
     last = {record[0]: record for record in records if record[0] is not None}
     read = SessionKey.from_bytes if kind.key.sessions else WindowKey.from_bytes
@@ -155,7 +155,7 @@ def test_rows_of_any_records(parent: Path, kind_name: str, memory: int, data: st
         job = replace(job_of(dump, kind_name, staging), memory=memory)
         result = build_sorted_files(job)
         assert all(file.digest == digest_of(file.path) for file in result.files)
-        rows, oldest = expected(kind, records, job)
+        rows, oldest = expected_rows(kind, records, job)
         live = [file for file in result.files if oldest is None or (file.segment or 0) >= oldest * HOUR]
         assert sorted_rows(replace(result, files=tuple(live)), Path(folder) / "database") == rows
         assert (result.records, result.null_keys) == (len(records), sum(key is None for key, *_ in records))

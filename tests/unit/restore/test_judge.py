@@ -162,7 +162,7 @@ def test_a_store_past_the_last_record_may_have_missed_deletes(last: int | None) 
     assert judged(replace(log, read_end=None), late).action is Action.LEAVE
 
 
-def aged(hours: float | None, log: Log = AGED, *, rows: bool = True, **permissions: object) -> Verdict:
+def judge_older(hours: float | None, log: Log = AGED, *, rows: bool = True, **permissions: object) -> Verdict:
     """A store in the middle of the log whose data is so much older than the end of the reading."""
     as_of = None if hours is None else READ.ended_ms - int(hours * HOUR)
     vouched = Permissions(**permissions)  # type: ignore[arg-type]
@@ -176,30 +176,30 @@ def aged(hours: float | None, log: Log = AGED, *, rows: bool = True, **permissio
 )  # fmt: skip
 def test_catches_up_only_within_the_retention_of_tombstones(hours: float, action: Action) -> None:
     """The margin is a tenth, and at most an hour."""
-    verdict = aged(hours)
+    verdict = judge_older(hours)
     assert (verdict.action, verdict.unsure, verdict.invalid) == (action, False, False)
     if action is Action.REBUILD:
         assert "deletes in between may be missing" in verdict.why
 
 
 def test_where_age_does_not_matter() -> None:
-    assert aged(1000, rows=False).action is Action.CATCH_UP
-    assert aged(1000, replace(AGED, forgets=False)).action is Action.CATCH_UP
-    assert aged(1000, replace(AGED, retention_ms=2000 * HOUR)).action is Action.CATCH_UP
+    assert judge_older(1000, rows=False).action is Action.CATCH_UP
+    assert judge_older(1000, replace(AGED, forgets=False)).action is Action.CATCH_UP
+    assert judge_older(1000, replace(AGED, retention_ms=2000 * HOUR)).action is Action.CATCH_UP
 
 
 def test_old_data_that_the_dump_cannot_rebuild() -> None:
     later = replace(AGED, begin=START + 5)
-    verdict = aged(30, later)
+    verdict = judge_older(30, later)
     assert verdict.action is Action.REFUSE
     assert "--accept-resurrected" in verdict.why
-    assert aged(30, later, accept_resurrected=True).action is Action.CATCH_UP
-    assert aged(20, later).action is Action.CATCH_UP
+    assert judge_older(30, later, accept_resurrected=True).action is Action.CATCH_UP
+    assert judge_older(20, later).action is Action.CATCH_UP
 
 
 @pytest.mark.parametrize(("hours", "log"), [(None, AGED), (1, replace(AGED, reading=None))])
 def test_unknown_age_is_reported_as_unsure(hours: float | None, log: Log) -> None:
-    verdict = aged(hours, log)
+    verdict = judge_older(hours, log)
     assert (verdict.action, verdict.unsure) == (Action.CATCH_UP, True)
 
 

@@ -49,7 +49,7 @@ def in_columns(records: Sequence[Record], retention: int, interval: int) -> tupl
     return dict(zip(physical, rows.values.to_pylist(), strict=True)), {*leftover.tolist()}
 
 
-def replayed(records: Sequence[Record], retention: int, interval: int) -> dict[bytes, bytes]:
+def replay_records(records: Sequence[Record], retention: int, interval: int) -> dict[bytes, bytes]:
     end = max((time for *_, time in records), default=NO_TIMESTAMP)
     replay = VersionedReplay(retention, interval, end)
     for key, value, time in records:
@@ -62,7 +62,7 @@ def test_ordered_versions_have_the_rows_of_the_replay(records: list[Record], ret
     mask, _ = accepted_mask(np.array([time for *_, time in records], dtype=np.int64), retention)
     records = [record for record, is_live in zip(records, mask.tolist(), strict=True) if is_live]
     rows, leftover = in_columns(records, retention, interval)
-    whole = replayed(records, retention, interval)
+    whole = replay_records(records, retention, interval)
     assert rows == {key: row for key, row in whole.items() if KEYS.index(key[8:]) not in leftover}
 
 

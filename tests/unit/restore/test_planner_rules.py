@@ -24,7 +24,7 @@ OPTIONS = RestoreOptions(release("4.3"))
 COUNT = StoreSpec(name="count", kind="timestamped-key-value", changelog="shop-count-changelog", subtopology=0)
 
 
-def dumped(topic: str, partition: int = 0, *, last: int = 99) -> PartitionDump:
+def dumped_partition(topic: str, partition: int = 0, *, last: int = 99) -> PartitionDump:
     """A partition with the records 0 to ``last``, from the start of its log on."""
     piece = Piece("file.parquet", (0,), last + 1, 1000, 0, last, mixed=False, own=last + 1)
     return PartitionDump(topic, partition, (piece,), 0, last, last + 1, log_start=0, log_end=last + 1, start=0)
@@ -37,7 +37,7 @@ def snapshot(
     options: RestoreOptions = OPTIONS,
     manifest: Manifest | None = None,
 ) -> RestoreSnapshot:
-    rows = partitions or (dumped("shop-count-changelog"),)
+    rows = partitions or (dumped_partition("shop-count-changelog"),)
     dump = Dump("/dump", {part.key: part for part in rows}, manifest, isolation="read_committed", has_headers=True)
     states = {state.task.name: state for state in tasks}
     return RestoreSnapshot(APP, options, Spec("shop", specs), dump, lambda *_: None, states, ())
@@ -116,7 +116,7 @@ def test_names_that_do_not_exist() -> None:
         plan_of(snapshot(options=replace(OPTIONS, tasks=frozenset({"0_7"}))))
     # What stands in the way comes before a name that it may explain.
     surplus = replace(COUNT, partitions=1)
-    rows = (dumped("shop-count-changelog"), dumped("shop-count-changelog", 1))
+    rows = (dumped_partition("shop-count-changelog"), dumped_partition("shop-count-changelog", 1))
     error = refusal(snapshot(*rows, specs=(surplus,), options=replace(OPTIONS, tasks=frozenset({"0_7"}))))
     assert "the dump has partition 1" in error.details[0]
 
@@ -126,7 +126,7 @@ def tasks_of(plan: RestorePlan) -> list[str]:
 
 
 def test_the_tasks_of_this_host() -> None:
-    rows = [dumped("shop-count-changelog", number) for number in range(4)]
+    rows = [dumped_partition("shop-count-changelog", number) for number in range(4)]
     assert tasks_of(plan_of(snapshot(*rows))) == ["0_0", "0_1", "0_2", "0_3"]
     shared = snapshot(*rows, options=replace(OPTIONS, share=(2, 3)))
     assert tasks_of(plan_of(shared)) == ["0_1"]
@@ -147,7 +147,7 @@ def test_stores_that_are_not_restored() -> None:
 
 def test_a_global_store_needs_to_be_a_table() -> None:
     prices = StoreSpec(name="prices", kind="key-value", changelog="prices", is_global=True, source="processor")
-    rows = (dumped("shop-count-changelog"), dumped("prices"))
+    rows = (dumped_partition("shop-count-changelog"), dumped_partition("prices"))
     plan = plan_of(snapshot(*rows, specs=(COUNT, prices)))
     assert [entry.title for entry in plan.unchanged] == ["global/prices"]
     selection = replace(OPTIONS, stores=frozenset({"prices"}))
@@ -169,7 +169,7 @@ def test_a_table_of_an_input_partition_that_never_had_a_record() -> None:
     plan = plan_of(snapshot(empty, specs=(table,)))
     (work,) = plan.work
     assert work.records == 0
-    error = refusal(snapshot(dumped("prices"), specs=(table,)))
+    error = refusal(snapshot(dumped_partition("prices"), specs=(table,)))
     assert "beyond the committed offset" in error.details[0]
     # Records that came after the dump may belong to the table.
     grown = replace(OPTIONS, facts={TopicPartition("prices", 0): LogFacts(0, 1)}, from_broker=True)
@@ -177,7 +177,11 @@ def test_a_table_of_an_input_partition_that_never_had_a_record() -> None:
 
 
 def test_changelogs_of_stores_that_nothing_describes() -> None:
-    rows = (dumped("shop-count-changelog"), dumped("shop-other-changelog"), dumped("events"))
+    rows = (
+        dumped_partition("shop-count-changelog"),
+        dumped_partition("shop-other-changelog"),
+        dumped_partition("events"),
+    )
     error = refusal(snapshot(*rows))
     assert error.details == ("other",) and '[stores."other"]' in error.hint_details
     ignoring = replace(OPTIONS, ignored=("shop-other-*",))

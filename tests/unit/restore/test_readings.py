@@ -17,7 +17,7 @@ MODULES = [*sorted((ROOT / "restore").rglob("*.py")), ROOT / "dump_reader" / "re
 WALKERS = {"next", "iter", "list", "tuple", "enumerate", "zip"}
 
 
-def called(node: ast.AST) -> str:
+def called_name(node: ast.AST) -> str:
     """The name of what is called; empty for anything else."""
     if not isinstance(node, ast.Call):
         return ""
@@ -26,7 +26,7 @@ def called(node: ast.AST) -> str:
 
 def arguments(node: ast.AST) -> list[str]:
     """What is called for the arguments of a call."""
-    return [called(argument) for argument in node.args] if isinstance(node, ast.Call) else []
+    return [called_name(argument) for argument in node.args] if isinstance(node, ast.Call) else []
 
 
 def test_a_reading_is_closed_by_who_began_it() -> None:
@@ -34,10 +34,10 @@ def test_a_reading_is_closed_by_who_began_it() -> None:
     walked, closed = [], 0
     for path in MODULES:
         for node in syntax.nodes(path):
-            if isinstance(node, (ast.For, ast.comprehension)) and called(node.iter) in READINGS:
+            if isinstance(node, (ast.For, ast.comprehension)) and called_name(node.iter) in READINGS:
                 walked.append(f"{path.name}:{node.iter.lineno}")
-            if called(node) in WALKERS and READINGS & set(arguments(node)):
+            if called_name(node) in WALKERS and READINGS & set(arguments(node)):
                 walked.append(f"{path.name}: {ast.unparse(node)}")
-            closed += called(node) == "closing" and bool(READINGS & set(arguments(node)))
+            closed += called_name(node) == "closing" and bool(READINGS & set(arguments(node)))
     assert walked == []
     assert closed >= 8

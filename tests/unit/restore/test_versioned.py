@@ -24,10 +24,12 @@ INTERVAL = st.integers(1, 15)
 
 
 def replay(records: Sequence[Record], retention: int = 1000, interval: int = 10, load: Rows | None = None) -> Rows:
-    return dict(replayed(records, retention, interval, load).rows())
+    return dict(replay_records(records, retention, interval, load).rows())
 
 
-def replayed(records: Sequence[Record], retention: int, interval: int, load: Rows | None = None) -> VersionedReplay:
+def replay_records(
+    records: Sequence[Record], retention: int, interval: int, load: Rows | None = None
+) -> VersionedReplay:
     end = max((timestamp for _, _, timestamp in records), default=NO_TIMESTAMP)
     store = VersionedReplay(retention, interval, end)
     for physical, row in (load or {}).items():
@@ -37,7 +39,7 @@ def replayed(records: Sequence[Record], retention: int, interval: int, load: Row
     return store
 
 
-def accepted(records: Sequence[Record], retention: int) -> list[Record]:
+def accepted_records(records: Sequence[Record], retention: int) -> list[Record]:
     mask, _ = accepted_mask(np.array([timestamp for _, _, timestamp in records], dtype=np.int64), retention)
     return [record for record, is_live in zip(records, mask.tolist(), strict=True) if is_live]
 
@@ -74,7 +76,7 @@ def without_forgotten_deletes(records: list[Record]) -> list[Record]:
 
 @given(RECORDS, RETENTION, INTERVAL)
 def test_history_is_that_of_the_records(records: list[Record], retention: int, interval: int) -> None:
-    records = without_forgotten_deletes(accepted(records, retention))
+    records = without_forgotten_deletes(accepted_records(records, retention))
     rows = replay(records, retention, interval)
     end = max((timestamp for _, _, timestamp in records), default=0)
     for key in (b"a", b"b"):
@@ -98,8 +100,8 @@ def test_a_delete_at_the_time_of_its_value_may_be_forgotten() -> None:
 
 @given(RECORDS, RETENTION, INTERVAL)
 def test_rows_are_sound_and_live(records: list[Record], retention: int, interval: int) -> None:
-    records = accepted(records, retention)
-    store = replayed(records, retention, interval)
+    records = accepted_records(records, retention)
+    store = replay_records(records, retention, interval)
     rows = list(store.rows())
     assert [key for key, _ in rows] == sorted({key for key, _ in rows})
     first_live = segment_id(max((t for _, _, t in records), default=-1) - retention, interval)
@@ -145,7 +147,7 @@ def test_loading_goes_on_where_the_rows_end(records: list[Record], cut: int, int
 
 @given(RECORDS, RETENTION, INTERVAL)
 def test_batches_of_a_single_record_are_the_default(records: list[Record], retention: int, interval: int) -> None:
-    records = accepted(records, retention)
+    records = accepted_records(records, retention)
     replay_ = VersionedReplay(retention, interval, max((t for _, _, t in records), default=-1))
     for (key, value, timestamp), end in zip(records, accumulate((t for _, _, t in records), max), strict=True):
         replay_.put(key, value, timestamp, end)
@@ -234,7 +236,7 @@ def test_an_interrupted_move_is_mended() -> None:
 
 def test_loaded_rows_that_expire_are_deleted() -> None:
     rows = replay([(KEY, b"a", 1), (KEY, b"b", 12)])
-    store = replayed([(KEY, None, 5000)], 1000, 10, rows)
+    store = replay_records([(KEY, None, 5000)], 1000, 10, rows)
     assert [VersionedKey.from_bytes(physical).segment for physical, _ in store.rows()] == [500]
     assert list(store.deleted()) == [at(1), at(LATEST_SEGMENT)]
 

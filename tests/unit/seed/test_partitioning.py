@@ -57,7 +57,7 @@ def text_of(_key: bytes) -> str:
     return "text"
 
 
-def logged(kind: str, key: bytes, number: int) -> bytes:
+def changelog_key(kind: str, key: bytes, number: int) -> bytes:
     """A changelog key as Kafka Streams writes it."""
     by_kind = {
         "key-value": key,
@@ -111,7 +111,7 @@ def spread(kind: str, count: int, records: int) -> list[list[Row]]:
     for number in range(1, records):
         key = b"key-%d" % chance.randrange(40)
         value = None if number % 7 == 0 else b"v%d" % number
-        row = (logged(kind, key, number), value, 1_000 * number - chance.randrange(5_000))
+        row = (changelog_key(kind, key, number), value, 1_000 * number - chance.randrange(5_000))
         partitions[partition_of(key, count)].append(row)
     partitions[0].append((None, b"keyless", 5))
     return partitions

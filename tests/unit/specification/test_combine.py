@@ -111,17 +111,17 @@ def test_contradictions_are_refused_by_name(app: Application, text: str, message
     assert refusal.value.exit_code == 4
 
 
-def described(number: int, stores: str) -> TopologyText:
+def topology_text(number: int, stores: str) -> TopologyText:
     return parse_topology(f"Topologies:\n Sub-topology: {number}\n Processor: p (stores: [{stores}])\n")
 
 
 def test_topology_against_the_others(app: Application) -> None:
     with pytest.raises(Refused, match="Topology#describe has subtopology = 3, but the directory has subtopology = 0"):
-        resolve_spec(app, toml(ANSWERS), described(3, "plain"))
+        resolve_spec(app, toml(ANSWERS), topology_text(3, "plain"))
     with pytest.raises(Refused, match=r"kstate.toml has subtopology = 2, but Topology#describe has subtopology = 3"):
-        resolve_spec(None, toml("[stores.new]\nsubtopology = 2"), described(3, "new"))
+        resolve_spec(None, toml("[stores.new]\nsubtopology = 2"), topology_text(3, "new"))
     alone = toml('application = "app"\n[stores.new]\nkind = "key-value"')
-    assert resolve_spec(None, alone, described(3, "new")).store("new").subtopology == 3
+    assert resolve_spec(None, alone, topology_text(3, "new")).store("new").subtopology == 3
 
 
 def test_complete_spec_overrides_only_its_settings(app: Application) -> None:

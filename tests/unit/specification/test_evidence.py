@@ -44,12 +44,12 @@ def segments(*starts: int, at: int) -> list[Database]:
     return [database([(WindowKey(b"k", start + at).to_bytes(), b"v")], start=start) for start in starts]
 
 
-def windowed(*databases: Database) -> Application:
+def windowed_application(*databases: Database) -> Application:
     return application(task("0_0", store("win", *databases, kind="window"), store("plain"), lines=LINES))
 
 
 HALF = 10 * MINUTE
-SURE = windowed(*segments(2 * HALF, 3 * HALF, 4 * HALF, at=9 * MINUTE))
+SURE = windowed_application(*segments(2 * HALF, 3 * HALF, 4 * HALF, at=9 * MINUTE))
 """Segments of ten minutes, and no others."""
 
 
@@ -62,7 +62,7 @@ def settings_of(retention_ms: int | None, partitions: int = 1) -> TopicSettings:
     return TopicSettings(partitions, frozenset(), retention_ms)
 
 
-def drafted(
+def draft_of(
     app: Application, *sources: TopicReport, topology: TopologyText | None = None, of: str = "win"
 ) -> StoreDraft:
     draft, _ = draft_of_directory(app, topology, sources)
@@ -80,7 +80,7 @@ def questions_of(draft: StoreDraft) -> dict[str, tuple[object, ...]]:
 
 @pytest.mark.parametrize("more", [0, 1])
 def test_fitting_retention_is_exact_to_the_millisecond(more: int) -> None:
-    draft = drafted(SURE, evidence_of(win=settings_of(2 * HALF + more + DAY_MS)))
+    draft = draft_of(SURE, evidence_of(win=settings_of(2 * HALF + more + DAY_MS)))
     assert (draft.retention_ms, draft.segment_interval_ms, questions_of(draft)) == (2 * HALF + more, HALF, {})
     assert draft.inferred["retention_ms"] == (
         f"retention.ms = {2 * HALF + more + DAY_MS} of its changelog in the broker, less the {DAY_MS} that "
@@ -93,7 +93,7 @@ def test_fitting_retention_is_exact_to_the_millisecond(more: int) -> None:
 )
 def test_retention_that_contradicts_the_segments_is_an_open_question(setting: int) -> None:
     """The likeliest answer is that of the bytes; a setting is no answer that the bytes rule out."""
-    draft = drafted(SURE, evidence_of(win=settings_of(setting)))
+    draft = draft_of(SURE, evidence_of(win=settings_of(setting)))
     assert draft.retention_ms is None and questions_of(draft) == {"retention_ms": (2 * HALF,)}
     assert str(setting) in draft.questions["retention_ms"].why
     # Whoever answers gets the segments that are there.
@@ -103,18 +103,18 @@ def test_retention_that_contradicts_the_segments_is_an_open_question(setting: in
 @pytest.mark.parametrize("setting", [None, MAX_I64])
 def test_a_setting_that_says_nothing_changes_nothing(setting: int | None) -> None:
     """None: the topic has what the broker gives to all. The greatest number: the addition did not fit."""
-    assert drafted(SURE, evidence_of(win=settings_of(setting))).retention_ms == 2 * HALF
+    assert draft_of(SURE, evidence_of(win=settings_of(setting))).retention_ms == 2 * HALF
 
 
 def test_differing_sources_are_an_open_question() -> None:
-    draft = drafted(
+    draft = draft_of(
         SURE,
         evidence_of(win=settings_of(2 * HALF + DAY_MS)),
         evidence_of("the dump", win=settings_of(2 * HALF + 1 + DAY_MS)),
     )
     assert questions_of(draft) == {"retention_ms": (2 * HALF, 2 * HALF + 1)}
     assert (
-        drafted(
+        draft_of(
             SURE, evidence_of(win=settings_of(9 + DAY_MS)), evidence_of("the dump", win=settings_of(DAY_MS))
         ).retention_ms
         is None
@@ -123,21 +123,21 @@ def test_differing_sources_are_an_open_question() -> None:
 
 def test_where_the_bytes_leave_the_interval_open_the_setting_is_only_likely() -> None:
     """Several intervals fit one segment: an operator's setting may be any of them, and a wrong one opens empty."""
-    app = windowed(*segments(24 * 60 * MINUTE, at=MINUTE))
-    draft = drafted(app, evidence_of(win=settings_of(2 * HALF + DAY_MS)))
+    app = windowed_application(*segments(24 * 60 * MINUTE, at=MINUTE))
+    draft = draft_of(app, evidence_of(win=settings_of(2 * HALF + DAY_MS)))
     assert draft.retention_ms is None and questions_of(draft)["retention_ms"] == (2 * HALF,)
     assert "only the changelog shows it" in draft.questions["retention_ms"].why
 
 
 def test_a_minute_is_the_shortest_segment() -> None:
     """Retentions of up to two minutes have the same segments: the changelog alone says which it is, which is not enough."""
-    app = windowed(*segments(MINUTE, 2 * MINUTE, at=MINUTE - 1))
-    assert "retention_ms" in questions_of(drafted(app))
-    assert questions_of(drafted(app, evidence_of(win=settings_of(90_000 + DAY_MS)))) == {"retention_ms": (90_000,)}
+    app = windowed_application(*segments(MINUTE, 2 * MINUTE, at=MINUTE - 1))
+    assert "retention_ms" in questions_of(draft_of(app))
+    assert questions_of(draft_of(app, evidence_of(win=settings_of(90_000 + DAY_MS)))) == {"retention_ms": (90_000,)}
 
 
 def test_a_store_without_a_log_of_its_own_has_no_settings() -> None:
-    draft = drafted(SURE, evidence_of(win=settings_of(2 * HALF + DAY_MS)), of="plain")
+    draft = draft_of(SURE, evidence_of(win=settings_of(2 * HALF + DAY_MS)), of="plain")
     assert (draft.retention_ms, questions_of(draft)) == (None, {})
 
 
@@ -155,9 +155,9 @@ def test_never_less_than_the_bytes_show_and_never_other_segments(
     interval = default_segment_interval("window", retention)
     assert interval is not None
     starts = [(first + entry) * interval for entry in range(min(number, retention // interval + 2))]
-    app = windowed(*segments(*starts, at=int(place * (interval - 1))))
+    app = windowed_application(*segments(*starts, at=int(place * (interval - 1))))
     setting = retention + DAY_MS if edited is None else edited
-    draft = drafted(app, evidence_of(win=settings_of(setting)))
+    draft = draft_of(app, evidence_of(win=settings_of(setting)))
     if draft.retention_ms is None:
         assert "retention_ms" in questions_of(draft)
         return
@@ -172,7 +172,7 @@ def test_never_less_than_the_bytes_show_and_never_other_segments(
 HOUR = 60 * MINUTE
 
 
-def versioned(history: int, *segments_of: int) -> Application:
+def versioned_application(history: int, *segments_of: int) -> Application:
     """A store with a version in each of these segments, of the interval that Streams chooses."""
     interval = default_segment_interval("versioned", history)
     assert interval is not None
@@ -188,7 +188,7 @@ def versioned(history: int, *segments_of: int) -> Application:
 def test_a_history_is_that_of_the_setting_where_segments_confirm_it(history: int) -> None:
     """Where they do not, it is taken if they may have an interval of their own, and that is said; else it is asked."""
     first = 1_700_000_000_000 // (default_segment_interval("versioned", history) or 1)
-    app = versioned(history, first, first + 1)
+    app = versioned_application(history, first, first + 1)
 
     def by(value: int) -> tuple[int | None, int, bool]:
         settings = TopicSettings(1, min_compaction_lag_ms=value + DAY_MS)
@@ -211,13 +211,13 @@ def test_a_history_is_that_of_the_setting_where_segments_confirm_it(history: int
 
 
 def test_partitions_are_the_topic_s_unless_more_are_here() -> None:
-    assert drafted(SURE, evidence_of(plain=TopicSettings(7)), of="plain").partitions == 7
+    assert draft_of(SURE, evidence_of(plain=TopicSettings(7)), of="plain").partitions == 7
     app = application(
         *(task(f"0_{number}", store("plain"), lines={f"app-plain-changelog-{number}": 1}) for number in range(3))
     )
-    assert questions_of(drafted(app, evidence_of(plain=TopicSettings(2)), of="plain")) == {"partitions": (3, 2)}
+    assert questions_of(draft_of(app, evidence_of(plain=TopicSettings(2)), of="plain")) == {"partitions": (3, 2)}
     differ = (evidence_of(plain=TopicSettings(4)), evidence_of("the dump", plain=TopicSettings(5)))
-    assert questions_of(drafted(app, *differ, of="plain")) == {"partitions": (5, 4, 3)}
+    assert questions_of(draft_of(app, *differ, of="plain")) == {"partitions": (5, 4, 3)}
 
 
 CONTENT = frozenset({0, 1})
@@ -235,19 +235,19 @@ def test_a_store_without_an_offset_and_without_a_topic_has_none() -> None:
 
 
 def test_store_with_a_topic_and_without_an_offset_is_an_open_question() -> None:
-    draft = drafted(UNLOGGED, evidence_of(nolog=TopicSettings(1)), of="nolog")
+    draft = draft_of(UNLOGGED, evidence_of(nolog=TopicSettings(1)), of="nolog")
     assert questions_of(draft) == {"logged": (True, False)}
     unclean = application(task("0_0", store("plain", database())))
-    assert questions_of(drafted(unclean, of="plain")) == {"logged": (True, False)}
-    facts = drafted(unclean, evidence_of(plain=TopicSettings(2)), of="plain")
+    assert questions_of(draft_of(unclean, of="plain")) == {"logged": (True, False)}
+    facts = draft_of(unclean, evidence_of(plain=TopicSettings(2)), of="plain")
     assert (facts.changelog, facts.partitions, questions_of(facts)) == ("app-plain-changelog", 2, {})
 
 
 def test_a_topic_that_may_be_another_s_says_nothing() -> None:
     two = application(task("0_0", store("a", built_from="x"), store("b", built_from="x"), lines={"x-0": 3}))
-    before = drafted(two, of="a")
+    before = draft_of(two, of="a")
     assert "changelog" in questions_of(before)
-    assert questions_of(drafted(two, evidence_of(a=TopicSettings(9, CONTENT)), of="a")) == questions_of(before)
+    assert questions_of(draft_of(two, evidence_of(a=TopicSettings(9, CONTENT)), of="a")) == questions_of(before)
 
 
 TOPOLOGY = parse_topology(
@@ -269,7 +269,7 @@ TOPOLOGY = parse_topology(
 
 
 def test_store_with_a_topic_and_no_directory_is_in_memory() -> None:
-    draft = drafted(SURE, evidence_of(memory=TopicSettings(2, CONTENT)), topology=TOPOLOGY, of="memory")
+    draft = draft_of(SURE, evidence_of(memory=TopicSettings(2, CONTENT)), topology=TOPOLOGY, of="memory")
     assert (draft.kind, draft.changelog, draft.partitions, questions_of(draft)) == (
         "in-memory",
         "app-memory-changelog",
@@ -295,7 +295,7 @@ def test_any_other_store_without_a_directory_is_an_open_question(case: str) -> N
         name = "elsewhere"
     if case == "a task lacks another store":
         app = application(*SURE.tasks, task("0_1", store("plain"), lines={"app-plain-changelog-1": 1}))
-    assert questions_of(drafted(app, source, topology=TOPOLOGY, of=name)) == {"kind": ("in-memory",)}
+    assert questions_of(draft_of(app, source, topology=TOPOLOGY, of=name)) == {"kind": ("in-memory",)}
 
 
 # --- where it is said -------------------------------------------------------------------------------------------------
@@ -315,7 +315,7 @@ def test_a_broker_and_a_dump_say_the_same() -> None:
     # A dump need not have all partitions: what it lacks in between it may lack behind them.
     some = {key: partition for key, partition in partitions.items() if key.partition != 1}
     assert report_of_dump(Dump("/dump", some, None, {}, None, has_headers=True)).topics[WIN].partitions is None
-    assert drafted(SURE, evidence_of(plain=TopicSettings(None)), of="plain").partitions == 1
+    assert draft_of(SURE, evidence_of(plain=TopicSettings(None)), of="plain").partitions == 1
     # The reading that ended last counts.
     assert dict(report_of_dump(dump).topics) == dict(by_broker.topics) and not report_of_dump(dump).live
 

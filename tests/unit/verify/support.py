@@ -76,7 +76,7 @@ def crc32c(data: bytes, crc: int = 0xFFFFFFFF) -> int:
     return crc
 
 
-def masked(state: int) -> bytes:
+def mask(state: int) -> bytes:
     crc = state ^ 0xFFFFFFFF
     return (((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF).to_bytes(4, "little")
 
@@ -85,7 +85,7 @@ def first_block_end(data: bytes) -> int:
     """The length of the first data block: where a type byte and a good checksum follow."""
     state = 0xFFFFFFFF
     for end in range(len(data)):
-        if data[end] == 0 and masked(crc32c(data[end : end + 1], state)) == data[end + 1 : end + 5]:
+        if data[end] == 0 and mask(crc32c(data[end : end + 1], state)) == data[end + 1 : end + 5]:
             return end
         state = crc32c(data[end : end + 1], state)
     raise AssertionError("no block")
@@ -98,7 +98,7 @@ def change_first_block(path: Path, old: bytes, new: bytes) -> None:
     block = data[:end].replace(old, new, 1)
     assert len(block) == end
     assert block != data[:end]
-    path.write_bytes(block + b"\0" + masked(crc32c(block + b"\0")) + data[end + 5 :])
+    path.write_bytes(block + b"\0" + mask(crc32c(block + b"\0")) + data[end + 5 :])
 
 
 def change_property(path: Path, name: bytes, add: int) -> None:
@@ -114,9 +114,9 @@ def change_property(path: Path, name: bytes, add: int) -> None:
             break
     end = metaindex - 5
     start = next(
-        start for start in range(at, 0, -1) if masked(crc32c(bytes(data[start : end + 1]))) == data[end + 1 : end + 5]
+        start for start in range(at, 0, -1) if mask(crc32c(bytes(data[start : end + 1]))) == data[end + 1 : end + 5]
     )
     assert data[at] + add < 0x80
     data[at] += add
-    data[end + 1 : end + 5] = masked(crc32c(bytes(data[start : end + 1])))
+    data[end + 1 : end + 5] = mask(crc32c(bytes(data[start : end + 1])))
     path.write_bytes(data)

@@ -41,7 +41,7 @@ def healthy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def _removed(path: Path) -> None:
+def _remove(path: Path) -> None:
     path.unlink()
 
 
@@ -54,7 +54,7 @@ def _longer(path: Path) -> None:
         file.write(b"more")
 
 
-def _flipped(at: int) -> Callable[[Path], None]:
+def _flip_byte(at: int) -> Callable[[Path], None]:
     def flip(path: Path) -> None:
         data = bytearray(path.read_bytes())
         data[at] ^= 1
@@ -64,16 +64,16 @@ def _flipped(at: int) -> Callable[[Path], None]:
 
 
 DAMAGES = {
-    "missing": (_removed, MISSING),
+    "missing": (_remove, MISSING),
     "cut off": (_cut, TRUNCATED),
     "longer": (_longer, CORRUPT),
-    "header": (_flipped(2), CORRUPT),
-    "expiration": (_flipped(29), CORRUPT),
-    "record header": (_flipped(30 + 1), CORRUPT),
-    "key": (_flipped(30 + _RECORD_HEADER), CORRUPT),
-    "value": (_flipped(30 + _RECORD_HEADER + 10), CORRUPT),
-    "record checksum": (_flipped(30 + _RECORD_HEADER - 1), CORRUPT),
-    "footer": (_flipped(-30), CORRUPT),
+    "header": (_flip_byte(2), CORRUPT),
+    "expiration": (_flip_byte(29), CORRUPT),
+    "record header": (_flip_byte(30 + 1), CORRUPT),
+    "key": (_flip_byte(30 + _RECORD_HEADER), CORRUPT),
+    "value": (_flip_byte(30 + _RECORD_HEADER + 10), CORRUPT),
+    "record checksum": (_flip_byte(30 + _RECORD_HEADER - 1), CORRUPT),
+    "footer": (_flip_byte(-30), CORRUPT),
 }
 
 
@@ -106,5 +106,5 @@ def test_another_sst_that_is_damaged_does_not_blame_those_with_blobs(healthy: Pa
     path = tmp_path / "db"
     shutil.copytree(healthy, path)
     last = max(path.glob("*.sst"))
-    _flipped(5)(last)
+    _flip_byte(5)(last)
     assert {finding.place for finding in verify(path).findings} == {PLACE / last.name}

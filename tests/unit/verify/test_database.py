@@ -21,7 +21,7 @@ from .support import (
     crc32c,
     database,
     flip,
-    masked,
+    mask,
     options,
     rows,
     ssts,
@@ -186,7 +186,7 @@ def test_a_damaged_manifest(tmp_path: Path) -> None:
         manifest.write_bytes(good)
     # A record with a field that only a later RocksDB knows.
     record = b"\xe8\x07"
-    header = masked(crc32c(b"\x01" + record)) + len(record).to_bytes(2, "little") + b"\x01"
+    header = mask(crc32c(b"\x01" + record)) + len(record).to_bytes(2, "little") + b"\x01"
     manifest.write_bytes(good + header + record)
     assert _codes(path) == [("too-new", f"0_0/db/{manifest.name}")]
 
