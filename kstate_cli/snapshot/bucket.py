@@ -50,7 +50,7 @@ _CLAIM_MS: Final = 2 * 86_400_000
 """After so long no request of a cleaner is under way: it stops itself after a tenth of that."""
 _REMOVALS: Final = 100
 """After so many removals the age of the claim is checked again."""
-_REMAINS: Final = f"files that no snapshot needs. A later run with {option.KEEP} deletes them"
+_REMAINS: Final = f"files in the repository that no snapshot needs. A later run with {option.KEEP} deletes them"
 
 
 class BucketRepository(Repository):
@@ -120,7 +120,7 @@ class BucketRepository(Repository):
             if not is_new:
                 present = self._listed(path)
         if present != size:
-            raise DamagedError(path, f"is not the expected object of {size} bytes")
+            raise DamagedError(path, f"the object does not have the expected {size:,} bytes")
         # Two databases may have the same SST: the second one is not uploaded.
         self._sizes[name] = size
         return PutObject(sha256, name, size, is_new)
@@ -242,9 +242,9 @@ class BucketRepository(Repository):
             raise
         except RunFailed as error:
             raise RunHalfway(
-                f"kstate does not know whether snapshot {name} was written: {error.message}",
+                f"kstate does not know whether the store has published snapshot {name}: {error.message}",
                 where=self.where,
-                hint="list the snapshots. If it is missing, run the command again",
+                hint="list the snapshots. If this one is missing, run the command again",
             ) from None
         self._keeps_intent = False
 
@@ -257,7 +257,7 @@ class BucketRepository(Repository):
             return self._objects.create(path, data, run)
         except NotAnsweredError as error:
             raise RunFailed(
-                str(error), where=self.where, hint=("run the command again. Nothing depends on this object")
+                str(error), where=self.where, hint="run the command again. No snapshot needs this object"
             ) from None
 
     def _entries(self, folder: str, most: int) -> dict[str, StoredEntry]:
@@ -276,7 +276,7 @@ class BucketRepository(Repository):
         if data is None:
             raise _missing(relative)
         if len(data) > most:
-            raise DamagedError(relative, f"has more than the {most:,} bytes that kstate reads")
+            raise DamagedError(relative, f"it has more than {most:,} bytes, the limit of kstate")
         return data
 
     def _if_exists(self, path: str, request: Callable[[], _T | None]) -> _T | None:
@@ -305,9 +305,9 @@ class BucketRepository(Repository):
         # A host may have slept: only the store knows how old the claim is.
         if self._removals % _REMOVALS == 1 and self.clock_ms() - claimed_ms > _CLAIM_MS // 10:
             raise RunFailed(
-                "deleting expired files took too long, and was stopped",
+                "kstate stopped deleting expired files, because it took too long",
                 where=self.where,
-                hint="the remaining snapshots are complete. A run in three days deletes the rest",
+                hint="run the command again in three days to delete the rest. The remaining snapshots are complete",
             )
 
 

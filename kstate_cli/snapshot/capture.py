@@ -62,6 +62,9 @@ from kstate_cli.statedir.model import Database, Store
 from kstate_cli.statedir.scan import read_application
 from kstate_cli.texts import first_lines, plural
 
+_CHANGED = "topics changed while kstate was taking the snapshot"
+_AGAIN = "run the command again. kstate has not written a snapshot"
+
 
 def this_host() -> str:
     """Return the name of this host, as generations record it."""
@@ -141,7 +144,7 @@ def capture(
                 if task.name not in copies.refused and not is_unchanged(task, request.app):
                     copies.refused[task.name] = FILES_CHANGED
             skipped = {**skipped, **copies.refused}
-            require_unchanged(logs, read_logs(request.ask, logs), "taken", "no generation was written")
+            require_unchanged(logs, read_logs(request.ask, logs), _CHANGED, _AGAIN)
             whole = [task for task in planned if task.name not in skipped]
             if not whole:
                 raise _nothing(request.app, skipped)
@@ -254,13 +257,13 @@ def _refuse_in_use(app: Path, lock: ReaderLock) -> None:
 def _nothing(app: Path, skipped: Mapping[str, str]) -> Refused:
     if not skipped:
         return Refused(
-            f"{app} has no stores to capture", hint=("start the application once, so that it creates its stores")
+            f"{app} has no stores for a snapshot", hint="start the application once, so that it creates its stores"
         )
     return Refused(
-        f"kstate cannot capture any task of {app}",
+        f"kstate cannot take a snapshot of any task of {app}",
         details=first_lines([f"{task}: {why}" for task, why in sorted(skipped.items())]),
-        hint="stop the application cleanly, then take the snapshot. If it runs with at-least-once, pass "
-        f"{option.GUARANTEE} at_least_once",
+        hint="stop the application cleanly, then run the command again. If the application runs with at-least-once, "
+        f"pass {option.GUARANTEE} at_least_once",
     )
 
 
@@ -271,24 +274,24 @@ def _publish(generation: Generation, repository: Repository) -> str:
     # What a reader will refuse must never be published: names of topologies, for one, may be any text.
     if parse(name, data) != generation:
         raise Refused(
-            "kstate cannot read the snapshot that it was about to publish",
+            "kstate cannot read the snapshot that it prepared, so it has not published it",
             where=repository.where,
-            hint="nothing was published. Run the command again with KSTATE_LOG=FILE, and report this with the file",
+            hint="run the command again with KSTATE_LOG=FILE, then report the problem and attach that file",
         )
     lacking = generation.lacking(repository.object_sizes())
     if lacking:
         raise RunFailed(
-            f"{plural(len(lacking), 'object')} of the snapshot disappeared from the repository in the meantime",
+            f"another program removed {plural(len(lacking), 'object')} of the new snapshot from the repository",
             where=repository.where,
-            hint="no snapshot was written. Run the command again",
+            hint=_AGAIN,
         )
     try:
         repository.publish(name, data)
     except OSError as error:
         raise RunFailed(
-            f"kstate could not write the snapshot: {error.strerror}",
+            f"kstate could not publish the snapshot: {error.strerror}",
             where=str(error.filename or repository.where),
-            hint="fix the cause, then run the command again. kstate does not copy stored objects again",
+            hint="fix the cause, then run the command again. kstate copies only the files that are not stored yet",
         ) from None
     return name
 

@@ -169,10 +169,10 @@ def _why_not(application: Application, resolved: TaskOffsets) -> str | None:
     if resolved.unclean:
         return f"it was not closed cleanly ({resolved.unclean[0]})"
     if resolved.unreadable:
-        return "kstate cannot read .checkpoint"
+        return "kstate cannot read its .checkpoint file"
     if resolved.uneven_stores:
         # Each segment has its own prefix of the writes: without an offset in all of them, some rows may be missing.
-        return f"{resolved.uneven_stores[0].store.name}: its segments have different offsets, or none"
+        return f"{resolved.uneven_stores[0].store.name}: its segments have different offsets, or some have none"
     if resolved.warnings:
         return resolved.warnings[0]
     for offsets in resolved.stores:
@@ -189,25 +189,25 @@ def _why_not_store(resolved: TaskOffsets, offsets: StoreOffsets) -> str | None:
         return "the last run of the application did not open this global store"
     if not store.segmented and len(store.databases) != 1:
         # With its offset it would open as an empty store that counts as complete.
-        return "its folder has no database, so its rows are lost"
+        return "its folder contains no database, so its rows are lost"
     if resolved.task.name == GLOBAL and not offsets.offsets and not store.empty:
         # Every global store has a changelog, so without an offset nothing shows up to where its rows go.
-        return "it has rows, but no offset"
+        return "it contains rows, but no offset"
     for database in store.databases:
         logs = [name for name in os.listdir(database.path) if is_log(name) and (database.path / name).stat().st_size]
         if logs:
             # Streams turns the write-ahead log off. Rows in one are of a custom configuration, in no SST yet.
-            return f"{logs[0]} contains rows that were never flushed"
+            return f"{logs[0]} contains rows that RocksDB has never flushed"
         if ending(database) is Ending.SILENT:
             # Even without a row: a run that ends before its first commit leaves this, and closing writes a status.
-            return "one of its databases has neither an offset nor a closed status"
+            return "one of its databases has no offset, and no status that shows that it was closed"
         if not closing_was_one_flush(database):
             return TWO_MOMENTS
     if not resolved.task.has_offsets_family or not offsets.offsets:
         return None
     if "column-family" not in offsets.places and "store-file" not in offsets.places:
         # A start of 4.3 was interrupted before it took the lines of .checkpoint into the stores.
-        return "its offset is only in .checkpoint, but other stores of the task contain their offsets"
+        return "it does not contain its offset (only .checkpoint has it), but other stores of the task do"
     return None
 
 

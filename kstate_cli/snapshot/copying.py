@@ -128,15 +128,15 @@ class CopiedFiles:
             return
         except DamagedError as error:
             raise Refused(
-                f"{error.path} {error.why}",
+                f"{error.path}: {error.why}",
                 where=self._repository.where,
-                hint=("move that file away, because it is damaged"),
+                hint="move this file away, because it is damaged, then run the command again",
             ) from None
         except OSError as error:
             raise RunFailed(
                 f"kstate cannot write to the repository: {error.strerror}",
                 where=str(error.filename or self._repository.where),
-                hint="no snapshot was written. Fix the cause, then run the command again",
+                hint="fix the cause, then run the command again. kstate has not written a snapshot",
             ) from None
         self.files[file.path], self.new_bytes[file.path] = stored, new_bytes
         self._progress(file.size)

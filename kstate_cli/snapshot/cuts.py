@@ -143,7 +143,7 @@ class Cuts:
                 break
             except (RocksError, MalformedBytesError) as error:
                 # A record that another process is writing may look damaged, once.
-                why = f"kstate cannot read it: {error}"
+                why = f"kstate cannot read the database: {error}"
             except OSError as error:
                 why = f"{error.filename}: {error.strerror}"
             # An expired segment is closed, and its folder deleted: then nothing is missing.
@@ -194,7 +194,7 @@ class Cuts:
             log = os.stat(path / name)
             if log.st_size:
                 # Rows of a custom configuration, in no SST yet.
-                raise _LogError(f"{name} contains rows that were never flushed")
+                raise _LogError(f"{name} contains rows that RocksDB has never flushed")
             self._write(copy, name, b"", log)
         status = os.stat(path / CURRENT)
         # Last: an open replaces CURRENT, and begins another MANIFEST.

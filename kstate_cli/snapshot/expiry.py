@@ -117,9 +117,9 @@ class Intent:
         """Raise RunFailed if the intent does not count any more: a cleaner may have deleted what it relies on."""
         if f"{self._token}.begun" not in self._repository.notes(INTENTS):
             raise RunFailed(
-                "the snapshot took so long that its intent has expired",
+                "the snapshot took too long, so another host may already have deleted files that it needs",
                 where=self._repository.where,
-                hint="no snapshot was written. Run the command again",
+                hint="run the command again. kstate has not written a snapshot",
             )
 
 
@@ -413,7 +413,7 @@ def _document(repository: Repository, folder: str, name: str) -> dict[str, Any] 
     except (DamagedError, MalformedBytesError) as error:
         raise _unreadable(repository, folder, name, error) from None
     if not isinstance(document, dict):
-        raise _unreadable(repository, folder, name, ValueError("it is not an object"))
+        raise _unreadable(repository, folder, name, ValueError("it is not a JSON object"))
     return document
 
 
@@ -421,7 +421,7 @@ def _unreadable(repository: Repository, folder: str, name: str, error: Exception
     return RunFailed(
         f"kstate cannot read {folder}/{printable(name)}.json: {error}",
         where=repository.where,
-        hint="move the file away when no other host writes to the repository",
+        hint="wait until no other host writes to the repository, then move the file away",
     )
 
 

@@ -46,7 +46,7 @@ _OWN_FILE: Final = 0o600
 _OWN_FOLDER: Final = 0o700
 # The owner alone reads the files: they are the state of an application, whatever the umask says.
 _NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
-_NOT_A_FOLDER: Final = "is not a folder"
+_NOT_A_FOLDER: Final = "it is not a folder"
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
 # Not blocking: opening a FIFO would wait for its writer.
@@ -98,12 +98,12 @@ class FolderRepository(Repository):
                 raise self._denied(error, os.W_OK) from None
             if error.errno in _NO_LINKS:
                 raise Refused(
-                    f"{self.path}: its file system has no hard links, which kstate needs to publish complete files",
-                    hint="pass a folder on another file system, and copy the repository from there",
+                    f"the file system of {self.path} does not support hard links, which kstate needs to publish files",
+                    hint="pass a folder on another file system. You can copy the repository from there afterwards",
                 ) from None
             raise
         except DamagedError as error:
-            raise Refused(f"{self.path}/{error.path} {error.why}", hint="move it away") from None
+            raise Refused(f"{self.path}/{error.path}: {error.why}", hint="move it away") from None
 
     def _create(self) -> None:
         if not self.path.is_dir():
@@ -172,7 +172,7 @@ class FolderRepository(Repository):
             is_new = False
             status = os.lstat(final)
             if not stat.S_ISREG(status.st_mode) or status.st_size != size:
-                raise DamagedError(object_path(name), f"is not the expected object of {size} bytes") from None
+                raise DamagedError(object_path(name), f"the object does not have the expected {size:,} bytes") from None
         # Also for an object of another writer, who may not have come so far: our generation relies on its name.
         sync_directory(final.parent)
         return is_new
@@ -189,7 +189,7 @@ class FolderRepository(Repository):
             try:
                 with self._folder(OBJECTS, name) as folder, os.scandir(folder) as entries:
                     paths += [
-                        (f"{path}/{entry.name}", "is not a regular file")
+                        (f"{path}/{entry.name}", "it is not a regular file")
                         for entry in entries
                         if not entry.is_file(follow_symlinks=False)
                     ]
@@ -391,7 +391,7 @@ class FolderRepository(Repository):
             # Of a file that is too large nothing is read; one that grows meanwhile shows one byte too many.
             data = b"" if size > most else file.read(most + 1)
         if size > most or len(data) > most:
-            raise DamagedError(relative, f"has {size:,} bytes, more than the {most:,} that kstate reads")
+            raise DamagedError(relative, f"it has {size:,} bytes, but the limit of kstate is {most:,}")
         return data
 
     def _open(self, relative: str) -> int:
@@ -402,13 +402,13 @@ class FolderRepository(Repository):
                 descriptor = os.open(name, _FILE_FLAGS, dir_fd=folder)
             except OSError as error:
                 if error.errno in (errno.ELOOP, errno.ENXIO, errno.ENODEV):
-                    raise DamagedError(relative, "is not a regular file") from None
+                    raise DamagedError(relative, "it is not a regular file") from None
                 error.filename = os.path.join(self.path, relative)
                 raise
         mode = os.fstat(descriptor).st_mode
         if not stat.S_ISREG(mode):
             os.close(descriptor)
-            raise DamagedError(relative, f"is {kind_of(mode)}, not a regular file")
+            raise DamagedError(relative, f"it is {kind_of(mode)}, not a regular file")
         return descriptor
 
     @contextlib.contextmanager
@@ -444,7 +444,7 @@ class FolderRepository(Repository):
             raise
 
     def _not_a_folder(self, error: DamagedError) -> Refused:
-        return Refused(f"{self.path}/{error.path} {error.why}", hint="copy it from another copy of the repository")
+        return Refused(f"{self.path}/{error.path}: {error.why}", hint="copy it from another copy of the repository")
 
 
 def _entry(status: os.stat_result) -> StoredEntry:

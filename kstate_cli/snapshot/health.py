@@ -113,9 +113,9 @@ def _lacking(content: Generation, sizes: Mapping[str, int]) -> Iterator[str]:
     """Yield a text for each object of a generation that is missing or has another size."""
     for digest in content.lacking(sizes):
         if digest not in sizes:
-            yield f"{object_path(digest)}: is missing"
+            yield f"{object_path(digest)}: the object is missing"
         else:
-            yield f"{object_path(digest)}: has {sizes[digest]:,} bytes, not {content.objects[digest]:,}"
+            yield f"{object_path(digest)}: the object has {sizes[digest]:,} bytes, not {content.objects[digest]:,}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,19 +196,19 @@ def _verified(
                 progress(len(data))
                 if needed is not None and size > needed:
                     # A sparse file of a TiB takes hours, and its first byte too many proves the damage.
-                    return RepositoryFinding(DAMAGED, path, f"has more than {needed:,} bytes")
+                    return RepositoryFinding(DAMAGED, path, f"it has more than {needed:,} bytes")
     except FileNotFoundError:
         if needed is None:
             return None  # it expired since the listing
-        return RepositoryFinding(MISSING, path, "is missing")
+        return RepositoryFinding(MISSING, path, "the object is missing")
     except DamagedError as error:
         return RepositoryFinding(DAMAGED, error.path, error.why)
     except OSError as error:
-        return RepositoryFinding(UNREADABLE, path, f"cannot be read: {error.strerror}")
+        return RepositoryFinding(UNREADABLE, path, f"kstate cannot read it: {error.strerror}")
     if needed is not None and size != needed:
-        return RepositoryFinding(DAMAGED, path, f"has {size:,} bytes, not {needed:,}")
+        return RepositoryFinding(DAMAGED, path, f"it has {size:,} bytes, not {needed:,}")
     if content.hexdigest() != digest_of(name):
-        return RepositoryFinding(DAMAGED, path, "has bytes that do not match its name")
+        return RepositoryFinding(DAMAGED, path, "its content does not match its name")
     return None
 
 

@@ -50,18 +50,15 @@ def read_logs(ask: Ask | None, keys: Iterable[TopicPartition]) -> dict[TopicPart
 
 
 def require_unchanged(
-    before: Mapping[TopicPartition, LogFacts], after: Mapping[TopicPartition, LogFacts], work: str, outcome: str
+    before: Mapping[TopicPartition, LogFacts], after: Mapping[TopicPartition, LogFacts], message: str, hint: str
 ) -> None:
-    """Raise RunFailed if a log is another one than before the copy, or keeps deletes for another time.
-
-    ``work`` is "taken" or "restored", and ``outcome`` what the failure leaves.
-    """
+    """Raise RunFailed if a log is another one than before the copy, or keeps deletes for another time."""
     changed = [str(key) for key, facts in sorted(before.items()) if _identity(facts) != _identity(after.get(key))]
     if changed:
         raise RunFailed(
-            f"topics were changed while the snapshot was {work}",
+            message,
             details=first_lines(changed),
-            hint=f"{outcome}. Run the command again",
+            hint=hint,
         )
 
 
@@ -82,8 +79,8 @@ def why_another_log(
         facts = logs.get(key)
         if facts is not None and following(offset, is_global=is_global) > facts.end:
             return (
-                f"its offset {offset} of {key} is beyond the end {facts.end} of the log, which was recreated or "
-                f"lost records. Without {option.BOOTSTRAP_SERVER}, kstate captures it"
+                f"its offset {offset} is above the end {facts.end} of {key}, which lost records or was recreated. To "
+                f"capture the task all the same, omit {option.BOOTSTRAP_SERVER}"
             )
     return None
 
@@ -96,11 +93,11 @@ def why_not_continued(store: StoredStore, logs: Mapping[TopicPartition, LogFacts
     for key, offset in store.offsets.items():
         facts = logs.get(key)
         if facts is None:
-            return f"the broker has no {key}, so the next start would wipe the store"
+            return f"the broker does not have {key}, so Kafka Streams would wipe the store at its next start"
         if is_of_another_topic(store, key, facts):
             return f"{key.topic} was deleted and created again after the snapshot"
         if offset != OFFSET_UNKNOWN and following(offset, is_global=is_global) > facts.end:
-            return f"its offset {offset} is past the end {facts.end} of {key}, which lost records or was recreated"
+            return f"its offset {offset} is above the end {facts.end} of {key}, which lost records or was recreated"
     return None
 
 
@@ -168,7 +165,7 @@ def offset_in_log(
         segments = replace(segments, last=facts.end - 1)
     if not facts.start <= segments.last < facts.end:
         # Below the start of the log nothing shows what was in the segments; past its end it is another log.
-        outside = f"offset {segments.last} is not in its log ({facts.start} to {facts.end})"
+        outside = f"its log ({facts.start} to {facts.end}) does not contain offset {segments.last}"
         return LogOffset(OFFSET_UNKNOWN, f"a segment was never flushed, and {outside}")
     try:
         offset = segments.offset_before(read_log(key, facts.start, segments.last), facts.start)

@@ -384,7 +384,9 @@ def parse(name: str, data: bytes) -> Generation:
         raise MalformedBytesError(f"kstate cannot read it: {error}") from None
     if not name.startswith(f"{begins}-"):
         # Readers take the newest by its name: a renamed file must not become the newest one.
-        raise MalformedBytesError(f"the time in its name differs from that in its content ({begins})")
+        raise MalformedBytesError(
+            f"the time in its name differs from that in its content ({begins}), so it was renamed"
+        )
     return generation
 
 

@@ -31,13 +31,11 @@ def repository_of(place: str) -> Repository:
         # A folder "gs:" in the working directory is not what a user means.
         raise UsageError(
             f"{printable(shown_uri(place))} is neither a folder nor s3://BUCKET/PREFIX",
-            hint="pass a folder, which may be mounted, or a bucket and a prefix",
+            hint="pass a local or mounted folder, or a bucket with a prefix",
         )
     folder = os.path.realpath(place)
     if os.path.lexists(folder) and not os.path.isdir(folder):
-        raise UsageError(
-            f"{printable(place)} is not a folder", hint=("pass a new folder, or a repository of snapshots")
-        )
+        raise UsageError(f"{printable(place)} is not a folder", hint="pass a new folder, or a repository of snapshots")
     return FolderRepository(Path(folder))
 
 
@@ -46,7 +44,7 @@ def require_repository(repository: Repository) -> None:
     if not repository.exists():
         raise Refused(
             f"{repository.where} is not a repository of snapshots",
-            hint=("pass the repository that contains the snapshots"),
+            hint="pass the folder, or the bucket and prefix, that contains the snapshots",
         )
 
 
@@ -57,10 +55,13 @@ def refuse_inside(repository: Repository, app: Path) -> None:
     """
     if not isinstance(repository, FolderRepository):
         return
-    if repository.path.is_relative_to(app) or app.is_relative_to(repository.path):
+    inner, outer = f"the repository {repository.path}", f"the application directory {app}"
+    if app.is_relative_to(repository.path):
+        inner, outer = outer, inner
+    if app.is_relative_to(repository.path) or repository.path.is_relative_to(app):
         raise UsageError(
-            f"of {repository.path} and {app}, one contains the other",
-            hint=("pass a folder outside of the application directory"),
+            f"{inner} is inside {outer}",
+            hint="pass a folder that is neither inside the application directory nor above it",
         )
 
 
@@ -69,8 +70,8 @@ def generation_named(names: Sequence[str], beginning: str) -> str:
     fitting = [name for name in names if name.startswith(beginning)]
     if len(fitting) != 1:
         raise UsageError(
-            f"the names of {len(fitting)} snapshots begin with {option.GENERATION} {quoted(beginning)}",
-            hint="pass a whole name, or a longer part of it:",
+            f"{option.GENERATION} {quoted(beginning)} matches the names of {len(fitting)} snapshots",
+            hint="pass a complete name, or a longer beginning of one:",
             hint_details=first_lines(list(reversed(fitting or names))),
         )
     return fitting[0]

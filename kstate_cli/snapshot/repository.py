@@ -186,15 +186,15 @@ class Repository(ABC):
         except (DamagedError, MalformedBytesError) as error:
             raise Refused(
                 f"kstate cannot read {self.where}/{MARKER}: {error}",
-                hint=("copy it from another copy of the repository"),
+                hint="copy it from another copy of the repository",
             ) from None
         version = None
         if isinstance(content, dict):
             version = content.get("format")
         if version != FORMAT or isinstance(version, bool):
             raise Refused(
-                f"{self.where} has snapshots of format {version!r} (known: {FORMAT})",
-                hint="use the newer version of kstate that wrote it",
+                f"{self.where} has format {version!r}, but this version of kstate reads only format {FORMAT}",
+                hint="use the newer version of kstate that wrote the repository",
             )
 
     def refuse_foreign(self, names: Collection[str]) -> None:
@@ -202,7 +202,7 @@ class Repository(ABC):
         foreign = [name for name in names if name not in IGNORED]
         if foreign:
             raise Refused(
-                f"{self.where} contains other files, but no {MARKER}: "
+                f"{self.where} is not a repository of snapshots, because it contains other files, but no {MARKER}: "
                 f"{some([printable(name) for name in sorted(foreign)], _MOST_NAMES)}",
                 hint="pass a new or empty folder or prefix, or a repository of snapshots",
             )
@@ -276,8 +276,8 @@ def note_bytes(document: Mapping[str, Any]) -> bytes:
 def too_many(where: str, most: int) -> Refused:
     """Return the error for a place whose names would fill the memory."""
     return Refused(
-        f"{where} has more than {most:,} files",
-        hint=("check which program fills it, because a repository of snapshots has fewer files"),
+        f"{where} contains more than {most:,} files, which is more than a repository of snapshots has",
+        hint="check which program writes these files",
     )
 
 

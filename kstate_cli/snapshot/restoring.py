@@ -153,7 +153,7 @@ def read_generations(
             continue
         if content.created_ms > clock.now_ms() + MOST_AHEAD_MS:
             damaged.append(
-                f"{generation_path(candidate)}: its time is in the future, so the clock of its host was wrong"
+                f"{generation_path(candidate)}: its time is in the future, because the clock of its host was wrong"
             )
         elif content.application == application:
             generations.append(NamedGeneration(candidate, content))
@@ -167,11 +167,11 @@ def read_generations(
 def _no_generation(repository: Repository, application: str, damaged: Sequence[str], others: set[str]) -> Refused:
     details = list(damaged)
     if others:
-        details.append(f"snapshots of other applications: {', '.join(sorted(map(printable, others)))}")
+        details.append(f"it has snapshots of other applications: {', '.join(sorted(map(printable, others)))}")
     return Refused(
-        f"{repository.where} has no readable snapshot of {application}",
+        f"{repository.where} has no readable snapshot of application {application}",
         details=first_lines(details),
-        hint="pass a directory whose name is the application.id of the snapshots",
+        hint="pass state.dir/application.id, with the application.id of one of the snapshots",
     )
 
 
@@ -231,19 +231,19 @@ class SnapshotFiles:
         if before is None:
             return
         after = read_logs(self._ask, before)
-        outcome = "nothing was changed"
-        require_unchanged(before, after, "restored", outcome)
+        again = "run the command again. kstate has not changed the directory"
+        require_unchanged(before, after, "topics changed while kstate was restoring the snapshot", again)
         for chosen in self._plan.stores:
             is_global = chosen.task == GLOBAL
             why = why_not_continued(chosen.store, after, is_global=is_global)
             if why is not None and why_not_continued(chosen.store, before, is_global=is_global) is None:
-                raise RunFailed(f"{chosen.title}: {why}", hint=f"{outcome}: run the command again")
+                raise RunFailed(f"{chosen.title}: {why}", hint=again)
             for key, offset in chosen.store.offsets.items():
                 # The start moves all the time in a log with a retention. Only an offset that it passes matters.
                 if key in after and before[key].start <= following(offset, is_global=is_global) < after[key].start:
                     raise RunFailed(
-                        f"{chosen.title}: its log lost the records behind offset {offset}",
-                        hint=f"{outcome}: run the command again",
+                        f"{chosen.title}: its changelog has lost the records after offset {offset}",
+                        hint=again,
                     )
 
     def _databases(self, folder: Path) -> Iterator[_PlacedDatabase]:
@@ -272,7 +272,7 @@ class SnapshotFiles:
             except DamagedError as error:
                 self._stop(pool)
                 raise Refused(
-                    f"the snapshot is damaged: {error.path} {error.why}",
+                    f"the snapshot is damaged, because kstate cannot use {error.path}: {error.why}",
                     where=self._repository.where,
                     hint=_DAMAGED_HINT,
                 ) from None
@@ -305,7 +305,7 @@ class SnapshotFiles:
         try:
             source = self._repository.open_object(file.object)
         except FileNotFoundError:
-            raise DamagedError(path, "is missing") from None
+            raise DamagedError(path, "the object is missing") from None
         with source:
             while count := _read_into(source, buffer, path):
                 if self._stopped.is_set():
@@ -316,9 +316,9 @@ class SnapshotFiles:
                 digest.update(buffer[:count])
                 write_all(target, buffer[:count])
         if copied != file.size:
-            raise DamagedError(path, f"does not have the {file.size:,} bytes of its generation")
+            raise DamagedError(path, f"the object does not have the {file.size:,} bytes that the snapshot records")
         if digest.hexdigest() != file.sha256:
-            raise DamagedError(path, "has bytes that do not match its name")
+            raise DamagedError(path, "its content does not match its name")
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,4 +379,4 @@ def _read_into(source: BinaryIO, buffer: memoryview, path: str) -> int:
     try:
         return source.readinto(buffer)  # type: ignore[attr-defined, no-any-return]
     except OSError as error:
-        raise DamagedError(path, f"cannot be read: {error.strerror}") from None
+        raise DamagedError(path, f"kstate cannot read it: {error.strerror}") from None

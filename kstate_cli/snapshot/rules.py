@@ -66,7 +66,7 @@ def why_not(facts: CutFacts, store: Store) -> str | None:
 def has_its_database(_facts: CutFacts, store: Store) -> str | None:
     """A store of one database whose folder has none would open as an empty store that counts as complete."""
     if not store.segmented and len(store.databases) != 1:
-        return "its folder has no database"
+        return "its folder contains no database"
     return None
 
 
@@ -111,8 +111,8 @@ def rows_in_one_family(facts: CutFacts, store: Store) -> str | None:
         families = facts.filled.get(database.path, frozenset(database.data_families))
         if len(families) > 1:
             return (
-                f"Kafka Streams is moving its rows between the column families {', '.join(sorted(families))}, so "
-                "stop the application"
+                "Kafka Streams is still moving its rows between the column families "
+                f"{', '.join(sorted(families))}. Stop the application first"
             )
     return None
 
@@ -129,14 +129,14 @@ def nothing_uncommitted(facts: CutFacts, store: Store) -> str | None:
     for database in store.databases:
         end = ending(database)
         if end is None:
-            return "up to 4.2, nothing on disk shows whether its rows are committed under exactly-once"
+            return "under exactly-once, its files do not show whether its rows are committed (releases up to 4.2)"
         if end is Ending.OPEN:
-            return "its status is open, so under exactly-once it may have uncommitted rows"
+            return "its status is open, so under exactly-once, it may contain uncommitted rows"
         if not database.empty and database.offsets and OFFSET_UNKNOWN in database.offsets.offsets.values():
             # As for a closed directory: a run that was killed may have left the -4 of the start.
-            return "its offset is unknown (-4), although it has rows"
+            return "its offset is unknown (-4), although it contains rows"
         if end is Ending.SILENT and not (database.empty and facts.proves_transactions):
-            return "one of its databases has neither an offset nor a closed status"
+            return "one of its databases has no offset, and no status that shows that it was closed"
     return None
 
 
@@ -151,7 +151,7 @@ def replay_gives_the_same(_facts: CutFacts, store: Store) -> str | None:
     for database in store.databases:
         closed = ending(database) is Ending.CLOSED and not database.flushed_since_opened
         if not database.empty and not closed:
-            return "its rows may be ahead of its offset, and a versioned store is not the same after a replay"
+            return "its rows may be ahead of its offset, and replaying records would change a versioned store"
     return None
 
 
@@ -162,12 +162,12 @@ def offset_is_of_the_cut(facts: CutFacts, store: Store) -> str | None:
     """
     if store.has_offsets_family:
         if facts.task.checkpoint is not None:
-            return "its task has a .checkpoint, but other stores of the task contain their offsets"
+            return "it contains its offset, but its task also has a .checkpoint file with offsets"
         return None
     if facts.task.has_offsets_family and store.databases:
-        return "it has no column family offsets, unlike the other stores of its task, so the application is starting"
+        return "it does not contain its offset yet, unlike other stores of its task, so the application is starting"
     if facts.task.checkpoint is None or facts.task.checkpoint.content is None:
-        return "its task has no readable .checkpoint yet"
+        return "its task does not have a readable .checkpoint file yet"
     return None
 
 
@@ -179,7 +179,7 @@ def global_rows_have_an_offset(facts: CutFacts, store: Store) -> str | None:
         return "one of its segments has no offset"
     stated = any(database.offsets and database.offsets.offsets for database in store.databases)
     if store.has_offsets_family and not stated and not store.empty:
-        return "it has rows, but no offset"
+        return "it contains rows, but no offset"
     return None
 
 
@@ -198,14 +198,14 @@ RULES = (
 
 
 NO_BOUND: Final = (
-    f"a segment was never flushed, and without {option.BOOTSTRAP_SERVER} nothing shows where its records begin"
+    f"a segment was never flushed, and without {option.BOOTSTRAP_SERVER}, kstate does not know where its records begin"
 )
 NEVER_FLUSHED: Final = (
-    f"no segment of it was ever flushed, and without {option.BOOTSTRAP_SERVER} nothing shows its offset"
+    f"none of its segments was ever flushed, and without {option.BOOTSTRAP_SERVER}, kstate does not know its offset"
 )
 NO_TIMES: Final = "a segment was never flushed, and the names of the segments do not show which records belong to it"
 NOT_WRITTEN_YET: Final = "Kafka Streams has not written its offset to .checkpoint yet"
-STATED_UNKNOWN: Final = "one of its databases states that its offset is unknown"
+STATED_UNKNOWN: Final = "one of its databases records that its offset is unknown (-4)"
 
 
 @dataclass(frozen=True, slots=True)

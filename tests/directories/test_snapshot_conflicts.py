@@ -356,11 +356,11 @@ def test_an_unknown_offset_is_no_offset_below_the_log(start: int, tmp_path: Path
 def test_a_store_past_the_end_of_its_log_is_not_captured(app: Path, tmp_path: Path) -> None:
     facts = _facts(app)
     first = min(facts)
-    with pytest.raises(Refused, match="cannot capture any task"):
+    with pytest.raises(Refused, match="cannot take a snapshot of any task"):
         _capture(app, tmp_path / "repository", {key: replace(row, end=row.end - 1) for key, row in facts.items()})
     facts[first] = replace(facts[first], end=facts[first].end - 1)
     report = _capture(app, tmp_path / "repository", facts)
-    assert list(report.skipped) == [f"0_{first.partition}"] and "beyond the end" in str(report.skipped.values())
+    assert list(report.skipped) == [f"0_{first.partition}"] and "above the end" in str(report.skipped.values())
 
 
 @pytest.mark.parametrize("change", [{"topic_id": "B" * 22}, {"policy": "delete"}, {"delete_retention_ms": 1}, None])
@@ -368,7 +368,7 @@ def test_a_topic_that_changes_during_the_copy_ends_the_snapshot(
     change: dict[str, Any] | None, app: Path, tmp_path: Path
 ) -> None:
     later = {} if change is None else _facts(app, **change)
-    with pytest.raises(RunFailed, match="topics were changed"):
+    with pytest.raises(RunFailed, match="topics changed while"):
         _capture(app, tmp_path / "repository", _facts(app), later)
     assert not list((tmp_path / "repository" / "generations").iterdir())
 
@@ -419,7 +419,7 @@ def _restore(app: Path, repository: Path, *answers: Facts, **options: Any) -> Sn
 
 LATER: dict[str, dict[str, Any]] = {
     "was deleted and created again": {"topic_id": "B" * 22},
-    "is past the end": {"end": 3},
+    "is above the end": {"end": 3},
 }
 
 
@@ -446,7 +446,7 @@ def test_a_log_that_cannot_continue_a_snapshot_refuses_it(why: str, captured: Fa
     without = {key: row for key, row in captured.items() if key != count}
     with pytest.raises(Refused) as refusal:
         _restore(lost, tmp_path / "repository", without)
-    assert "the broker has no" in str(refusal.value.details) and not lost.exists()
+    assert "the broker does not have" in str(refusal.value.details) and not lost.exists()
     # The unchanged log continues it.
     assert _restore(lost, tmp_path / "repository", captured).result is not None
 
