@@ -99,7 +99,7 @@ def wait_for_all(
     """
     file_name(host)
     wait = _Wait(place, HostState(host, secrets.token_hex(16), hosts, {}, has_stopped=False), names)
-    leave(f"the file of {host} at {place.shown}: the other hosts treat it as silent after {_SILENCE_SECONDS:.0f} s")
+    leave(f"the file of {host} at {place.text}: the other hosts treat it as silent after {_SILENCE_SECONDS:.0f} s")
     place.write(wait.mine)
     try:
         deadline: float | None = None
@@ -111,7 +111,7 @@ def wait_for_all(
             place.write(replace(wait.mine, has_stopped=not waiting.all_here, has_passed=waiting.all_here))
     except _SameName:
         raise Refused(
-            f"another host also has the name {host}, and waits at {place.shown}",
+            f"another host also has the name {host}, and waits at {place.text}",
             hint="give each host a unique name. If you started this one twice, the other process continues to wait",
         ) from None
     except BaseException:
@@ -186,7 +186,7 @@ def _tokens(place: MeetingPlace, mine: HostState, others: dict[str, HostState]) 
         # Two numbers would let one host start alone while the other waits forever.
         if here and state.hosts != mine.hosts:
             raise UsageError(
-                f"{state.host} waits for {state.hosts} hosts at {place.shown}, but this host waits for {mine.hosts}",
+                f"{state.host} waits for {state.hosts} hosts at {place.text}, but this host waits for {mine.hosts}",
                 hint="pass the same number on all hosts",
             )
     # A host that has stopped must not count: it would come again with another token.
@@ -239,7 +239,7 @@ class MeetingPlace:
     """A folder or an object prefix. Raises UsageError for another place, Refused for one that cannot be reached."""
 
     def __init__(self, uri: str) -> None:
-        self.shown = uri_text(uri)
+        self.text = uri_text(uri)
         filesystem, self._root = open_location(uri)
         self._remote: FileSystem | None = filesystem
         # A local folder is written by rename, which Arrow's local file system does not do.
@@ -247,7 +247,7 @@ class MeetingPlace:
             self._remote = None
         if self._remote is None and not os.path.isdir(self._root):
             raise UsageError(
-                f"{self.shown} is not a folder",
+                f"{self.text} is not a folder",
                 hint="create it once where all hosts can reach it, or pass an object prefix",
             )
 
@@ -312,7 +312,7 @@ class MeetingPlace:
 
     def _unreachable(self, action: str, error: OSError) -> Refused:
         return Refused(
-            f"{self.shown} cannot be {action}: {error.strerror or type(error).__name__}",
+            f"{self.text} cannot be {action}: {error.strerror or type(error).__name__}",
             hint=("check that this host can reach it, and that this user has the permission to read and write there"),
         )
 

@@ -36,10 +36,10 @@ def aligned(size: int) -> memoryview:
     """Return memory for ``size`` bytes that begins at a page."""
     import numpy as np
 
-    room = np.empty(size + PAGE_BYTES, dtype=np.uint8)
+    space = np.empty(size + PAGE_BYTES, dtype=np.uint8)
     # NumPy aligns to 16 or 64 bytes only, so a page more is taken, and the begin is skipped to the next page.
-    skipped = -room.ctypes.data % PAGE_BYTES
-    return room[skipped : skipped + size].data
+    skipped = -space.ctypes.data % PAGE_BYTES
+    return space[skipped : skipped + size].data
 
 
 def whole_pages(begin: int, end: int) -> tuple[int, int]:

@@ -252,7 +252,7 @@ class Progress:
 
     def __init__(self, counter: Counter | None, total: int) -> None:
         self._total = total
-        self._done = 0
+        self._count = 0
         self._shared: mmap.mmap | None = None
         # Mapped, not written: counting must cost no call of the system.
         if counter is not None:
@@ -263,12 +263,12 @@ class Progress:
     def add(self, size: int) -> None:
         """Add bytes."""
         # Rows take more or fewer bytes than the SSTs that they are in: never past the end.
-        self._done = min(self._done + size, self._total)
+        self._count = min(self._count + size, self._total)
         self._write()
 
     def finished(self) -> None:
         """End the job, however many bytes were counted."""
-        self._done = self._total
+        self._count = self._total
         self._write()
         if self._shared is not None:
             self._shared.close()
@@ -276,7 +276,7 @@ class Progress:
 
     def _write(self) -> None:
         if self._shared is not None:
-            self._shared[self._at : self._at + _BYTES] = self._done.to_bytes(_BYTES, "little")
+            self._shared[self._at : self._at + _BYTES] = self._count.to_bytes(_BYTES, "little")
 
 
 class Counters:

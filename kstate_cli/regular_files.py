@@ -219,11 +219,11 @@ def access_hint(path: str | os.PathLike[str] | None, access: int = os.R_OK) -> s
     if status.st_uid == os.geteuid():
         return f"{facts}, which denies {letters} to its owner (this user): chmod u+{letters}"
     me, owner = _user(os.geteuid()), _user(status.st_uid)
-    who = owner
+    owner_text = owner
     if status.st_uid == 0:
         # Root changes no owner of what it replaces; any other owner may be the application's user, or may not.
-        who = "root, and the files keep their owners"
-    return f"{facts}, and this is {me}: run the command as {who}, or give {me} the right {letters} on {denying}"
+        owner_text = "root, and the files keep their owners"
+    return f"{facts}, and this is {me}: run the command as {owner_text}, or give {me} the right {letters} on {denying}"
 
 
 def user_name(uid: int) -> str:

@@ -233,15 +233,15 @@ def confluent(text: str) -> str | None:
 
 def readable_by(kind: str, target: Release) -> bool:
     """Return True if ``target`` has stores of this kind. ValueError for an unknown kind."""
-    return _since(store_kind(kind).since, target)
+    return _is_from(store_kind(kind).first_release, target)
 
 
 def knows_headers(target: Release) -> bool:
     """Return True if ``target`` has stores with record headers (KIP-1271)."""
-    return any(_since(row_families()[name], target) for name in headers_families())
+    return any(_is_from(row_families()[name], target) for name in headers_families())
 
 
-def _since(first: str | None, target: Release) -> bool:
+def _is_from(first: str | None, target: Release) -> bool:
     return first is None or target.number >= _number(first)
 
 
@@ -255,8 +255,8 @@ def opens(target: Release, *, kinds: frozenset[str], families: frozenset[str], s
     # one.
     if OFFSETS_CF in families and target.offsets_home is not OffsetsHome.COLUMN_FAMILY:
         return False
-    since = row_families()
-    return all(name in since and _since(since[name], target) for name in families - {OFFSETS_CF})
+    first_releases = row_families()
+    return all(name in first_releases and _is_from(first_releases[name], target) for name in families - {OFFSETS_CF})
 
 
 def opens_in(*, kinds: frozenset[str], families: frozenset[str], sst_formats: frozenset[int]) -> tuple[str, ...]:

@@ -168,10 +168,10 @@ class Objects:
             f"{self.place.uri}: the store is busy with other requests for {path}", hint="run the command again"
         )
 
-    def without_conditions(self, how: str) -> Refused:
+    def without_conditions(self, reason: str) -> Refused:
         """Return the error for a store on which two writers could overwrite each other's manifest."""
         return Refused(
-            f"{self.place.uri}: the store does not support If-None-Match ({how}), so two writers could replace each "
+            f"{self.place.uri}: the store does not support If-None-Match ({reason}), so two writers could replace each "
             "other's files",
             hint="use a store with conditional writes, or write to a folder and copy it, manifests and generations "
             f"last: {HOW_TO}",
@@ -260,8 +260,8 @@ class Objects:
     def _relative(self, key: str) -> str:
         return key[len(self.place.prefix) :]
 
-    def _entry(self, key: str, size: int, since: datetime, page: Mapping[str, Any], upload: str = "") -> ObjectEntry:
-        return ObjectEntry(self._relative(key), size, _age(since, page), upload, int(since.timestamp() * 1000))
+    def _entry(self, key: str, size: int, modified: datetime, page: Mapping[str, Any], upload: str = "") -> ObjectEntry:
+        return ObjectEntry(self._relative(key), size, _age(modified, page), upload, int(modified.timestamp() * 1000))
 
     def _head(self, path: str) -> Mapping[str, Any] | None:
         from botocore.exceptions import ClientError
@@ -349,12 +349,12 @@ class ObjectReader(io.RawIOBase):
         super().close()
 
 
-def _age(since: datetime, page: Mapping[str, Any]) -> float:
+def _age(modified: datetime, page: Mapping[str, Any]) -> float:
     """Return the age in seconds; both times are of the store's clock. Raises nothing: an unknown age is 0."""
     try:
         # The clock of the store on both sides: that of this host may be wrong by hours.
         server_time = parsedate_to_datetime(page["ResponseMetadata"]["HTTPHeaders"]["date"])
-        return (server_time - since).total_seconds()
+        return (server_time - modified).total_seconds()
     except (KeyError, ValueError, TypeError):
         return 0.0
 

@@ -506,7 +506,7 @@ def _step_keys() -> dict[str, tuple[Any, list[str]]]:
 
 def _first_release(kind: str) -> str:
     try:
-        return store_kind(kind).since or ""
+        return store_kind(kind).first_release or ""
     except ValueError:
         return "never on disk"
 

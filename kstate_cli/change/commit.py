@@ -57,7 +57,7 @@ class Direction:
     announced: str
     recorded: str
     mark: str
-    then: str
+    outcome: str
     """What APP is after the exchange."""
     hint: str
     """The hint if the exchange cannot be recorded; the undo command follows it."""
@@ -117,7 +117,7 @@ def commit(
         record(app, run, way, **recorded)
     except OSError as error:
         raise RunHalfway(
-            f"{app} is {way.then}, but kstate could not record that: {error}",
+            f"{app} is {way.outcome}, but kstate could not record that: {error}",
             hint=way.hint,
             hint_details=[command("undo", app)],
         ) from error
@@ -215,16 +215,16 @@ def unfinished_runs(app: Path) -> list[Run]:
     return [run for run in require_understood(read_runs(app)) if run.state in UNFINISHED]
 
 
-def tell_unfinished(app: Path, tell: Callable[[str], None]) -> None:
+def notify_of_unfinished(app: Path, notify: Callable[[str], None]) -> None:
     """Print which runs the next change would settle. Raise Refused as :func:`unfinished_runs`."""
     for run in unfinished_runs(app):
-        tell(f"run {run.name} is incomplete. The next command that changes the directory continues or removes it")
+        notify(f"run {run.name} is incomplete. The next command that changes the directory continues or removes it")
 
 
-def recover(app: Path, tell: Callable[[str], None]) -> list[SettledRun]:
+def recover(app: Path, notify: Callable[[str], None]) -> list[SettledRun]:
     """Settle every unfinished run: remove its staged tree, or complete its switch or undo.
 
-    The caller holds the application lock. ``tell`` gets each outcome at once, because the next run may fail.
+    The caller holds the application lock. ``notify`` gets each outcome at once, because the next run may fail.
 
     Raise OSError if the disk still fails. Raise Refused, with the name of the run, if a run is not understood, or if a
     tree may be more than a staged one. Nothing has changed then.
@@ -239,7 +239,7 @@ def recover(app: Path, tell: Callable[[str], None]) -> list[SettledRun]:
         outcome = _recovered(app, run)
         if outcome is not None:
             settled.append(SettledRun(run.name, outcome, app))
-            tell(settled[-1].text)
+            notify(settled[-1].text)
     return settled
 
 

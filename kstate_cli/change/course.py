@@ -19,7 +19,7 @@ from typing import Generic, Protocol, TypeVar
 from kstate_cli import option
 from kstate_cli.change.access import own_like
 from kstate_cli.change.clean import note_half_deletion
-from kstate_cli.change.commit import recover, tell_unfinished, unfinished_runs
+from kstate_cli.change.commit import notify_of_unfinished, recover, unfinished_runs
 from kstate_cli.change.commits_made import note_commit
 from kstate_cli.change.engine import Progress, RunOptions, RunResult, execute
 from kstate_cli.change.folder import read_runs, remove_empty_folders
@@ -35,7 +35,7 @@ from kstate_cli.statedir.names import LOCK
 from kstate_cli.statedir.scan import read_application
 from kstate_cli.texts import command
 
-Tell = Callable[[str], None]
+Notify = Callable[[str], None]
 """Prints a line to the user, at once."""
 
 
@@ -75,7 +75,7 @@ class Course(Generic[Planned, Outcome]):
     """Receives the plan, even an empty one, before anything is staged."""
     carry_out: Callable[[Planned], Outcome]
     """Called under the lock with a plan that is not empty."""
-    tell: Tell
+    notify: Notify
     """Prints how unfinished runs were settled, before a later step can fail."""
     progress: Progress
     workers: Workers | int
@@ -98,7 +98,7 @@ def follow(course: Course[Planned, Outcome], terms: Terms) -> tuple[Planned, Out
         planned = _plan(course, terms)
         course.on_plan(planned)
         if not read_lock_table().is_locked(terms.app / LOCK):
-            tell_unfinished(terms.app, course.tell)
+            notify_of_unfinished(terms.app, course.notify)
         return planned, None
     check_location(terms.app, lock_is_shared=terms.lock_is_shared)
     if not (terms.app / LOCK).exists():
@@ -110,7 +110,7 @@ def follow(course: Course[Planned, Outcome], terms: Terms) -> tuple[Planned, Out
             return planned, None
     new_inode: int | None = None
     if terms.may_be_lost:
-        new_inode = make_where_lost(terms.app, terms.wait, course.tell)
+        new_inode = make_where_lost(terms.app, terms.wait, course.notify)
     with ExitStack() as locks:
         try:
             locks.enter_context(application_lock(terms.app, terms.wait))
@@ -121,7 +121,7 @@ def follow(course: Course[Planned, Outcome], terms: Terms) -> tuple[Planned, Out
                 remove_empty(terms.app, new_inode)
             raise
         try:
-            recover(terms.app, course.tell)
+            recover(terms.app, course.notify)
             # Planned again under the lock: the directory may have changed since the first plan.
             planned = _plan(course, terms)
             course.on_plan(planned)
@@ -172,7 +172,7 @@ def _read(course: Course[Planned, Outcome], terms: Terms) -> Application | None:
     return application
 
 
-def make_where_lost(app: Path, wait: float, tell: Callable[[str], None]) -> int | None:
+def make_where_lost(app: Path, wait: float, notify: Callable[[str], None]) -> int | None:
     """Create a missing application directory, empty, and return its inode; None if it exists.
 
     Unfinished runs are settled before that, and the lock of the missing application is held meanwhile. Otherwise the
@@ -185,7 +185,7 @@ def make_where_lost(app: Path, wait: float, tell: Callable[[str], None]) -> int 
     if not read_runs(app):
         return _make(app)
     with application_lock(app, wait):
-        recover(app, tell)
+        recover(app, notify)
         # Recovery may have restored the directory. It is not a new one then, so the caller must never remove it.
         if os.path.lexists(app):
             return None
@@ -249,7 +249,9 @@ class _Planned:
     change: Plan
 
 
-def change(request: ChangeRequest, *, on_plan: Callable[[Plan], None], progress: Progress, tell: Tell) -> ChangeOutcome:
+def change(
+    request: ChangeRequest, *, on_plan: Callable[[Plan], None], progress: Progress, notify: Notify
+) -> ChangeOutcome:
     """Carry the plan out, or only plan, by the course of :func:`follow`.
 
     Raise InUse, Refused, RunFailed and RunHalfway.
@@ -270,7 +272,7 @@ def change(request: ChangeRequest, *, on_plan: Callable[[Plan], None], progress:
         return result
 
     with Workers(request.terms.run.workers) as workers:
-        course = Course(plan, lambda planned: on_plan(planned.change), carry_out, tell, progress, workers)
+        course = Course(plan, lambda planned: on_plan(planned.change), carry_out, notify, progress, workers)
         planned, result = follow(course, request.terms)
     return ChangeOutcome(planned.change, result)
 

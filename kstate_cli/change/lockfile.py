@@ -58,7 +58,7 @@ def application_lock(app: Path, wait: float = 0.0) -> Iterator[None]:
             # The POSIX lock first, then the ``flock``: every command uses this order, so no two commands wait for each
             # other.
             _wait_for(lambda: fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB), app, deadline)
-            if _tells_locks_apart(app):
+            if _distinguishes_locks(app):
                 _flock(descriptor, app, deadline)
             if _in_place(descriptor, app):
                 _LOG.debug("holds the lock of %s", app)
@@ -73,7 +73,7 @@ def kstate_lock(app: Path, wait: float = 0.0) -> Iterator[None]:
     If the file system has only one kind of lock, this is :func:`application_lock`, which excludes both. Raise InUse and
     Refused as that function does.
     """
-    if not app.exists() or not _tells_locks_apart(app):
+    if not app.exists() or not _distinguishes_locks(app):
         with application_lock(app, wait):
             yield
         return
@@ -126,7 +126,7 @@ def reader_lock(app: Path, wait: float | None) -> Iterator[ReaderLock]:
     except OSError as error:
         raise Refused(f"{path} cannot be opened: {error.strerror}", hint=access_hint(path)) from None
     try:
-        if _tells_locks_apart(app):
+        if _distinguishes_locks(app):
             # A shared lock, because two snapshots must not exclude each other. A change takes the same lock
             # exclusively.
             deadline = time.monotonic() + (wait or 0.0)
@@ -186,7 +186,7 @@ def _lock_of_the_lost(app: Path, deadline: float) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _tells_locks_apart(app: Path) -> bool:
+def _distinguishes_locks(app: Path) -> bool:
     """Return whether POSIX locks and ``flock`` are separate there. On NFS, for example, they are one kind."""
     mount = mount_of(app, read_mounts())
     return mount is not None and not mount.may_not_share_locks
@@ -258,14 +258,14 @@ def in_use(app: Path, pid: int | None, *, after_wait: bool = False, can_wait: bo
     ``after_wait``: the command has already waited for it. ``can_wait``: the command has an option to wait.
     """
     # The process may be in another pid namespace, or on another host.
-    who = f"process {pid}" if pid else "another process"
-    problem = f"{app} is in use by {who}"
+    holder = f"process {pid}" if pid else "another process"
+    problem = f"{app} is in use by {holder}"
     if not can_wait:
         return InUse(problem, hint="stop the application (or the other kstate), then run the command again")
-    how = f"with {option.WAIT} SECONDS"
+    wait = f"with {option.WAIT} SECONDS"
     if after_wait:
-        how = "longer"
-    return InUse(problem, hint=f"stop the application (or the other kstate) first, or wait for it {how}")
+        wait = "longer"
+    return InUse(problem, hint=f"stop the application (or the other kstate) first, or wait for it {wait}")
 
 
 _OPEN_STORE_BYTES = 24 * 1024 * 1024

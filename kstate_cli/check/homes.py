@@ -222,9 +222,9 @@ def _new_store(inventory: _Inventory, task: TaskId, key: StoreKey) -> AbsentStor
     old = inventory.topology.old
     if old is None or (home := old.homes.get(key)) is None:
         return AbsentStore(new=True, on_disk=inventory.topology.is_on_disk(key.store))
-    beside = (StoreKey(key.topology, other) for other in old.stores_of(home) if other != key.store)
+    siblings = (StoreKey(key.topology, other) for other in old.stores_of(home) if other != key.store)
     # The task ran here with its other stores. If this store were on disk, it would have left a directory too.
-    if any((other, task.partition or 0) in inventory.copies for other in beside):
+    if any((other, task.partition or 0) in inventory.copies for other in siblings):
         return None
     return AbsentStore(new=True, on_disk=None)
 

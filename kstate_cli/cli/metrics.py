@@ -95,7 +95,7 @@ class Metrics:
             return
         try:
             if error is not None or self._code is None:
-                self._tell(self._path, EXIT_OK if error is None else exit_code_of(error))
+                self._try_write(self._path, EXIT_OK if error is None else exit_code_of(error))
         finally:
             # Closing releases the flock. The lock file stays: another command may have opened it already, and if it
             # were removed, two commands could hold different locks.
@@ -108,9 +108,9 @@ class Metrics:
     def round_done(self, code: int) -> None:
         """Write the file after a round of a command that continues until a signal; ``code`` is that of the round."""
         if self._path is not None:
-            self._tell(self._path, code)
+            self._try_write(self._path, code)
 
-    def _tell(self, path: Path, code: int) -> bool:
+    def _try_write(self, path: Path, code: int) -> bool:
         """Write the file; return whether that worked."""
         try:
             self._write(path, code)
@@ -128,7 +128,7 @@ class Metrics:
         # The output is flushed first: if it is lost, the exit code in the file must not be 0.
         standard.finish()
         self._code = code
-        is_written = self._path is None or self._tell(self._path, code)
+        is_written = self._path is None or self._try_write(self._path, code)
         if is_written:
             return code
         # The command has done its work, but whatever watches its metrics does not learn of that, which is a warning.

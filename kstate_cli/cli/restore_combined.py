@@ -173,12 +173,12 @@ def _options(request: RestoreRequest, existing: Application | None, base: Snapsh
 
 def _merged(base: Plan, records: Plan, rebuilt: frozenset[str]) -> Plan:
     """Return both plans as one. ``rebuilt`` has the paths of the stores that the dump builds new."""
-    kept = [step for step in base.steps if not _is_about(step, rebuilt)]
+    remaining = [step for step in base.steps if not _is_about(step, rebuilt)]
     return replace(
         base,
         command=f"{base.command} --from-changelog",
         target=records.target,
-        steps=tuple(last_of_each_file((*kept, *records.steps))),
+        steps=tuple(last_of_each_file((*remaining, *records.steps))),
         warnings=_joined(base.warnings, records.warnings),
         notes=_joined(base.notes, records.notes),
         task_times={**base.task_times, **records.task_times},

@@ -139,12 +139,12 @@ def _least_retention(before: Full, facts: LogFacts) -> int | None:
 
 def old_files(grown: Grown, now_ms: int) -> set[str]:
     """Return the files that may be old, by the earliest time at which their records can have been read."""
-    since = now_ms - YOUNG_SECONDS * 1000
+    oldest_ms = now_ms - YOUNG_SECONDS * 1000
     return {
         file.path
         for full in grown.fulls
         for file in full.files
-        if next(reading.continues_ms for reading in full.ranges if file.groups[-1].last < reading.end) <= since
+        if next(reading.continues_ms for reading in full.ranges if file.groups[-1].last < reading.end) <= oldest_ms
     }
 
 
@@ -163,10 +163,10 @@ def merge_ranges(
     for reading in ranges[1:]:
         before = merged[-1]
         # A clock may have been set back between the two readings, so the earliest begin and the latest end are taken.
-        since, until = min(before.continues_ms, reading.continues_ms), max(before.ended_ms, reading.ended_ms)
+        start_ms, end_ms = min(before.continues_ms, reading.continues_ms), max(before.ended_ms, reading.ended_ms)
         # Nothing is merged into the first range, which states how long the reading of the whole log took.
-        if len(merged) > 1 and until - since <= most:
-            merged[-1] = Round(before.start, reading.end, since, until)
+        if len(merged) > 1 and end_ms - start_ms <= most:
+            merged[-1] = Round(before.start, reading.end, start_ms, end_ms)
         else:
             merged.append(reading)
     if len(merged) > most_ranges:

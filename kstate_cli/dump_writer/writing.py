@@ -329,9 +329,9 @@ MANIFEST_SECONDS: Final = 3600
 
 def files_in_use(grown: Grown) -> set[str]:
     """Return the files that the manifest names, and those of older manifests that a reader may have opened."""
-    since = clock.now_ms() - GRACE_SECONDS * 1000
+    oldest_ms = clock.now_ms() - GRACE_SECONDS * 1000
     return {file.path for full in grown.fulls for file in full.files} | {
-        file.path for file in grown.forgotten if file.at_ms > since
+        file.path for file in grown.forgotten if file.at_ms > oldest_ms
     }
 
 

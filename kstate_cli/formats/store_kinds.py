@@ -26,7 +26,7 @@ OFFSETS_CF: Final = "offsets"
 """Changelog offsets, Position and status of a store (KIP-1035); it never holds a row."""
 STATISTICS_CF: Final = "___rocksdb_stats_history___"
 """RocksDB adds it with ``persist_stats_to_disk``, and opens it by itself (``kPersistentStatsColumnFamilyName``)."""
-_HEADERS_SINCE: Final = "4.3"
+_FIRST_WITH_HEADERS: Final = "4.3"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Family:
 
     name: str
     layout: ValueLayout
-    since: str | None = None
+    first_release: str | None = None
     """The first release that knows the family; None: all of them do."""
 
 
@@ -52,7 +52,7 @@ class StoreKind:
     """The family that a new store's rows go to; None: the newest. A newer one counts where a store has it."""
     inner: Inner = Inner.ANY
     logged: Logged = Logged.VALUE
-    since: str | None = None
+    first_release: str | None = None
     """The first release that has such stores; None: all of them have."""
     headers_of: str | None = None
     """The kind that the same topology has without record headers (``dsl.store.format=DEFAULT``)."""
@@ -106,7 +106,7 @@ class StoreKind:
 _K, _V = KeySchema, ValueLayout
 _PLAIN: Final = Family(DEFAULT_CF, _V.PLAIN)
 _TIMESTAMPED: Final = (Family(TIMESTAMPED_CF, _V.TIMESTAMPED), _PLAIN)
-_HEADERS: Final = (Family(HEADERS_CF, _V.HEADERS, _HEADERS_SINCE), *_TIMESTAMPED)
+_HEADERS: Final = (Family(HEADERS_CF, _V.HEADERS, _FIRST_WITH_HEADERS), *_TIMESTAMPED)
 _STAMPED_DEFAULT: Final = Family(DEFAULT_CF, _V.TIMESTAMPED)
 JOIN_WINDOW: Final = re.compile(
     r".*-(this|other)-join-store|KSTREAM-(JOINTHIS|JOINOTHER|OUTERTHIS|OUTEROTHER)-\d+-store"
@@ -122,7 +122,7 @@ _TABLE: Final[dict[str, StoreKind]] = {
             name="headers-key-value",
             key=_K.KEY,
             families=_HEADERS,
-            since=_HEADERS_SINCE,
+            first_release=_FIRST_WITH_HEADERS,
             headers_of="timestamped-key-value",
         ),
         StoreKind(
@@ -131,7 +131,7 @@ _TABLE: Final[dict[str, StoreKind]] = {
             families=(_PLAIN,),
             inner=Inner.VERSIONS,
             logged=Logged.HISTORY,
-            since="3.5",
+            first_release="3.5",
         ),
         StoreKind(
             name="list-value",
@@ -163,23 +163,25 @@ _TABLE: Final[dict[str, StoreKind]] = {
             name="headers-window",
             key=_K.WINDOW,
             families=_HEADERS,
-            since=_HEADERS_SINCE,
+            first_release=_FIRST_WITH_HEADERS,
             headers_of="timestamped-window",
         ),
         StoreKind(name="session", key=_K.SESSION, families=(_PLAIN,)),
         StoreKind(
             name="headers-session",
             key=_K.SESSION,
-            families=(Family(SESSION_HEADERS_CF, _V.HEADERS_SESSION, _HEADERS_SINCE), _PLAIN),
-            since=_HEADERS_SINCE,
+            families=(Family(SESSION_HEADERS_CF, _V.HEADERS_SESSION, _FIRST_WITH_HEADERS), _PLAIN),
+            first_release=_FIRST_WITH_HEADERS,
             headers_of="session",
         ),
-        StoreKind(name="time-ordered-window", key=_K.TIME_ORDERED_WINDOW, families=(_STAMPED_DEFAULT,), since="3.3"),
+        StoreKind(
+            name="time-ordered-window", key=_K.TIME_ORDERED_WINDOW, families=(_STAMPED_DEFAULT,), first_release="3.3"
+        ),
         StoreKind(
             name="headers-time-ordered-window",
             key=_K.TIME_ORDERED_WINDOW,
-            families=(Family(WINDOW_HEADERS_CF, _V.HEADERS, _HEADERS_SINCE), _STAMPED_DEFAULT),
-            since=_HEADERS_SINCE,
+            families=(Family(WINDOW_HEADERS_CF, _V.HEADERS, _FIRST_WITH_HEADERS), _STAMPED_DEFAULT),
+            first_release=_FIRST_WITH_HEADERS,
             headers_of="time-ordered-window",
             always_indexed=True,
         ),
@@ -187,15 +189,15 @@ _TABLE: Final[dict[str, StoreKind]] = {
             name="time-ordered-session",
             key=_K.TIME_ORDERED_SESSION,
             families=(_PLAIN,),
-            since="3.3",
+            first_release="3.3",
             always_indexed=True,
         ),
         StoreKind(
             name="headers-time-ordered-session",
             key=_K.TIME_ORDERED_SESSION,
             # The family is named for headers, and 4.3.1 writes bare aggregations into it, and reads back nothing else.
-            families=(Family(SESSION_HEADERS_CF, _V.PLAIN, _HEADERS_SINCE), _PLAIN),
-            since=_HEADERS_SINCE,
+            families=(Family(SESSION_HEADERS_CF, _V.PLAIN, _FIRST_WITH_HEADERS), _PLAIN),
+            first_release=_FIRST_WITH_HEADERS,
             headers_of="time-ordered-session",
             misread_before=True,
             always_indexed=True,
@@ -206,7 +208,7 @@ _TABLE: Final[dict[str, StoreKind]] = {
             families=(_PLAIN,),
             inner=Inner.BUFFERED,
             logged=Logged.BUFFERED,
-            since="3.6",
+            first_release="3.6",
             dsl_name=re.compile(r".*-Buffer"),
         ),
         StoreKind(name="windowed", key=_K.AMBIGUOUS, families=(_PLAIN,)),
@@ -307,7 +309,7 @@ def has_key(name: str | None, *keys: KeySchema) -> bool:
 
 def row_families() -> dict[str, str | None]:
     """Return the families of rows, with the first release that knows each (None: all of them)."""
-    return {family.name: family.since for kind in _TABLE.values() for family in kind.families}
+    return {family.name: family.first_release for kind in _TABLE.values() for family in kind.families}
 
 
 def all_families() -> frozenset[str]:

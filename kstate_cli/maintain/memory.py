@@ -197,11 +197,11 @@ def take_lock(path: Path) -> int:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        who = os.pread(lock, 200, 0).decode("utf-8", "replace").strip()
+        holder = os.pread(lock, 200, 0).decode("utf-8", "replace").strip()
         os.close(lock)
         hint = "wait until it ends"
-        if who:
-            hint += f"; it last reported: {printable(who)}"
+        if holder:
+            hint += f"; it last reported: {printable(holder)}"
         raise InUse("another run with this memory_file is in progress", where=os.fspath(path), hint=hint) from None
     return lock
 

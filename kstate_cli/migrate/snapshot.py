@@ -125,12 +125,12 @@ def _refuse_fatal(
 
 def _subscriptions(tasks: list[Task], target: Release) -> dict[StoreKey, str]:
     """Return the stores of foreign-key subscriptions that are too new for the target, and why. It reads their rows."""
-    since = {v: name for v, name in SUBSCRIPTION_VERSION_SINCE.items() if target.number < release(name).number}
+    first_releases = {v: name for v, name in SUBSCRIPTION_VERSION_SINCE.items() if target.number < release(name).number}
     # Only an older target lacks versions of the subscription wrapper. A new one reads all of them, so no row is read.
-    if not since:
+    if not first_releases:
         return {}
     reasons = {
-        (task.name, store.name): _newer_subscription(f"{task.name}/{store.name}", store, since)
+        (task.name, store.name): _newer_subscription(f"{task.name}/{store.name}", store, first_releases)
         for task in tasks
         for store in task.stores
         if store_kind(store.kind.name).inner is Inner.SUBSCRIPTION
@@ -138,7 +138,7 @@ def _subscriptions(tasks: list[Task], target: Release) -> dict[StoreKey, str]:
     return {key: reason for key, reason in reasons.items() if reason is not None}
 
 
-def _newer_subscription(name: str, store: Store, since: Mapping[int, str]) -> str | None:
+def _newer_subscription(name: str, store: Store, first_releases: Mapping[int, str]) -> str | None:
     """Return why the target cannot read the rows of a store; None if it can.
 
     ``name`` is the store in messages. ``since`` has the versions that the target does not read, with the release of
@@ -151,8 +151,8 @@ def _newer_subscription(name: str, store: Store, since: Mapping[int, str]) -> st
                     # Only a row shows its version. The first version that is too new decides.
                     for _, value in shadow.rows(family):
                         version = subscription_version(value)
-                        if version in since:
-                            return f"foreign-key subscriptions of version {version} need {since[version]}"
+                        if version in first_releases:
+                            return f"foreign-key subscriptions of version {version} need {first_releases[version]}"
     except (RocksError, MalformedBytesError, OSError) as error:
         # An error of the disk proves nothing, because the rows may be undamaged.
         if cannot_be_read(error):

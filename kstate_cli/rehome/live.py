@@ -42,13 +42,13 @@ _MOST: Final = 5
 _POLL_SECONDS: Final = 1.0
 
 
-def await_end(cluster: Cluster, app_id: str, seconds: float, tell: Callable[[str], None]) -> None:
+def await_end(cluster: Cluster, app_id: str, seconds: float, notify: Callable[[str], None]) -> None:
     """Wait until the group has no member, but at most ``seconds``. Raises UsageError and RunFailed."""
     deadline, reported = time.monotonic() + seconds, False
     # Asked at least once, even without a wait. An instance that was killed stays a member until its session ends.
     while (members := ask_group(cluster.bootstrap, cluster.settings, app_id).members) and time.monotonic() < deadline:
         if not reported:
-            tell(f"waiting for the end of {plural(len(members), 'member')} of the group {app_id}")
+            notify(f"waiting for the end of {plural(len(members), 'member')} of the group {app_id}")
             reported = True
         # Not beyond the deadline; at least 0, because the request to the broker may have taken longer than the
         # remaining time.

@@ -470,13 +470,13 @@ def _was_rehomed(rehoming: Rehoming, name: str, home: Home, old: Described | Non
 def half_a_task(rehoming: Rehoming) -> Refused:
     """Return the refusal of half tasks: tasks for which other hosts have stores, if no dump completes them."""
     # check prints this refusal too.
-    how = f": {option.FROM_CHANGELOG} DUMP {option.FOR} RELEASE {option.FROM} OLD.txt"
+    options = f": {option.FROM_CHANGELOG} DUMP {option.FOR} RELEASE {option.FROM} OLD.txt"
     return Refused(
         "half a task: merged sub-topologies are on different hosts",
         details=first_lines(list(_half_lines(rehoming))),
         code=WhyRefused.HALF_A_TASK,
         hint=(
-            f"complete it from a dump of the changelogs{suggest(how, option.FROM_CHANGELOG)}. Or stop "
+            f"complete it from a dump of the changelogs{suggest(options, option.FROM_CHANGELOG)}. Or stop "
             "the application on both hosts, and move the task directories of one "
             "partition to one of them. Or wipe the half on this host. If a missing store is in memory, specify its "
             f"kind in a kstate.toml ({option.SPEC}). If the topics have different numbers of partitions, pass "

@@ -245,8 +245,8 @@ def _records(data: bytes) -> Iterator[bytes]:
 
     Each of them fills its block of 32 KiB, except the last one.
     """
-    room = _BLOCK - _HEADER
-    pieces = [data[at : at + room] for at in range(0, len(data), room)]
+    free = _BLOCK - _HEADER
+    pieces = [data[at : at + free] for at in range(0, len(data), free)]
     for number, piece in enumerate(pieces):
         is_first, is_last = number == 0, number == len(pieces) - 1
         body = bytes((_PIECE_KINDS[is_first, is_last],)) + piece

@@ -161,11 +161,11 @@ def erase_keys(
             hint="correct the file",
         )
     unclear = [topic.store for topic in topics if keys.of(topic.store) and _schema(topic.store, kinds) is None]
-    refused = sorted(set(unclear) - set(accepted))
-    if refused:
+    undecided = sorted(set(unclear) - set(accepted))
+    if undecided:
         raise Refused(
-            f"the kind of {plural(len(refused), 'store')} is unknown, so kstate cannot find the keys in "
-            f"{some(refused, _MOST)}",
+            f"the kind of {plural(len(undecided), 'store')} is unknown, so kstate cannot find the keys in "
+            f"{some(undecided, _MOST)}",
             hint=f"specify the kinds in kstate.toml, and pass it with {option.SPEC}. To keep the keys in a store, pass "
             f"{option.ACCEPT} STORE",
         )

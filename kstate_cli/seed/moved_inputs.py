@@ -106,12 +106,12 @@ def _moved_inputs(
     request: SeedRequest, statements: PartitionRequest, changed: Sequence[Partitioning], names: set[str]
 ) -> _Inputs:
     """Return the input topics whose offsets kstate copies or drops. Raise Refused."""
-    kept = _kept_topics(request)
+    kept_topics = _kept_topics(request)
     old = {partitioning.source_count for partitioning in changed}
     new = {partitioning.target_count for partitioning in changed}
     inputs = _Inputs([], [], [])
-    on_target = read_topics(request.target, names - kept)
-    for topic, facts in sorted(read_topics(request.source, names - kept).items()):
+    on_target = read_topics(request.target, names - kept_topics)
+    for topic, facts in sorted(read_topics(request.source, names - kept_topics).items()):
         theirs = on_target.get(topic)
         # A task needs a partition of each changelog, so no application with the new number reads a topic with more.
         if request.start_offsets and (theirs is None or theirs.partitions > max(new)):

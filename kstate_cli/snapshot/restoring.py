@@ -98,7 +98,7 @@ def restore_snapshot(
     *,
     on_plan: Callable[[SnapshotPlan], None],
     progress: Progress,
-    tell: Callable[[str], None],
+    notify: Callable[[str], None],
 ) -> SnapshotOutcome:
     """Restore, or only plan. Raise InUse, Refused, UsageError, RunFailed and RunHalfway."""
     app = request.terms.app
@@ -121,7 +121,7 @@ def restore_snapshot(
         plan=planned_for,
         on_plan=on_plan,
         carry_out=carry_out,
-        tell=tell,
+        notify=notify,
         progress=progress,
         workers=request.terms.run.workers,
     )

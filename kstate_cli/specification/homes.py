@@ -82,8 +82,8 @@ class Described:
                 # One store may occur several times: releases before KAFKA-20464 print it in each sub-topology whose
                 # processors share its builder.
                 places.setdefault(StoreKey(part.topology or "", name), []).append(home_of(part))
-        copies = {key: tuple(those) for key, those in places.items() if len(those) > 1}
-        return cls(text, {key: those[0] for key, those in places.items()}, frozenset(text.global_stores), copies)
+        copies = {key: tuple(homes) for key, homes in places.items() if len(homes) > 1}
+        return cls(text, {key: homes[0] for key, homes in places.items()}, frozenset(text.global_stores), copies)
 
     def undecorated(self, app_id: str) -> Described:
         """Return the same with topics as ``Topology#describe`` prints them, whichever program printed this text."""

@@ -12,6 +12,6 @@ NEW: Final = StoreKind(
     name="something-new",
     key=KeySchema.KEY,
     families=(Family(FAMILY, ValueLayout.HEADERS, "4.3"), Family(DEFAULT_CF, ValueLayout.PLAIN)),
-    since="4.3",
+    first_release="4.3",
     headers_of="key-value",
 )

@@ -414,7 +414,7 @@ def _restore(app: Path, repository: Path, *answers: Facts, **options: Any) -> Sn
         SnapshotOptions(**options),
         ask=ask,
     )
-    return restore_snapshot(request, on_plan=lambda _: None, progress=lambda *_: None, tell=lambda _: None)
+    return restore_snapshot(request, on_plan=lambda _: None, progress=lambda *_: None, notify=lambda _: None)
 
 
 LATER: dict[str, dict[str, Any]] = {

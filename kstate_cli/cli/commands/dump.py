@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @declared
-def dump(source: DumpSourceOptions, how: ReadingOptions, report: DumpReportOptions) -> int:
+def dump(source: DumpSourceOptions, reading: ReadingOptions, report: DumpReportOptions) -> int:
     """Write changelog topics to Parquet files for `kstate restore`. Later runs add only new records.
 
     dump does not write to the broker or join a consumer group. It replaces the manifest last, so you can restore from
@@ -36,7 +36,7 @@ def dump(source: DumpSourceOptions, how: ReadingOptions, report: DumpReportOptio
     from kstate_cli.dump_writer.rounds import dump_round, follow
     from kstate_cli.s3_objects import is_s3
 
-    request = _request(source, how)
+    request = _request(source, reading)
     if source.follow is not None and source.dry_run:
         raise UsageError("--follow and --dry-run exclude each other", hint="omit one of them")
     results: Output[DumpLine] = output_of(report.output, None, quiet=report.quiet)
@@ -74,7 +74,7 @@ def _measure(metrics: Metrics, outcome: RoundOutcome) -> None:
     metrics.held_back = sum(plan.held_back for plan in outcome.plans)
 
 
-def _request(source: DumpSourceOptions, how: ReadingOptions) -> DumpRequest:
+def _request(source: DumpSourceOptions, reading: ReadingOptions) -> DumpRequest:
     """Return the request that the options make. Raise UsageError."""
     from kstate_cli.broker.settings import client_settings
     from kstate_cli.cli.options.restore import bytes_of
@@ -86,10 +86,10 @@ def _request(source: DumpSourceOptions, how: ReadingOptions) -> DumpRequest:
         raise UsageError("no topic to dump is selected", hint="pass --app ID, --spec FILE, or --topic TOPIC")
     if source.app is not None and source.spec is not None:
         raise UsageError("--app and --spec exclude each other", hint="omit one of them")
-    spark = spark_settings(how.master, how.conf)
+    spark = spark_settings(reading.master, reading.conf)
     rate = None
-    if how.max_rate:
-        rate = bytes_of(how.max_rate, option.MAX_RATE)
+    if reading.max_rate:
+        rate = bytes_of(reading.max_rate, option.MAX_RATE)
         if rate == 0:
             raise UsageError("--max-rate 0 would never end", hint="omit it if you do not want a limit")
     # A specification has the changelogs of its stores, and the application.id, which is also the group to ask about.
@@ -100,9 +100,9 @@ def _request(source: DumpSourceOptions, how: ReadingOptions) -> DumpRequest:
         out=destination(source.out),
         app=source.app,
         topics={**topics, **dict.fromkeys(source.topic or (), option.TOPIC)},
-        engine=engine_of(how.engine, spark),
+        engine=engine_of(reading.engine, spark),
         spark=spark,
-        workers=at_once(how.workers),
+        workers=at_once(reading.workers),
         bytes_per_second=rate,
         full=source.full,
         keep=source.keep,

@@ -187,7 +187,7 @@ def migrate(
                 metrics.warnings = len(plan.warnings)
                 show_plan(plan, view)
 
-            outcome = change(request, on_plan=on_plan, progress=progress, tell=results.say)
+            outcome = change(request, on_plan=on_plan, progress=progress, notify=results.say)
         # The prediction gets the settings of the plan, so that it is about the same start.
         check_request = CheckRequest(
             target,

@@ -207,7 +207,7 @@ def rehome(
                 metrics.warnings = len(plan.warnings)
                 show_plan(plan, view)
 
-            outcome = change(request, on_plan=on_plan, progress=progress, tell=results.say)
+            outcome = change(request, on_plan=on_plan, progress=progress, notify=results.say)
         return metrics.finish(_finish(outcome.plan, outcome.result, results, warnings_ok=warnings_ok))
 
 
@@ -223,10 +223,10 @@ def _complete(
 
         def on_plan(plan: RestorePlan) -> None:
             progress.expect(plan)
-            how = view
+            plan_view = view
             if plan.work:
-                how = replace(view, engine=engine_for(request, plan))
-            show_plan(plan.change, how)
+                plan_view = replace(view, engine=engine_for(request, plan))
+            show_plan(plan.change, plan_view)
 
         return restore(request, on_plan=on_plan, watcher=progress, larger=larger)
 

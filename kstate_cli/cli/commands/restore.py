@@ -252,11 +252,11 @@ def _refuse_beside_follow(selection: SelectionOptions, cases: CaseOptions) -> No
         )
 
 
-def _show_plan(plan: RestorePlan, how: PlanView, progress: RestoreProgress, results: Output[RestoreLine]) -> None:
+def _show_plan(plan: RestorePlan, view: PlanView, progress: RestoreProgress, results: Output[RestoreLine]) -> None:
     from kstate_cli.cli.views.plan import show_plan
 
     progress.expect(plan)
-    show_plan(plan.change, how)
+    show_plan(plan.change, view)
     for store in plan.unchanged:
         results.lines([{"type": "left", "task": store.task, "store": store.store, "message": store.why}])
         results.remark(f"{store.title}: unchanged: {store.why}")

@@ -361,7 +361,7 @@ def _restore(request: SnapshotRequest, migration: Migration | None, screen: _Res
             show_plan(plan.change, screen.view)
             _show_unchanged(plan.unchanged, results)
 
-        outcome = run_restore(request, on_plan=on_plan, progress=progress, tell=results.say)
+        outcome = run_restore(request, on_plan=on_plan, progress=progress, notify=results.say)
     return _End(outcome.plan.change, outcome.result, outcome.plan.stores, len(outcome.plan.unchanged))
 
 
@@ -442,10 +442,10 @@ def _restore_with_records(
         def on_plan(plan: RestorePlan) -> None:
             progress.expect(plan)
             screen.metrics.warnings = len(plan.change.warnings)
-            how = screen.view
+            view = screen.view
             if plan.work:
-                how = replace(screen.view, engine=engine_for(records_request, plan))
-            show_plan(plan.change, how)
+                view = replace(screen.view, engine=engine_for(records_request, plan))
+            show_plan(plan.change, view)
             titles = {store.title for store in plan.unchanged}
             unchanged = {store.title: store.why for store in plan.unchanged}
             _show_unchanged({k: v for k, v in larger.unchanged.items() if k not in titles} | unchanged, results)

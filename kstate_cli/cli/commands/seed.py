@@ -71,9 +71,9 @@ def seed(
             return metrics.finish(_check(request, read_journal(request.journal), report, results))
         with open_journal(request.journal) as journal:
             # The new application may be running by now, so nothing else is judged again.
-            if (done := journal.first("done")) is not None:
-                restored = restoration(str(done["source_app"]))
-                show_end(request, done, restored, results)
+            if (end := journal.first("done")) is not None:
+                restored = restoration(str(end["source_app"]))
+                show_end(request, end, restored, results)
                 return metrics.finish(_exit_code(restored))
             plan = _plan(request, journal.events, report)
             with SeedProgress(quiet=report.quiet) as progress:
@@ -132,8 +132,8 @@ def _check(
     from kstate_cli.seed.planner import read_facts
 
     with waiting("reading the dump and the brokers", quiet=report.quiet):
-        done = next((event for event in events if event["event"] == "done"), None)
-        if done is not None:
+        end = next((event for event in events if event["event"] == "done"), None)
+        if end is not None:
             conditions = judge_seeded(request, events)
             refusal: KstateError | None = seeded_refusal(conditions)
             plan: SeedPlan | None = None
@@ -145,8 +145,8 @@ def _check(
         raise refusal
     if plan is not None:
         show_plan(request, plan, results)
-    elif done is not None:
-        show_end(request, done, None, results)
+    elif end is not None:
+        show_end(request, end, None, results)
     return EXIT_OK
 
 

@@ -122,7 +122,7 @@ def wipe(
                 request,
                 on_plan=on_plan,
                 progress=progress,
-                tell=results.say,
+                notify=results.say,
             )
         code = _finish(outcome, results, purge=purge, for_reset=for_reset, warnings_ok=warnings_ok)
         return metrics.finish(code)

@@ -36,13 +36,13 @@ class BarrierView:
         """Wait, and print who is missing whenever that changes. Raise UsageError and Refused."""
         from kstate_cli.barrier import wait_for_all
 
-        def tell(waiting: Waiting) -> None:
+        def show(waiting: Waiting) -> None:
             results.lines([{"type": "barrier", **self.members(waiting)}])
             if not waiting.all_here:
-                results.remark(f"waiting at {self._place.shown} for {missing_text(waiting)}")
+                results.remark(f"waiting at {self._place.text} for {missing_text(waiting)}")
 
         waiting = wait_for_all(
-            self._place, self._host, self._hosts, names=self._names, timeout=self._timeout, on_change=tell
+            self._place, self._host, self._hosts, names=self._names, timeout=self._timeout, on_change=show
         )
         if waiting.all_here:
             results.remark(f"all {self._hosts} hosts are here: start the application now")
@@ -56,7 +56,7 @@ class BarrierView:
     def members(self, waiting: Waiting) -> BarrierMembers:
         """Return who is at the barrier, as members of a line."""
         return {
-            "place": self._place.shown,
+            "place": self._place.text,
             "host": self._host,
             "awaited": self._hosts,
             "here": list(waiting.here),

@@ -41,16 +41,16 @@ class DiffReport(DiffWatcher):
         self._results = results
         self._activity = activity
         self._quiet = results.quiet
-        self._shown: Counter[tuple[str, str]] = Counter()
-        self._said = time.monotonic()
+        self._examples: Counter[tuple[str, str]] = Counter()
+        self._last_printed = time.monotonic()
 
     def difference(self, of: StoreDiff, row: Difference) -> None:
         """Print a difference, unless the store has reached its limit."""
         of_store = (of.task, of.store)
         # A directory that differs entirely has millions of rows: all are counted, but only the first ones are printed.
-        if self._shown[of_store] >= self._limit:
+        if self._examples[of_store] >= self._limit:
             return
-        self._shown[of_store] += 1
+        self._examples[of_store] += 1
         self._activity.make_way()
         # The fields of the key depend on the kind of the store: in RocksDB, a window is part of the key.
         key = key_fields(row.kind, row.key)
@@ -79,8 +79,8 @@ class DiffReport(DiffWatcher):
 
     def at(self, of: StoreDiff, rows: int) -> None:
         """Print a line of progress now and then."""
-        if time.monotonic() - self._said > _SECONDS:
-            self._said = time.monotonic()
+        if time.monotonic() - self._last_printed > _SECONDS:
+            self._last_printed = time.monotonic()
             say(f"kstate: {of.task}/{of.store}: {rows:,} rows", quiet=self._quiet)
 
     def remarks(self, compared: Diff) -> None:
@@ -109,7 +109,7 @@ class DiffReport(DiffWatcher):
         for name, (in_a, in_b) in store.offsets.items():
             say(f"{place}: {name}: A {_placed(in_a)}, B {_placed(in_b)}", quiet=self._quiet)
         # Otherwise the rows above could be mistaken for all of them.
-        hidden = store.only_a + store.only_b + store.different - self._shown[store.task, store.store]
+        hidden = store.only_a + store.only_b + store.different - self._examples[store.task, store.store]
         if hidden:
             say(f"{place}: {hidden:,} more rows differ (--limit)", quiet=self._quiet)
 

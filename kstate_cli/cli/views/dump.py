@@ -31,7 +31,7 @@ class DumpProgress(DumpWatcher):
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
         self._total = 0
-        self._began = self._said = self._moved = time.monotonic()
+        self._began = self._last_printed = self._moved = time.monotonic()
         self._records = 0
         """Time of the last new record."""
         self._waits = False
@@ -64,7 +64,7 @@ class DumpProgress(DumpWatcher):
         """Start the progress of a reading with ``records``, the most that there are to read."""
         self._stop()
         self._total, self._records, self._waits = records, 0, False
-        self._began = self._said = self._moved = time.monotonic()
+        self._began = self._last_printed = self._moved = time.monotonic()
         if self._quiet or not sys.stderr.isatty() or not records:
             return
         from rich.progress import TextColumn
@@ -84,8 +84,8 @@ class DumpProgress(DumpWatcher):
         rate = records / max(now - self._began, 1e-9)
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=records, size=f"{size_text(size)}, {rate:,.0f} records/s")
-        elif not self._quiet and records and now - self._said > _SECONDS:
-            self._said = now
+        elif not self._quiet and records and now - self._last_printed > _SECONDS:
+            self._last_printed = now
             # Compaction and transaction markers make the total an upper bound, and it may grow while the broker
             # appends.
             lag = max(self._total - records, 0)
@@ -100,12 +100,12 @@ class DumpProgress(DumpWatcher):
         elif now - self._moved >= _STILL_SECONDS and records < self._total and not self._waits and not self._quiet:
             # Reported once for each stop: the log of a service must not fill with it.
             self._waits = True
-            self._tell(
+            self._print(
                 f"kstate: no record has arrived for {_STILL_SECONDS:.0f} s. kstate ends if the broker sends no "
                 f"data for {SILENT_SECONDS:.0f} s"
             )
 
-    def _tell(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         """Print a message, above the bar if there is one."""
         if self._bar is not None:
             self._bar.console.print(safe(text), markup=False, highlight=False)

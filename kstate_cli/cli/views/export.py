@@ -28,8 +28,8 @@ class ExportProgress(ExportWatcher):
 
     def begin(self, rows: int, parts: int, engine: str) -> None:
         """Start with an estimate of the rows."""
-        how = engine.replace("spark", "Spark")
-        say(f"kstate: about {rows:,} rows in {parts} parts, {how} ({self._choice.reason})", quiet=self._quiet)
+        engine_name = engine.replace("spark", "Spark")
+        say(f"kstate: about {rows:,} rows in {parts} parts, {engine_name} ({self._choice.reason})", quiet=self._quiet)
         self._meter.begin(rows, count_unit("rows", about=True))
 
     def at(self, rows: int) -> None:

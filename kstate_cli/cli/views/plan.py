@@ -67,13 +67,13 @@ class PlanView:
     """The engine that reads the dump; None for a plan that reads none."""
 
 
-def show_plan(plan: Plan, how: PlanView) -> None:
+def show_plan(plan: Plan, view: PlanView) -> None:
     """Print the plan as a summary, for a dry run step by step too, or as JSON lines; warnings go to standard error.
 
     For a dry run the plan is the result; before a run it is a message, which ``quiet`` hides. It is flushed before the
     first change: raise OutputLost if that fails.
     """
-    how.results.show(_lines(plan), lambda: _show_steps(plan, how))
+    view.results.show(_lines(plan), lambda: _show_steps(plan, view))
     standard.finish()
 
 
@@ -86,18 +86,18 @@ def _lines(plan: Plan) -> Iterator[PlanLine]:
         yield {"type": "note", "message": text}
 
 
-def _show_steps(plan: Plan, how: PlanView) -> None:
+def _show_steps(plan: Plan, view: PlanView) -> None:
     """Print a summary of the steps, and in a dry run or with ``verbose`` each step."""
-    if plan.steps and (how.dry_run or not how.results.quiet):
+    if plan.steps and (view.dry_run or not view.results.quiet):
         print_line(safe(f"{plan.command}: {plan.app}"), "bold")
-        for line in _summed_up(plan, how):
+        for line in _summed_up(plan, view):
             if line.startswith(" "):
                 # A command, which stays in one piece.
                 print_line(safe(f"  {line}"))
             else:
                 print_prose(line, indent="  ")
         # The steps are listed only in a dry run, whose purpose is to show them, or on request: a long run has hundreds.
-        if how.dry_run or how.verbose:
+        if view.dry_run or view.verbose:
             print_line("")
             table(
                 None,
@@ -107,28 +107,28 @@ def _show_steps(plan: Plan, how: PlanView) -> None:
     for text in plan.warnings:
         say(f"warning: {text}")
     for text in plan.notes:
-        how.results.say(f"note: {text}")
+        view.results.say(f"note: {text}")
 
 
-def _summed_up(plan: Plan, how: PlanView) -> Iterator[str]:
+def _summed_up(plan: Plan, view: PlanView) -> Iterator[str]:
     """Return the number of steps, disk space and time, and the place of the backup."""
     from kstate_cli.change.folder import runs_folder
     from kstate_cli.change.lockfile import required_space
 
     # This function also refuses a run for lack of space, so the number printed is the one that is checked.
-    room = required_space(plan, how.workers, copy_ssts=how.copied)
+    space = required_space(plan, view.workers, copy_ssts=view.copied)
     # Steps are counted by kind, because a plan may have hundreds.
     counts = Counter(step.action for step in plan.steps)
     actions = ", ".join(f"{count} x {action}" for action, count in counts.most_common())
     yield f"{_extent(plan)}; {plural(len(plan.steps), 'step')}: {actions}"
-    yield f"data rewritten: {size_text(plan.rewritten_bytes)}; space needed: {size_text(room)}"
-    if how.engine is not None:
-        yield f"engine: {engine_text(how.engine)}"
-    yield _time(plan, how)
-    if how.is_undoable and _has_content(plan.app):
+    yield f"data rewritten: {size_text(plan.rewritten_bytes)}; space needed: {size_text(space)}"
+    if view.engine is not None:
+        yield f"engine: {engine_text(view.engine)}"
+    yield _time(plan, view)
+    if view.is_undoable and _has_content(plan.app):
         yield f"the backup of the current directory remains in {runs_folder(plan.app)}, until:"
         yield f"  {command('clean', plan.app)}"
-    elif not how.is_undoable:
+    elif not view.is_undoable:
         yield "there is no backup of the removed stores"
 
 
@@ -155,15 +155,15 @@ def _extent(plan: Plan) -> str:
     return extent
 
 
-def _time(plan: Plan, how: PlanView) -> str:
+def _time(plan: Plan, view: PlanView) -> str:
     """Return about how long the plan takes, by an earlier run if there is one."""
     from kstate_cli.change.earlier_runs import expected
     from kstate_cli.change.folder import read_runs
 
     # Only plans of restorations have an engine.
-    is_spark = how.engine is not None and how.engine.is_spark
+    is_spark = view.engine is not None and view.engine.is_spark
     # The forecast is by earlier runs of this kind on this host, since another host has other disks.
-    forecast = expected(plan, how.workers, read_runs(plan.app))
+    forecast = expected(plan, view.workers, read_runs(plan.app))
     amount = "less than 10 s"
     if not forecast.is_short:
         amount = f"about {duration_text(forecast.rounded)}"
@@ -264,7 +264,7 @@ class NowAndThen:
     """The times at which a plain line is due, by a monotonic clock."""
 
     def __init__(self, began: float) -> None:
-        self._began = self._said = began
+        self._began = self._last_printed = began
 
     def is_due(self, now: float) -> bool:
         """Return whether a line is due now, and schedule the next one."""
@@ -272,9 +272,9 @@ class NowAndThen:
         if now - self._began < _OFTEN_UNTIL:
             # A person who has just started it still looks; a log of hours must stay readable.
             seconds = OFTEN_SECONDS
-        due = now - self._said >= seconds
+        due = now - self._last_printed >= seconds
         if due:
-            self._said = now
+            self._last_printed = now
         return due
 
 
@@ -319,10 +319,9 @@ class Meter:
         """Return whether ``begin`` was called."""
         return self._pace is not None
 
-    def begin(self, total: int, unit: Unit, *, already: int = 0, since: float | None = None) -> None:
-        """Start with ``total``, of which ``already`` was done before ``since``, by the same clock."""
+    def begin(self, total: int, unit: Unit, *, already: int = 0, began: float | None = None) -> None:
+        """Start with ``total``, of which ``already`` was done before ``began``, by the same clock."""
         self._unit = unit
-        began = since
         if began is None:
             began = self._now()
         self._lines = NowAndThen(began)
@@ -419,7 +418,7 @@ class RunProgress:
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
         self._phase = ""
-        self._done = self._bytes = self._databases = 0
+        self._amount = self._bytes = self._databases = 0
         self._meter = Meter("staging", quiet=quiet)
 
     def __enter__(self) -> RunProgress:
@@ -452,5 +451,5 @@ class RunProgress:
                     self._meter.begin(self._databases, count_unit("databases"))
         # In this phase there is one call for each database, with the bytes that were written.
         if phase == "store":
-            self._done += size if self._bytes else 1
-            self._meter.at(self._done)
+            self._amount += size if self._bytes else 1
+            self._meter.at(self._amount)

@@ -100,11 +100,11 @@ class View(ABC):
             return ""
         return json.dumps([_header(header) for header in headers])
 
-    def _cell(self, name: str, row: Row, value: Any, how: Any) -> Any:
-        """Return the cell of a value, as ``how`` makes it; an :class:`Unreadable` if its serde cannot show it."""
+    def _cell(self, name: str, row: Row, value: Any, render: Any) -> Any:
+        """Return the cell of a value, as ``render`` makes it; an :class:`Unreadable` if its serde cannot show it."""
         if not isinstance(value, Unreadable):
             try:
-                return how(value)
+                return render(value)
             except ValueError as error:
                 subject = f"the value of key {row['key']!r}"
                 if name == "key":

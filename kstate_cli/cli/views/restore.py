@@ -163,11 +163,11 @@ def _show_stores(outcome: RestoreOutcome, *, quiet: bool) -> None:
     # A bounded interactive query waits for a Position, so the user learns which stores have none.
     without = sum(not report.has_position for report in outcome.reports)
     if without:
-        whose = f"{without} stores: their Positions are"
+        subject = f"{without} stores: their Positions are"
         if without == 1:
-            whose = "1 store: its Position is"
+            subject = "1 store: its Position is"
         # Streams writes the header with the Position only with __iq.consistency.offset.vector.enabled__.
-        say(f"note: no changelog record carried a Position for {whose} empty until new input comes", quiet=quiet)
+        say(f"note: no changelog record carried a Position for {subject} empty until new input comes", quiet=quiet)
 
 
 _NAMES = {
@@ -191,8 +191,8 @@ class RestoreProgress(RestoreWatcher):
         self._results, self._quiet = results, results.quiet
         self._on_state = on_state
         self._phase = ""
-        self._began = self._said = 0.0
-        self._done = -1
+        self._began = self._last_printed = 0.0
+        self._count = -1
         self._resumed = False
         self._meter = Meter("restoring", quiet=results.is_silent)
         self._pace: PaceMeter | None = None
@@ -230,7 +230,7 @@ class RestoreProgress(RestoreWatcher):
         self._phase = name
         # A dry run reports this phase: it only reads, at the pace of the run.
         if name == "check":
-            self._began = self._said = time.monotonic()
+            self._began = self._last_printed = time.monotonic()
         # The bar counts records, but from this phase on files are written.
         if name == "stage":
             self._meter.stop()
@@ -248,7 +248,7 @@ class RestoreProgress(RestoreWatcher):
             self._on_state(before.value, after.value)
         # The rate is counted from here, because planning and the start of Spark read no record.
         if after.value == "RESTORING":
-            self._began = self._said = time.monotonic()
+            self._began = self._last_printed = time.monotonic()
 
     def recovered(self, text: str) -> None:
         """Report the recovery of a run of another process."""
@@ -289,7 +289,7 @@ class RestoreProgress(RestoreWatcher):
 
     def _move_bar(self, records: int, all_records: int, already: int) -> None:
         if not self._meter.has_begun:
-            self._meter.begin(all_records, count_unit("records"), already=already, since=self._began)
+            self._meter.begin(all_records, count_unit("records"), already=already, began=self._began)
         self._meter.at(records)
 
     def _progress_lines(
@@ -302,10 +302,10 @@ class RestoreProgress(RestoreWatcher):
             self._pace = PaceMeter(all_records, self._began, already=already)
         pace = self._pace.at(read_records, now)
         # The last slice is always reported, even right after another, because a program may wait for it.
-        if count == self._done or (now - self._said < OFTEN_SECONDS and count < total):
+        if count == self._count or (now - self._last_printed < OFTEN_SECONDS and count < total):
             return
         # The count is stored too: while a slice takes long, the same line must not be printed again.
-        self._said, self._done = now, count
+        self._last_printed, self._count = now, count
         yield {
             "type": "progress",
             "slices": count,

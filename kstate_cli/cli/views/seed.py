@@ -97,18 +97,18 @@ def show_outcome(
 
 
 def show_end(
-    request: SeedRequest, done: Mapping[str, Any], restored: RestoredDirectories | None, results: Output[SeedLine]
+    request: SeedRequest, end: Mapping[str, Any], restored: RestoredDirectories | None, results: Output[SeedLine]
 ) -> None:
     """Print that an earlier run has done everything."""
     summary: SeedSummaryLine = {
         "type": "summary",
         "application": request.app,
-        "source_application": str(done["source_app"]),
-        "topics": int(done["topics"]),
+        "source_application": str(end["source_app"]),
+        "topics": int(end["topics"]),
         "created": 0,
-        "records": int(done["records"]),
+        "records": int(end["records"]),
         "written": 0,
-        "copied_offsets": int(done["copied"]),
+        "copied_offsets": int(end["copied"]),
         **_restored_members(restored),
         "journal": str(request.journal.absolute()),
         "executed": False,

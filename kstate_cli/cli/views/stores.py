@@ -351,8 +351,8 @@ def add_homes(
         row["new_task"], row["home"] = _home(topologies, homes, row)
     lacked: list[LsLackedLine] = [
         {"type": "lacked", "new_task": task, "store": store}
-        for task, those in sorted(homes.missing.items())
-        for store, home in sorted(those.items())
+        for task, stores in sorted(homes.missing.items())
+        for store, home in sorted(stores.items())
         if not home.other_task
     ]
     stores = {store.name for task in app.tasks for store in task.stores}
@@ -402,9 +402,9 @@ def say_missing_stores(lacked: Sequence[LsLackedLine], *, quiet: bool) -> None:
     tasks: dict[str, list[str]] = {}
     for place in lacked:
         tasks.setdefault(place["store"], []).append(place["new_task"])
-    for store, those in sorted(tasks.items()):
+    for store, names in sorted(tasks.items()):
         say(
-            f"not here: {store}, which the topology has in {some(those, _MAX_NAMED)}: either new, or in memory",
+            f"not here: {store}, which the topology has in {some(names, _MAX_NAMED)}: either new, or in memory",
             quiet=quiet,
         )
 

@@ -157,7 +157,7 @@ def _restore(
         plan=lambda application: _plan(request, dump, application, larger),
         on_plan=show,
         carry_out=carry_out,
-        tell=watcher.recovered,
+        notify=watcher.recovered,
         progress=watcher.phase,
         workers=request.terms.run.workers,
     )

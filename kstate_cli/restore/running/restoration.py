@@ -184,7 +184,7 @@ class Restoration:
                 self._plan.change, self._request.terms.run, self._phase, prepare=self._prepare
             )
             # The new files are in place. Nothing that fails from here on may turn the good run into a failed one.
-            self._tell_spent()
+            self._report_spent()
             self._record_ages_of_files()
             self._machine.to(RestoreState.RUNNING)
             # A standby drops the backups of its earlier rounds: the round after each has caught its stores up, so none
@@ -222,7 +222,7 @@ class Restoration:
         if name != SYNC:
             self._watcher.phase(name, path, size)
 
-    def _tell_spent(self) -> None:
+    def _report_spent(self) -> None:
         with contextlib.suppress(OSError):
             if self._journal is not None:
                 self._journal.write(SPENT_EVENT, seconds=self._watch.spent())
@@ -313,7 +313,7 @@ class Restoration:
                         raise
                     self._watch.to(STOP)
                 self._watch.to(DIGESTS)
-                self._tell(staging, jobs)
+                self._report_progress(staging, jobs)
                 digests.wait()
             # Every sorted file is read once more before any is ingested: RocksDB checks a file only where it reads it
             # later.
@@ -388,7 +388,7 @@ class Restoration:
         pending = [job for job in jobs if (job.task, job.store, job.number) not in finished]
         results: list[SliceResult] = []
         if pending:
-            results = runner.run(pending, lambda: self._tell(staging, jobs))
+            results = runner.run(pending, lambda: self._report_progress(staging, jobs))
         run.write(RECORDS_EVENT, records=sum(result.records for result in results))
         results += resumed.results
         return jobs, results
@@ -430,7 +430,7 @@ class Restoration:
         ordered = self._ordered[dump.key]
         return ordered.partitions[dump.key], ordered.uri
 
-    def _tell(self, staging: Staging, jobs: Sequence[SliceJob]) -> None:
+    def _report_progress(self, staging: Staging, jobs: Sequence[SliceJob]) -> None:
         finished = {(note["task"], note["store"], note["number"]): note for note in staging.notes(FINISHED)}
         self._watcher.slices(
             len(finished),

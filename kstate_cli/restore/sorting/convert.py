@@ -199,14 +199,14 @@ def words(table: npt.NDArray[np.uint8], bits: npt.NDArray[np.uint8]) -> list[npt
     # Bits are taken from the first byte on, which weighs most when RocksDB compares keys. The bits of a byte stay in
     # one number, so that whole columns of bytes are added at a time.
     columns: list[list[int]] = [[]]
-    room = WORD_BITS
+    free_bits = WORD_BITS
     for column in np.flatnonzero(bits).tolist():
         size = int(bits[column]).bit_count()
-        if size > room:
+        if size > free_bits:
             columns.append([])
-            room = WORD_BITS
+            free_bits = WORD_BITS
         columns[-1].append(column)
-        room -= size
+        free_bits -= size
     parts = [np.zeros(len(table), dtype=np.uint64) for _ in columns]
     for first in range(0, len(table), BLOCK_ROWS):
         block = table[first : first + BLOCK_ROWS]

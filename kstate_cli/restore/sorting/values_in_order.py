@@ -331,15 +331,15 @@ def window_starts(segments: Sequence[tuple[int | None, int, int]], rows: int) ->
 
 
 @dataclass(frozen=True, slots=True)
-class _Room:
-    """Where a batch is read to."""
+class _ReadTarget:
+    """The memory that a batch is read into."""
 
     pages: memoryview
     """The pages that contain it."""
     first: int
-    """Where in the file they begin."""
+    """The offset in the file at which they begin."""
     end: int
-    """Where in the file the batch ends."""
+    """The offset in the file at which the batch ends."""
     batch: pa.Buffer
     """It alone."""
 
@@ -386,45 +386,45 @@ class WaitingFile:
 
         Nothing may be appended meanwhile.
         """
-        ahead: deque[Future[_Room]] = deque()
+        ahead: deque[Future[_ReadTarget]] = deque()
         with FullPool(READ_AHEAD, "waiting") as pool:
             for where in places:
                 # The memory is taken here, not in the thread: the allocator would keep for each thread what it takes
                 # itself.
-                ahead.append(pool.ask(self._filled, self._room(where)))
+                ahead.append(pool.ask(self._fill, self._target(where)))
                 if len(ahead) > READ_AHEAD:
                     yield self._columns(ahead.popleft().result())
             while ahead:
                 yield self._columns(ahead.popleft().result())
 
-    def _room(self, where: tuple[int, int]) -> _Room:
+    def _target(self, where: tuple[int, int]) -> _ReadTarget:
         begin, size = where
         # O_DIRECT reads whole pages into aligned memory; a batch begins and ends anywhere.
         first, upto = whole_pages(begin, begin + size)
-        # The room is in Arrow's memory, as all that waits for its turn, and begins at a page.
+        # The target is in Arrow's memory, as all that waits for its turn, and begins at a page.
         memory = pa.allocate_buffer(upto - first + PAGE_BYTES)
         skipped = -memory.address % PAGE_BYTES
         pages = memoryview(memory).cast("B")[skipped : skipped + upto - first]
-        return _Room(pages, first, begin + size, memory.slice(skipped + begin - first, size))
+        return _ReadTarget(pages, first, begin + size, memory.slice(skipped + begin - first, size))
 
-    def _filled(self, room: _Room) -> _Room:
-        """Read a batch into ``room``: from the file, and from the block that is not written yet."""
+    def _fill(self, target: _ReadTarget) -> _ReadTarget:
+        """Read a batch into ``target``: from the file, and from the block that is not written yet."""
         # The part of the batch that is not in the file is in the last block.
-        in_file = min(room.first + len(room.pages), self._written) - room.first
+        in_file = min(target.first + len(target.pages), self._written) - target.first
         with naming(self._path):
             # Fewer bytes than were written mean that the file system lost them. A shorter batch would silently lose
             # rows.
-            if in_file > 0 and read_into(self._file.fileno(), room.pages[:in_file], room.first) != in_file:
+            if in_file > 0 and read_into(self._file.fileno(), target.pages[:in_file], target.first) != in_file:
                 raise OSError(errno.EIO, "a file of waiting values has lost some of them")
-        if room.end > self._written:
-            low = max(room.first, self._written)
-            room.pages[low - room.first : room.end - room.first] = self._last[
-                low - self._written : room.end - self._written
+        if target.end > self._written:
+            low = max(target.first, self._written)
+            target.pages[low - target.first : target.end - target.first] = self._last[
+                low - self._written : target.end - self._written
             ]
-        return room
+        return target
 
-    def _columns(self, room: _Room) -> list[pa.Array]:
-        return [*pa.ipc.read_record_batch(room.batch, self._schema).columns]
+    def _columns(self, target: _ReadTarget) -> list[pa.Array]:
+        return [*pa.ipc.read_record_batch(target.batch, self._schema).columns]
 
     def close(self) -> None:
         """Release the disk space."""

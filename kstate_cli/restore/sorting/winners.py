@@ -135,10 +135,10 @@ class LastOfEachKey:
         """Return the number of keys that is so large a part of all keys, or of as many as fit."""
         rows, size = self._keys.size()
         # Keys beyond the memory do not count: the part is one of those that fit.
-        room = min(1.0, self._memory / max(self._held, 1))
+        fitting = min(1.0, self._memory / max(self._held, 1))
         if self._as_one_array:
-            room = min(room, KEY_ARRAY_BYTES / max(size, 1))
-        return int(rows * part * room)
+            fitting = min(fitting, KEY_ARRAY_BYTES / max(size, 1))
+        return int(rows * part * fitting)
 
     def _keep(self, count: int) -> bytes | None:
         """Keep so many of the lowest keys, one at least."""

@@ -345,7 +345,7 @@ def test_later_kind_with_headers_keeps_the_headers_of_4_3(monkeypatch: pytest.Mo
         name="later",
         key=KeySchema.KEY,
         families=(Family("keyValueLater", ValueLayout.HEADERS, "4.4"), Family("default", ValueLayout.PLAIN)),
-        since="4.4",
+        first_release="4.4",
         headers_of="key-value",
     )
     monkeypatch.setitem(store_kinds._TABLE, later.name, later)
