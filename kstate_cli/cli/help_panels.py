@@ -17,7 +17,7 @@ from kstate_cli.texts import command as command_line
 
 WHICH: Final = "Selection"
 LOGS: Final = "Log offsets"
-HOW: Final = "Execution"
+EXECUTION: Final = "Execution"
 OUTPUT_PANEL: Final = "Output"
 """Titles of options that several commands have."""
 DELETES: Final = "DELETES"

@@ -89,7 +89,7 @@ def _tasks(fleet: Fleet) -> Iterator[FleetFinding]:
         if task == GLOBAL:
             continue
         if len(hosts) > copies:
-            text = f"{task} is on {len(hosts)} hosts, but {copies} copies are expected: {_who(fleet, task)}"
+            text = f"{task} is on {len(hosts)} hosts, but {copies} copies are expected: {_host_texts(fleet, task)}"
             yield FleetFinding(of.TASK_DOUBLED, text, task=task, hosts=tuple(hosts))
         # A host without a complete listing may have the missing copy. So nothing proves that there are too few.
         elif len(hosts) < copies and not fleet.unread:
@@ -97,7 +97,7 @@ def _tasks(fleet: Fleet) -> Iterator[FleetFinding]:
             yield FleetFinding(of.TASK_TOO_FEW, text, task=task, hosts=tuple(hosts))
 
 
-def _who(fleet: Fleet, task: str) -> str:
+def _host_texts(fleet: Fleet, task: str) -> str:
     holders = []
     for host, copies in fleet.tasks[task].items():
         # Which copy to keep depends on both: the group uses the active one, and Streams prefers the one in front.

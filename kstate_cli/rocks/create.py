@@ -123,7 +123,7 @@ class SortedFileWriter:
         self.rows = 0
         self.deletes = 0
         self._release = release
-        self._made: tuple[SstFileWriter, DigestAsWritten] | None = None
+        self._file: tuple[SstFileWriter, DigestAsWritten] | None = None
 
     def put(self, keys: pa.BinaryArray, values: pa.BinaryArray, *, deletes: bool) -> None:
         """Add rows, whose keys must rise strictly. A null value is a delete, written only with ``deletes``.
@@ -159,18 +159,18 @@ class SortedFileWriter:
     @property
     def size(self) -> int:
         """Bytes of the blocks that are complete."""
-        if self._made is None:
+        if self._file is None:
             return 0
-        return self._made[0].file_size()
+        return self._file[0].file_size()
 
     def finish(self) -> str | None:
         """Complete the file, and return its SHA-256 in hex.
 
         Return None if it has no rows and no deletes: then no file exists.
         """
-        if self._made is None:
+        if self._file is None:
             return None
-        (writer, digest), self._made = self._made, None
+        (writer, digest), self._file = self._file, None
         # The file got only tombstones that are not needed. RocksDB's writer refuses to finish an empty file.
         if not self.rows and not self.deletes:
             if os.path.exists(self.path):
@@ -184,13 +184,13 @@ class SortedFileWriter:
     def _open(self) -> tuple[SstFileWriter, DigestAsWritten]:
         from rocksdict import SstFileWriter
 
-        if self._made is None:
+        if self._file is None:
             require_headroom(READING_THREADS)
             with as_rocks_error():
                 writer = SstFileWriter(data_options(self._release))
                 writer.open(self.path)
-            self._made = writer, DigestAsWritten(self.path)
-        return self._made
+            self._file = writer, DigestAsWritten(self.path)
+        return self._file
 
 
 _CHUNK: Final = 1 << 20

@@ -121,7 +121,7 @@ class RocksCode(Enum):
     """An SST has a ``format_version`` that this RocksDB does not support."""
     TOO_NEW = auto()
     """Another feature that this RocksDB does not support."""
-    REFUSED = auto()
+    REJECTED = auto()
     """RocksDB rejects the way in which kstate opens the database: its contents may be whole."""
     OTHER_FOLDERS = auto()
     """SSTs are in other folders, which only the application names. RocksDB does not report it."""
@@ -160,7 +160,7 @@ def _meaning(message: str) -> tuple[RocksCode, int | None]:
         return RocksCode.UNREADABLE, None
     # RocksDB rejects the request and not the contents, even if the message names files.
     if message.startswith(_INVALID_ARGUMENT):
-        return RocksCode.REFUSED, None
+        return RocksCode.REJECTED, None
     sizes, version = _SIZES.search(message), _FORMAT.search(message)
     if _NO_SUCH_FILE in message:
         return RocksCode.MISSING, None

@@ -141,9 +141,9 @@ def capture(
             if any(task.facts is not None for task in planned):
                 _refuse_in_use(request.app, lock)
             for task in planned:
-                if task.name not in copies.refused and not is_unchanged(task, request.app):
-                    copies.refused[task.name] = FILES_CHANGED
-            skipped = {**skipped, **copies.refused}
+                if task.name not in copies.refusals and not is_unchanged(task, request.app):
+                    copies.refusals[task.name] = FILES_CHANGED
+            skipped = {**skipped, **copies.refusals}
             require_unchanged(logs, read_logs(request.ask, logs), _CHANGED, _AGAIN)
             whole = [task for task in planned if task.name not in skipped]
             if not whole:

@@ -103,7 +103,7 @@ class CopiedFiles:
         self._repository, self._earlier, self._progress = repository, earlier, progress
         self.files: dict[Path, StoredFile] = {}
         self.new_bytes: dict[Path, int] = {}
-        self.refused: dict[str, str] = {}
+        self.refusals: dict[str, str] = {}
         """Task -> why it cannot be captured after all."""
 
     def of(self, planned: Iterable[PlannedTask], workers: int) -> CopiedFiles:
@@ -124,7 +124,7 @@ class CopiedFiles:
         try:
             stored, new_bytes = future.result()
         except _SourceError as error:
-            self.refused.setdefault(task.name, str(error))
+            self.refusals.setdefault(task.name, str(error))
             return
         except DamagedError as error:
             raise Refused(
@@ -145,22 +145,22 @@ class CopiedFiles:
         """Return a file as the generation lists it, and the bytes that are new in the repository."""
         name = file.path.name
         try:
-            opened = os.fdopen(_open(file), "rb", buffering=0)
+            content = os.fdopen(_open(file), "rb", buffering=0)
         except OSError as error:
             raise _SourceError(f"kstate cannot open {name}: {error.strerror}") from None
-        with opened:
-            status = os.fstat(opened.fileno())
+        with content:
+            status = os.fstat(content.fileno())
             if (status.st_ino, status.st_size, status.st_mtime_ns) != (file.inode, file.size, file.mtime_ns):
                 raise _SourceError(FILES_CHANGED)
             if file.size <= MOST_INLINE_BYTES and not _is_never_inline(name):
-                return _inline(file, _whole(opened, name)), 0
-            identity = _identity(opened, name)
+                return _inline(file, _whole(content, name)), 0
+            identity = _identity(content, name)
             stored = self._earlier.file_of(file, identity)
             if stored is not None:
                 return stored, 0
-            opened.seek(0)
+            content.seek(0)
             try:
-                put = self._repository.put(cast("BinaryIO", _Source(opened, name)), self._earlier.condemned)
+                put = self._repository.put(cast("BinaryIO", _Source(content, name)), self._earlier.condemned)
             except ChangedError:
                 raise _SourceError(FILES_CHANGED) from None
         if put.size != file.size:
@@ -217,8 +217,8 @@ def new_bytes_at_most(file: SourceFile, earlier: EarlierFiles) -> int:
     if not _is_never_inline(name):
         return 0
     try:
-        with os.fdopen(_open(file), "rb") as opened:
-            identity = _identity(opened, name)
+        with os.fdopen(_open(file), "rb") as content:
+            identity = _identity(content, name)
     except OSError:
         identity = None
     if earlier.file_of(file, identity) is not None:

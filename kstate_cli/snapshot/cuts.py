@@ -90,7 +90,7 @@ class Cuts:
         self.app = app
         # In memory if there is space: only small files, and they need not outlive the process.
         self._folder = temporary.new_path("shadow", temporary.in_memory(MOST_MANIFEST_BYTES))
-        self._held: dict[Path, dict[str, HeldFile]] = {}
+        self._files: dict[Path, dict[str, HeldFile]] = {}
         self._filled: dict[Path, frozenset[str]] = {}
         self.failures: dict[Place, str] = {}
         """Databases of which no cut could be taken, and why. Of a running application the next attempt may succeed."""
@@ -104,13 +104,13 @@ class Cuts:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for path in list(self._held):
+        for path in list(self._files):
             self._release(path)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def files(self, database: Database) -> Mapping[str, HeldFile]:
         """Return the files of a cut by name: those that its MANIFEST names, and the small ones."""
-        return self._held[database.path]
+        return self._files[database.path]
 
     def filled_families(self, database: Database) -> frozenset[str]:
         """Return the column families of data that have, or had, an SST since the database was opened."""
@@ -119,7 +119,7 @@ class Cuts:
     def forget(self, place: Place) -> None:
         """Release the cuts of one task, before they are taken again."""
         folder = self._folder.joinpath(*place.names)
-        for path in [path for path in self._held if path.is_relative_to(folder)]:
+        for path in [path for path in self._files if path.is_relative_to(folder)]:
             self._release(path)
         for failed in [failed for failed in self.failures if failed.names[: len(place.names)] == place.names]:
             del self.failures[failed]
@@ -155,7 +155,7 @@ class Cuts:
     def _cut(self, path: Path, start: int | None, place: Place) -> Database:
         copy = self._folder / path.relative_to(self.app)
         copy.mkdir(parents=True)
-        self._held[copy] = {}
+        self._files[copy] = {}
         try:
             opened_ns = self._copy_small_files(path, copy)
             database = read_copy(copy, start, place, opened_ns)
@@ -177,7 +177,7 @@ class Cuts:
         data, status = _read_manifest(path / manifest)
         tables = [f"{number:06}.sst" for ssts in live_tables(data).values() for number in ssts]
         for name in tables:
-            if name not in self._held[copy]:
+            if name not in self._files[copy]:
                 # Written since the listing. A compaction may have removed it already: then FileNotFoundError.
                 self._hold(path, copy, name, must_exist=True)
         self._filled[copy] = frozenset(families_with_tables(data).values()) - {OFFSETS_CF}
@@ -211,7 +211,7 @@ class Cuts:
                 raise
             return  # removed since the listing; the MANIFEST decides whether it counts
         status = os.fstat(descriptor)
-        self._held[copy][name] = HeldFile(descriptor, status.st_ino, status.st_size, status.st_mtime_ns)
+        self._files[copy][name] = HeldFile(descriptor, status.st_ino, status.st_size, status.st_mtime_ns)
         os.symlink(f"{_DESCRIPTORS}/{descriptor}", copy / name)
 
     def _write(self, copy: Path, name: str, data: bytes, status: os.stat_result) -> None:
@@ -220,12 +220,12 @@ class Cuts:
         # A restored file has the time of the original.
         os.utime(target, ns=(status.st_mtime_ns, status.st_mtime_ns))
         written = os.stat(target)
-        self._held[copy][name] = HeldFile(None, written.st_ino, written.st_size, written.st_mtime_ns)
+        self._files[copy][name] = HeldFile(None, written.st_ino, written.st_size, written.st_mtime_ns)
 
     def _keep_live(self, copy: Path, database: Database) -> None:
         """Close the files that the MANIFEST does not name: results of a flush or compaction that is not finished."""
         live = {file.name for files in database.live.values() for file in files}
-        files = self._held[copy]
+        files = self._files[copy]
         for name in [name for name, file in files.items() if file.descriptor is not None and name not in live]:
             # The held size is read again: RocksDB ends an SST before the MANIFEST names it.
             _close(files.pop(name))
@@ -235,7 +235,7 @@ class Cuts:
             files[name] = HeldFile(files[name].descriptor, status.st_ino, status.st_size, status.st_mtime_ns)
 
     def _release(self, copy: Path) -> None:
-        for file in self._held.pop(copy, {}).values():
+        for file in self._files.pop(copy, {}).values():
             _close(file)
         self._filled.pop(copy, None)
 

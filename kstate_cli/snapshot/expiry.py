@@ -266,24 +266,24 @@ def expired(
     """
     if not retention.has_rule:
         return set()
-    kept: set[str] = set()
+    remaining: set[str] = set()
     counts: dict[tuple[str, str, str, str | None], int] = {}
     newest_ms: dict[str, int] = {}
     for name in sorted(generations, reverse=True):
         generation = generations[name]
         if generation.lacking(sizes) or generation.created_ms > now_ms + MOST_AHEAD_MS:
-            kept.add(name)
+            remaining.add(name)
             continue
         # The newest of an application is never abandoned: a stopped application has nothing but its snapshots.
         newest_ms.setdefault(generation.application, generation.created_ms)
         if retention.keep_ms is not None and now_ms - generation.created_ms < retention.keep_ms:
-            kept.add(name)
+            remaining.add(name)
         if retention.abandoned_ms is not None:
             if newest_ms[generation.application] - generation.created_ms >= retention.abandoned_ms:
                 continue
             if not retention.has_limit:
                 # Without another rule, only the abandoned ones expire.
-                kept.add(name)
+                remaining.add(name)
         for task in generation.tasks:
             parts: list[str | None] = [None]
             if not task.is_whole:
@@ -292,8 +292,8 @@ def expired(
                 key = generation.application, generation.host, task.name, part
                 counts[key] = counts.get(key, 0) + 1
                 if counts[key] <= max(1, retention.keep or 1):
-                    kept.add(name)
-    return set(generations) - kept
+                    remaining.add(name)
+    return set(generations) - remaining
 
 
 def _unneeded(

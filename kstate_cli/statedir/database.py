@@ -261,7 +261,7 @@ def _does_not_open(path: Path, place: Place, error: RocksError | OSError) -> Pro
             return unreadable(place, error)
     elif cannot_be_read(error):
         return Problem(ProblemCode.UNREADABLE, place, f"cannot be read: {error}", CHECK_THE_DISK)
-    elif error.code in (RocksCode.REFUSED, RocksCode.TOO_NEW):
+    elif error.code in (RocksCode.REJECTED, RocksCode.TOO_NEW):
         rule = "another RocksDB may open it"
         return Problem(ProblemCode.NOT_OPENED_HERE, place, f"it cannot be opened with this RocksDB: {error}", rule)
     elif error.code is RocksCode.OTHER_FOLDERS:

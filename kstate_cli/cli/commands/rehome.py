@@ -14,7 +14,7 @@ import typer
 
 from kstate_cli import option
 from kstate_cli.cli.environment import typed
-from kstate_cli.cli.help_panels import HOW
+from kstate_cli.cli.help_panels import EXECUTION
 from kstate_cli.cli.options.rehome import BrokerOptions, CompletionOptions
 from kstate_cli.cli.options.shared import (
     KILLED,
@@ -113,7 +113,7 @@ def rehome(
             metavar="SECONDS",
             help="Wait up to SECONDS for the lock, and for all group members to leave.",
             min=0,
-            rich_help_panel=HOW,
+            rich_help_panel=EXECUTION,
         ),
     ] = 0.0,
     lock_is_shared: LockIsShared = False,

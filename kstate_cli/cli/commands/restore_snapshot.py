@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import typer
 
 from kstate_cli import option
-from kstate_cli.cli.help_panels import HOW, LOGS, choices_text
+from kstate_cli.cli.help_panels import EXECUTION, LOGS, choices_text
 from kstate_cli.cli.options.restore import (
     AcceptResurrected,
     FleetOptions,
@@ -160,7 +160,7 @@ class SnapshotCases:
 class SnapshotWork:
     """Parallelism, verification and locks."""
 
-    HELP_PANEL: ClassVar[str] = HOW
+    HELP_PANEL: ClassVar[str] = EXECUTION
 
     engine: Engine = AUTO
     memory: Memory = None

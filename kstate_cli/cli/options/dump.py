@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 import typer
 
 from kstate_cli import option
-from kstate_cli.cli.help_panels import HOW, OUTPUT_PANEL
+from kstate_cli.cli.help_panels import EXECUTION, OUTPUT_PANEL
 from kstate_cli.cli.options.shared import (
     AUTO,
     Conf,
@@ -80,7 +80,7 @@ class DumpSourceOptions:
 class ReadingOptions:
     """Engine, parallelism and rate."""
 
-    HELP_PANEL: ClassVar[str] = HOW
+    HELP_PANEL: ClassVar[str] = EXECUTION
 
     engine: Engine = AUTO
     master: Master = None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import typer
 
 from kstate_cli import option
-from kstate_cli.cli.help_panels import HOW, LOGS
+from kstate_cli.cli.help_panels import EXECUTION, LOGS
 from kstate_cli.cli.options.restore import (
     AcceptResurrected,
     CommittedOffsets,
@@ -62,7 +62,7 @@ class BrokerOptions:
 class SparkOptions:
     """What reads the dump that completes half a task."""
 
-    HELP_PANEL: ClassVar[str] = HOW
+    HELP_PANEL: ClassVar[str] = EXECUTION
 
     engine: Engine = AUTO
     master: Master = None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import typer
 
 from kstate_cli import option
-from kstate_cli.cli.help_panels import HOW, LOGS, OUTPUT_PANEL, choices_text
+from kstate_cli.cli.help_panels import EXECUTION, LOGS, OUTPUT_PANEL, choices_text
 from kstate_cli.cli.options.application import ForJar
 from kstate_cli.cli.options.shared import (
     AUTO,
@@ -238,7 +238,7 @@ class CaseOptions:
 class WorkOptions:
     """Engine, memory and parallelism."""
 
-    HELP_PANEL: ClassVar[str] = HOW
+    HELP_PANEL: ClassVar[str] = EXECUTION
 
     engine: Engine = AUTO
     master: Master = None

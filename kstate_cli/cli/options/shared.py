@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, get_args, get_type_hint
 import typer
 
 from kstate_cli import clock, option
-from kstate_cli.cli.help_panels import HOW, LOGS, OUTPUT_PANEL, WHICH, choices_text
+from kstate_cli.cli.help_panels import EXECUTION, LOGS, OUTPUT_PANEL, WHICH, choices_text
 from kstate_cli.cli.output import Format
 from kstate_cli.cli.shell_completion import stores, tasks
 from kstate_cli.errors import UsageError
@@ -143,7 +143,7 @@ Wait = Annotated[
         metavar="SECONDS",
         help="Wait up to SECONDS for the application's lock.",
         min=0,
-        rich_help_panel=HOW,
+        rich_help_panel=EXECUTION,
     ),
 ]
 # fcntl locks of another host may be invisible on a shared file system: then only the user knows.
@@ -152,7 +152,7 @@ LockIsShared = Annotated[
     typer.Option(
         option.LOCK_IS_SHARED,
         help="Confirm that all instances are stopped.",
-        rich_help_panel=HOW,
+        rich_help_panel=EXECUTION,
     ),
 ]
 # For later readers of kstate status: the journal has the user and the command, but no purpose.

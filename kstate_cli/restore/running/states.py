@@ -125,14 +125,14 @@ class Stopwatch:
     """Runs from its creation on, in the phase ``plan``."""
 
     def __init__(self) -> None:
-        self._phase, self._since = PLAN, time.monotonic()
+        self._phase, self._phase_start = PLAN, time.monotonic()
         self._spent = dict.fromkeys(PHASES, 0.0)
 
     def to(self, phase: str) -> None:
         """Enter another phase."""
         now = time.monotonic()
-        self._spent[self._phase] += now - self._since
-        self._phase, self._since = phase, now
+        self._spent[self._phase] += now - self._phase_start
+        self._phase, self._phase_start = phase, now
 
     def engine(self, phase: str) -> None:
         """Enter the phase by the engine's name of it; a name that is not in the table stays in the phase before."""

@@ -319,7 +319,7 @@ class KeysInOrder:
     def __init__(self, new_file: Callable[[], str]) -> None:
         """Take ``new_file``: a path for keys that do not stay in memory."""
         self._new_file = new_file
-        self._held: pa.BinaryArray | None = None
+        self._all_keys: pa.BinaryArray | None = None
         self._file: WaitingFile | None = None
         self._starts: list[int] = []
         self._batches: list[tuple[int, int]] = []
@@ -331,13 +331,13 @@ class KeysInOrder:
     @property
     def nbytes(self) -> int:
         """What they take of memory."""
-        if self._held is None:
+        if self._all_keys is None:
             return 0
-        return int(self._held.nbytes)
+        return int(self._all_keys.nbytes)
 
     def hold(self, keys: pa.BinaryArray) -> None:
         """Keep all keys in memory."""
-        self._held = keys
+        self._all_keys = keys
 
     def put_away(self, keys: pa.BinaryArray, first: int, starts: Ints) -> None:
         """Write the keys of rows from ``first`` on into a file, one batch for each window.
@@ -356,8 +356,8 @@ class KeysInOrder:
 
     def between(self, first: int, last: int) -> pa.BinaryArray:
         """Return the keys of rows ``first`` to ``last`` (exclusive), which belong to one window. Raises OSError."""
-        if self._held is not None:
-            return self._held.slice(first, last - first)
+        if self._all_keys is not None:
+            return self._all_keys.slice(first, last - first)
         # The window that the row is in.
         number = bisect_right(self._starts, first) - 1
         if self._read is None or self._read[0] != number:
@@ -383,6 +383,6 @@ class KeysInOrder:
     def close(self) -> None:
         """Release memory and disk."""
         self._stop()
-        self._held = self._read = None
+        self._all_keys = self._read = None
         if self._file is not None:
             self._file.close()

@@ -79,7 +79,7 @@ class LastOfEachKey:
         self._memory, self._row_bytes, self._in_parts = memory, row_bytes, in_parts
         self._buckets = buckets
         self._keys: NumberedKeys | BucketsOfKeys = NumberedKeys(records)
-        self._held = 0
+        self._used = 0
         self._full = False
         self._bound: bytes | None = None
 
@@ -119,7 +119,7 @@ class LastOfEachKey:
         # Merging the waiting keys takes as much memory again. They may take half of what the other keys take, but no
         # more than half of the free memory; and at least an eighth of all, since otherwise each batch would be merged
         # while there are few keys.
-        most = max(self._memory // WAITING_SHARE, min(self._held, self._memory - self._used_bytes) // 2)
+        most = max(self._memory // WAITING_SHARE, min(self._used, self._memory - self._used_bytes) // 2)
         if self._keys.waiting_bytes * self._keys.growth > min(most, KEY_ARRAY_BYTES // 2):
             self._settle()
 
@@ -135,7 +135,7 @@ class LastOfEachKey:
         """Return the number of keys that is so large a part of all keys, or of as many as fit."""
         rows, size = self._keys.size()
         # Keys beyond the memory do not count: the part is one of those that fit.
-        fitting = min(1.0, self._memory / max(self._held, 1))
+        fitting = min(1.0, self._memory / max(self._used, 1))
         if self._as_one_array:
             fitting = min(fitting, KEY_ARRAY_BYTES / max(size, 1))
         return int(rows * part * fitting)
@@ -205,19 +205,19 @@ class LastOfEachKey:
     def _measure(self) -> None:
         keys = self._keys
         if self._in_parts:
-            self._held = keys.bytes_in_parts(self._row_bytes)
+            self._used = keys.bytes_in_parts(self._row_bytes)
         else:
-            self._held = keys.bytes_of_rows(self._row_bytes)
-        self._full = self._held >= self._memory or (self._as_one_array and keys.size()[1] >= KEY_ARRAY_BYTES)
+            self._used = keys.bytes_of_rows(self._row_bytes)
+        self._full = self._used >= self._memory or (self._as_one_array and keys.size()[1] >= KEY_ARRAY_BYTES)
 
     @property
     def _used_bytes(self) -> int:
         """The present memory of the keys: numbers that are read part by part will take twice as much."""
         if not self._in_parts or not isinstance(self._keys, NumberedKeys):
-            return self._held
+            return self._used
         distinct_bytes = self._keys.distinct_bytes
         if distinct_bytes is None:
-            return self._held
+            return self._used
         return distinct_bytes
 
     @property

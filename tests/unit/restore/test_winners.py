@@ -36,7 +36,7 @@ def test_the_last_record_of_each_key(records: int, memory: int, some_keys: list[
     names = winners.keys.to_pylist()
     assert names == sorted(expected)
     assert dict(zip(names, winners.record.tolist(), strict=True)) == expected
-    assert last.full == (memory < 1_500 or last._held >= memory)
+    assert last.full == (memory < 1_500 or last._used >= memory)
 
 
 @pytest.mark.parametrize("in_parts", [False, True])
@@ -130,7 +130,7 @@ def test_keys_take_a_quarter_more_than_their_memory_at_the_most(longer: int) -> 
         # What a slice would hold that ended here.
         ended = copy.deepcopy(last)
         ended._settle()
-        most = max(most, ended._held)
+        most = max(most, ended._used)
     assert memory <= most <= memory * 1.25 + batch * (longer + 100)
 
 

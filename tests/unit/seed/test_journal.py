@@ -78,9 +78,9 @@ def test_a_journal_that_was_removed_meanwhile_is_not_used(tmp_path: Path, monkey
     """Another process removes its empty journal between the opening and the lock of this one."""
     path, lock = tmp_path / "journal", fcntl.flock
 
-    def remove_and_lock(descriptor: int, how: int) -> None:
+    def remove_and_lock(descriptor: int, operation: int) -> None:
         path.unlink()
-        lock(descriptor, how)
+        lock(descriptor, operation)
 
     monkeypatch.setattr(fcntl, "flock", remove_and_lock)
     with pytest.raises(InUse), open_journal(path):
