@@ -22,7 +22,7 @@ from tests.directories.warm import _child, _warm_up
 
 folder, how, levels, commands = sys.argv[1], sys.argv[2], json.loads(sys.argv[3]), json.loads(sys.argv[4])
 _warm_up()
-import rich.box, rich.text, kstate_cli.export.store_export, kstate_cli.rows.open, kstate_cli.cli.views.stores, kstate_cli.cli.views.check  # what a command imports late is here by now
+import rich.box, rich.text, kstate_cli.export.store_export, kstate_cli.rows.open, kstate_cli.cli.views.stores, kstate_cli.cli.views.store_sums, kstate_cli.cli.views.check  # what a command imports late is here by now
 for command in commands:
     for level in levels:
         variables = {"COLUMNS": "400"}

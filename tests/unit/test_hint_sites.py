@@ -90,7 +90,7 @@ CARRIED_OUT = {
             ("dump_reader/sources.py", "--dump-is-complete"),
             ("restore/planning/obstacles.py", "--dump-is-committed"),
             ("cli/options/logs.py", "omit --dump"),
-            ("cli/views/stores.py", "omit --from-changelog"),
+            ("cli/views/spec_draft.py", "omit --from-changelog"),
             ("restore/running/pipeline.py", "omit --follow"),
             ("restore/sorting/memory.py", "pass a larger --memory"),
             ("fleet/listing.py", "create one on each host"),

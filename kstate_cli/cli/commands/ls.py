@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from kstate_cli.cli.lines.stores import LsLackedLine, LsLine, LsStoreLine, LsSumLine
     from kstate_cli.cli.output import Output
-    from kstate_cli.cli.views.stores import SpecSources
+    from kstate_cli.cli.views.spec_draft import SpecSources
     from kstate_cli.statedir.model import Application
 
 _MAX_LISTED = 5
@@ -107,7 +107,9 @@ def ls(
     complete or check the lines that have comments. --topology without --spec adds a column with the task that has the
     store in that topology.
     """
-    from kstate_cli.cli.views.stores import SpecSources, say_missing_stores, show_sums, sum_lines
+    from kstate_cli.cli.views.spec_draft import SpecSources
+    from kstate_cli.cli.views.store_homes import say_missing_stores
+    from kstate_cli.cli.views.store_sums import show_sums, sum_lines
     from kstate_cli.rows.open import MOST_BYTES
     from kstate_cli.statedir.find import find_application
     from kstate_cli.statedir.scan import read_application, unlisted_error
@@ -185,7 +187,8 @@ def _read_listing(
     application: Application, topology: Path | None, old: Path | None, *, transactional: bool
 ) -> _Listing:
     """Return the rows of all stores, with their home in ``topology``. Raises UsageError and Refused for its text."""
-    from kstate_cli.cli.views.stores import add_homes, store_rows
+    from kstate_cli.cli.views.store_homes import add_homes
+    from kstate_cli.cli.views.stores import store_rows
 
     # The cast is safe although other rows could be added to such a list: only this function has it.
     stores = cast("list[LsStoreLine]", store_rows(application, transactional=transactional))
@@ -199,7 +202,7 @@ def _read_listing(
 
 def _print_spec(path: Path, sources: SpecSources, *, quiet: bool) -> int:
     """Print a ``kstate.toml`` for the application at ``path``, and return the exit code."""
-    from kstate_cli.cli.views.stores import print_spec
+    from kstate_cli.cli.views.spec_draft import print_spec
     from kstate_cli.statedir.scan import read_application
 
     # ``unlisted`` is None: a task that cannot be read would be missing from the specification, so it ends the command.
@@ -316,7 +319,8 @@ def _raise_problems(application: Application, uncounted: AbstractSet[str], unrea
 
 def _show(app: Application, rows: list[LsStoreLine], *, by_size: bool, quiet: bool) -> None:
     """Print the stores, the legend and the totals."""
-    from kstate_cli.cli.views.stores import home_text, legend, short_kind, short_offsets, short_place, span
+    from kstate_cli.cli.views.store_homes import home_text
+    from kstate_cli.cli.views.stores import legend, short_kind, short_offsets, short_place, span
 
     if rows:
         everything = not sys.stdout.isatty()

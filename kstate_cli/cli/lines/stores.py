@@ -9,7 +9,7 @@ from typing_extensions import NotRequired, TypedDict
 
 from kstate_cli.cli.lines import outlook, shared
 from kstate_cli.cli.lines.shared import Meaning, values
-from kstate_cli.cli.views import stores
+from kstate_cli.cli.views import store_homes
 
 # Some kinds have the same bytes, such as key-value and list-value.
 KindCertain = Annotated[bool, Meaning("Whether the files determine the kind with certainty.")]
@@ -47,7 +47,7 @@ Home = Annotated[
     str,
     Meaning(
         "What happens to the store in the topology of --topology. copy: its new task already has one here.",
-        enum=values(stores.Move),
+        enum=values(store_homes.Move),
     ),
 ]
 
