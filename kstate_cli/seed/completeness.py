@@ -54,7 +54,7 @@ def with_partitions(directories: SeedDirectories, on_broker: Mapping[str, TopicF
             raise Refused(
                 f"the input topics of sub-topology {place[1]} have {plural(by_broker, 'partition')}, but the "
                 f"specification states {stated}",
-                hint="correct partitions in kstate.toml",
+                hint="correct the setting partitions in kstate.toml",
             )
         count = by_broker or stated
         if by_broker is not None:
@@ -62,9 +62,9 @@ def with_partitions(directories: SeedDirectories, on_broker: Mapping[str, TopicF
         if count is None:
             names = sorted(store.name for task in _tasks_of(directories, place) for store in task.stores)
             raise Refused(
-                f"the number of tasks of sub-topology {place[1]} is unknown: no Position of its stores names an input "
-                "topic of the cluster",
-                hint=f"specify partitions of store {names[0]} in kstate.toml, and pass it with {option.SPEC}",
+                f"kstate does not know how many tasks sub-topology {place[1]} has, because no Position of its stores "
+                "names an input topic of the cluster",
+                hint=f"set partitions for store {names[0]} in kstate.toml, and pass this file with {option.SPEC}",
             )
         _refuse_gaps(directories, place, count)
         counts[place] = count
@@ -97,14 +97,15 @@ def _refuse_gaps(directories: SeedDirectories, place: Subtopology, count: int) -
     missing = [f"{prefix}{place[1]}_{number}" for number in range(count) if number not in present]
     if missing:
         raise Refused(
-            f"the directories do not have every task: {some(missing, _MOST)} missing",
+            f"the directories do not contain all tasks. These are missing: {some(missing, _MOST)}",
             hint=f"pass the directories of all hosts, each with {option.FROM}",
         )
     beyond = sorted(task.name for task in tasks if (task.partition or 0) >= count)
     if beyond:
         raise Refused(
-            f"the input topics have {plural(count, 'partition')}, so {some(beyond, _MOST)} cannot be a task",
-            hint=f"it was left behind by another topology: pass it with {option.SKIP_TASK}",
+            f"the input topics have {plural(count, 'partition')}, so the application no longer has the tasks "
+            f"{some(beyond, _MOST)}",
+            hint=f"an earlier topology left them behind. Exclude each of them with {option.SKIP_TASK}",
         )
     names = {store.name for task in tasks for store in task.stores}
     for task in tasks:
@@ -112,7 +113,7 @@ def _refuse_gaps(directories: SeedDirectories, place: Subtopology, count: int) -
         if lacking:
             raise Refused(
                 f"{task.path} has no store {lacking[0]}, which other tasks of sub-topology {place[1]} have",
-                hint="pass the directory that has it: another host may have a newer copy of the task",
+                hint="pass the directory that contains this store. Another host may have a newer copy of the task",
             )
 
 
@@ -172,7 +173,10 @@ def _behind(
                 continue
             behind[name].append(f"{name}: {_difference(key, firsts[key], ends.get(key))}")
         if not keys and name not in idle:
-            behind[name].append(f"{name}: no committed offset of its inputs shows whether it is complete")
+            behind[name].append(
+                f"{name}: the group has no committed offset of its input topics, so kstate does not know whether the "
+                "task is complete"
+            )
     return behind
 
 
@@ -207,10 +211,13 @@ def _without_input(
 def _difference(key: TopicPartition, first: int, end: int | None) -> str:
     """Return what differs between the Position of a task, which ends before ``first``, and the committed offset."""
     if end is None:
-        return f"the group has no committed offset of {key}, and the Position is {first - 1}"
+        return f"the group has no committed offset of {key}, but the Position of the task is {first - 1}"
     if first > end:
-        return f"the Position in {key} is {first - 1}, and the group continues at {end}: updates would come twice"
-    return f"updates by {key}, offsets {first} to {end - 1}, may be missing"
+        return (
+            f"the Position for {key} is {first - 1}, but the group continues at offset {end}, so the application would "
+            "process these records twice"
+        )
+    return f"updates from offsets {first} to {end - 1} of {key} may be missing"
 
 
 def _reached(task: TaskOffsets) -> Mapping[str, Mapping[int, int]]:
@@ -229,15 +236,16 @@ def refuse_doubts(directories: SeedDirectories, accepted: Collection[str]) -> It
     unknown = sorted(set(accepted) - {store.name for store in directories.stores})
     if unknown:
         yield UsageError(
-            f"{option.ACCEPT} {quoted(unknown[0])}: no changelog is written for such a store",
-            hint=f"{did_you_mean(unknown, sorted(store.name for store in directories.stores))}pass another name",
+            f"{option.ACCEPT} {quoted(unknown[0])}: kstate writes no changelog for a store with this name",
+            hint=f"{did_you_mean(unknown, sorted(store.name for store in directories.stores))}pass the name of a store "
+            "with a changelog",
         )
     open_doubts = {store: why for store, why in directories.doubts.items() if store not in accepted}
     if open_doubts:
         lines = dict.fromkeys(reason for why in open_doubts.values() for reason in why)
         yield Refused(
-            f"{plural(len(open_doubts), 'store')} may lack updates: {some(sorted(open_doubts), _MOST)}",
+            f"updates may be missing from {plural(len(open_doubts), 'store')}: {some(sorted(open_doubts), _MOST)}",
             details=first_lines(list(lines)),
-            hint="pass the directory of the host that had the active task. If you have checked that these are "
-            f"complete, or accept the loss, pass {option.ACCEPT} STORE for each store",
+            hint="pass the directory of the host that had the active task. If you are sure that these stores are "
+            f"complete, or you accept the loss, pass {option.ACCEPT} STORE for each store",
         )

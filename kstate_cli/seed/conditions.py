@@ -72,7 +72,8 @@ def judge(request: SeedRequest, facts: SeedFacts, *, resumes: bool) -> Judgement
         # Timestamps and translated offsets are known only with the plan.
         add("records-and-offsets", refusals)
     else:
-        conditions.append(Condition("records-and-offsets", "unknown", "the conditions before are not met"))
+        why = "kstate checks this only if the other conditions are met"
+        conditions.append(Condition("records-and-offsets", "unknown", why))
     if plan is not None:
         add("target-compatible", _incompatible(request, plan))
     if refusals:
@@ -93,9 +94,11 @@ def judge_seeded(request: SeedRequest, events: Sequence[Mapping[str, Any]]) -> t
     expected, present = announced_offsets(events), committed_offsets(target, cluster, request.app)
     behind = [str(key) for key, place in expected.items() if key not in present or present[key].offset < place.offset]
     return (
-        _condition_of("topics-present", "not-met", "the topics of the run are missing or others", other),
-        _condition_of("topics-unused", "unknown", "an application has written to", grown),
-        _condition_of("offsets-committed", "not-met", "the group lacks the offsets of", behind),
+        _condition_of("topics-present", "not-met", "topics of the run are missing or were recreated", other),
+        _condition_of("topics-unused", "unknown", "an application has written to these topics", grown),
+        _condition_of(
+            "offsets-committed", "not-met", "the group does not have the offsets of these partitions", behind
+        ),
     )
 
 
@@ -128,12 +131,13 @@ def _doubt(name: str, request: SeedRequest, facts: SeedFacts) -> tuple[State, st
     if name == "source-stopped":
         state = facts.source.groups.get(facts.source_app)
         if state is None:
-            return "unknown", f"the source has no group {facts.source_app}"
+            return "unknown", f"the source cluster has no group {facts.source_app}"
         if state == UNKNOWN:
-            return "unknown", f"{UNLISTED}. You confirm it with {option.SOURCE_STOPPED}"
+            return "unknown", f"{UNLISTED}. {option.SOURCE_STOPPED} confirms that the application is stopped"
         assert state == EMPTY
     if name == "tables-on-target" and request.spec is None:
-        return "unknown", f"only {option.SPEC} shows which tables and global stores are restored from other topics"
+        why = f"without {option.SPEC}, kstate does not know which stores Kafka Streams restores from other topics"
+        return "unknown", why
     return "met", None
 
 

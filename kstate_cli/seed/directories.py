@@ -78,8 +78,9 @@ class SeedDirectories:
             if store_of_changelog(str(store.changelog), self.app_id) is None:
                 # Under another prefix, which only an internal setting gives, kstate does not know the new name.
                 raise Refused(
-                    f"the changelog of {store.name} was {store.changelog}, which is no name of {self.app_id}",
-                    hint="kstate cannot seed it: let the application build the store from its input",
+                    f"the changelog of {store.name} was {store.changelog}, which is not the name of a changelog of "
+                    f"{self.app_id}",
+                    hint="kstate cannot seed this store. Let the application build it from its input",
                 )
         return {
             str(store.changelog): TopicFacts("", self.partitions[self._place(store.name)], -1, _settings(store))
@@ -97,7 +98,7 @@ class SeedDirectories:
         if negative := sum(part.counts.negative for part in records):
             raise Refused(
                 f"{spec.name} has {plural(negative, 'row')} with a timestamp below -1, which no broker accepts",
-                hint="kstate cannot seed this store: let the application build it from its input",
+                hint="kstate cannot seed this store. Let the application build it from its input",
             )
         return records
 
@@ -188,7 +189,7 @@ def _each_once(tasks: Sequence[Task], skipped_tasks: Collection[Path]) -> list[T
     unknown = sorted(set(skipped_tasks) - {task.path for task in tasks})
     if unknown:
         raise UsageError(
-            f"{option.SKIP_TASK} {quoted(unknown[0])} is no task of the directories",
+            f"{option.SKIP_TASK} {quoted(unknown[0])} is not the path of a task in the directories",
             hint="pass the path of a task directory",
         )
     by_name: dict[str, list[Task]] = {}
@@ -201,8 +202,9 @@ def _each_once(tasks: Sequence[Task], skipped_tasks: Collection[Path]) -> list[T
         raise Refused(
             f"several directories have the same task: {some(sorted(double), _MOST)}",
             details=first_lines([str(task.path) for same in double.values() for task in same]),
-            hint="one of them was a standby copy, or was left behind when the task moved. Pass the others with "
-            f"{option.SKIP_TASK}. inspect-position shows which one is ahead",
+            hint="only one copy of each task is current. The others belong to standbys, or stayed behind when the task "
+            f"moved. Exclude them with {option.SKIP_TASK}. To see which copy is ahead, compare their Positions with "
+            "inspect-position",
         )
     return [task for name in by_name for task in by_name[name]]
 
@@ -211,13 +213,13 @@ def _lost(merged: SpecDraft, spec: Spec, names: Collection[str]) -> Iterator[str
     """Yield what cannot be seeded, of stores that are known."""
     unlogged = [draft.name for draft in merged.stores if draft.logged is False]
     if unlogged:
-        yield f"stores without a changelog begin empty: {some(sorted(unlogged), _MOST)}"
+        yield f"these stores start empty, because they have no changelog: {some(sorted(unlogged), _MOST)}"
     memory = {store.name for store in spec.stores if store.kind == IN_MEMORY}
     # Only an offset is there: such a store was in memory, or is a custom one.
     memory |= {draft.name for draft in merged.stores if draft.name not in names and not draft.is_global}
     if memory:
-        yield f"stores without a directory are lost: {some(sorted(memory), _MOST)}"
-    yield "stores in memory and suppress buffers leave nothing on disk, so they begin empty"
+        yield f"the rows of these stores are lost, because they have no directory: {some(sorted(memory), _MOST)}"
+    yield "in-memory stores and suppress buffers have no files on disk, so they start empty"
     tables = [store.name for store in spec.stores if store.source == SOURCE_TOPIC]
     if tables:
         yield f"Kafka Streams restores these tables from their input topics: {some(sorted(tables), _MOST)}"
@@ -275,8 +277,8 @@ def stale_offsets_notes(directories: SeedDirectories) -> Iterator[str]:
         # A corrupted store is closed without writing its file, and under at-least-once the next start reads the same
         # offset from it (``LegacyCheckpointingStateStore.close``). Custom stores, which kstate does not seed, do too.
         yield (
-            f"under at-least-once, Kafka Streams 4.3 and later would restart the tasks of {some(buffers, _MOST)} "
-            "without end: it keeps the offset of a grace buffer also if its changelog ends before"
+            f"under at-least-once, Kafka Streams 4.3 and later would restart the tasks of {some(buffers, _MOST)} in an "
+            "endless loop. It keeps the offset of a grace buffer even if the changelog ends before this offset"
         )
 
 
@@ -286,29 +288,40 @@ def directory_notes(
     """Yield what the user should know about records that are made of rows. ``records`` by changelog."""
     yield from directories.lost
     for store in sorted(set(accepted) & directories.doubts.keys()):
-        yield f"{store} is accepted although it may lack updates: {'; '.join(directories.doubts[store][:_MOST])}"
+        yield f"you accept that updates may be missing from {store}: {'; '.join(directories.doubts[store][:_MOST])}"
     for changelog, parts in sorted(records.items()):
         spec = directories.store_of(changelog)
         count = sum(part.counts.without_time for part in parts)
         if count:
-            yield f"{spec.name}: the rows have no timestamp, so {plural(count, 'record')} get none"
+            yield f"{spec.name}: the rows have no timestamps, so kstate writes {plural(count, 'record')} without one"
         overlaps = sum(part.counts.overlaps for part in parts)
         if overlaps:
-            yield f"{spec.name}: {plural(overlaps, 'row')} of versions overlap newer ones, which hide a part of them"
+            yield f"{spec.name}: in {plural(overlaps, 'row')}, newer versions hide a part of the older ones"
         settings = _settings(spec)
         if final_settings(spec, parts).get(_RETENTION) != settings.get(_RETENTION):
             yield (
-                f"{changelog}: {_RETENTION} stays unlimited. With {settings[_RETENTION]}, which Kafka Streams sets, "
-                "the broker would delete records of windows that Kafka Streams still has"
+                f"{changelog}: kstate leaves {_RETENTION} unlimited. With {settings[_RETENTION]}, which Kafka Streams "
+                "sets, the broker would delete records of windows that Kafka Streams still keeps"
             )
         kind = store_kind(spec.kind)
         if kind.headers_of is not None and not kind.needs_headers:
-            yield f"{spec.name}: Kafka Streams keeps no headers in such a store, so its records have none"
+            yield (
+                f"{spec.name}: Kafka Streams does not keep headers in this kind of store, so kstate writes its records "
+                "without headers"
+            )
         if kind.key is KeySchema.BUFFER:
-            yield f"{spec.name}: Kafka Streams garbles the keys of such a buffer when it restores it from a changelog"
+            yield (
+                f"{spec.name}: when Kafka Streams restores this kind of buffer from a changelog, it garbles the keys"
+            )
     by_file = [place for place in directories.partitions if place not in directories.by_broker]
     if by_file:
         names = [str(number) for _, number in by_file]
-        yield f"only the specification shows how many tasks these sub-topologies have: {some(names, _MOST)}"
-    yield "records get headers only of stores that keep them"
-    yield "new topics get Kafka Streams' default settings for each kind of store, and the broker's replication factor"
+        yield (
+            "for these sub-topologies, kstate takes the number of tasks from the specification, because the broker "
+            f"does not show it: {some(names, _MOST)}"
+        )
+    yield "kstate writes record headers only for stores that keep them"
+    yield (
+        "kstate creates topics with the default settings of Kafka Streams for each kind of store, and with the "
+        "replication factor of the broker"
+    )

@@ -35,7 +35,7 @@ def decoded_metadata(key: TopicPartition, metadata: bytes) -> PartitionMetadata:
         return PartitionMetadata.decode(metadata)
     except MalformedBytesError as error:
         raise Refused(
-            f"the metadata of the committed offset of {key} is not that of Kafka Streams: {error}",
+            f"Kafka Streams did not write the metadata of the committed offset of {key}: {error}",
             hint=f"pass {option.NO_OFFSETS}, and set the offsets of the new group yourself",
         ) from None
 
@@ -197,6 +197,6 @@ def queue_notes(topics: Sequence[PlannedTopic]) -> Iterator[str]:
     """Yield why kstate creates internal topics, which Kafka Streams would create itself."""
     if topics:
         yield (
-            f"kstate creates {some([topic.target for topic in topics], _MOST)}: only its offsets show which windows "
-            "were emitted, and without them Kafka Streams would emit these windows again"
+            f"kstate creates {some([topic.target for topic in topics], _MOST)} and commits its offsets, which record "
+            "the emitted windows. Without these offsets, Kafka Streams would emit the windows again"
         )

@@ -72,7 +72,7 @@ def read_keys(path: Path) -> KeysToErase:
         # A carriage return would be a part of the key, and the key would be nowhere.
         if not equals or not store or line.endswith("\r"):
             raise UsageError(
-                f"{path}, line {number} is not STORE=KEY or STORE:SERDE=KEY",
+                f"line {number} of {path} does not have the form STORE=KEY or STORE:SERDE=KEY",
                 hint="write one key per line, and end lines with a line feed only",
             )
         of_store = serde_for(option.DROP_KEYS, serde or "bytes")
@@ -80,10 +80,10 @@ def read_keys(path: Path) -> KeysToErase:
             by_store.setdefault(store, set()).add(of_store.serialize(of_store.parse(key)))
         except SERDE_ERRORS as error:
             raise UsageError(
-                f"{path}, line {number}: the key is not a {of_store.name}: {error}", hint="correct the line"
+                f"{path}, line {number}: the key is not a valid {of_store.name}: {error}", hint="correct the line"
             ) from None
     if not by_store:
-        raise UsageError(f"{path} has no keys", hint="write STORE=KEY in each line")
+        raise UsageError(f"{path} contains no keys", hint="write STORE=KEY in each line")
     return KeysToErase({store: frozenset(keys) for store, keys in by_store.items()})
 
 
@@ -142,7 +142,7 @@ class RemainingRecords:
         except MalformedBytesError as error:
             # Skipped, it might be a record of the very person.
             raise Refused(
-                f"a record of partition {self.partition} has a key of another kind of store: {error}",
+                f"the key of a record in partition {self.partition} does not fit the kind of the store: {error}",
                 hint="correct the kind of the store in kstate.toml",
             ) from None
 
@@ -157,14 +157,14 @@ def erase_keys(
     unknown = sorted(keys.stores - {topic.store for topic in topics})
     if unknown:
         raise UsageError(
-            f"{option.DROP_KEYS} names {some(unknown, _MOST)}, of which no changelog is written",
-            hint="correct the file",
+            f"{option.DROP_KEYS} contains keys of stores without a new changelog: {some(unknown, _MOST)}",
+            hint="remove the lines of these stores from the file",
         )
     unclear = [topic.store for topic in topics if keys.of(topic.store) and _schema(topic.store, kinds) is None]
     undecided = sorted(set(unclear) - set(accepted))
     if undecided:
         raise Refused(
-            f"the kind of {plural(len(undecided), 'store')} is unknown, so kstate cannot find the keys in "
+            f"kstate does not know the kind of {plural(len(undecided), 'store')}, so it cannot find the keys in "
             f"{some(undecided, _MOST)}",
             hint=f"specify the kinds in kstate.toml, and pass it with {option.SPEC}. To keep the keys in a store, pass "
             f"{option.ACCEPT} STORE",
@@ -191,7 +191,7 @@ def _key_of(schema: KeySchema) -> Callable[[bytes], bytes]:
     def of_part(key: bytes) -> bytes:
         base = part.of(key)
         if base is None:
-            raise MalformedBytesError("it is shorter than the times of a window")
+            raise MalformedBytesError("it is too short to contain the times of a window")
         return base
 
     return _KEYS.get(schema, of_part)
@@ -219,10 +219,10 @@ def erasure_notes(topics: Sequence[PlannedTopic], keys: KeysToErase) -> Iterator
     nowhere = _nowhere(topics, keys)
     if nowhere:
         names = [f"{store}={bytes_text(key)}" for store, key in nowhere]
-        yield f"no record has these keys: {some(names, _MOST)}"
+        yield f"none of the records has these keys: {some(names, _MOST)}"
     unsearched = [topic.store for topic in topics if keys.of(topic.store) and not _remaining(topic)]
     if unsearched:
-        yield f"keys are not erased from {some(unsearched, _MOST)}, whose kind is unknown"
+        yield f"kstate does not erase keys from {some(unsearched, _MOST)}, because it does not know the kind"
 
 
 def _nowhere(topics: Sequence[PlannedTopic], keys: KeysToErase) -> list[tuple[str, bytes]]:
@@ -279,5 +279,5 @@ def write_receipt(path: Path, app: str, digest: str, topics: Sequence[PlannedTop
     except OSError as error:
         raise RunFailed(
             f"kstate cannot write the receipt {path}: {error.strerror}",
-            hint=f"make space or pass {option.RECEIPT} with another file, then run the command again",
+            hint=f"free disk space or pass {option.RECEIPT} with another file, then run the command again",
         ) from None

@@ -97,10 +97,8 @@ def carry_out(request: SeedRequest, plan: SeedPlan, journal: SeedJournal, watche
         )
     elif planned.get("digest") != plan.digest:
         raise Refused(
-            (
-                f"the journal {journal.path} belongs to another plan, because the dump, the source or the options "
-                "have changed since then"
-            ),
+            f"the journal {journal.path} belongs to another plan, because the dump, the source or the options "
+            "have changed since then",
             hint=f"pass the dump and options of the journal, or undo that run: {undo}",
         )
     created = _create_topics(request.target, plan, journal)
@@ -174,7 +172,8 @@ def _take_over(target: Connection, topic: PlannedTopic, facts: TopicFacts, journ
     if facts.partitions != len(topic.partitions) or any(log.end for log in logs.values()):
         # A kill between creation and record leaves an empty topic. This one is of another program.
         raise Refused(
-            f"{topic.target} is not the empty topic that this run announced", hint=f"pass another {option.APP}"
+            f"{topic.target} is not the empty topic that this run was about to create",
+            hint=f"pass another {option.APP}",
         )
     journal.add("created", topic=topic.target, id=facts.topic_id)
 
@@ -259,7 +258,7 @@ def _compare_again(
     for key, expected in sorted(logs.items()):
         if on_broker[key] != expected:
             raise RunFailed(
-                f"{key} does not have the records that were written",
+                f"{key} does not contain the records that kstate has written",
                 hint=(
                     "check the broker, and which other program writes to the topic. kstate has not committed any "
                     "offsets"
@@ -310,7 +309,7 @@ def _check_source(request: SeedRequest, plan: SeedPlan, journal: SeedJournal) ->
         stopped.add(UNKNOWN)
     if source.groups.get(plan.source_app) not in stopped:
         raise Refused(
-            f"{plan.source_app} was started again in the meantime",
+            f"{plan.source_app} was started again while kstate was writing the changelogs",
             hint=f"stop it, and write the dump again. Before another run, undo this one: {undo}",
         )
     logs = ask_broker(
@@ -328,7 +327,7 @@ def _check_source(request: SeedRequest, plan: SeedPlan, journal: SeedJournal) ->
     ]
     if changed:
         raise Refused(
-            f"the source has changed since the plan was made: {some(changed, 3)}",
+            f"the source has changed since kstate made the plan: {some(changed, 3)}",
             hint=f"write the dump again. Before another run, undo this one: {undo}",
         )
     if plan.directories is not None:
@@ -339,7 +338,7 @@ def _check_source(request: SeedRequest, plan: SeedPlan, journal: SeedJournal) ->
     committed = read_committed(request.source.bootstrap, request.source.settings, plan.source_app, expected)
     if committed != expected:
         raise Refused(
-            f"the committed offsets of {plan.source_app} have changed since the plan was made",
+            f"the committed offsets of {plan.source_app} have changed since kstate made the plan",
             hint=f"write the dump again. Before another run, undo this one: {undo}",
         )
     # A producer that does not know the new number of partitions yet may have written meanwhile.
@@ -347,8 +346,8 @@ def _check_source(request: SeedRequest, plan: SeedPlan, journal: SeedJournal) ->
     # Seeding may take hours. Meanwhile a mirror may have sent a record twice, or retention has removed one.
     if not request.same_cluster and not target_offsets(request, plan.committed).items() <= plan.offsets.items():
         raise Refused(
-            "the input topics of the target have changed since the plan was made",
-            hint=f"stop their mirror. Before another run, undo this one: {undo}",
+            "the input topics of the target have changed since kstate made the plan",
+            hint=f"stop the mirror that writes to them. Before another run, undo this one: {undo}",
         )
 
 

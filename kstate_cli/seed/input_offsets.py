@@ -137,7 +137,7 @@ def translate_offsets(
         problems.append(f"{key}: {problem}")
     if problems:
         raise Refused(
-            f"the committed offsets of {plural(len(problems), 'partition')} are not certain on the target",
+            f"kstate cannot determine the committed offsets of {plural(len(problems), 'partition')} on the target",
             details=first_lines(problems),
             hint=f"pass {option.START_OFFSETS} FILE with the offsets of these topics on the target, or "
             f"{option.NO_OFFSETS} to write the changelogs only",
@@ -225,19 +225,19 @@ def _place(target: Connection, key: TopicPartition, log: LogFacts, neighbours: N
             return f"the target has {name} {len(places)} times ({_described(record)})"
     if consumed is None and unconsumed is None:
         if search.first is not None:
-            return "the source has no record, but the target has"
+            return "the source has no records, but the target has some"
         return log.start
     if unconsumed is None:
         if search.last != search.consumed[0]:
-            return "the target has records after the last consumed one, which the source does not have"
+            return "after the last consumed record, the target has records that the source does not have"
         return search.consumed[0] + 1
     if consumed is None:
         # Nothing of what the application had consumed is left, so nothing may come before on the target either.
         if search.first != search.unconsumed[0]:
-            return "the target has records before the first unconsumed one, which the source no longer has"
+            return "before the first unconsumed record, the target has records that the source no longer has"
         return search.unconsumed[0]
     if search.before_unconsumed != search.consumed[0]:
-        return "the first unconsumed record does not follow the last consumed one on the target"
+        return "on the target, the first unconsumed record does not follow the last consumed one"
     return search.unconsumed[0]
 
 
@@ -274,7 +274,7 @@ def _begin(target: Connection, key: TopicPartition, log: LogFacts, neighbours: N
             (lookup,) = consumer.offsets_for_times([Key(key.topic, key.partition, earliest)], timeout=_SECONDS)
         except KafkaException as error:
             raise RunFailed(
-                f"kstate cannot look up a time in {key}: {error.args[0].str()}",
+                f"kstate cannot find the offset of a timestamp in {key}: {error.args[0].str()}",
                 hint="check the broker and the rights of this user (Describe on the topic), then run the command again",
             ) from None
     if lookup.error is not None:

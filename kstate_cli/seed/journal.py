@@ -148,7 +148,7 @@ def _lock(path: Path, descriptor: int) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        raise InUse(f"another kstate process uses the journal {path}", hint="wait until it ends") from None
+        raise InUse(f"another kstate process is using the journal {path}", hint="wait until it ends") from None
     # A process without a line to write removes its empty journal: lines in that file would be lost.
     if not _is_at(path, descriptor):
         raise InUse(f"another kstate process used the journal {path}", hint="run the command again")
@@ -178,7 +178,7 @@ def _refuse_other_files(path: Path, descriptor: int) -> None:
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_BYTES:
         raise Refused(
-            f"{path} is not the journal of a seed",
+            f"{path} is not a seed journal",
             hint=f"pass {option.JOURNAL} with the file of the run, or with a new one",
         )
 
@@ -250,6 +250,6 @@ def _read(path: Path, descriptor: int) -> tuple[list[dict[str, Any]], int]:
 
 def _foreign(path: Path, number: int) -> Refused:
     return Refused(
-        f"{path}, line {number}: this is not the journal of a seed",
+        f"line {number} of {path} is not a line of a seed journal",
         hint=f"pass {option.JOURNAL} with the file of the run, or with a new one",
     )

@@ -82,12 +82,13 @@ def plan_inputs(
 def _input_notes(inputs: _Inputs) -> Iterator[str]:
     if inputs.unrelated:
         yield (
-            f"the offsets of {some(inputs.unrelated, _MOST)} are copied unchanged: the number of partitions is another"
+            f"kstate copies the offsets of {some(inputs.unrelated, _MOST)} unchanged, because the number of partitions "
+            "is neither the old nor the new one"
         )
     if inputs.replaced:
         yield (
-            f"the new application cannot read {some(inputs.replaced, _MOST)}, because the number of partitions is "
-            "another, so kstate copies no offset of it"
+            f"kstate does not copy the offsets of {some(inputs.replaced, _MOST)}, because the new application cannot "
+            "read topics with this number of partitions"
         )
 
 
@@ -121,8 +122,8 @@ def _moved_inputs(
             raise _not_enlarged(topic, facts.partitions, new)
         elif not request.same_cluster and facts.partitions in old | new:
             raise Refused(
-                f"the input topic {topic} of another cluster has other offsets, and kstate cannot give them another "
-                "number of partitions",
+                f"kstate cannot convert the offsets of the input topic {topic} to another number of partitions, "
+                "because they are different on the target cluster",
                 hint=f"pass {option.START_OFFSETS} FILE with the offset of each partition on the target, or "
                 f"{option.NO_OFFSETS}",
             )
@@ -143,7 +144,7 @@ def _stated_inputs(
     for topic, facts in sorted(read_topics(request.target, names).items()):
         if facts.partitions > max(new):
             raise Refused(
-                f"the input topic {topic} has {plural(facts.partitions, 'partition')}, and the new changelogs have "
+                f"the input topic {topic} has {plural(facts.partitions, 'partition')}, but the new changelogs have "
                 f"{max(new)}",
                 hint=f"pass {option.START_OFFSETS} with topics that the new application can read",
             )
@@ -162,16 +163,16 @@ def _kept_topics(request: SeedRequest) -> set[str]:
 def _not_enlarged(topic: str, count: int, new: set[int]) -> Refused:
     number = min(new)
     hint = (
-        f"let the old application read all of it, stop it, then let Kafka add partitions to {topic}, so that it has "
-        f"{number}"
+        f"let the old application read all records of {topic}, stop it, then increase the number of partitions to "
+        f"{number} with kafka-topics"
     )
     if count > number:
         hint = (
-            "Kafka cannot remove partitions, so the new application reads another topic: pass "
-            f"{option.START_OFFSETS} FILE with the offset of each of its partitions, or {option.NO_OFFSETS}"
+            f"pass {option.START_OFFSETS} FILE with the offset of each partition of a smaller input topic, or "
+            f"{option.NO_OFFSETS}. Kafka cannot remove partitions of {topic}"
         )
     return Refused(
-        f"the input topic {topic} has {plural(count, 'partition')}, and the new application needs {number}", hint=hint
+        f"the input topic {topic} has {plural(count, 'partition')}, but the new application needs {number}", hint=hint
     )
 
 
@@ -229,8 +230,8 @@ def _refuse_misplaced_in(connection: Connection, topic: MovedInput, place: ReadF
             expected = topic.partitioner.partition(record_key, topic.count)
             if expected != place.key.partition:
                 raise Refused(
-                    f"{place.key} has a record that the application has not read yet, and with {topic.count} "
-                    f"partitions its key {key_text(record_key)} belongs to partition {expected}",
-                    hint="let the old application read all records before the topic gets more partitions, and stop "
-                    "the producers meanwhile",
+                    f"the application has not read a record of {place.key} yet. With {topic.count} partitions, its key "
+                    f"{key_text(record_key)} belongs to partition {expected}",
+                    hint="stop the producers, and let the old application read all records before the topic gets more "
+                    "partitions",
                 )

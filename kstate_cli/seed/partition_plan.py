@@ -35,7 +35,7 @@ _MOST_NAMES: Final = 20
 _RESPONSE: Final = "subscription-response"
 _SUBSCRIPTIONS: Final = "-subscription-store"
 """Suffix of the store of a foreign-key join with a name; the name of its topics comes from the same one."""
-_UNKNOWN: Final = "the sub-topology of the left table of its foreign-key join is unknown"
+_UNKNOWN: Final = "kstate does not know the sub-topology of this left table of the foreign-key join"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def plan_partitions(request: SeedRequest, facts: SeedFacts) -> dict[str, Partiti
     counts = {changelog.topic: _target_count(statements, changelog, changelogs) for changelog in changelogs}
     _refuse_source_tables(request, changelogs, counts)
     if all(counts[changelog.topic] == changelog.count for changelog in changelogs):
-        raise UsageError("every store has this number of partitions already", hint=f"omit {option.PARTITIONS}")
+        raise UsageError("every store already has this number of partitions", hint=f"omit {option.PARTITIONS}")
     partitionings: dict[str, Partitioning] = {}
     for changelog in changelogs:
         source, target = changelog.count, counts[changelog.topic]
@@ -91,11 +91,10 @@ def _rule_of(
         key = _key_of_data(facts, changelog, partitioner or Partitioner())
     if partitioner is None and changelog.count == 1 and _has_rows(facts, changelog):
         raise Refused(
-            f"the store {changelog.store} has one partition, so its records cannot prove how their keys are "
+            f"the store {changelog.store} has only one partition, so its records do not show how their keys are "
             "partitioned",
-            hint=f"pass {option.PARTITIONER} murmur2 if its producers use Kafka's own partitioner, else "
-            f"{option.PARTITIONER} "
-            "MODULE:NAME",
+            hint=f"pass {option.PARTITIONER} murmur2 if the producers use the default partitioner of Kafka. Otherwise, "
+            f"pass {option.PARTITIONER} MODULE:NAME",
         )
     return PartitionRule(partitioner or Partitioner(), key)
 
@@ -118,8 +117,8 @@ def _refuse_scopes(statements: PartitionRequest, changelogs: Sequence[_Changelog
         unknown = sorted(name for name in names if name is not None and name not in existing)
         if unknown:
             raise UsageError(
-                f"{option_name} {quoted(unknown[0])}: nothing has this name",
-                hint=f"these names exist: {some(sorted(existing), _MOST_NAMES)}",
+                f"{option_name} {quoted(unknown[0])}: the source application has nothing with this name",
+                hint=f"pass one of these names: {some(sorted(existing), _MOST_NAMES)}",
             )
 
 
@@ -133,7 +132,7 @@ def _target_count(statements: PartitionRequest, changelog: _Changelog, changelog
     stated |= {statements.counts[scope] for scope in changelog.scopes[1:-1] if scope in statements.counts}
     if len(stated) > 1:
         raise UsageError(
-            f"{option.PARTITIONS} gives the stores of one sub-topology several numbers: "
+            f"{option.PARTITIONS} specifies different numbers for stores of one sub-topology: "
             f"{some(sorted(siblings), _MOST)}",
             hint="pass one number for each sub-topology",
         )
@@ -167,11 +166,10 @@ def _refuse_source_tables(request: SeedRequest, changelogs: Sequence[_Changelog]
         count = value_in_scope(statements.counts, scopes)
         if store.subtopology is None or str(store.subtopology) in moved or count not in (None, store.partitions):
             raise Refused(
-                f"Kafka Streams restores {store.name} from its input topic {store.source_topic}, where the records of "
-                "a key stay in their old partition",
+                f"Kafka Streams restores {store.name} from its input topic {store.source_topic}, where existing "
+                "records stay in their old partitions",
                 hint=f"pass {option.PARTITIONS} SUBTOPOLOGY=NUMBER for sub-topologies without {store.name}, or "
-                "let the new "
-                "application build its state from its input",
+                "let the new application build its state from its input",
             )
 
 
@@ -214,10 +212,10 @@ def _key_of_data(facts: SeedFacts, changelog: _Changelog, partitioner: Partition
     if not sources:
         return KeyForm(KeySchema.KEY.value)
     forms = ", ".join(sorted(KEY_PARTS))
-    hint = f"pass {option.KEY_OF} {quoted(f'{changelog.store}=KIND')} with one of these kinds, or MODULE:NAME: {forms}"
+    hint = f"pass {option.KEY_OF} {quoted(f'{changelog.store}=KIND')}, where KIND is MODULE:NAME or one of {forms}"
     if (name := fitting_key(partitioner, sources)) is not None:
-        hint = f"all its keys fit {name}: pass {option.KEY_OF} {quoted(f'{changelog.store}={name}')}"
-    raise Refused(f"kstate does not know what the keys of the store {changelog.store} have", hint=hint)
+        hint = f"all its keys fit {name}. Pass {option.KEY_OF} {quoted(f'{changelog.store}={name}')}"
+    raise Refused(f"kstate does not know the form of the keys of store {changelog.store}", hint=hint)
 
 
 def _primary(
@@ -276,7 +274,7 @@ def _source_table_sizes(request: SeedRequest) -> set[int]:
 
 def _unknown_left(changelog: _Changelog) -> Refused:
     return Refused(
-        f"the store {changelog.store} keeps partition numbers of another table, and {_UNKNOWN}",
+        f"the rows of store {changelog.store} contain partition numbers of another table, and {_UNKNOWN}",
         hint=f"pass one number for all stores: {option.PARTITIONS} NUMBER",
     )
 
@@ -289,13 +287,19 @@ def partition_notes(facts: SeedFacts, topics: Sequence[PlannedTopic]) -> Iterato
     weak = [proof.partitioning.store for proof in proofs if 0 < proof.proven < FEW]
     stated = [proof.partitioning.store for proof in proofs if proof.partitioning.source_count == 1]
     if stated:
-        yield f"{some(stated, _MOST)}: one partition proves nothing, so kstate takes the rule that you pass"
+        yield (
+            f"kstate uses the partitioner that you passed for {some(stated, _MOST)}, because the records of a single "
+            "partition cannot confirm it"
+        )
     if weak:
-        yield f"fewer than {FEW} records prove the rule of {some(weak, _MOST)}: check it in the code of the application"
+        yield (
+            f"fewer than {FEW} records confirm the partitioner of {some(weak, _MOST)}. Check it in the code of the "
+            "application"
+        )
     queues = sorted({key.topic for key in facts.logs} - facts.source_topics.keys())
     if queues:
         yield (
-            f"Kafka Streams creates the topics between sub-topologies for the new application itself: "
-            f"{some([topic.removeprefix(f'{facts.source_app}-') for topic in queues], _MOST)}. A repartition topic has "
-            "the partitions of its upstream, unless the code states a number"
+            f"Kafka Streams creates these internal topics when the new application starts: "
+            f"{some([topic.removeprefix(f'{facts.source_app}-') for topic in queues], _MOST)}. A repartition topic "
+            "gets as many partitions as its upstream topics, unless the code specifies a number"
         )

@@ -72,7 +72,7 @@ class Partitioner:
             raise self._failed(key, str(error)) from None
         # True is an int in Python.
         if not isinstance(partition, int) or isinstance(partition, bool) or not 0 <= partition < count:
-            raise self._failed(key, f"it returns {partition!r}, and not a number from 0 to {count - 1}")
+            raise self._failed(key, f"it returns {partition!r} instead of a number from 0 to {count - 1}")
         return partition
 
     def _failed(self, key: bytes, problem: str) -> UsageError:
@@ -98,7 +98,7 @@ class KeyForm:
         except ValueError as error:
             raise self._failed(key, str(error)) from None
         if not isinstance(base, bytes):
-            raise self._failed(key, f"it returns a {type(base).__name__}, and not bytes")
+            raise self._failed(key, f"it returns a {type(base).__name__} instead of bytes")
         return base
 
     def _failed(self, key: bytes, problem: str) -> UsageError:
@@ -170,7 +170,7 @@ def _imported(option_name: str, text: str) -> Callable[..., object]:
             f"{option_name}: {error}", hint="pass MODULE:NAME of a function that Python can import"
         ) from None
     if not callable(function):
-        raise UsageError(f"{option_name}: {text!r} is no function", hint="pass MODULE:NAME of a function")
+        raise UsageError(f"{option_name}: {text!r} is not a function", hint="pass MODULE:NAME of a function")
     return function
 
 
@@ -388,9 +388,9 @@ def _refusal(partitioning: Partitioning, sources: Sequence[DumpedRecords]) -> Re
     """Return the refusal of a store whose records are not where the rule puts them."""
     store, rule = partitioning.store, partitioning.rule
     comparison = _compare(rule, sources)
-    place = f"and not in {comparison.expected}"
+    place = f"not in {comparison.expected}"
     if comparison.expected == NO_PARTITION:
-        place = f"and is too short for the kind {rule.key.name}"
+        place = f"but its key is too short for the kind {rule.key.name}"
     hint = (
         f"pass {option.PARTITIONER} {quoted(f'{store}=MODULE:NAME')} or {option.KEY_OF} "
         f"{quoted(f'{store}=MODULE:NAME')} with the rule of this store, or let the new application build it from its "
@@ -398,12 +398,12 @@ def _refusal(partitioning: Partitioning, sources: Sequence[DumpedRecords]) -> Re
     )
     other = fitting_key(rule.partitioner, sources)
     if other is not None:
-        hint = f"all its keys fit another form: pass {option.KEY_OF} {quoted(f'{store}={other}')}"
+        hint = f"all its keys fit another form. Pass {option.KEY_OF} {quoted(f'{store}={other}')}"
     return Refused(
-        f"the store {store} cannot get {plural(partitioning.target_count, 'partition')}: {comparison.wrong:,} of its "
-        f"{plural(comparison.records, 'record')} are not in the partition that {rule.partitioner.name} gives for their "
-        f"key ({rule.key.name}). The record {key_text(comparison.example)} is in partition {comparison.partition}, "
-        f"{place}",
+        f"kstate cannot divide the store {store} into {plural(partitioning.target_count, 'partition')}: "
+        f"{comparison.wrong:,} of its {plural(comparison.records, 'record')} are not in the partition that "
+        f"{rule.partitioner.name} selects for their key ({rule.key.name}). For example, the record with key "
+        f"{key_text(comparison.example)} is in partition {comparison.partition}, {place}",
         hint=hint,
     )
 
@@ -431,19 +431,19 @@ def _prove_primary(partitioning: Partitioning, primary: PrimaryPartitions, sourc
             wrapper = SubscriptionWrapper.from_bytes(value)
         except MalformedBytesError as error:
             raise Refused(
-                f"the store {partitioning.store} has a value that is no subscription of a foreign-key join: {error}",
-                hint="the specification of the store has another kind than the store: correct it",
+                f"a value in store {partitioning.store} is not a subscription of a foreign-key join: {error}",
+                hint="correct the kind of the store in the specification",
             ) from None
         if wrapper.partition is None:
             continue
         expected = primary.partitioner.partition(wrapper.primary_key, primary.source_count)
         if wrapper.partition != expected:
             raise Refused(
-                f"the store {partitioning.store} has a subscription of the key {key_text(wrapper.primary_key)} from "
-                f"partition {wrapper.partition} of the left table, and {primary.partitioner.name} gives {expected}",
+                f"in store {partitioning.store}, a subscription of key {key_text(wrapper.primary_key)} comes from "
+                f"partition {wrapper.partition} of the left table, but {primary.partitioner.name} selects partition "
+                f"{expected}",
                 hint=f"pass {option.PARTITIONER} MODULE:NAME with the rule of the left table, or let the new "
-                "application build "
-                "the join from its input",
+                "application build the join from its input",
             )
 
 

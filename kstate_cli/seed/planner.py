@@ -340,11 +340,11 @@ def _notes(request: SeedRequest, facts: SeedFacts, topics: Iterable[PlannedTopic
         return
     keyless = sum(partition.without_key for topic in topics for partition in topic.partitions)
     if keyless:
-        yield f"Kafka Streams restores no record without a key, so kstate skips {plural(keyless, 'such record')}"
+        yield f"kstate skips {plural(keyless, 'record')} without a key, which Kafka Streams does not restore"
     if request.spec is None:
         yield (
             f"kstate writes every record of the dump. With {option.SPEC}, it writes only the newest record of each key "
             "if the kind of store allows it"
         )
     if not request.same_cluster:
-        yield "new topics get the default replication factor of the target cluster"
+        yield "kstate creates topics with the default replication factor of the target cluster"

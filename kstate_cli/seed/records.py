@@ -236,7 +236,8 @@ def _tables(
     parts, unordered = slices(partition, after=None, until=None, max_bytes=_SLICE_BYTES)
     if unordered:
         raise Refused(
-            f"the files of {partition.key} are not sorted well enough to read their rows in the order of offsets",
+            f"kstate cannot read the rows of {partition.key} in the order of offsets, because the files of the dump "
+            "are not sorted enough",
             hint="write a new dump whose files are in the order of offsets",
         )
     filesystem, _ = open_location(dump.uri)

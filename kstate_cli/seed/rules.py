@@ -51,12 +51,12 @@ def refuse_names(request: SeedRequest, facts: SeedFacts) -> Iterator[UsageError]
     # The lost changelogs of an application may be written again, under its own id.
     if request.app == facts.source_app and request.same_cluster and not keeps_id(request, facts):
         yield UsageError(
-            f"{option.APP} {quoted(request.app)} is the source application itself",
+            f"{option.APP} {quoted(request.app)} is the application.id of the source",
             hint=f"pass the new application.id with {option.APP}",
         )
     if request.start_offsets and keeps_id(request, facts):
         yield UsageError(
-            f"{option.START_OFFSETS}: the group of {facts.source_app} keeps its offsets",
+            f"{option.START_OFFSETS} is not allowed here, because the group of {facts.source_app} keeps its offsets",
             hint=f"omit {option.START_OFFSETS}",
         )
     yield from _refuse_renames(request, facts)
@@ -89,14 +89,14 @@ def refuse_running(request: SeedRequest, facts: SeedFacts) -> Iterator[Refused]:
     state = facts.source.groups.get(facts.source_app)
     if state == UNKNOWN and not request.source_stopped:
         yield Refused(
-            f"kstate cannot read whether {facts.source_app} is running: {UNLISTED}",
+            f"kstate does not know whether {facts.source_app} is running: {UNLISTED}",
             hint=f"stop all its instances, then pass {option.SOURCE_STOPPED}",
         )
     if state not in (EMPTY, UNKNOWN, None):
         yield Refused(
             f"the group of {facts.source_app} has members (state {state}), so the application is running",
-            hint="stop all its instances. A stopped instance may stay a member until its session times out "
-            "(session.timeout.ms): then run the command again",
+            hint="stop all its instances, wait until their sessions have timed out (session.timeout.ms), then run the "
+            "command again",
         )
 
 
@@ -105,7 +105,7 @@ def refuse_without_offsets(request: SeedRequest, facts: SeedFacts) -> Iterator[R
     if request.copies_offsets and not facts.committed and not request.start_offsets:
         yield Refused(
             f"the group of {facts.source_app} has no committed offsets, so the new application would not know where "
-            "to continue its input",
+            "to continue in its input topics",
             hint=f"pass {option.NO_OFFSETS} to write only the changelogs, and set the offsets of the group yourself",
         )
 
@@ -144,7 +144,7 @@ def refuse_dump(request: SeedRequest, facts: SeedFacts) -> Iterator[UsageError |
 def _refuse_dump(facts: SeedFacts, dump: Dump) -> Iterator[Refused]:
     again = "extend the dump after the application has stopped, then run the command again"
     if dump.isolation != _READ_COMMITTED:
-        yield Refused("the dump may have records of aborted transactions", hint=again)
+        yield Refused("the dump may contain records of aborted transactions", hint=again)
     for topic, on_broker in sorted(facts.source_topics.items()):
         for partition in range(on_broker.partitions):
             key = TopicPartition(topic, partition)
@@ -156,10 +156,10 @@ def _refuse_dump(facts: SeedFacts, dump: Dump) -> Iterator[Refused]:
 def _incomplete(dumped: PartitionDump | None, log: LogFacts | None, topic_id: str) -> str | None:
     """Return why a partition of the dump does not have the whole log; None if it has."""
     if log is None:
-        return "the broker does not describe it"
+        return "the broker does not describe this partition"
     if dumped is None:
         # An empty partition has no file, and a dump of Parquet files does not name it.
-        return None if log.end == 0 else "the dump does not have it"
+        return None if log.end == 0 else "the dump does not contain this partition"
     if dumped.topic_id != topic_id:
         return "the dump belongs to another topic with the same name, or its topic id is unknown"
     if dumped.start is None or dumped.log_start is None or dumped.start > dumped.log_start:
@@ -185,7 +185,7 @@ def refuse_target(request: SeedRequest, facts: SeedFacts, *, resumes: bool) -> I
     if resumes and state == UNKNOWN:
         # kstate commits offsets to a classic group, so an application has used it since.
         yield Refused(
-            f"kstate cannot read whether {request.app} is running: {UNLISTED}",
+            f"kstate does not know whether {request.app} is running: {UNLISTED}",
             hint=f"stop the new application, or pass another {option.APP}",
         )
     if resumes:

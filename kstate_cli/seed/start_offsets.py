@@ -44,15 +44,15 @@ def read_start_offsets(path: Path) -> dict[TopicPartition, int]:
         fields = next(csv.reader([line]), [])
         key, offset = _row(fields, path, number)
         if key in offsets:
-            raise UsageError(f"{path}, line {number}: {key} has an offset already", hint="remove one of the lines")
+            raise UsageError(f"{path}, line {number}: {key} already has an offset", hint="remove one of the lines")
         offsets[key] = offset
     if not offsets:
-        raise UsageError(f"{path} has no offsets", hint=f"write {_FORM} in each line")
+        raise UsageError(f"{path} contains no offsets", hint=f"write {_FORM} in each line")
     return offsets
 
 
 def _row(fields: list[str], path: Path, number: int) -> tuple[TopicPartition, int]:
-    problem = UsageError(f"{path}, line {number} is not {_FORM}", hint=f"write one {_FORM} per line")
+    problem = UsageError(f"line {number} of {path} does not have the form {_FORM}", hint=f"write one {_FORM} per line")
     if len(fields) != len(_FORM.split(",")):
         raise problem
     topic, partition, offset = fields
@@ -82,7 +82,7 @@ def stated_offsets(
     problems = [*_problems(stated, logs)]
     if problems:
         raise Refused(
-            f"{plural(len(problems), 'start offset')} cannot be committed",
+            f"kstate cannot commit {plural(len(problems), 'start offset')}",
             details=first_lines(problems),
             hint=f"correct the file of {option.START_OFFSETS}",
         )
@@ -116,5 +116,5 @@ def _problems(stated: Mapping[TopicPartition, int], logs: Mapping[TopicPartition
             problems.append(f"{key}: the target does not have this partition")
         elif not log.start <= offset <= log.end:
             problems.append(f"{key}: {offset} is not between the log start {log.start} and the log end {log.end}")
-    problems += [f"{key}: the file has no offset of it" for key in sorted(logs) if key not in stated]
+    problems += [f"{key}: the file has no offset for this partition" for key in sorted(logs) if key not in stated]
     return problems

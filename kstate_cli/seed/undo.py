@@ -56,7 +56,8 @@ def _topics_to_delete(admin: Any, target: Connection, journal: SeedJournal) -> l
             # Announced, and the run was killed before it recorded the id: ours only as long as it is empty.
             if any(ends.values()):
                 raise Refused(
-                    f"{topic} is not the empty topic that the run announced", hint="keep it, or delete it yourself"
+                    f"{topic} is not the empty topic that the run was about to create",
+                    hint="keep it, or delete it yourself",
                 )
         elif created[topic].get("id") != facts.topic_id:
             raise Refused(
@@ -64,7 +65,7 @@ def _topics_to_delete(admin: Any, target: Connection, journal: SeedJournal) -> l
             )
         elif topic not in verified:
             raise Refused(
-                f"the run has not finished {topic}, so its end is unknown",
+                f"the run has not finished writing {topic}, so kstate does not know where its records end",
                 hint="complete the run with the command that began it, then undo it",
             )
         elif verified[topic].get("ends") != ends:

@@ -268,7 +268,7 @@ def _reason(producer: Any, error: Any, broker_errors: Sequence[Any]) -> Any:
 def _failed(cause: Any, app: str) -> RunFailed:
     if cause.name() in ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"):
         return RunFailed(
-            f"another run with the same {option.APP} has taken over",
+            f"another run with the same {option.APP} has started to write to the changelogs",
             hint="wait until it ends, or stop it and run the command again",
         )
     hint = f"check that the broker runs and has free disk space, then {_AGAIN}"
@@ -319,7 +319,7 @@ def _compare(digest: LogDigest, committed: WrittenLog, target: TopicPartition) -
 
 def _foreign(target: TopicPartition) -> RunFailed:
     return RunFailed(
-        f"{target} has records that this run has not written",
+        f"{target} contains records that this run has not written",
         hint="stop the program that writes to it, delete the topics of the new application, then run the command "
         "again with a new journal",
     )

@@ -135,10 +135,10 @@ def test_a_key_is_erased_with_all_its_windows_and_versions(name: str, tmp_path: 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("count", "line 2 is not STORE=KEY"),
-        ("=k", "line 2 is not STORE=KEY"),
-        ("count=k\r", "line 2 is not STORE=KEY"),
-        ("count:long=x", "the key is not a long"),
+        ("count", "does not have the form STORE=KEY"),
+        ("=k", "does not have the form STORE=KEY"),
+        ("count=k\r", "does not have the form STORE=KEY"),
+        ("count:long=x", "the key is not a valid long"),
         ("count:nothing=x", "is not a serde"),
     ],
 )

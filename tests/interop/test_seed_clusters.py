@@ -70,13 +70,15 @@ CASES = {
     "compacted-target": Case(R, [R[1], R[2], R[5]], 2, 1),
     "compacted-source": Case([R[1], R[2], R[5]], [R[1], R[2], R[5]], 1, 1),
     "start": Case(R, [ABORTED, *R], 0, 2),
-    "start-with-records-before": Case(R, [record(9), *R], 0, "records before the first unconsumed one"),
+    "start-with-records-before": Case(
+        R, [record(9), *R], 0, "before the first unconsumed record, the target has records"
+    ),
     "end": Case(R, [*R, ABORTED], 6, 6),
     "end-behind-marker": Case([*R, ABORTED], R, 8, 6),
-    "end-with-records-behind": Case(R, [*R, record(9)], 6, "records after the last consumed one"),
+    "end-with-records-behind": Case(R, [*R, record(9)], 6, "after the last consumed record, the target has records"),
     "empty": Case([], [], 0, 0),
     "only-aborted": Case([ABORTED], [ABORTED], 2, 0),
-    "empty-source": Case([], R, 0, "the source has no record, but the target has"),
+    "empty-source": Case([], R, 0, "the source has no records, but the target has some"),
     "empty-target": Case(R, [], 3, "does not have the last consumed record"),
     "consumed-twice": Case(R, [*R[:2], R[1], *R[2:]], 2, "has the last consumed record 2 times"),
     "unconsumed-twice": Case(R, [*R, R[2]], 2, "has the first unconsumed record 2 times"),
@@ -103,7 +105,7 @@ CASES = {
         2,
     ),
     "deleted-before": Case(R, R[3:], 3, 0, deleted=3),
-    "deleted-before-in-source-only": Case(R, R, 3, "which the source no longer has", deleted=3),
+    "deleted-before-in-source-only": Case(R, R, 3, "that the source no longer has", deleted=3),
     "deleted-behind": Case(R, R, 3, "is below the log start 4", deleted=4),
     "beyond-end": Case(R, R, 7, "is above the log end 6"),
 }

@@ -292,15 +292,15 @@ class Refusal:
 
 
 REFUSALS = {
-    "moved-task": Refusal(_moved_task, 4, "do not have every task: 0_1", follow_sources=("host1", "host2")),
+    "moved-task": Refusal(_moved_task, 4, "These are missing: 0_1", follow_sources=("host1", "host2")),
     "double-task": Refusal(
         _double_task, 4, "have the same task: 0_1", sources=("host1", "host2"), follow_sources=("host1", "host2"),
         remedy=("--skip-task", "OTHER/0_1"),
     ),
-    "no-such-task": Refusal(_no_change, 2, "is no task of the directories", ("--skip-task", "OTHER/9_9")),
-    "behind": Refusal(_behind, 4, "may lack updates: versioned", remedy=("--accept", "versioned")),
-    "no-such-store": Refusal(_no_change, 2, "no changelog is written for such a store", ("--accept", "nothing")),
-    "beyond": Refusal(_beyond, 4, "so 3_7 cannot be a task", remedy=("--skip-task", "HERE/3_7")),
+    "no-such-task": Refusal(_no_change, 2, "is not the path of a task in the directories", ("--skip-task", "OTHER/9_9")),
+    "behind": Refusal(_behind, 4, "updates may be missing from 1 store: versioned", remedy=("--accept", "versioned")),
+    "no-such-store": Refusal(_no_change, 2, "kstate writes no changelog for a store with this name", ("--accept", "nothing")),
+    "beyond": Refusal(_beyond, 4, "no longer has the tasks 3_7", remedy=("--skip-task", "HERE/3_7")),
     "damaged": Refusal(_damage, 4, "count", follow=_restore),
     "lacking-store": Refusal(_less, 4, "has no store count", follow=_restore),
     "twice": Refusal(_no_change, 2, "names one directory twice", sources=("host1", "host1")),
@@ -342,10 +342,10 @@ def test_unknown_inputs_need_partitions_in_the_specification(harness: Harness, t
     for store in ("latest-order", "orders-per-minute", "visits"):
         words += ["--accept", store]
     refusal = kstate(*words)
-    assert "specify partitions of store" in refusal.error["hint"], refusal.report
+    assert "set partitions for store" in refusal.error["hint"], refusal.report
     spec.write_text(text)
     mistyped = kstate(*words, "--accept", "vistis")
-    assert mistyped.error["hint"] == "did you mean visits? pass another name", mistyped.report
+    assert mistyped.error["hint"] == "did you mean visits? pass the name of a store with a changelog", mistyped.report
     assert kstate(*words).status == 0
 
 

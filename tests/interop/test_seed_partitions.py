@@ -329,20 +329,22 @@ def test_stated_offsets_of_some_partitions_or_of_other_keys(counting: Counting) 
     topic = _smaller_topic(counting, 3)
     counting.enlarge(3)
     partly = counting.seed("--partitions", 3, "--start-offsets", _write_offsets(counting, f"{topic},0,0"), status=4)
-    assert any("the file has no offset of it" in detail for detail in partly.error["details"]), partly.report
+    assert any("the file has no offset for this partition" in detail for detail in partly.error["details"]), (
+        partly.report
+    )
     # Two of the three partitions of the topic have records of all keys.
     counting.produce(topic, range(80), count=2)
     file = _write_offsets(counting, *[f"{topic},{number},0" for number in range(3)])
     strangers = counting.seed("--partitions", 3, "--start-offsets", file, "--dry-run", status=4)
     assert "belongs to partition" in strangers.error["message"], strangers.report
     larger = counting.seed("--partitions", "1", "--start-offsets", file, "--dry-run", status=4)
-    assert "has 3 partitions, and the new changelogs have 1" in larger.error["message"], larger.report
+    assert "has 3 partitions, but the new changelogs have 1" in larger.error["message"], larger.report
 
 
 @pytest.mark.parametrize("line", ["topic,0", "topic,0,x", "topic,-1,0", "to/pic,0,0", "t,0,0\nt,0,1", "", "t,0,1_0"])
 def test_a_file_that_states_no_offsets(counting: Counting, line: str) -> None:
     refusal = counting.seed("--start-offsets", _write_offsets(counting, line), status=2)
-    assert "line" in refusal.error["message"] or "has no offsets" in refusal.error["message"], refusal.report
+    assert "line" in refusal.error["message"] or "contains no offsets" in refusal.error["message"], refusal.report
 
 
 def _unread(counting: Counting) -> None:
@@ -460,31 +462,31 @@ class Refusal:
 
 
 REFUSALS = {
-    "unread": Refusal(_unread, "that the application has not read yet"),
+    "unread": Refusal(_unread, "the application has not read a record of"),
     "not-enlarged": Refusal(
-        _nothing, "has 2 partitions, and the new application needs 3", remedy=("--partitions", "3", "--no-offsets")
+        _nothing, "has 2 partitions, but the new application needs 3", remedy=("--partitions", "3", "--no-offsets")
     ),
     "fewer": Refusal(
         _nothing,
-        "has 2 partitions, and the new application needs 1",
+        "has 2 partitions, but the new application needs 1",
         ("--partitions", "1"),
         remedy=("--partitions", "1", "--no-offsets"),
     ),
-    "stray": Refusal(_stray, "The record stray is in partition"),
+    "stray": Refusal(_stray, "the record with key stray is in partition"),
     "custom": Refusal(
         _enlarge,
-        "are not in the partition that tests.unit.seed.test_partitioning:by_last_byte gives",
+        "are not in the partition that tests.unit.seed.test_partitioning:by_last_byte selects",
         ("--partitions", "3", "--partitioner", "tests.unit.seed.test_partitioning:by_last_byte"),
         remedy=("--partitions", "3", "--partitioner", "murmur2"),
     ),
     "unknown-kind": Refusal(
         _unknown_kind,
-        "kstate does not know what the keys of the store count have",
+        "kstate does not know the form of the keys of store count",
         remedy=("--partitions", "3", "--key-of", "count=key-value"),
     ),
     "other-kind": Refusal(
         _other_kind,
-        "and is too short for the kind list-value",
+        "but its key is too short for the kind list-value",
         remedy=("--partitions", "3", "--key-of", "count=key-value"),
     ),
     "source-table": Refusal(
@@ -499,38 +501,38 @@ REFUSALS = {
     ),
     "other-metadata": Refusal(
         _other_metadata,
-        "is not that of Kafka Streams",
+        "Kafka Streams did not write the metadata of the committed offset",
         remedy=("--partitions", "3", "--no-offsets"),
     ),
     "ambiguous-left-table": Refusal(
         _ambiguous_left_table,
-        "keeps partition numbers of another table",
+        "contain partition numbers of another table",
         ("--partitions", "0=3", "--partitions", "3=3"),
         remedy=("--partitions", "3"),
     ),
     "other-left-table": Refusal(
         _other_left_table,
-        "of the left table, and murmur2 gives",
+        "of the left table, but murmur2 selects",
         remedy=("--partitions", "3", "--partitioner", "tests.interop.test_seed_partitions:left_by_hand"),
     ),
-    "no-subscription": Refusal(_no_subscription, "has a value that is no subscription"),
+    "no-subscription": Refusal(_no_subscription, "is not a subscription of a foreign-key join"),
     "no-specification": Refusal(
         _enlarge, "needs the kinds of the stores", ("--partitions", "3", "--spec", ""), 2, ("--partitions", "3")
     ),
-    "same": Refusal(_nothing, "has this number of partitions already", ("--partitions", "2"), 2, ()),
+    "same": Refusal(_nothing, "already has this number of partitions", ("--partitions", "2"), 2, ()),
     "unknown-store": Refusal(
-        _enlarge, "nothing has this name", ("--partitions", "x=3"), 2, ("--partitions", "count=3")
+        _enlarge, "has nothing with this name", ("--partitions", "x=3"), 2, ("--partitions", "count=3")
     ),
     "contradiction": Refusal(
         _enlarge,
-        "several numbers",
+        "specifies different numbers",
         ("--partitions", "0=3", "--partitions", "count=4"),
         2,
         ("--partitions", "0=3"),
     ),
     "unknown-topic": Refusal(
         _enlarge,
-        "nothing has this name",
+        "has nothing with this name",
         ("--partitions", "3", "--partitioner", "another=murmur2"),
         2,
         ("--partitions", "3", "--partitioner", "count=murmur2"),
@@ -592,7 +594,7 @@ def test_a_producer_that_knows_the_old_number_only_stops_the_offsets(counting: C
     )
     plan = plan_seed(request, read_facts(request), resumes=False)
     counting.produce(counting.input, range(60, 90))
-    with open_journal(counting.journal) as journal, pytest.raises(Refused, match="has not read yet"):
+    with open_journal(counting.journal) as journal, pytest.raises(Refused, match="has not read a record of"):
         carry_out(request, plan, journal, Watcher())
     keys = [TopicPartition(counting.input, number) for number in range(3)]
     assert not read_committed(counting.harness.bootstrap, {}, f"{counting.app}-new", keys)

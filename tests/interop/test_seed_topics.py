@@ -134,9 +134,11 @@ def test_keys_are_erased_with_a_receipt(source: Source) -> None:
     assert "pass directories" in kstate(*source.words("--skip-task", "x")).error["hint"]
     # Without its kind the keys of a store cannot be taken apart.
     unclear = kstate(*source.words(*options))
-    assert "the kind of 1 store is unknown" in unclear.error["message"]
+    assert "kstate does not know the kind of 1 store" in unclear.error["message"]
     accepted = kstate(*source.words(*options, "--accept", "count", "--dry-run"))
-    assert [row for row in accepted.rows if "keys are not erased from count" in row.get("message", "")], accepted.report
+    assert [row for row in accepted.rows if "kstate does not erase keys from count" in row.get("message", "")], (
+        accepted.report
+    )
     spec = source.folder / "kstate.toml"
     spec.write_text(
         f'format = 1\napplication = "{source.app}"\n[stores.count]\nkind = "timestamped-key-value"\n'
@@ -278,7 +280,7 @@ REFUSALS = {
     "unread-subscription": Refusal(_unread_subscription, 4, "has not read all records", follow=_drain),
     "foreign-topic": Refusal(_foreign_topic, 4, "that this run did not create", remedy=("--app", "other-topic")),
     "foreign-offsets": Refusal(_foreign_offsets, 4, "already has committed offsets", remedy=("--app", "other-offsets")),
-    "source-itself": Refusal(_no_change, 2, "is the source application itself", ("--app", "SOURCE")),
+    "source-itself": Refusal(_no_change, 2, "is the application.id of the source", ("--app", "SOURCE")),
     "no-such-store": Refusal(_no_change, 2, "no changelog of a store x", ("--rename-store", "x=y")),
     "no-pair": Refusal(_no_change, 2, "is not OLD=NEW", ("--rename-store", "x"), ("--rename-store", "count=total")),
     "no-such-application": Refusal(_no_change, 2, "has no changelog of other", ("--source-app", "other")),
@@ -456,7 +458,7 @@ def test_hints_of_journals_lead_on(source: Source) -> None:
     assert missing.error["hint"] == "pass --journal with another file"
     foreign = source.folder / "foreign"
     foreign.write_text("x\n")
-    assert "this is not the journal of a seed" in source.seed("--journal", foreign, status=4).error["message"]
+    assert "is not a line of a seed journal" in source.seed("--journal", foreign, status=4).error["message"]
     source.seed()
     # Without its journal the run is not recognized; with it, it is.
     other = source.seed("--journal", source.folder / "other.jsonl", status=4)

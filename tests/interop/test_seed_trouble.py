@@ -111,7 +111,7 @@ def test_a_second_run_takes_over(harness: Harness, tmp_path: Path) -> None:
     cluster, key = Connection(harness.bootstrap, {}), TopicPartition("fenced-topic", 0)
     batch = RecordBatch.of([Record(b"k", b"v", 1, [])])
     with (
-        pytest.raises(RunFailed, match="another run with the same --app has taken over"),
+        pytest.raises(RunFailed, match="another run with the same --app has started to write"),
         seed_producer(cluster, "f") as first,
     ):
         first.send(key, batch)

@@ -122,14 +122,14 @@ CARRIED_OUT = {
             ("cli/commands/seed.py", "pass --drop-keys, or omit --receipt"),
             ("cli/commands/seed.py", "omit --source-app"),
             ("seed/directories.py", "to see all problems"),
-            ("seed/directories.py", "one of them was a standby copy"),
-            ("seed/completeness.py", "it was left behind by another topology"),
+            ("seed/directories.py", "only one copy of each task is current"),
+            ("seed/completeness.py", "an earlier topology left them behind"),
             ("seed/completeness.py", "pass the directories of all hosts"),
             ("seed/completeness.py", "pass the directory of the host that had the active task"),
         ],
         "interop/test_seed_directories.py::test_refusals_write_nothing_and_their_hints_lead_on",
     ),
-    ("seed/completeness.py", "specify partitions of store"): (
+    ("seed/completeness.py", "set partitions for store"): (
         "interop/test_seed_directories.py::test_unknown_inputs_need_partitions_in_the_specification"
     ),
     **dict.fromkeys(

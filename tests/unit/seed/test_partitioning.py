@@ -189,8 +189,8 @@ def test_a_key_elsewhere_is_refused_with_numbers_and_an_example(tmp_path: Path) 
             Partitioning("store", 2, 3, rule_of("key-value")),
             sources_of(tmp_path / "dump", partitions, newest_only=True),
         )
-    assert "the store store cannot get 3 partitions: 1 of its 300 records are not" in str(caught.value)
-    assert f"The record stray is in partition {1 - partition_of(stray, 2)}, and not in" in str(caught.value)
+    assert "kstate cannot divide the store store into 3 partitions: 1 of its 300 records are not" in str(caught.value)
+    assert f"the record with key stray is in partition {1 - partition_of(stray, 2)}, not in" in str(caught.value)
     assert "--partitioner store=MODULE:NAME" in str(caught.value.hint)
 
 
@@ -227,9 +227,9 @@ def test_a_users_partitioner_and_key_are_proven_the_same_way(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("partitioner", "key", "message"),
     [
-        ("beyond", "key-value", "it returns 2, and not a number from 0 to 1"),
+        ("beyond", "key-value", "it returns 2 instead of a number from 0 to 1"),
         ("failing", "key-value", "SystemExit"),
-        ("murmur2", "text_of", "it returns a str, and not bytes"),
+        ("murmur2", "text_of", "it returns a str instead of bytes"),
     ],
 )
 def test_a_users_function_that_fails(tmp_path: Path, partitioner: str, key: str, message: str) -> None:
@@ -296,7 +296,7 @@ def test_subscriptions_of_another_rule_are_refused(tmp_path: Path) -> None:
         if count == 5:
             assert repartitioned(partitioning, sources)[0].proven == 200
             continue
-        with pytest.raises(Refused, match="of the left table, and murmur2 gives"):
+        with pytest.raises(Refused, match="of the left table, but murmur2 selects"):
             repartitioned(partitioning, sources)
 
 
