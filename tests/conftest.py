@@ -22,7 +22,9 @@ import kstate_cli
 from kstate_cli.change.commits_made import forget_commits
 from kstate_cli.cli import subject
 from tests import object_store
+from tests.memory import available_bytes
 from tests.object_store import ObjectStore
+from tests.on_disk import TEMPORARY
 from tests.sampling import ALL, deselect_most
 
 # How long an example takes says nothing here: first calls import pyarrow, and machines are busy.
@@ -34,8 +36,11 @@ settings.load_profile("kstate")
 _WAITING = ("interop", "restore", "examples", "kills", "worlds")
 """Most of their time real Kafka Streams, brokers and Spark start, and wait for each other."""
 _MEMORY = Path("/dev/shm")
-_MEMORY_BYTES = 2 << 30
+_PREFIX = "kstate-tests-"
+_UNIT_BYTES = 2 << 30
 """Ten times what the unit tests use at once."""
+_BYTES = 8 << 30
+"""Four times what four workers use at once: state directories, the logs of brokers, dumps."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -44,24 +49,29 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         compileall.compile_dir(kstate_cli.__path__[0], quiet=2)
         _use_memory(config)
+    if TEMPORARY in os.environ:
+        tempfile.tempdir = os.environ[TEMPORARY]  # of brokers, and of processes that several tests share
 
 
 def _use_memory(config: pytest.Config) -> None:
-    """Let unit tests alone write to a file system in memory: half of their time is RocksDB's calls of fsync.
+    """Let tests write to a file system in memory: half of their time is RocksDB's calls of fsync, and new files of a disk.
 
-    A run of all tests stays on the disk, and so does every run that names a folder.
+    Tests whose subject is what a file system keeps stay on a disk (`tests/on_disk.py`), and so does a run that names a folder.
     """
+    if config.option.basetemp or TEMPORARY in os.environ or not os.access(_MEMORY, os.W_OK | os.X_OK):
+        return
     unit = Path(__file__).parent / "unit"
     paths = [(config.invocation_params.dir / argument.partition("::")[0]).resolve() for argument in config.args]
-    if not all(path.is_relative_to(unit) for path in paths) or config.option.basetemp:
-        return
-    if "PYTEST_DEBUG_TEMPROOT" in os.environ or not os.access(_MEMORY, os.W_OK | os.X_OK):
-        return
+    needed = _UNIT_BYTES if all(path.is_relative_to(unit) for path in paths) else _BYTES
     space = os.statvfs(_MEMORY)
-    if space.f_bavail * space.f_frsize < _MEMORY_BYTES:  # a container often has 64 MiB
+    if min(space.f_bavail * space.f_frsize, available_bytes()) < needed:  # a container often has 64 MiB
         return
-    folder = tempfile.mkdtemp(prefix="kstate-unit-tests-", dir=_MEMORY)
-    os.environ["PYTEST_DEBUG_TEMPROOT"] = folder  # of tmp_path in this process and in those of pytest-xdist
+    for remains in _MEMORY.glob(f"{_PREFIX}*"):
+        if not Path("/proc", remains.name.split("-")[2]).exists():  # of a run that was killed
+            shutil.rmtree(remains, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=_MEMORY))
+    folder.chmod(0o1777)  # as /tmp: some tests run commands as other users
+    os.environ[TEMPORARY] = str(folder)  # of tmp_path in this process and in those of pytest-xdist
     config.add_cleanup(functools.partial(shutil.rmtree, folder, ignore_errors=True))
 
 

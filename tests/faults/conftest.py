@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests import on_disk
 from tests.interop.jvm import Jvm
 
 from .case import Case, Sweep
@@ -21,6 +22,12 @@ def _judges() -> None:
     """Without strace no fault can be made, without Java no release can judge: that is a failure, not a skip."""
     assert available(), "strace is not installed, or may not trace (in a container: --cap-add SYS_PTRACE)"
     assert shutil.which("java") and shutil.which("javac"), "no Java 17: the real releases cannot be started"
+
+
+@pytest.fixture(scope="session")
+def tmp_path_factory(request: pytest.FixtureRequest) -> Iterator[pytest.TempPathFactory]:
+    """On a disk, whose calls of fsync and exchanges of directories fail here."""
+    yield from on_disk.factory(request.config)
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.interop
 CASES = [
     ("eos", "without-global", True),
     ("alos", "without-global", False),
-    *([("eos", "whole", False), ("alos", "whole", False)] if ALL else [("eos", "whole", False)]),
+    *([("eos", "whole", False), ("alos", "whole", False)] if ALL else []),
 ]
 """Guarantee, whether the directory has its global store, and whether the failed start deletes every task."""
 GUARANTEES = {"eos": "exactly_once_v2", "alos": "at_least_once"}

@@ -148,6 +148,7 @@ def test_exactly_once(harness: Harness, tmp_path: Path, killed_run: str) -> None
     assert not [str(difference) for difference in dumps.differences(truth, served, ignore=others)]
 
 
+@pytest.mark.in_full("tests/kills/test_kills.py::test_no_row_is_lost_unpredicted")
 @RUNS
 def test_at_least_once(harness: Harness, tmp_path: Path, killed_run: str) -> None:
     app = application("kinds", "alos")

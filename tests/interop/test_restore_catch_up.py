@@ -50,6 +50,7 @@ def records_after(lines: Path, last: dict[tuple[str, int], int | None]) -> Count
     return counts
 
 
+@pytest.mark.in_full("tests/interop/test_dump.py::test_dumped_restored_and_started")
 @pytest.mark.parametrize(("release", "guarantee"), CASES)
 def test_catching_up_equals_a_single_restoration(
     harness: Harness, tmp_path: Path, release: str, guarantee: str

@@ -79,6 +79,7 @@ def has(directory: Path, key: bytes) -> bool:
     return any(key in dict(rows) for name, rows in rows_by_store(directory, task="0_0").items() if STORE in name)
 
 
+@pytest.mark.in_full("tests/loop/test_loop.py::test_five_hundred_keys_that_come_back")
 def test_a_delete_that_was_compacted_away(compacting: Harness, tmp_path: Path) -> None:
     harness, app = compacting, application("demo", "eos")
     topic = changelog(app, STORE)

@@ -98,7 +98,7 @@ def applications(topology: str, move: Move) -> tuple[App, App]:
     return old, replace(old, name=f"{old.name}-new", prefix=old.input)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("move", MOVES, ids=[move.name for move in MOVES])
 def test_another_application_id_continues(harness: Harness, tmp_path: Path, move: Move) -> None:
     """The new application restores its stores from the seeded changelogs, and continues behind the old one's offsets."""

@@ -84,7 +84,7 @@ HISTORIES: tuple[History, ...] = (run_and_close, switched_on, switched_off, upgr
 GUARANTEES: tuple[Guarantee, ...] = ("eos", "alos")
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("history", "guarantee", "target"),
     list(itertools.product(HISTORIES, GUARANTEES, OLDER)),
@@ -122,7 +122,7 @@ def test_older_releases_take_the_migrated_directory(
     harness.delete(RELEASE, app)
 
 
-@pytest.mark.sample(1)
+@pytest.mark.in_full("tests/kills/test_kill_facts.py::test_kafka_streams_confirms_the_prediction")
 @pytest.mark.parametrize("target", ["4.2.1", "3.9.2"])
 def test_stores_never_written(harness: Harness, tmp_path: Path, target: str) -> None:
     """They have no row, no status and no offset. With the option on 4.4.0 restores nothing, and older releases neither."""
@@ -144,7 +144,7 @@ def test_stores_never_written(harness: Harness, tmp_path: Path, target: str) -> 
     assert not [str(difference) for difference in dumps.differences(live, served)]
 
 
-@pytest.mark.sample(1)
+@pytest.mark.in_full("tests/interop/test_matrix.py::test_headers_are_dropped_only_on_request")
 @pytest.mark.parametrize("target", ["4.2.1", "4.3.1"])
 def test_record_headers(harness: Harness, tmp_path: Path, target: str) -> None:
     """Stores with dsl.store.format=HEADERS: 4.3 takes them with the headers, older releases without."""
@@ -169,7 +169,7 @@ def test_record_headers(harness: Harness, tmp_path: Path, target: str) -> None:
     assert dumps.counts(served).keys() == dumps.counts(reference).keys()
 
 
-@pytest.mark.sample(1)
+@pytest.mark.in_full("tests/kills/test_kills.py::test_no_row_is_lost_unpredicted")
 @pytest.mark.parametrize(("target", "guarantee"), list(itertools.product(OLDER, GUARANTEES)))
 def test_killed_with_small_buffers(harness: Harness, tmp_path: Path, target: str, guarantee: Guarantee) -> None:
     """

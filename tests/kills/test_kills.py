@@ -5,7 +5,7 @@ These are a few fixed seeds; ``python -m tests.kills --seeds 0-49`` kills more, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -30,9 +30,27 @@ def farm() -> Iterator[Farm]:
         yield started
 
 
+Killed = tuple[list[kill.Outcome], Path]
+"""What became of the applications of a seed, and the folder with their directories."""
+
+
+@pytest.fixture(scope="module")
+def killed(farm: Farm, tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Killed]:
+    """Return the function that carries out a seed, each once."""
+    done: dict[int, Killed] = {}
+
+    def carried_out(number: int) -> Killed:
+        if number not in done:
+            folder = tmp_path_factory.mktemp("kill") / "kill"
+            done[number] = kill.run(farm, seed_of(number, VICTIMS), folder), folder
+        return done[number]
+
+    return carried_out
+
+
 @pytest.mark.parametrize("number", SEEDS)
-def test_no_row_is_lost_unpredicted(farm: Farm, tmp_path: Path, number: int) -> None:
-    outcomes = kill.run(farm, seed_of(number, VICTIMS), tmp_path / "kill")
+def test_no_row_is_lost_unpredicted(killed: Callable[[int], Killed], number: int) -> None:
+    outcomes, _ = killed(number)
     lines = [outcome.line for outcome in outcomes]
     assert len(outcomes) == VICTIMS
     assert not [(line["app"], line["lost_by_kstate"], line.get("details")) for line in lines if line["lost_by_kstate"]]
@@ -40,12 +58,11 @@ def test_no_row_is_lost_unpredicted(farm: Farm, tmp_path: Path, number: int) -> 
     assert Figures.of(lines).compared >= VICTIMS
 
 
-def test_the_replay_finds_a_row_that_is_missing(farm: Farm, tmp_path: Path) -> None:
+def test_the_replay_finds_a_row_that_is_missing(farm: Farm, killed: Callable[[int], Killed]) -> None:
     """A comparison that finds nothing would never fail."""
-    folder = tmp_path / "kill"
-    choice = seed_of(SEEDS[0], 1)
-    (outcome,) = kill.run(farm, choice, folder)
-    name = outcome.victim.name
+    choice = seed_of(SEEDS[0], VICTIMS)
+    outcomes, folder = killed(SEEDS[0])
+    name = next(outcome.victim.name for outcome in outcomes if outcome.record["restore"] == 0)
     restored = folder / "restored" / name
 
     def compared() -> dict[str, Event]:

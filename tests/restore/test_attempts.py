@@ -64,6 +64,7 @@ def test_a_worker_that_is_killed(dump: Path, expected: dict[str, str], tmp_path:
     assert support.remaining_files(app) == []
 
 
+@pytest.mark.in_full("tests/restore/test_engines.py::test_a_process_that_is_killed")
 def test_a_worker_that_always_dies(dump: Path, tmp_path: Path) -> None:
     app = tmp_path / support.APP
     process = support.start(app, dump, "--master", "local[1,2]")
@@ -133,7 +134,7 @@ def events(result: support.Ended, kind: str) -> list[dict[str, Any]]:
     return [row for row in rows if row["type"] == kind]
 
 
-@pytest.mark.sample(1)
+@pytest.mark.in_full("tests/restore/test_signals.py::test_a_signal")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_while_restoring(dump: Path, tmp_path: Path, number: signal.Signals) -> None:
     app = tmp_path / support.APP
@@ -148,7 +149,7 @@ def test_a_signal_while_restoring(dump: Path, tmp_path: Path, number: signal.Sig
         assert not lives(note["pid"]), "a worker outlived the command"
 
 
-@pytest.mark.sample(1)
+@pytest.mark.in_full("tests/restore/test_attempts.py::test_signal_in_the_local_engine_keeps_finished_slices")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_finished_slices_of_an_interrupted_run_are_used(
     dump: Path, expected: dict[str, str], tmp_path: Path, number: signal.Signals
@@ -259,7 +260,7 @@ def test_a_command_that_hangs_does_not_hold_the_run_up(dump: Path, tmp_path: Pat
     assert not (app.parent / ".kstate").exists()
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("garbage", ["[1]", "{}", "not JSON", '{"max_time": "x", "files": [1], "positions": 3}'])
 def test_notes_that_nobody_can_read_are_passed_over(
     dump: Path, expected: dict[str, str], tmp_path: Path, garbage: str

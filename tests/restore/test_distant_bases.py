@@ -2,43 +2,74 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from tests.directories.support import kstate
+from tests.done import Done
 from tests.faults import tiny_dump
 
 from .cluster import Cluster
 
+HERE = ("--for", "4.3", "--engine", "local", "--warnings-ok")
+NOBODY = "spark://127.0.0.1:9"
+"""What is refused is refused before anything is asked of Spark."""
 
-def test_a_versioned_store_on_a_cluster(tmp_path: Path) -> None:
-    """Both ways that the hint names: without `--master`, and as a whole with `--rebuild`."""
+
+@dataclass(frozen=True)
+class Behind:
+    """A versioned store that has the first half of its changelog, and the whole dump."""
+
+    app: Path
+    whole: tiny_dump.Dump
+    staging: Path
+
+    def here(self, command: str, *options: object, status: int = 0) -> Done:
+        """Run a command."""
+        return kstate(command, self.app, *options, status=status)
+
+    def caught_up(self) -> None:
+        """Catch the store up without Spark."""
+        self.here("restore", *self.whole.options, *HERE)
+
+    def on(self, master: str, *options: object, status: int = 0) -> Done:
+        """Restore on a cluster."""
+        there = ("--for", "4.3", "--engine", "spark", "--master", master, "--staging", self.staging, "--warnings-ok")
+        return self.here("restore", *self.whole.options, *there, *options, status=status)
+
+    def digests(self) -> dict[str, str]:
+        """Store -> digest of its rows."""
+        rows = self.here("verify", "-o", "json").rows
+        return {row["store"]: row["digest"] for row in rows if row["type"] == "store"}
+
+
+@pytest.fixture
+def behind(tmp_path: Path) -> Behind:
     older = tiny_dump.make(tmp_path / "older", (tiny_dump.VERSIONED,), part=0.5)
     whole = tiny_dump.make(tmp_path / "whole", (tiny_dump.VERSIONED,))
-    app = tmp_path / "state" / tiny_dump.APP
+    app, staging = tmp_path / "state" / tiny_dump.APP, tmp_path / "area"
     app.parent.mkdir()
-    here = ("--for", "4.3", "--engine", "local", "--warnings-ok")
-    kstate("restore", app, *older.options, *here)
+    staging.mkdir()
+    kstate("restore", app, *older.options, *HERE)
+    return Behind(app, whole, staging)
+
+
+def test_a_versioned_store_is_refused_on_a_cluster(behind: Behind) -> None:
+    """The hint names both ways; without `--master` it is caught up."""
+    refusal = behind.on(NOBODY, status=4)
+    assert "omit --master, or rebuild them completely with --rebuild" in refusal.err, refusal.err
+    behind.caught_up()
+    assert len(behind.digests()) == 1
+
+
+@pytest.mark.in_full("tests/restore/test_distant_bases.py::test_a_versioned_store_is_refused_on_a_cluster")
+def test_a_versioned_store_is_rebuilt_on_a_cluster(behind: Behind, tmp_path: Path) -> None:
+    """The other way of the hint gives the same rows."""
+    behind.caught_up()
+    rows = behind.digests()
+    behind.here("undo")
     with Cluster(tmp_path, ["127.0.0.1"]) as cluster:
-        there = (
-            "--for",
-            "4.3",
-            "--engine",
-            "spark",
-            "--master",
-            cluster.master,
-            "--staging",
-            tmp_path / "area",
-            "--warnings-ok",
-        )
-        (tmp_path / "area").mkdir()
-        refusal = kstate("restore", app, *whole.options, *there, status=4)
-        assert "omit --master, or rebuild them completely with --rebuild" in refusal.err, refusal.err
-        kstate("restore", app, *whole.options, *here)
-        rows = kstate("verify", app, "-o", "json").rows
-        kstate("undo", app)
-        kstate("restore", app, *whole.options, *there, "--rebuild")
-    digests = [
-        {row["store"]: row["digest"] for row in some if row["type"] == "store"}
-        for some in (rows, kstate("verify", app, "-o", "json").rows)
-    ]
-    assert digests[0] == digests[1] and len(digests[0]) == 1
+        behind.on(cluster.master, "--rebuild")
+    assert behind.digests() == rows

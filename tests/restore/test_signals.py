@@ -10,12 +10,11 @@ from .signals import MOMENTS, WAYS, Moment, Signals, Way, prepare
 
 ALL = os.environ.get("KSTATE_SIGNALS") == "all"
 SAMPLE = {
-    "Spark is to start": "TERM",
     "its JVM runs": "TERM to all",
     "a slice is finished": "KILL",
     "its workers have ended": "INT",
 }
-"""Moment -> way: one while Spark starts and is not there yet, one while it is, one amid slices, one while it stops."""
+"""Moment -> way: one while Spark starts, one amid slices, one while it stops."""
 
 
 @pytest.fixture(scope="module")

@@ -180,6 +180,7 @@ def test_damaged_archive_is_not_used(copied: Path, dump: Path, tmp_path: Path) -
     assert "jsa" not in text
 
 
+@pytest.mark.in_full("tests/restore/test_warm_up.py::test_damaged_archive_is_not_used")
 def test_note_whose_command_fails_is_no_obstacle(cache: Path) -> None:
     """A note that is whole, and whose command is of no use: Spark starts as always."""
     (note,) = (cache / "kstate" / "spark").glob("*.json")
@@ -208,6 +209,7 @@ def test_of_another_jvm(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert process.stdout == "" and "jsa" not in process.stderr and "cds" not in process.stderr
 
 
+@pytest.mark.in_full("tests/restore/test_warm_up.py::test_a_second_call_finds_it")
 def test_a_signal_leaves_nothing(tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     folder = cache / "kstate" / "spark"
@@ -253,6 +255,7 @@ def test_a_read_only_place(tmp_path: Path) -> None:
     assert line["code"] in ("refused", "system")
 
 
+@pytest.mark.in_full("tests/restore/test_warm_up.py::test_a_restoration_is_the_same_and_says_the_same")
 def test_a_cluster_starts_as_always_and_with_it(
     warm: Path, dump: Path, expected: dict[str, str], tmp_path: Path
 ) -> None:
@@ -284,6 +287,7 @@ def test_settings_of_the_jvm_use_the_launcher(cache: Path) -> None:
     assert "-Xmx600m" in words and str(_archive(cache)) not in maps
 
 
+@pytest.mark.in_full("tests/restore/test_warm_up.py::test_where_it_cannot_be")
 def test_a_user_without_a_home(tmp_path: Path) -> None:
     """With HOME it is made there; root makes it for all users where the hint says."""
     (tmp_path / "home").mkdir()
