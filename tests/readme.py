@@ -116,7 +116,7 @@ def _run(command: str, state_dir: str, here: str, programs: Path) -> tuple[str, 
     process = subprocess.run(
         ["bash", "-c", command.replace(STATE_DIR, state_dir)],
         cwd=here, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        text=True, timeout=120, check=False,
+        text=True, timeout=300, check=False,
     )  # fmt: skip
     assert process.returncode in (0, 1), f"{command}: exit {process.returncode}\n{process.stdout}"
     lines = [line.rstrip() for line in process.stdout.replace(state_dir, STATE_DIR).splitlines()]

@@ -50,7 +50,7 @@ def kstate_cold(*arguments: object, status: int | None = 0) -> CommandResult:
         command,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
         stdin=subprocess.DEVNULL,
         env=dict(os.environ),  # not what C has put there behind Python's back: readline, which pytest imports, COLUMNS

@@ -517,7 +517,7 @@ def without_privileges(*command: object) -> CommandResult:
     line = [sys.executable, "-m", "kstate_cli", *map(str, command)]
     if os.geteuid() == 0:
         line = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", *line]
-    result = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    result = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert "Traceback" not in result.stderr, result.stderr
     return CommandResult(result.returncode, result.stdout, result.stderr)
 
@@ -623,7 +623,7 @@ def test_nothing_is_swept_while_somebody_still_writes_there(
 
     def edit_or_fail(job: EditJob) -> object:
         if next(order) == 0:
-            assert start.wait(60)
+            assert start.wait(300)
             if isinstance(ending, OSError):
                 raise ending
             os.kill(os.getpid(), signal.SIGINT)

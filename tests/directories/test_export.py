@@ -425,7 +425,7 @@ def _start_export(big: Path, out: Path, *more: str) -> subprocess.Popen[bytes]:
     temporary.mkdir(exist_ok=True)
     environment = {**os.environ, "TMPDIR": str(temporary)}
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    until = time.monotonic() + 60
+    until = time.monotonic() + 300
     while not any(path.stat().st_size for path in out.glob("_incomplete/part-*")):
         assert process.poll() is None
         assert time.monotonic() < until
@@ -438,7 +438,7 @@ def test_interrupted_by_a_signal_nothing_is_left(tmp_path: Path, big: Path, work
     out = tmp_path / "out"
     with _start_export(big, out, "--workers", workers) as process:
         process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=300)
     assert b"Traceback" not in err
     assert process.returncode == 128 + signal.SIGTERM, err
     assert not out.exists()
@@ -449,7 +449,7 @@ def test_killed_it_is_taken_up_by_the_same_export_only(tmp_path: Path, big: Path
     out = tmp_path / "out"
     with _start_export(big, out) as process:
         process.kill()
-        process.communicate(timeout=60)
+        process.communicate(timeout=300)
     assert sorted(os.listdir(out)) == ["_incomplete"]
     other = unpack("4.3.1-demo-eos", tmp_path)
     refusal = kstate("export", other, "visits", "--out", out, status=4)
@@ -464,7 +464,7 @@ def test_refuses_the_folder_of_another_running_export(tmp_path: Path, big: Path)
     with _start_export(big, out) as process:
         assert "another export" in kstate("export", big, "count", "--out", out, status=5).err
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=60)
+        process.communicate(timeout=300)
 
 
 def test_a_database_that_changes_meanwhile_is_noticed(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def test_lag_by_offsets_of_a_file(tmp_path: Path) -> None:
 
 def stream(text: bytes, *more: str) -> subprocess.CompletedProcess[bytes]:
     command = [str(Path(sys.executable).with_name("kstate")), "fleet", "-", *more]
-    return subprocess.run(command, input=text, capture_output=True, check=False, timeout=120)
+    return subprocess.run(command, input=text, capture_output=True, check=False, timeout=300)
 
 
 def test_a_stream_of_several_hosts() -> None:

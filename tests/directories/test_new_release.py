@@ -66,7 +66,7 @@ class Sources:
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
+            timeout=300,
             stdin=subprocess.DEVNULL,
         )
         assert run.returncode == status, run.stdout + run.stderr

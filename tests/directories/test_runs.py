@@ -399,7 +399,7 @@ def test_who_waits_for_a_lock_gets_that_of_the_directory_that_is_there_then(app:
             assert waiting.poll() is None, waiting.communicate()
             assert tree_hash(app) == before
             application.kill()
-        _, text = waiting.communicate(timeout=60)
+        _, text = waiting.communicate(timeout=300)
         assert waiting.returncode in ((0,) if change != "exchanged" else (0, 4)), text
 
 

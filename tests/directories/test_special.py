@@ -206,7 +206,7 @@ def test_an_option_may_name_a_fifo_that_somebody_writes_to(tmp_path: Path) -> No
     app = unpack(GOLDEN, tmp_path)
     line = '"$0" -m kstate_cli diff "$1" "$1" --spec <("$0" -m kstate_cli ls "$1" --spec -q) -q'
     result = subprocess.run(
-        ["bash", "-c", line, sys.executable, str(app)], capture_output=True, text=True, timeout=120, check=False
+        ["bash", "-c", line, sys.executable, str(app)], capture_output=True, text=True, timeout=300, check=False
     )
     assert result.returncode == 0, result.stderr
 

@@ -244,7 +244,7 @@ def _shell(line: str, *arguments: object, **environment: str) -> subprocess.Comp
         *map(str, arguments),
     ]
     return subprocess.run(
-        command, cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True, check=False, timeout=120
+        command, cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True, check=False, timeout=300
     )
 
 
@@ -340,7 +340,7 @@ def _strace(case: Case, log: Path, part: str) -> tuple[subprocess.CompletedProce
     with out.open("w") as file:
         result = subprocess.run(
             [*command, sys.executable, "-m", "kstate_cli", *case.argv],
-            cwd=ROOT, stdout=file, stderr=subprocess.PIPE, text=True, check=False, timeout=120,
+            cwd=ROOT, stdout=file, stderr=subprocess.PIPE, text=True, check=False, timeout=300,
         )  # fmt: skip
     return result, log.read_text(errors="replace")
 

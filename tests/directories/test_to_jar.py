@@ -169,7 +169,7 @@ def init_container(app: Path, jars: Path, *, status: int = 0) -> str:
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
     }
     result = subprocess.run(
-        ["bash", "-c", script], env=environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=240
+        ["bash", "-c", script], env=environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300
     )
     assert result.returncode == status, result.stdout + result.stderr
     return result.stdout + result.stderr

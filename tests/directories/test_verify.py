@@ -402,7 +402,7 @@ def test_ended_by_a_signal_it_leaves_nothing(tmp_path: Path) -> None:
         with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             time.sleep(delay)
             process.send_signal(signal.SIGTERM)
-            _, err = process.communicate(timeout=60)
+            _, err = process.communicate(timeout=300)
         assert b"Traceback" not in err
         ended = ended or process.returncode == 128 + signal.SIGTERM
         assert list(temporary.iterdir()) == []

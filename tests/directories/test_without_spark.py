@@ -110,7 +110,7 @@ class Bare:
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
+            timeout=300,
             stdin=subprocess.DEVNULL,
         )
 
@@ -186,7 +186,7 @@ def test_readme_leads_to_a_restored_directory(tmp_path: Path) -> None:
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
+            timeout=300,
             stdin=subprocess.DEVNULL,
         )
         # A specification has values to fill in: exit code 1.

@@ -164,7 +164,7 @@ def _init_container(script: str) -> None:
         pod = {"HOSTNAME": "my-app-2", "REPLICAS": "3", "BARRIER": "/meet"}
         environment = {**os.environ, **pod, "APP": str(ROOT / "nothing")}
         setup = "" if lost else 'APP=$(mktemp -d); mkdir "$APP/0_1"; trap \'rm -r "$APP"\' EXIT\n'
-        process = subprocess.run(["bash", "-c", setup + stub + script], env=environment, check=False, timeout=60)
+        process = subprocess.run(["bash", "-c", setup + stub + script], env=environment, check=False, timeout=300)
         assert process.returncode == ends, (lost, messages)
 
 
@@ -282,7 +282,7 @@ def test_a_lost_volume(whole: Path, tmp_path: Path) -> None:
         app = tmp_path / str(ordinal) / "orders"
         shutil.copytree(whole, app, ignore=shutil.ignore_patterns(task, PROCESS_FILE))
         here = _here(_command_of("list.yaml"), app)
-        process = subprocess.run(here, env=_in_the_path(), capture_output=True, check=True, timeout=60)
+        process = subprocess.run(here, env=_in_the_path(), capture_output=True, check=True, timeout=300)
         (tmp_path / f"my-app-{ordinal}.json").write_bytes(process.stdout)
     for name, ordinals, status in (("before", (0, 2), 0), ("now", (0,), 3)):
         fleet = kstate("fleet", *(tmp_path / f"my-app-{ordinal}.json" for ordinal in ordinals), "-o", "json",

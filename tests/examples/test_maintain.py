@@ -171,6 +171,6 @@ def test_promtool_says_so_too() -> None:
     assert shutil.which("promtool"), "promtool is not installed: scripts/test.sh fetches it (Debian: prometheus)"
     for words in (("check", "rules", "alerts.yaml"), ("test", "rules", "alerts_test.yaml")):
         process = subprocess.run(
-            ["promtool", *words], cwd=MONITORING, capture_output=True, text=True, timeout=120, check=False
+            ["promtool", *words], cwd=MONITORING, capture_output=True, text=True, timeout=300, check=False
         )
         assert process.returncode == 0, process.stdout + process.stderr

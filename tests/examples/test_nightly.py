@@ -64,7 +64,7 @@ def host(tmp_path: Path) -> Callable[[str], subprocess.CompletedProcess[str]]:
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
+            timeout=300,
         )
 
     return run
@@ -118,7 +118,7 @@ def test_systemd_reads_it(tmp_path: Path, path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=300,
     )
     assert (process.returncode, process.stderr.strip()) == (0, "")
 

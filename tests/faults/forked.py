@@ -121,7 +121,7 @@ class Kstate:
     ) -> None:
         """End the zygote; it leaves at the end of its input."""
         _pipe(self._zygote.stdin).close()
-        self._zygote.wait(30)
+        self._zygote.wait(300)
         _pipe(self._zygote.stdout).close()
         self._folder.cleanup()
 

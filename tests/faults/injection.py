@@ -121,7 +121,7 @@ def traced_from_the_start(app: Path, command: tuple[str, ...]) -> Trace:
     line = ["strace", "-f", "--seccomp-bpf", "-y", "-s", "0", "-o", str(log), "-e", "trace=%file,%desc"]
     line += [sys.executable, "-m", "tests.faults.own_process", command[0], str(app), *command[1:]]
     env = {**os.environ, **environment(app.parent)}
-    process = subprocess.run(line, cwd=ROOT, env=env, capture_output=True, text=True, timeout=180, check=False)
+    process = subprocess.run(line, cwd=ROOT, env=env, capture_output=True, text=True, timeout=300, check=False)
     assert process.returncode == 0, process.stdout + process.stderr
     return parse(log.read_text(errors="replace"), app.parent)
 

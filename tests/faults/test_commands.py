@@ -106,7 +106,7 @@ def test_the_lock_is_waited_for(kstate: Kstate, sweep: Sweep, direction: Directi
             time.sleep(1.5)
             assert waiting.poll() is None
             process.kill()
-            output, _ = waiting.communicate(timeout=90)
+            output, _ = waiting.communicate(timeout=300)
         assert waiting.returncode == 0, output
     assert meaning(app) == sweep.old
 
@@ -128,7 +128,7 @@ def test_a_full_file_system(sweep: Sweep, direction: Direction, tmp_path: Path, 
         app = Path(shutil.copytree(tmp_path / "w", folder / "state")) / next((tmp_path / "w").iterdir()).name
         command = [sys.executable, "-m", "kstate_cli", "migrate", str(app), *direction.migrate[1:]]
         env = {**os.environ, "TMPDIR": str(tmp_path)}
-        process = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=180, check=False)
+        process = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=300, check=False)
         assert process.returncode == ends, f"{process.returncode}: {process.stderr}"
         assert "Traceback" not in process.stderr
         assert meaning(app) == (sweep.new if ends == 0 else sweep.old)

@@ -36,7 +36,7 @@ def _run(folder: Path, at: int, *words: object) -> int:
     report = folder.parent / "count"
     line = [sys.executable, "-c", PROGRAM, str(folder), str(at), str(report), *map(str, words)]
     result = subprocess.run(
-        line, cwd=ROOT, capture_output=True, text=True, start_new_session=True, timeout=120, check=False
+        line, cwd=ROOT, capture_output=True, text=True, start_new_session=True, timeout=300, check=False
     )
     assert "Traceback" not in result.stderr, result.stderr
     return result.returncode
@@ -48,7 +48,7 @@ def _count(folder: Path) -> int:
 
 def _kstate(*words: object) -> subprocess.CompletedProcess[str]:
     line = [sys.executable, "-m", "kstate_cli", *map(str, words)]
-    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
 
 
 def _start(folder: Path, at: int, *words: object) -> subprocess.Popen[str]:
@@ -127,7 +127,7 @@ def test_two_writers_and_a_cleaner_that_are_killed_leave_only_whole_snapshots(ap
             _start(folder, at + 3, "snapshot", other, "--out", repository, "-q", "--host", "b"),
             _start(folder, max(1, at - 3), "snapshot", app, "--out", repository, *cleaning, "--host", "c"),
         ]
-        killed += sum(process.wait(120) == -signal.SIGKILL for process in started)
+        killed += sum(process.wait(300) == -signal.SIGKILL for process in started)
         verification = _kstate("verify-snapshots", repository)
         assert verification.returncode == 0, f"moment {at}: {verification.stdout}{verification.stderr}"
     # Intents of killed writers make the cleaner wait; without them it deletes all but what the newest snapshot needs.
@@ -155,7 +155,7 @@ def test_writers_and_a_cleaner_of_a_bucket_that_are_killed_leave_only_whole_snap
             line, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True, start_new_session=True
         )
 
-    assert start(0, "snapshot", app, "--out", out, *cleaning, "--host", "a").wait(120) == 0
+    assert start(0, "snapshot", app, "--out", out, *cleaning, "--host", "a").wait(300) == 0
     total = int((tmp_path / "count-0").read_text())
     moments = sorted({1 + number * (total - 1) // max(1, BUCKET_MOMENTS - 1) for number in range(BUCKET_MOMENTS)})
     killed = 0
@@ -165,7 +165,7 @@ def test_writers_and_a_cleaner_of_a_bucket_that_are_killed_leave_only_whole_snap
             start(at + 3, "snapshot", app, "--out", out, "-q", "--host", "b"),
             start(max(1, at - 3), "snapshot", app, "--out", out, *cleaning, "--host", "c"),
         ]
-        killed += sum(process.wait(120) == -signal.SIGKILL for process in started)
+        killed += sum(process.wait(300) == -signal.SIGKILL for process in started)
         verification = _kstate("verify-snapshots", out)
         assert verification.returncode == 0, f"moment {at}: {verification.stdout}{verification.stderr}"
     assert killed >= len(moments)

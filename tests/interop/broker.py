@@ -16,7 +16,7 @@ from tests.ports import number_of, reserved_port
 
 from .releases import BROKER_VERSION, InteropError, broker_jars
 
-_START_SECONDS = 60
+_START_SECONDS = 300
 _PROPERTIES = """\
 process.roles=broker,controller
 node.id=1

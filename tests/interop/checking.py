@@ -34,10 +34,10 @@ ANY = "any number"
 """Restored is the whole of a log that nobody knows."""
 AT_MOST = "at most "
 """Begins a predicted count that is an upper bound."""
-_NEVER = 100
+_NEVER = 240
 """Seconds after which a start is not waited for any more."""
 _QUIET_SECONDS = 0.5
-_SOON = 25
+_SOON = 120
 """Seconds after which an application that has lost its global thread is given up: 4.3.1 stays REBALANCING for ever."""
 
 

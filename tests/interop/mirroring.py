@@ -57,7 +57,7 @@ def _abort(harness: Harness, topic: str, partition: int, records: int) -> None:
 
 def _await_marker(harness: Harness, topic: str, partition: int) -> None:
     # The coordinator writes the marker later than it answers: records of other producers could come before.
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while (log := _log(harness, topic, partition)).stable_end != log.end:
         assert time.monotonic() < deadline, f"{topic} keeps an open transaction"
         time.sleep(0.05)

@@ -28,7 +28,7 @@ RECORD: Final = Path(__file__).resolve().parent / "seed-kills.jsonl"
 RECORDS: Final = 20_000
 _DELAYS: Final = {"": 1.5, "planned": 0.3, "announced": 0.3, "created": 1.5, "verified": 0.5, "committing": 0.3}
 """Last line of the journal that is awaited -> the most seconds until the kill. The longest have most to interrupt."""
-_SECONDS: Final = 120.0
+_SECONDS: Final = 300.0
 _PROGRAM: Final = (
     "from kstate_cli.seed import writing; writing.TRANSACTION_RECORDS = 1_000; "
     "from kstate_cli.cli.start import main; main()"

@@ -144,7 +144,7 @@ class Source:
 
 def await_end(harness: Harness, app: App) -> None:
     """Wait until the sessions of the stopped instances have timed out: Kafka Streams does not leave its group."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     # The client does not list a streams group, which its instances leave.
     while read_cluster(Connection(harness.bootstrap, {})).groups.get(app.name, EMPTY) != EMPTY:
         assert time.monotonic() < deadline, f"{app.name} still has members"
@@ -207,7 +207,7 @@ def delete_topics(harness: Harness, topics: Iterable[str]) -> None:
         return
     for future in admin.delete_topics(names).values():
         future.result()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while set(names) & admin.list_topics(timeout=30).topics.keys():
         assert time.monotonic() < deadline, names
         time.sleep(0.1)

@@ -30,8 +30,10 @@ STORES = ("count", "reduce", "window-count", "session-count", "last-count", "rem
 WINDOWED = ("window-count", "session-count")
 SMALL = {"rocksdb.config.setter": "interop.SmallBuffers", "statestore.cache.max.bytes": "0"}
 TRANSACTIONAL = {"enable.transactional.statestores": "true"}
-SHORT_SESSIONS = {"session.timeout.ms": "1500", "heartbeat.interval.ms": "300"}
-"""A thread that has failed does not leave its group: the next one waits for the end of its session."""
+SHORT_SESSIONS = {
+    "session.timeout.ms": "1500", "heartbeat.interval.ms": "300", "producer.transaction.timeout.ms": "10000",
+}  # fmt: skip
+"""A thread that has failed does not leave its group: the next one waits for the end of its session, and of its transaction."""
 BATCH = Batch(records=2500, keys=30, value_bytes=220, partitions=1)
 MAIN = "0_0"
 """The task that has them."""

@@ -31,7 +31,7 @@ from .support import ALL, application, good, kstate, restored_records
 
 pytestmark = pytest.mark.interop
 
-CALLS = 200 if ALL else 16
+CALLS = 200 if ALL else 8
 AT_MOST_SECONDS = 1200
 """Calls go on, so long at most, until the load has done what it is for: calls that are quick beside the load see little."""
 IN_A_PROCESS_OF_ITS_OWN = 10

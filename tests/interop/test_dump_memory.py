@@ -36,6 +36,7 @@ def peak(harness: Harness, topic: Topic, folder: Path, end: int) -> int:
     return int(bytes_)
 
 
+@pytest.mark.in_full("tests/processes/test_dump_memory.py::test_memory_is_bounded_by_the_row_group")
 def test_large_records(harness: Harness, tmp_path: Path) -> None:
     """Twenty thousand of them at once would be 10 GB."""
     topic = Topic(harness.bootstrap)
@@ -43,7 +44,7 @@ def test_large_records(harness: Harness, tmp_path: Path) -> None:
     assert 3 * GROUP_BYTES < peak(harness, topic, tmp_path / "out", 800) < MOST
 
 
-@pytest.mark.in_full("tests/interop/test_dump_memory.py::test_large_records")
+@pytest.mark.in_full("tests/processes/test_dump_memory.py::test_memory_is_bounded_by_the_row_group")
 def test_memory_does_not_grow_with_the_records_read(harness: Harness, tmp_path: Path) -> None:
     topic, records = Topic(harness.bootstrap), 1_600_000
     topic.produce(records, value=b"v" * 200)

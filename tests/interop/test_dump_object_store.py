@@ -26,7 +26,7 @@ from .test_dump_moves import QUICK, Topic, argv, running, until
 
 pytestmark = pytest.mark.interop
 
-_SECONDS = 60
+_SECONDS = 300
 _KILLS = 100 if ALL else 4
 _KILLED = ((), ("--follow", "0.1"), ("--full", "--keep", "2"), ("--follow", "0.1"))
 DUMP = "backup/dump"

@@ -23,7 +23,7 @@ from .test_dump_moves import Topic
 
 pytestmark = pytest.mark.interop
 
-_SECONDS = 120
+_SECONDS = 300
 PARTITIONS, RECORDS = 5, 1500
 RATE = ("--engine", "local", "--workers", "1", "--max-rate", "80k")
 """So slow that a call is ended by its signal and not by its work."""

@@ -200,7 +200,7 @@ def test_topics_with_two_partition_counts(
             if row["type"] == "note"
         ) == (after != "merge-stateless"), survivors.report
     started = harness.run(
-        version, world.after, world.state, Run(read=False, options={"timeout": 20 if streams is HANGS else 90})
+        version, world.after, world.state, Run(read=False, options={"timeout": 20 if streams is HANGS else 400})
     )
     if streams is RUNS:
         assert not wipes_task(good(started)) and set(restored_records(started)) <= {"by-value-count"}

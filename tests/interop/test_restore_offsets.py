@@ -55,7 +55,7 @@ Whether it finds the store complete before its first fetch is answered is chance
 (docs/internals/changelogs.md#log-ends).
 """
 _LOST_GLOBAL = re.compile(r"(Bootstrapping|Updating) global state failed")
-_SOON = 60
+_SOON = 200
 """Seconds after which an application that has lost its global thread is given up: 4.3.1 stays REBALANCING for ever."""
 
 

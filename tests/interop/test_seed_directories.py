@@ -64,7 +64,7 @@ def files(directory: Path) -> dict[str, tuple[int, int]]:
 
 def await_empty(harness: Harness, group: str) -> None:
     """Wait until the broker has removed the members of a group: Kafka Streams leaves none when it is closed."""
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while read_cluster(Connection(harness.bootstrap, {})).groups.get(group) != EMPTY:
         assert time.monotonic() < deadline, group
         time.sleep(0.5)

@@ -24,7 +24,7 @@ group.streams.topology.description.plugin.class=org.apache.kafka.server.streams.
 """
 TOPOLOGY = "parts:removed,global-table,count+window-count,reduce,generated"
 """The global store is not the last, so that the tool gives it the number of another sub-topology."""
-_SECONDS = 120
+_SECONDS = 300
 
 
 def printed_description(harness: Harness, app: App) -> str:

@@ -141,7 +141,7 @@ class Calls:
     ) -> None:
         assert self._zygote.stdin is not None and self._zygote.stdout is not None
         self._zygote.stdin.close()
-        self._zygote.wait(30)
+        self._zygote.wait(300)
         self._reader.join(30)
         self._zygote.stdout.close()
 

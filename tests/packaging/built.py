@@ -79,7 +79,7 @@ class Installed:
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
+            timeout=300,
         )
         assert process.returncode == status, process.stdout + process.stderr
         return process

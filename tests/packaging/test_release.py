@@ -50,7 +50,7 @@ def _commit(folder: Path) -> None:
 
 def _release(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        ["bash", "scripts/release.sh", *words], cwd=folder, capture_output=True, text=True, check=False, timeout=120
+        ["bash", "scripts/release.sh", *words], cwd=folder, capture_output=True, text=True, check=False, timeout=300
     )
 
 

@@ -34,7 +34,7 @@ print(len(written.groups), peak_bytes())
 def peak(path: Path | str, group: int, count: int) -> tuple[int, int]:
     """Row groups, and the most memory of a process that writes so many MiB."""
     command = [sys.executable, "-c", _WRITES, str(path), str(group), str(count)]
-    process = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    process = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
     groups, most = map(int, process.stdout.split())
     return groups, most
 

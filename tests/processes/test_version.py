@@ -39,7 +39,7 @@ def _run(*words: str, folder: Path, **environment: str) -> subprocess.CompletedP
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=300,
     )
 
 

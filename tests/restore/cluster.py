@@ -14,7 +14,7 @@ import pyspark
 
 from tests.ports import number_of, reserved_port
 
-_START_SECONDS = 90
+_START_SECONDS = 300
 
 
 class Cluster:
@@ -47,7 +47,7 @@ class Cluster:
         for process in reversed(self._processes):
             process.terminate()
         for process in self._processes:
-            process.wait(timeout=30)
+            process.wait(timeout=300)
         for keeper in self._ports:
             keeper.close()
 

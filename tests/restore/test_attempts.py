@@ -109,7 +109,7 @@ def end(process: subprocess.Popen[str], number: signal.Signals, stopped: int) ->
             os.kill(stopped, signal.SIGSTOP)
             time.sleep(0.005)
         os.kill(stopped, signal.SIGKILL)
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
 
 
 def lives(pid: int) -> bool:
@@ -125,7 +125,7 @@ def in_its_own_process(app: Path, dump: Path, number: signal.Signals) -> None:
     process = support.start(app, dump, *IN_PROCESS)
     wait_for(process, lambda: finished_runs(app))
     process.send_signal(number)
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
 
 
 def events(result: support.Ended, kind: str) -> list[dict[str, Any]]:

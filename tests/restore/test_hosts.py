@@ -193,7 +193,7 @@ def test_they_end_together(dump: Path, tmp_path: Path) -> None:
     assert list(hosts.app("a").rglob("CURRENT")), "it is restored by then"
     assert first.poll() is None
     second = support.good(hosts.restore("b", "--share", "2/2", "--barrier", place))
-    out, err = first.communicate(timeout=60)
+    out, err = first.communicate(timeout=300)
     assert first.returncode == 0, err
     for summary in (json.loads(out.splitlines()[-1]), second.of("summary")[0]):
         assert summary["barrier"] == "passed"
@@ -230,7 +230,7 @@ def test_start_barrier(tmp_path: Path) -> None:
         for entry in (1, 2, 3)
     ]  # fmt: skip
     for process in processes:
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=300)
         assert process.returncode == 0, err
         assert json.loads(out.splitlines()[-1])["barrier"] == "passed"
     late = subprocess.run([*argv, "--host", "web-2", "--timeout", "1"], env=support.environment(),
@@ -250,7 +250,7 @@ def test_in_a_bucket(objects: ObjectStore) -> None:
         try:
             with contextlib.suppress(subprocess.TimeoutExpired):  # then what all have said tells why
                 for process in processes:
-                    process.wait(timeout=60)
+                    process.wait(timeout=300)
         finally:
             for process in processes:  # one that waits on goes on asking a store that other tests look at
                 process.kill()

@@ -103,7 +103,7 @@ def test_on_spark(both: Both) -> None:
     line = [sys.executable, "-m", "kstate_cli", *both.argv(0)]
     line[line.index("--engine") : line.index("--engine") + 2] = ["--master", "local[2,4]"]
     process = subprocess.run(
-        line, env=environment(), cwd=ROOT, capture_output=True, text=True, check=False, timeout=280
+        line, env=environment(), cwd=ROOT, capture_output=True, text=True, check=False, timeout=300
     )
     assert process.returncode == 0, process.stderr
     kstate(*both.argv(1))
@@ -257,7 +257,7 @@ def test_followed(both: Both) -> None:
             both.more()
         assert next(row for row in rounds if row["type"] == "round")["records"] == 80
         follower.send_signal(signal.SIGTERM)
-        follower.communicate(timeout=60)
+        follower.communicate(timeout=300)
     assert follower.returncode == 128 + signal.SIGTERM
     kstate(*both.argv(1))
     assert digest(both.folder / "bucket" / APP) == digest(both.folder / "folder" / APP)
@@ -392,12 +392,12 @@ def test_a_store_that_no_longer_answers_ends_within_the_deadline(both: Both) -> 
         stdout=subprocess.DEVNULL, text=True,
     )  # fmt: skip
     try:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 300
         while not any(".parquet" in request for request in both.objects.requests()):
             assert process.poll() is None and time.monotonic() < deadline
             time.sleep(0.1)
         process.send_signal(signal.SIGTERM)
-        _, messages = process.communicate(timeout=120)
+        _, messages = process.communicate(timeout=300)
     finally:
         process.kill()
         both.objects.behave()

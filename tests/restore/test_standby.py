@@ -381,7 +381,7 @@ def test_following(pair: Pair) -> None:
             assert rounds_of(process)["records"] == 80
             assert "kstate_last_success_timestamp_seconds" in (pair.folder / "kstate.prom").read_text()
         process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=300)
     finally:
         process.kill()
     assert process.returncode == 128 + signal.SIGTERM and "Traceback" not in err, err
@@ -397,7 +397,7 @@ def test_following_ends_when_the_directory_is_used(pair: Pair) -> None:
         with application_lock(pair.app, 20):
             touch_checkpoint(pair.app)
         pair.more()
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=300)
     finally:
         process.kill()
     assert process.returncode == 4 and "started or changed after its last round" in err
@@ -429,7 +429,7 @@ def test_single_use_options_before_follow(pair: Pair, option: str) -> None:
     try:
         assert rounds_of(process)["records"] == 880 - before
         process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=300)
     finally:
         process.kill()
     assert process.returncode == 128 + signal.SIGTERM and "Traceback" not in err, err

@@ -215,7 +215,7 @@ def test_a_signal_leaves_nothing(tmp_path: Path) -> None:
     folder = cache / "kstate" / "spark"
     process = at_work(cache)
     process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=300)
     assert process.returncode == 128 + signal.SIGTERM, err
     assert json.loads(out)["type"] == "error"
     assert [*folder.iterdir()] == []

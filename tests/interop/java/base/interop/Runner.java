@@ -286,6 +286,10 @@ final class Runner {
         if (args.get("guarantee", "alos").equals("alos")) {
             c.put("commit.interval.ms", "100");
         }
+        if (!args.has("kill")) {
+            // Six times the default: on a busy machine a start may take longer than that, and its transaction be aborted.
+            c.put("producer.transaction.timeout.ms", "60000");
+        }
         if (args.has("upgrade-from")) {
             c.put("upgrade.from", args.get("upgrade-from", null));
         }
@@ -336,7 +340,7 @@ final class Runner {
 
     /** True once RUNNING, every source partition is committed to its end, and nothing was processed for a while. */
     private boolean consumedAll(final KafkaStreams streams, final TopologyDescription description) throws Exception {
-        final long deadline = System.nanoTime() + Duration.ofSeconds(args.num("timeout", 120)).toNanos();
+        final long deadline = System.nanoTime() + Duration.ofSeconds(args.num("timeout", 400)).toNanos();
         final long killAt = args.num("kill-at-records", Long.MAX_VALUE);
         final TreeSet<String> sources = new TreeSet<>();
         for (final TopologyDescription.Subtopology sub : description.subtopologies()) {
