@@ -37,7 +37,10 @@ trap 'rm -f "$said"' EXIT
 # Beside the tests, which leave a processor idle now and then.
 { bash scripts/check.sh static && bash scripts/docs.sh; } >"$said" 2>&1 &
 beside=$! code=0
-# Four at a time, for two processors: many tests wait for a JVM or a disk. A file is never split; tests/conftest.py orders them.
+# pytest keeps the tests with their rewritten assertions. In a fresh clone each of the four workers would write all of them.
+compgen -G "tests/unit/__pycache__/*-pytest-*.pyc" >/dev/null || python -m pytest --collect-only -qq >/dev/null 2>&1 || true
+# Four at a time, for two processors: many tests wait for a JVM or a disk. tests/conftest.py orders the files, and
+# tests/scheduling.py keeps those together that share a broker or a dump.
 python -m pytest -q --durations=15 -n 4 --dist loadfile --no-loadscope-reorder "$@" || code=$?
 wait "$beside" || code=$?
 cat "$said"

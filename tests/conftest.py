@@ -5,7 +5,6 @@ from __future__ import annotations
 import compileall
 import functools
 import gc
-import itertools
 import os
 import secrets
 import shutil
@@ -33,8 +32,10 @@ from tests.sampling import ALL, deselect_most
 settings.register_profile("kstate", deadline=None, max_examples=100 if ALL else 25)
 settings.load_profile("kstate")
 
-_WAITING = ("interop", "restore", "examples", "kills", "worlds")
-"""Most of their time real Kafka Streams, brokers and Spark start, and wait for each other."""
+_FIRST = ("interop", "kills", "worlds", "restore", "faults", "loop", "walker", "examples", "packaging")
+"""Folders whose files take longest come first, so that the others fill what is left of the workers' time."""
+_LAST = ("directories", "unit")
+"""Many short files."""
 _MEMORY = Path("/dev/shm")
 _PREFIX = "kstate-tests-"
 _UNIT_BYTES = 2 << 30
@@ -87,33 +88,24 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Distribute files, unless the command line asks for another distribution than these."""
     if config.getvalue("dist") not in ("load", "loadfile"):
         return None
-    from tests.scheduling import SweepsTogether  # imports pytest-xdist
+    from tests.scheduling import Together  # imports pytest-xdist
 
-    return SweepsTogether(config, log)
+    return Together(config, log)
 
 
 @pytest.hookimpl(trylast=True)  # what -k and -m leave is sampled
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A sample of the cases; files that wait and files that compute by turns, so that workers do neither all at once.
-
-    Unit tests fill what is left.
-    """
+    """A sample of the cases; what takes long comes first."""
     deselect_most(config, items)
-    files = [list(tests) for _, tests in itertools.groupby(items, key=lambda item: item.path)]
+    tests = Path(__file__).parent
 
-    def folder_of(file: list[pytest.Item]) -> str:
-        return file[0].path.relative_to(Path(__file__).parent).parts[0]
+    def place(item: pytest.Item) -> int:
+        folder = item.path.relative_to(tests).parts[0]
+        if folder in _FIRST:
+            return _FIRST.index(folder)
+        return len(_FIRST) + (1 + _LAST.index(folder) if folder in _LAST else 0)
 
-    units = [file for file in files if folder_of(file) == "unit"]
-    waiting = [file for file in files if folder_of(file) in _WAITING]
-    computing = [file for file in files if file not in units and file not in waiting]
-    spread = sorted((*_spread(waiting), *_spread(computing)), key=lambda placed: placed[0])
-    items[:] = [item for file in (*(file for _, file in spread), *units) for item in file]
-
-
-def _spread(files: list[list[pytest.Item]]) -> list[tuple[float, list[pytest.Item]]]:
-    """Where in the whole, from 0 to 1, each of them comes."""
-    return [(number / len(files), file) for number, file in enumerate(files)]
+    items.sort(key=place)  # stable: files stay together, in their order
 
 
 def a_new_process() -> None:

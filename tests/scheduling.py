@@ -1,14 +1,23 @@
-"""How pytest-xdist gives tests to its workers: a file stays together, and so do all sweeps of the source."""
+"""How pytest-xdist gives tests to its workers: a file stays together, and so do files that share what is slow to start."""
 
 from __future__ import annotations
 
 import functools
+from fnmatch import fnmatch
 from pathlib import Path
+from typing import Final
 
 from xdist.scheduler import LoadFileScheduling
 
 _ROOT = Path(__file__).resolve().parents[1]
 _SWEEPS = "sweeps of the source"
+_TOGETHER: Final = {
+    "tests/interop/test_[a-l]*.py": "a broker, and a JVM for each release",
+    "tests/interop/test_[m-r]*.py": "a second broker, and a JVM for each release",
+    "tests/interop/test_[s-z]*.py": "a third broker, and a JVM for each release",
+    "tests/restore/test_[a-hw]*.py": "a large dump that is restored",
+}
+"""Files -> what they share. One worker each: every other one would start it again."""
 
 
 @functools.cache
@@ -16,10 +25,17 @@ def _sweeps_source(file: str) -> bool:
     return file.startswith("tests/unit/") and "import syntax\n" in (_ROOT / file).read_text(encoding="utf-8")
 
 
-class SweepsTogether(LoadFileScheduling):  # type: ignore[misc]  # pytest-xdist has no types
-    """Give each file to one worker, and all unit tests that read the syntax trees of `tests.syntax` to one worker."""
+@functools.cache
+def scope(file: str) -> str:
+    """Return the name of what one worker runs, of which this file is a part."""
+    if _sweeps_source(file):
+        # Every worker would parse all modules again: five seconds, and as much memory as all other unit tests need.
+        return _SWEEPS
+    return next((shared for files, shared in _TOGETHER.items() if fnmatch(file, files)), file)
+
+
+class Together(LoadFileScheduling):  # type: ignore[misc]  # pytest-xdist has no types
+    """Give each file to one worker, and files that share something to the same one."""
 
     def _split_scope(self, nodeid: str) -> str:
-        file: str = super()._split_scope(nodeid)
-        # Every worker would parse all modules again: five seconds, and as much memory as all other unit tests need.
-        return _SWEEPS if _sweeps_source(file) else file
+        return scope(super()._split_scope(nodeid))

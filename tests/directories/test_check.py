@@ -73,7 +73,7 @@ def own_offset(app: Path) -> int:
     return int(row["changelog"][CHANGELOG]["0"])
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", names())
 def test_checking_changes_nothing(tmp_path: Path, name: str) -> None:
     app = unpack(name, tmp_path)
@@ -95,7 +95,7 @@ def test_a_report_needs_no_directory(tmp_path: Path, name: str, target: str) -> 
     assert judge(snapshot) == report and report.predictions
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("name", "release"), HEALTHY)
 def test_a_healthy_directory_is_clean(tmp_path: Path, name: str, release: str) -> None:
     result = check(unpack(name, tmp_path), release, status=0)
@@ -356,6 +356,7 @@ def test_names_from_disk_are_escaped(demo: Path) -> None:
     assert "\x1b" not in kstate("check", demo, "--for", "4.3", status=3).out
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "text",
     ["", "[]", '{"t": {"0": {"start": 0}}}', '{"t": {"0": {"start": 5, "end": 4}}}', '{"t": {"x": {"start": 0, "end": 4}}}',

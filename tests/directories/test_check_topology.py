@@ -49,7 +49,7 @@ def text_of(app: Path, into: Path) -> Path:
     return write_topology(into, parts(app), global_stores)
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", names())
 def test_topology_of_the_directory_changes_no_prediction(name: str, tmp_path: Path) -> None:
     """With the text of the topology that wrote it each release makes of a directory what it makes of it without one."""
@@ -187,6 +187,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("part", HOSTILE)
 @pytest.mark.parametrize("command", ["check", "ls"])
 def test_a_text_that_is_none(command: str, part: str, tmp_path: Path) -> None:
@@ -245,6 +246,7 @@ def test_a_specification_that_contradicts_the_directory(tmp_path: Path) -> None:
     assert "count" in refusal["message"] and "session" in refusal["message"]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", [LEGACY, FAMILY, NAMES])
 def test_old_and_new_home_side_by_side(name: str, tmp_path: Path) -> None:
     world = World(name, tmp_path)

@@ -71,7 +71,7 @@ def test_every_command_is_here() -> None:
     assert list(COMMAND_LINES) == list(COMMANDS)
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("command", COMMAND_LINES)
 def test_cold_as_warm(command: str, template: Path, tmp_path: Path) -> None:
     messages = []

@@ -94,6 +94,7 @@ def test_commands_with_names() -> None:
     assert len(_named_options()) > 40
 
 
+@pytest.mark.sample(20)
 @pytest.mark.parametrize(("path", "metavar", "where"), _named_options())
 def test_the_name_that_is_meant(path: str, metavar: str, where: str, orders: Path, tmp_path: Path, warm: Warm) -> None:
     arguments, options = _line(path, orders, tmp_path)
@@ -125,6 +126,7 @@ def test_a_topic_of_the_dump(tmp_path: Path, warm: Warm) -> None:
         assert ended.status == 4 and "did you mean orders-visits-changelog? " in ended.err, ended.report
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("path", "option"), [(path, entry) for path, _, entry in _named_options() if _ == "RELEASE"])
 def test_a_release_of_confluent(path: str, option: str, orders: Path, tmp_path: Path, warm: Warm) -> None:
     arguments, options = _line(path, orders, tmp_path)

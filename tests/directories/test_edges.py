@@ -156,6 +156,7 @@ def test_an_application_that_has_run_since_has_lost_no_times(app: Path) -> None:
     assert "has changed since" in kstate("undo", app, "--times-lost", status=4).err
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "arguments", [(), ("--times-lost",), ("--discard-newer",), ("--lock-is-shared",)], ids=" ".join
 )
@@ -385,6 +386,7 @@ def empty(app: Path) -> None:
     app.mkdir()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("loss", [shutil.rmtree, empty], ids=["lost", "emptied"])
 @pytest.mark.parametrize("state", ["staged", "before-switch"])
 def test_no_command_deletes_the_last_links_to_lost_files(
@@ -404,6 +406,7 @@ def test_no_command_deletes_the_last_links_to_lost_files(
         assert app.exists() == (loss is empty), command
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("cut", ["before-switch", "staged"])
 @pytest.mark.parametrize("again", ["there", "lost"])
 def test_interrupted_restoration_of_a_lost_directory_is_swept_and_repeated(
@@ -522,6 +525,7 @@ def without_privileges(*command: object) -> CommandResult:
     return CommandResult(result.returncode, result.stdout, result.stderr)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "name",
     ["ages.json", "0001-migrate/journal.jsonl", "0001-migrate/kept.json", "0001-migrate/tree", "0001-migrate", "."],
@@ -690,6 +694,7 @@ def bound(path: Path) -> contextlib.AbstractContextManager[Path]:
     return mounted(path, "--bind", str(path))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("where", ["APP", "inside", ".kstate", ".kstate/app", "tree"])
 def test_a_mount_in_the_way_is_named_before_anything_is_done(app: Path, where: str) -> None:
     """What is exchanged is refused; what is only deleted stays possible where the mount hides nothing of it."""

@@ -184,6 +184,7 @@ def _sorted_texts(rows: list[dict[str, Any]], names: Any) -> list[str]:
     return sorted(repr([(name, row[name]) for name in names]) for row in rows)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "golden",
     [

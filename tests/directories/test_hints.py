@@ -185,6 +185,7 @@ LOOKING: dict[str, tuple[tuple[str, ...], int]] = {
 """Refusals whose hint is a command that only looks, or writes beside what exists; and their exit codes."""
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", LOOKING)
 def test_a_command_that_is_printed_is_run(name: str, tmp_path: Path, warm: Warm) -> None:
     """As it is printed, word for word: it has all that it needs, and it ends well."""

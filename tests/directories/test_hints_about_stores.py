@@ -239,6 +239,7 @@ COMMANDS = ("ls APP", "inspect-position APP", "check APP --for 4.3", "verify APP
             "export APP STORE --out OUT --overwrite", "diff APP COPY --store STORE", "migrate APP --to 4.2 --dry-run")  # fmt: skip
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("line", COMMANDS)
 def test_a_store_in_both_of_its_places(line: str, tmp_path: Path, warm: Warm) -> None:
     """A store that became a windowed one leaves its database behind. Nothing is known of it until one is moved away."""

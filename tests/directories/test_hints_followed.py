@@ -172,6 +172,7 @@ def _line(line: str, words: dict[str, str]) -> list[str]:
     return [words.get(word, word) for word in shlex.split(line)]
 
 
+@pytest.mark.sample(18)
 @pytest.mark.parametrize("name", CASES)
 def test_followed(name: str, tmp_path: Path, warm: Warm) -> None:
     """The amended command, of which every new option is in the hint, is done."""

@@ -193,6 +193,7 @@ def test_hostile_names_within_a_database(tmp_path: Path, capfd: Any) -> None:
     _everything(shell, app)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("key", [b"a\nforged,1", b"a\rforged", b'a"b', b"\x1b[31mred", "\u202eü".encode()])
 def test_rows_as_csv(tmp_path: Path, key: bytes) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path)

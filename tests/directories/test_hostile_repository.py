@@ -174,6 +174,7 @@ BYTES: dict[str, Callable[[dict[str, Any]], bytes]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", BYTES)
 def test_bytes_that_are_no_generation(name: str, place: FolderPlace, app: Path, tmp_path: Path) -> None:
     document = document_of(place)

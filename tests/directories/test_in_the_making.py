@@ -149,6 +149,7 @@ def test_an_application_that_died_amid_a_flush(app: Path, tmp_path: Path) -> Non
     assert not (healthy / "000999.sst").exists()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("state", [state for state in STATES if state != being_flushed.__name__])
 def test_an_application_that_died_amid_it_is_migrated_without_that_task(app: Path, state: str) -> None:
     """Where that is said beforehand: nobody is there to say it for an init container."""
@@ -210,6 +211,7 @@ def test_damaged_partial_database_is_never_skipped(app: Path) -> None:
     assert "SST" in kstate_here("migrate", app, "--to", "4.2", "--unclean", "wipe", status=4).err.upper()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("state", ["log_only", "rows_without_current", "current_without_manifest", "options_of_before"])
 def test_verify_meets_it_between_its_first_look_and_its_reading(app: Path, state: str) -> None:
     new, healthy = places(app)

@@ -59,7 +59,7 @@ def fill_in(text: str) -> str:
     return "\n".join(lines)
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", KINDS)
 def test_kinds(name: str, read: Read) -> None:
     app = read(name)

@@ -66,6 +66,7 @@ def test_a_run_that_is_left(tmp_path: Path) -> None:
     assert (refusal.rows, refusal.error["app"], refusal.error["code"]) == ([], str(app), "usage")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("words", "status", "code"),
     [
@@ -189,6 +190,7 @@ def test_every_line_is_printed_by_a_test(tmp_path: Path) -> None:
     assert not (backup | rows) - commands
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "words", [("inspect-position", "STATE", "--task", "9_9"), ("verify", "STATE", "--task", "9_9"), ("wipe", "STATE", "--task", "9_9"), ("query", "range", "STATE", "none")]
 )  # fmt: skip

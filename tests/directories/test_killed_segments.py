@@ -75,6 +75,7 @@ def test_offset_of_a_single_segment_does_not_count_for_all(folder: Path) -> None
     assert not equals_the_truth(folder)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("release", ["4.3", "4.4"])
 @pytest.mark.parametrize("options", [("--guarantee", "at_least_once"), ("--transactional-stores",)])
 def test_check_predicts_the_loss_and_names_the_way_out(folder: Path, release: str, options: tuple[str, ...]) -> None:

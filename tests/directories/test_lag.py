@@ -70,6 +70,7 @@ def test_people_get_a_line_for_each_store_and_each_log(app: Path) -> None:
     ]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("start", "end", "unknown"),
     [(0, 28, None), (28, 28, None), (29, 40, "below-log-start"), (0, 27, "above-log-end"), (0, 40, None)],

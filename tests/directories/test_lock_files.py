@@ -19,6 +19,7 @@ def _stores(run: object) -> int:
     return sum(row["type"] == "store" for row in kstate_here("ls", run, "-o", "json", status=None).rows)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("removed", [(), OWN], ids=["with-its-files", "without"])
 @pytest.mark.parametrize("locked", [["0_0"], ["0_0", "0_1"], ["0_0", "0_1", "global"]], ids="+".join)
 def test_a_task_with_a_lock_file_is_no_application(locked: list[str], removed: tuple[str, ...], tmp_path: Path) -> None:

@@ -58,6 +58,7 @@ def test_clean_goes_on_beside_the_application(migrated: Path) -> None:
     assert tree_hash(migrated).keys() == before.keys()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("command", [("clean",), ("undo",), ("migrate", "--to", "4.3"), ("wipe", "--store", "visits")])
 def test_never_two_commands_at_once(migrated: Path, command: tuple[str, ...]) -> None:
     with locked(migrated, "kstate"):

@@ -545,6 +545,7 @@ MEMORIES = ("", "{}", "[]", '{"format": 2}', '{"format": 1, "results": [{}], "pa
             '{"format": 1, "results": [], "parts": {"standby": [true, 2, null, null]}}')  # fmt: skip
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("text", MEMORIES)
 def test_a_memory_that_is_none_of_ours(host: Host, text: str) -> None:
     """It is refused, and stays: who named somebody else's file must not lose it."""

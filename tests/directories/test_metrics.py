@@ -111,6 +111,7 @@ def test_a_file_where_none_belongs(tmp_path: Path) -> None:
     assert tree_hash(tmp_path) == before
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("content", ["my notes\n", "format = 1\n", "# HELP node_load1 1m load average.\n", "\0notes"])
 def test_a_file_of_somebody_else(tmp_path: Path, content: str) -> None:
     """It would be replaced as a whole, were it the kstate.toml that names it: nothing is that kstate has not written."""

@@ -196,6 +196,7 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> tuple[Sources, Sources, S
     )
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("case", CONTENT)
 def test_new_row_changes_no_bytes_for_other_releases(
     three: tuple[Sources, Sources, Sources], tmp_path: Path, case: str

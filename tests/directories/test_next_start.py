@@ -22,7 +22,7 @@ def outcomes(app: Path, name: str) -> dict[str, str]:
     return {f"{row['task']}/{row['store']}": row["outcome"] for row in rows if row["type"] == "prediction"}
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", names())
 @pytest.mark.parametrize("target", ["4.2", "4.3"])
 def test_no_warning_and_nothing_restored(tmp_path: Path, name: str, target: str) -> None:

@@ -87,6 +87,7 @@ def _move_family(database: Path, other: Path) -> None:
 LAYOUTS = (_larger_folder, _directory_second, _all_elsewhere, _move_family)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_ssts_in_other_folders_are_unknown(layout: object, tmp_path: Path) -> None:
     """Each command answers "unknown" with the reason, or refuses with it; nothing is changed."""

@@ -115,7 +115,7 @@ def _result_of(streams: OfflineStreams, task: Task, store: str, query: Query[Any
     return answer.result
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", names())
 def test_key_value_stores_answer_with_their_rows(tmp_path: Path, name: str) -> None:
     app = unpack(name, tmp_path)
@@ -167,7 +167,7 @@ def _scan(store: Store) -> list[tuple[bytes, bytes]]:
     return rows
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", ORDERED)
 def test_window_and_session_stores_answer_with_their_rows(tmp_path: Path, name: str) -> None:
     app = unpack(name, tmp_path)
@@ -278,7 +278,7 @@ OLDER = {
 }  # fmt: skip
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("case", OLDER)
 def test_rows_that_are_not_migrated_yet_are_read_as_if_they_were(tmp_path: Path, case: str) -> None:
     golden, store, newer, older, prefix = OLDER[case]
@@ -376,6 +376,7 @@ def test_failure_states_its_reason(tmp_path: Path) -> None:
         assert not streams.query(request).partition_results[0].execution_info
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("store", ["count", "kv-plain", "window-count", "session-final", "versioned"])
 def test_a_damaged_block_is_a_failure_and_never_a_short_answer(tmp_path: Path, store: str) -> None:
     app = unpack("4.3.1-kinds-alos", tmp_path)
@@ -419,6 +420,7 @@ def test_open_store_is_read_at_its_last_flush_only_on_demand(tmp_path: Path) -> 
 # --- what has expired -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("store", ["window-count", "window-final", "session-count", "session-final"])
 def test_rows_older_than_the_retention_are_hidden(tmp_path: Path, store: str) -> None:
     app = unpack("4.3.1-kinds-eos", tmp_path)
@@ -625,6 +627,7 @@ def test_a_segment_that_is_no_database_any_more_is_not_passed_over(tmp_path: Pat
         assert list(whole.result)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("hidden", ["0_1/rocksdb/count", "0_1/rocksdb", "0_1", "0_1/window-count"])
 def test_a_store_behind_a_link_is_refused(tmp_path: Path, hidden: str) -> None:
     app = unpack("4.3.1-kinds-eos", tmp_path)

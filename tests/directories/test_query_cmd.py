@@ -106,7 +106,7 @@ def test_key(app: Path) -> None:
     assert run_query("key", app, "count", "nobody", *COUNTS, "--quiet") == CommandResult(0, "", "")
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", [name for name in names() if "kinds" in name and "killed" not in name])
 def test_range_has_the_rows_that_streams_counted(tmp_path: Path, name: str) -> None:
     stores = expected(name)["stores"]
@@ -392,6 +392,7 @@ def test_require_active(app: Path) -> None:
     assert len(_rows("range", app, "count", "--require-active", "--assume-active")) == 8
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("store", "requests", "answers"),
     [
@@ -626,6 +627,7 @@ SUBCOMMANDS = (
 )
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", SUBCOMMANDS)
 def test_help(name: str) -> None:
     output = run_query(name, "--help").out

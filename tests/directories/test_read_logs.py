@@ -33,6 +33,7 @@ class Reader:
         return {}
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", names())
 def test_logs_are_read_from_their_start_offset(name: str, tmp_path: Path) -> None:
     app = read_application(unpack(name, tmp_path))

@@ -51,6 +51,7 @@ def test_largest_store_is_listed_last(tmp_path: Path) -> None:
     assert "--sort" in kstate("ls", app, "--spec", "--sort", "size", status=2).err
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "name", ["3.9.2-kinds-alos", "4.2.1-sparse-eos", "4.3.1-headers-eos", "4.3.1-kinds-eos-killed-open"]
 )
@@ -85,7 +86,7 @@ def test_a_number_of_keys_is_true_or_marked(tmp_path: Path, name: str, monkeypat
     assert kstate_here("ls", app, status=None).out.count("~") == marked > 1
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", WITH_POSITIONS)
 def test_positions_agree_with_kafka_streams(tmp_path: Path, name: str) -> None:
     rows = kstate("inspect-position", unpack(name, tmp_path), "-o", "json").rows
@@ -101,7 +102,7 @@ def test_positions_agree_with_kafka_streams(tmp_path: Path, name: str) -> None:
     assert compared > 1
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", WITH_OFFSETS)
 def test_changelog_offsets_are_those_that_a_restart_starts_from(tmp_path: Path, name: str) -> None:
     messages = expected(name)["restart"]["offsets"]

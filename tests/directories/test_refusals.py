@@ -39,6 +39,7 @@ def _refusal_text(app: Path, *target: str, status: int = 4) -> str:
     return result.err
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("text", MALFORMED.values(), ids=MALFORMED.keys())
 def test_malformed_offset_files(tmp_path: Path, text: str) -> None:
     app = unpack("4.2.1-sparse-eos", tmp_path)
@@ -86,6 +87,7 @@ def _foreign_file(store: Path) -> None:
     (store / "9.sst").symlink_to("/etc/hostname")
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("damage", "text"),
     [

@@ -53,6 +53,7 @@ def _words(tmp_path: Path, dump: Path, *options: str) -> tuple[object, ...]:
     return ("restore", tmp_path / "orders", "--dump", dump, "--for", "4.3", "--spec", SPEC, "--warnings-ok", *options)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("options", UNSELECTED, ids=" ".join)
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damage_outside_the_selection_is_a_note(
@@ -65,6 +66,7 @@ def test_damage_outside_the_selection_is_a_note(
     assert (tmp_path / "orders").is_dir()
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("options", SELECTED, ids=" ".join)
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_refuses_damage_in_the_selection_with_its_file(

@@ -63,6 +63,7 @@ def test_every_command_is_here() -> None:
     } == set(COMMANDS)
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("command", COMMAND_LINES)
 def test_an_application_that_may_not_be_read(command: str, tmp_path: Path) -> None:
     app = tmp_path / "state" / "orders"
@@ -135,6 +136,7 @@ HIDDEN = {
 """A directory that may not be listed, and commands that are refused, since they need all of it."""
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("hidden", "refusal"), HIDDEN.values(), ids=HIDDEN)
 def test_ls_tells_of_all_the_others(hidden: str, refusal: tuple[str, ...], tmp_path: Path) -> None:
     """And that it is not all: to `kstate fleet` it is no whole listing, so that nothing there is missing."""

@@ -79,6 +79,7 @@ def test_runs_are_ordered_by_number(app: Path) -> None:
     assert [row["state"] for row in kstate("status", app, "-o", "json").rows] == ["kept", "undone"]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("damage", ["sst", "task", "size", "time", "more", "link"])
 def test_undo_verifies_the_backup(app: Path, damage: str) -> None:
     migrate(app)
@@ -555,6 +556,7 @@ def test_clean_names_every_run_that_stays(app: Path) -> None:
     ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("memory", ["tree/0_0/rocksdb/kv-timestamped/CURRENT", "journal.jsonl"])
 @pytest.mark.parametrize("state", ["staged", "kept"])
 def test_complete_tree_alone_is_reported_as_unchanged(tmp_path: Path, state: str, memory: str) -> None:

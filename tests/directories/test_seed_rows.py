@@ -69,6 +69,7 @@ def _latest(rows: list[Row]) -> list[Row]:
     return [row for row in rows if VersionedKey.from_bytes(row[0]).is_latest]
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", names())
 def test_a_restoration_gives_the_same_rows(name: str, tmp_path: Path) -> None:
     app = read_application(unpack(name, tmp_path))

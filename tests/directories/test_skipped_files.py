@@ -53,6 +53,7 @@ def beside_damage(dump: Path) -> str:
     return "cannot read the file as Parquet"
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("prepare", "warning"),
     [

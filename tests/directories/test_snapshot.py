@@ -444,6 +444,7 @@ def test_nothing_is_deleted_while_a_snapshot_cannot_be_read(app: Path, place: Pl
     assert "kstate cannot read a snapshot" in result.err and path in place.paths()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("folder", "name", "content"),
     [

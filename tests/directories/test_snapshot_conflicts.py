@@ -249,6 +249,7 @@ CONTRADICTIONS: dict[str, Callable[[dict[str, Any]], object]] = {
 }
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", CONTRADICTIONS)
 def test_a_generation_that_contradicts_itself_is_named_and_not_restored(name: str, tmp_path: Path) -> None:
     """Its name fits its bytes, so only its content shows that somebody, or another program, has made it."""
@@ -265,7 +266,7 @@ def test_a_generation_that_contradicts_itself_is_named_and_not_restored(name: st
     assert generation in restored.err and not lost.exists()
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", golden.names())
 def test_no_real_directory_looks_like_a_contradiction(name: str, tmp_path: Path) -> None:
     app = unpack(name, tmp_path / "state")

@@ -103,6 +103,7 @@ def test_only_unknowable_settings_stay_open(tmp_path: Path, name: str) -> None:
     assert "min.compaction.lag.ms = 87600000 of its changelog in the dump" in text
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("store", "setting", "value", "answer"),
     [

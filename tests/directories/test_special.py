@@ -147,6 +147,7 @@ DATABASE_FILES = (
 )
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", DATABASE_FILES)
 def test_no_command_waits_for_a_file_that_it_opens(tmp_path: Path, name: str) -> None:
     app = unpack("4.2.1-sparse-eos", tmp_path / "a")
@@ -291,6 +292,7 @@ def test_offset_files_of_millions_of_lines_are_refused_at_once(tmp_path: Path, n
     assert code == 4 and name in message
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", ["OPTIONS-*", "CURRENT", "IDENTITY", "MANIFEST-*", "../../kv-written.position"])
 def test_small_files_without_an_end_are_not_read(tmp_path: Path, name: str) -> None:
     app = unpack("4.2.1-sparse-eos", tmp_path)

@@ -31,6 +31,7 @@ def spec_of(folder: Path, text: str) -> Path:
     return path
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("store", "kind"), WRONG.items())
 def test_another_kind_than_the_bytes_have(tmp_path: Path, app: Path, store: str, kind: str) -> None:
     spec = spec_of(tmp_path, f'[stores.{store}]\nkind = "{kind}"\n')

@@ -157,7 +157,7 @@ def test_every_command_is_here() -> None:
     assert {argv[0] for argv in COMMAND_LINES.values()} >= set(COMMANDS)
 
 
-@pytest.mark.sample(10)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", COMMAND_LINES)
 def test_results_that_cannot_be_written(
     name: str, warm: Warm, templates: dict[str, Path], usual: dict[str, tuple[Ended, bool]], tmp_path: Path
@@ -182,7 +182,7 @@ def test_results_that_cannot_be_written(
         assert "defect" not in ended.err and "Exception" not in ended.err
 
 
-@pytest.mark.sample(10)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", COMMAND_LINES)
 def test_messages_that_cannot_be_written(
     name: str, warm: Warm, templates: dict[str, Path], usual: dict[str, tuple[Ended, bool]], tmp_path: Path
@@ -201,6 +201,7 @@ def test_messages_that_cannot_be_written(
         assert not lock.exists() or lock.read_bytes() == b"", f"{streams}: a message was written into the lock file"
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("name", [name for name, argv in COMMAND_LINES.items() if name in (argv[0], "ls spec", "help")])
 def test_ascii(
     name: str, warm: Warm, templates: dict[str, Path], usual: dict[str, tuple[Ended, bool]], tmp_path: Path

@@ -46,6 +46,7 @@ def line(words: tuple[object, ...], state: Path) -> list[object]:
     return [places.get(str(word), word) for word in words]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", READERS)
 def test_reader_names_each_application_and_the_command_to_type(name: str, state: Path) -> None:
     """Each command that is printed is one that answers; nothing is read, and nothing changes, before."""
@@ -64,6 +65,7 @@ def test_reader_names_each_application_and_the_command_to_type(name: str, state:
     assert tree_hash(state) == before
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", CHANGES)
 def test_change_names_the_applications_without_a_command_to_paste(name: str, state: Path) -> None:
     shutil.copytree(state / "orders", state / "second")

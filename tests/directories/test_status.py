@@ -74,6 +74,7 @@ def test_a_signal_is_named(app: Path, number: signal.Signals) -> None:
     assert (row["state"], row["cut_short"], row["signal"]) == ("failed", True, number.name)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("words", "again"),
     [

@@ -123,6 +123,7 @@ def test_stores_with_every_option(tmp_path: Path) -> None:
         assert store_options.files_of(logs) == outside
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", sorted(store_options.UNREADABLE))
 def test_a_store_that_is_more_than_its_directory_is_refused_by_the_option(name: str, tmp_path: Path) -> None:
     """Nobody is advised to delete it, and nothing is predicted of it that the option may change."""

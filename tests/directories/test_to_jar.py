@@ -73,6 +73,7 @@ def test_jar_plans_like_the_release_that_it_contains(tmp_path: Path) -> None:
         ] * 3
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("version", "release"),
     [("3.7.0.redhat-00007", "3.7"), ("3.4.1.7.3.1.0-197", "3.4"), ("4.2.0-SNAPSHOT", None), ("4.3.0-rc1", None)],
@@ -95,6 +96,7 @@ def test_builds_of_vendors(tmp_path: Path, version: str, release: str | None) ->
             assert kstate(command, app, *hint.split(), *(() if more == "--quiet" else (more,)), status=None).status != 2
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("texts", "status", "messages"),
     [

@@ -47,7 +47,7 @@ def _sst(app: Path) -> Path:
     return max((app / STORE).glob("*.sst"), key=lambda path: path.stat().st_size)
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", names())
 def test_directory_of_kafka_streams_is_healthy_and_unchanged(tmp_path: Path, name: str) -> None:
     app = unpack(name, tmp_path)
@@ -143,7 +143,7 @@ def _link(app: Path) -> str:
     return "000999.sst"
 
 
-@pytest.mark.sample(7)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("damage", "code", "status"),
     [
@@ -244,6 +244,7 @@ def test_a_file_that_may_not_be_read_is_no_damage(tmp_path: Path) -> None:
 # --- digests ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("name", "target", "options"),
     [

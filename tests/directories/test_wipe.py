@@ -27,7 +27,7 @@ def stores(app: Path) -> dict[str, dict[str, object]]:
     return {f"{row['task']}/{row['store']}": row for row in kstate("ls", app, "-o", "json").rows}
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", [LEGACY, FAMILY])
 @pytest.mark.parametrize("store", ["kv-timestamped", "window-count", "grace-join-Buffer", "versioned"])
 def test_wiped_store_leaves_with_its_offset_and_position(golden: Golden, name: str, store: str) -> None:

@@ -137,6 +137,7 @@ def test_every_command_does_without(bare: Bare) -> None:
     assert not wrong, "\n\n".join(wrong)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", SAYS_WHY)
 def test_command_that_needs_spark_states_the_requirement(bare: Bare, name: str) -> None:
     result = bare(*SAYS_WHY[name])

@@ -84,6 +84,7 @@ def test_the_same_four_in_both() -> None:
     ]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("command", [command for command in COMMANDS if "kstate maintain" not in command])
 def test_the_very_command_line(
     host: Callable[[str], subprocess.CompletedProcess[str]], tmp_path: Path, command: str
@@ -107,6 +108,7 @@ def test_the_very_command_line(
     assert messages["kstate_last_success_timestamp_seconds"] == messages["kstate_last_run_timestamp_seconds"]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
 def test_systemd_reads_it(tmp_path: Path, path: Path) -> None:
     for unit in UNITS:

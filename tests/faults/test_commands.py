@@ -80,6 +80,7 @@ def test_undo_after_a_start_is_refused(kstate: Kstate, sweep: Sweep, direction: 
     assert meaning(app) == sweep.old
 
 
+@pytest.mark.sample(3)
 @BOTH
 @pytest.mark.parametrize("command", ["migrate", "undo", "wipe"])
 def test_the_lock_is_respected(
@@ -112,6 +113,7 @@ def test_the_lock_is_waited_for(kstate: Kstate, sweep: Sweep, direction: Directi
 
 
 # The upgrade makes more files than are asked for beforehand when inodes are counted roughly: it fails in its middle.
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("direction", "limit", "ends"),
     [

@@ -15,6 +15,7 @@ from .injection import Fault
 from .trees import meaning
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("error", ["EXDEV", "EINVAL", "EBUSY"])
 @pytest.mark.parametrize("command", ["migrate", "undo", "undo of what is lost"])
 def test_refuses_a_failed_exchange_with_its_reason(kstate: Kstate, tmp_path: Path, command: str, error: str) -> None:

@@ -14,6 +14,7 @@ from .injection import EIO, KILL, Fault
 from .restorations import RESTORED_IN_PARTS
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("case", RESTORED_IN_PARTS, ids=lambda case: case.name)
 def test_clean_removes_an_undone_restoration(kstate: Kstate, tmp_path: Path, case: Case) -> None:
     """Also where the directory is as empty again as it was found: nobody has lost that."""
@@ -24,6 +25,7 @@ def test_clean_removes_an_undone_restoration(kstate: Kstate, tmp_path: Path, cas
     assert read_runs(app) == [], ended.output
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("step", ["chmod .kstate", "fsync .", "mkdir .kstate/orders", "chmod .kstate/orders"])
 def test_a_folder_for_runs_that_cannot_be_made_is_not_left(kstate: Kstate, tmp_path: Path, step: str) -> None:
     case = RESTORED_IN_PARTS[0]

@@ -45,7 +45,7 @@ def test_whole_or_not_at_all(sweep_of: SweepOf, number: int) -> None:
     assert not wrong, "\n\n".join(wrong)
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("case", [*WHOLE, *(RESTORED if ALL else RESTORED[:1])], ids=lambda case: case.name)
 def test_the_trace_shows_every_call(sweep_of: SweepOf, case: Case) -> None:
     sweep = sweep_of(case)

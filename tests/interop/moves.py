@@ -111,15 +111,6 @@ def cases() -> list[Case]:
     ]
 
 
-SAMPLE: Final = (
-    Case("application-id", "4.2.1", "alos"),
-    Case("renamed-store", "4.3.1", "alos"),
-    Case("more-partitions", "4.2.1", "alos"),
-    Case("lost-changelog", "4.3.1", "eos"),
-)
-"""Moves once each, of the record. ``test_seed_clusters.py`` moves an application to another cluster."""
-
-
 def proofs() -> dict[str, Proof]:
     """Name of a case -> its proof."""
     if not RECORD.exists():

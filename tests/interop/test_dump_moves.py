@@ -231,6 +231,7 @@ def make_older(out: Path, subject: str = "*") -> None:
         os.utime(path, (old, old))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.skipif(not available(), reason="needs strace")
 @pytest.mark.parametrize(
     ("call_", "nth", "there"), [("fsync", 1, 0), ("link", 2, 0), ("unlink", 3, 1), ("fsync", 5, 1)]

@@ -313,6 +313,7 @@ REFUSALS = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("case", REFUSALS)
 def test_refusals_write_nothing_and_their_hints_lead_on(left: Left, case: str) -> None:
     refusal = REFUSALS[case]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from .harness import Harness
-from .moves import SAMPLE, Case, Clusters, cases, proofs, prove
+from .moves import Case, Clusters, cases, proofs, prove
 
 pytestmark = pytest.mark.interop
 
@@ -18,6 +18,28 @@ def clusters(harness: Harness, tmp_path_factory: pytest.TempPathFactory) -> Iter
     both = Clusters(harness, tmp_path_factory.mktemp("clusters"))
     yield both
     both.close()
+
+
+SAMPLE = [
+    pytest.param(
+        Case("application-id", "4.2.1", "alos"),
+        marks=pytest.mark.in_full("tests/interop/test_seed.py::test_another_application_id_continues"),
+    ),
+    pytest.param(Case("renamed-store", "4.3.1", "alos")),
+    pytest.param(
+        Case("more-partitions", "4.2.1", "alos"),
+        marks=pytest.mark.in_full(
+            "tests/interop/test_seed_partitions.py::test_an_application_continues_with_another_number_of_partitions"
+        ),
+    ),
+    pytest.param(
+        Case("lost-changelog", "4.3.1", "eos"),
+        marks=pytest.mark.in_full(
+            "tests/interop/test_seed_directories.py::test_an_application_continues_from_its_directories"
+        ),
+    ),
+]
+"""Moves once each. ``test_seed_clusters.py`` moves an application to another cluster."""
 
 
 @pytest.mark.parametrize("case", SAMPLE, ids=lambda case: case.name)

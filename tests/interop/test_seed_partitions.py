@@ -550,7 +550,7 @@ REFUSALS = {
 }
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("case", REFUSALS)
 def test_refusals_write_nothing_and_their_hints_lead_on(counting: Counting, case: str) -> None:
     refusal = REFUSALS[case]

@@ -294,6 +294,7 @@ REFUSALS = {
 }
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("case", REFUSALS)
 def test_refusals_write_nothing_and_their_hints_lead_on(source: Source, case: str) -> None:
     refusal = REFUSALS[case]

@@ -93,7 +93,7 @@ def wrong_after(kstate: Kstate, app: Path, damage: Damage, command: tuple[str, .
     return wrong
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("outputs", STATES, ids=lambda outputs: outputs.state)
 def test_nothing_that_holds_data_is_deleted(
     kstate: Kstate, tmp_path_factory: pytest.TempPathFactory, outputs: Origin

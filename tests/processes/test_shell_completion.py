@@ -181,6 +181,7 @@ def _completions(shell: str, words: tuple[str, ...], application: Path) -> str:
     ).stdout
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("subject", REQUESTS)
 def test_zsh_is_answered(subject: str, application: Path) -> None:
     """The script that is sourced, with the functions of zsh's that it calls, in the shell that this machine has."""
@@ -192,6 +193,7 @@ def test_zsh_is_answered(subject: str, application: Path) -> None:
     assert process.stdout.split() == (offered or ["files"])
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("subject", REQUESTS)
 def test_fish_is_answered(subject: str, application: Path) -> None:
     words, offered = REQUESTS[subject]

@@ -162,6 +162,7 @@ STARTS = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("starter", STARTS)
 def test_a_thread_is_never_half_started(starter: str) -> None:
     """A signal at the worst moment: the thread runs, and ``Thread.start`` has not seen that yet.

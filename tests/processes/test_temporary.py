@@ -223,6 +223,7 @@ class Watcher:
 """
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     "subject", [argument for argument in get_args(leftovers.Purpose) if argument not in ("shadow", "verify")]
 )

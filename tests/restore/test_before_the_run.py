@@ -72,6 +72,7 @@ def test_a_java_that_is_too_old(app: Path, small: Path, tmp_path: Path, dry: tup
     nothing_began(app)
 
 
+@pytest.mark.sample(3)
 @DRY
 @pytest.mark.parametrize("master", [(), ("--master", "local"), ("--master", "local[3,4]"), ("--master", "local[*]")])
 def test_too_little_memory(app: Path, small: Path, dry: tuple[str, ...], master: tuple[str, ...]) -> None:

@@ -108,6 +108,7 @@ def test_a_whole_dump(world: World) -> None:
     assert world.agrees() == 0
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("part", range(2))
 def test_bits_that_flipped(world: World, part: int) -> None:
     """Anywhere: in pages, in their headers, in footers. What Parquet does not notice is data where no digest tells."""
@@ -148,6 +149,7 @@ def test_a_file_in_the_place_of_another(world: World) -> None:
     first.write_bytes(whole)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", ["rows", "first", "last", "log_end", "log_start", "start"])
 def test_numbers_of_the_manifest(name: str, tmp_path: Path, warm: Warm) -> None:
     world = tiny(tmp_path, warm, *STORES)
@@ -200,6 +202,7 @@ ROWS: dict[str, tuple[str, Callable[[pa.Table], pa.Table]]] = {
 }
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", ROWS)
 def test_rows_that_are_none_of_the_store(name: str, tmp_path: Path, warm: Warm) -> None:
     store, edit = ROWS[name]
@@ -211,6 +214,7 @@ def test_rows_that_are_none_of_the_store(name: str, tmp_path: Path, warm: Warm) 
 KINDS = ("timestamped-window", "session", "time-ordered-window", "versioned", "grace-buffer", "headers-key-value")
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("store", [tiny_dump.KV, tiny_dump.WINDOW])
 def test_a_specification_of_another_kind(kind: str, store: str, tmp_path: Path, warm: Warm) -> None:

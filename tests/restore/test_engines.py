@@ -75,6 +75,7 @@ def test_rows_out_of_order_take_spark(dump: Path, tmp_path: Path) -> None:
     assert support.digest(app) == support.digest(whole)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("options", "engine"),
     [

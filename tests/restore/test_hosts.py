@@ -144,6 +144,7 @@ DAMAGED = {
 }
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", DAMAGED)
 def test_a_file_that_does_not_tell(hosts: Hosts, name: str) -> None:
     damage, status, messages = DAMAGED[name]
@@ -154,6 +155,7 @@ def test_a_file_that_does_not_tell(hosts: Hosts, name: str) -> None:
     assert not hosts.app("web-3").exists()
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("options", "messages"),
     [

@@ -127,6 +127,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("case", CASES)
 def test_writer_and_reader_report_denied_requests(both: Both, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is said by the writer and by the reader, and what is secret is in neither's words."""

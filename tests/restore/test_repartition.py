@@ -44,7 +44,7 @@ def spark() -> Iterator[Any]:
     patch.undo()
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "layout", [{}, {"hive": True}, {"together": True, "rows_per_group": 40}, {"int96": True}, {"headers": False}]
 )
@@ -73,6 +73,7 @@ def test_plan_has_a_single_shuffle(spark: Any, tmp_path: Path) -> None:
     assert plan.count("Exchange") == 1
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", OTHER)
 def test_rows_that_differ(spark: Any, name: str, tmp_path: Path) -> None:
     write(tmp_path / "a", rows(), manifest=False, shuffle=1)
@@ -84,6 +85,7 @@ def test_rows_that_differ(spark: Any, name: str, tmp_path: Path) -> None:
         content(repartition(spark.sparkContext, open_dump(tmp_path / "a"), [key], str(tmp_path / "sorted")))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("kind", "naive"),
     [("timestamp[ns, tz=UTC]", False), ("timestamp[us]", True), ("timestamp[ms, tz=UTC]", False), ("INT96", False)],
@@ -163,7 +165,7 @@ def test_headers_that_some_files_lack(spark: Any, tmp_path: Path) -> None:
     assert content(ordered, columns=WITH_HEADERS)[other] == expected_content(rows("other", 0, 30), WITH_HEADERS)[other]
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", ["INT96", "TIMESTAMP_MICROS", "TIMESTAMP_MILLIS"])
 @pytest.mark.parametrize("folders", [[], ["topic", "partition"], ["topic"]])
 def test_reads_dumps_written_by_spark(spark: Any, kind: str, folders: list[str], tmp_path: Path) -> None:

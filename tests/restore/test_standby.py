@@ -155,6 +155,7 @@ def test_refuses_damaged_increments_and_keeps_the_last_good_round(pair: Pair) ->
     pair.assert_rows_of_a_single_restore()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("count", [10, 400, 600])
 def test_the_topic_ids_are_compared_before_the_offsets(pair: Pair, tmp_path: Path, count: int) -> None:
     """A changelog that was recreated, be it shorter than the standby: refused, and no metric calls that a success."""
@@ -295,6 +296,7 @@ def test_standby_outlives_the_cleaning_of_its_backups(pair: Pair) -> None:
     pair.assert_rows_of_a_single_restore()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"schema_version": 2}', b'{"schema_version": 1, "run": 3}'])
 def test_a_mark_that_cannot_be_read(pair: Pair, data: bytes) -> None:
     pair.round()
@@ -411,11 +413,13 @@ def test_a_dump_that_does_not_grow_is_not_followed(pair: Pair) -> None:
     assert os.listdir(pair.app.parent) == []
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("option", ["--dry-run", "--rebuild", "--after-error"])
 def test_refuses_single_use_options_with_follow(pair: Pair, option: str) -> None:
     assert option in kstate(*pair.argv("--follow", "1", option), status=2).err
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("option", ["--dry-run", "--rebuild", "--after-error"])
 def test_single_use_options_before_follow(pair: Pair, option: str) -> None:
     """As the hint says: once with `--standby`, then `--follow` takes what comes after it."""

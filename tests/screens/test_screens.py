@@ -165,7 +165,7 @@ def test_the_documentation_has_all_of_them() -> None:
         assert {line for line in backup if not line.startswith("$ ")} <= {*lines}
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_nothing_is_coloured_where_nobody_wants_it(command: tuple[str, ...], state: Path) -> None:
     """And the words are the same."""

@@ -26,21 +26,22 @@ def test_evenly(size: int, number: int) -> None:
 
 
 def in_full() -> Iterator[tuple[str, str]]:
-    """Each test that runs only where everything does, and the one that it names."""
+    """Each test that runs only where everything does, and the one that it names; of a case of a test its file."""
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
-        for node in syntax.tree(path).body:
-            if not isinstance(node, ast.FunctionDef):
-                continue
-            for mark in node.decorator_list:
-                match mark:
-                    case ast.Call(func=ast.Attribute(attr="in_full"), args=[ast.Constant(value=str(sample))]):
-                        yield f"{path.relative_to(ROOT)}::{node.name}", sample
+        place = str(path.relative_to(ROOT))
+        tree = syntax.tree(path)
+        tests = {id(mark): node.name for node in tree.body if isinstance(node, ast.FunctionDef) for mark in node.decorator_list}
+        for node in ast.walk(tree):
+            match node:
+                case ast.Call(func=ast.Attribute(attr="in_full"), args=[ast.Constant(value=str(sample))]):
+                    yield f"{place}::{tests[id(node)]}" if id(node) in tests else place, sample
 
 
 def test_skipped_tests_name_a_test_that_runs() -> None:
-    pairs = dict(in_full())
-    assert pairs
-    for test, sample in pairs.items():
+    marks = list(in_full())
+    assert marks
+    pairs = dict(marks)
+    for test, sample in marks:
         path, _, name = sample.partition("::")
         assert f"\ndef {name}(" in (ROOT / path).read_text("utf-8"), (test, sample)
         assert sample not in pairs, (test, sample)
