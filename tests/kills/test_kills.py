@@ -37,13 +37,13 @@ Killed = tuple[list[kill.Outcome], Path]
 @pytest.fixture(scope="module")
 def killed(farm: Farm, tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Killed]:
     """Return the function that carries out a seed, each once."""
-    done: dict[int, Killed] = {}
+    results: dict[int, Killed] = {}
 
     def carried_out(number: int) -> Killed:
-        if number not in done:
+        if number not in results:
             folder = tmp_path_factory.mktemp("kill") / "kill"
-            done[number] = kill.run(farm, seed_of(number, VICTIMS), folder), folder
-        return done[number]
+            results[number] = kill.run(farm, seed_of(number, VICTIMS), folder), folder
+        return results[number]
 
     return carried_out
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.command_result import CommandResult
 from tests.directories.support import kstate
-from tests.done import Done
 from tests.faults import tiny_dump
 
 from .cluster import Cluster
@@ -26,7 +26,7 @@ class Behind:
     whole: tiny_dump.Dump
     staging: Path
 
-    def here(self, command: str, *options: object, status: int = 0) -> Done:
+    def here(self, command: str, *options: object, status: int = 0) -> CommandResult:
         """Run a command."""
         return kstate(command, self.app, *options, status=status)
 
@@ -34,7 +34,7 @@ class Behind:
         """Catch the store up without Spark."""
         self.here("restore", *self.whole.options, *HERE)
 
-    def on(self, master: str, *options: object, status: int = 0) -> Done:
+    def on(self, master: str, *options: object, status: int = 0) -> CommandResult:
         """Restore on a cluster."""
         there = ("--for", "4.3", "--engine", "spark", "--master", master, "--staging", self.staging, "--warnings-ok")
         return self.here("restore", *self.whole.options, *there, *options, status=status)

@@ -30,7 +30,12 @@ def in_full() -> Iterator[tuple[str, str]]:
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         place = str(path.relative_to(ROOT))
         tree = syntax.tree(path)
-        tests = {id(mark): node.name for node in tree.body if isinstance(node, ast.FunctionDef) for mark in node.decorator_list}
+        tests = {
+            id(mark): node.name
+            for node in tree.body
+            if isinstance(node, ast.FunctionDef)
+            for mark in node.decorator_list
+        }
         for node in ast.walk(tree):
             match node:
                 case ast.Call(func=ast.Attribute(attr="in_full"), args=[ast.Constant(value=str(sample))]):
