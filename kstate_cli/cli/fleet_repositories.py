@@ -11,9 +11,9 @@ from kstate_cli.errors import Refused
 from kstate_cli.fleet.model import RepositoryReport, SnapshotCopy, StoreCopy
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.s3_objects import is_s3
+from kstate_cli.snapshot.choice import StoreSource, sources
 from kstate_cli.snapshot.model import NamedGeneration
 from kstate_cli.snapshot.places import repository_of, require_repository
-from kstate_cli.snapshot.planner import StoreSource, sources
 from kstate_cli.snapshot.repository import DamagedError, Repository
 from kstate_cli.snapshot.restoring import read_generations
 from kstate_cli.statedir.names import SNAPSHOTS_MARKER

@@ -28,13 +28,14 @@ from kstate_cli.migrate.snapshot import MigrateOptions
 from kstate_cli.releases import OLD_SST_FORMAT, Release
 from kstate_cli.snapshot.dump_bounds import DumpBounds
 from kstate_cli.snapshot.overlay import after, for_specification, overlay
-from kstate_cli.snapshot.planner import ChosenStore, SnapshotPlan, plan_restore
+from kstate_cli.snapshot.planner import SnapshotPlan, plan_restore
 from kstate_cli.snapshot.restoring import (
     SnapshotFiles,
     SnapshotRequest,
     age_of_chosen,
     remove_earlier_files,
 )
+from kstate_cli.snapshot.task_steps import ChosenStore
 from kstate_cli.texts import command, quoted
 
 if TYPE_CHECKING:

@@ -2,9 +2,6 @@
 
 A listing ends with its ``summary``, which contains the number of its stores. If lines of two hosts are mixed in one
 stream, the first of their summaries is wrong, and both hosts count as incomplete.
-
-The output of ``kstate fleet -o json`` is read here too: it shows which tasks no host has, so that a host without its
-directory restores those (:func:`read_fleet`).
 """
 
 from __future__ import annotations
@@ -12,23 +9,21 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from kstate_cli import option
-from kstate_cli.errors import ConditionNotMet, Refused, UsageError
+from kstate_cli.errors import ConditionNotMet, UsageError
 from kstate_cli.fleet.model import Gap, HostReport, ListedProblem, StoreCopy, sub_topology, task_name
 from kstate_cli.formats.binary import MAX_I64, MalformedBytesError, parse_json
 from kstate_cli.formats.topic_partition import MOST_PARTITIONS, TaskId, TopicPartition, parse_partition
 from kstate_cli.regular_files import read_given
-from kstate_cli.texts import command, did_you_mean, first_lines, plural, size_text, some
+from kstate_cli.texts import command, first_lines, plural, size_text
 
 SCHEMA_VERSION: Final = 2
 """The version of the lines that this module reads: docs/json.md."""
 STREAM: Final = "-"
 """Stands for standard input, with the listings of several hosts."""
-_MOST: Final = 512 << 20
+MOST_BYTES: Final = 512 << 20
 """Bytes of one file; 100 hosts of 50 tasks and 4 stores have 15 MiB."""
 _LONGEST: Final = 300
 """Characters of a name."""
@@ -50,7 +45,7 @@ def read_listings(arguments: Iterable[str]) -> list[HostReport]:
         name, source = _host_and_file(argument)
         try:
             # The file is read as a whole: a FIFO, such as <(ssh host kstate ls …), can be read only once.
-            data = _stream() if source == STREAM else read_given(source, _MOST)
+            data = _stream() if source == STREAM else read_given(source, MOST_BYTES)
         except OSError as error:
             why = error.strerror or str(error)
             closed.append(f"{source}: {why}")
@@ -108,10 +103,10 @@ def _hosts(name: str | None, source: str, data: bytes) -> list[HostReport]:
 
 
 def _stream() -> bytes:
-    data = sys.stdin.buffer.read(_MOST + 1)
+    data = sys.stdin.buffer.read(MOST_BYTES + 1)
     # One byte more was requested, which shows that there is more than the limit.
-    if len(data) > _MOST:
-        raise UsageError(f"standard input is larger than {size_text(_MOST)}, the limit of kstate")
+    if len(data) > MOST_BYTES:
+        raise UsageError(f"standard input is larger than {size_text(MOST_BYTES)}, the limit of kstate")
     return data
 
 
@@ -361,121 +356,4 @@ def _flag(row: Mapping[str, Any], name: str) -> bool | None:
     value = row.get(name)
     if value is not None and not isinstance(value, bool):
         raise MalformedBytesError(f"{_SOURCE} prints {name} as true, false or null, but this line has another value")
-    return value
-
-
-_MOST_NAMES: Final = 5
-_MAKE: Final = f"create it with {command('fleet', 'HOST.json', '-o', 'json')}"
-
-
-@dataclass(frozen=True, slots=True)
-class FleetListing:
-    """The output of ``kstate fleet -o json``, as far as it decides which host has which task."""
-
-    source: Path
-    applications: frozenset[str]
-    hosts: Mapping[str, bool]
-    """Host -> True if its listing was complete."""
-    tasks: Mapping[str, frozenset[str]]
-    """Task -> the hosts that have it; none for a missing task."""
-
-
-def read_fleet(path: Path) -> FleetListing:
-    """Read a file with the output of ``fleet -o json``, for a restoration of what no host has.
-
-    Raises UsageError if it is unreadable, Refused for a line of another form and for a file that is truncated. A host
-    whose listing is incomplete is kept: ``held_elsewhere`` and ``had_before`` decide about it.
-    """
-    try:
-        data = read_given(path, _MOST)
-    except OSError as error:
-        raise UsageError(f"kstate cannot read {path}: {error.strerror or error}", hint=_MAKE) from None
-    hosts: dict[str, bool] = {}
-    tasks: dict[str, frozenset[str]] = {}
-    summary: Mapping[str, Any] | None = None
-    for number, line in enumerate(data.splitlines(), 1):
-        try:
-            row = _row(line)
-            # Lines after a summary are those of a second output, whose own end may be missing.
-            if summary is not None and row["type"] in ("host", "task", "summary"):
-                raise ValueError("a line after the summary")
-            if row["type"] == "host":
-                hosts[_string(row["host"])] = row["complete"] is True
-            elif row["type"] == "task":
-                task = _string(row["task"])
-                TaskId.parse(task)
-                tasks[task] = frozenset(map(_string, row["hosts"]))
-            elif row["type"] == "summary":
-                summary = row
-                applications = frozenset(map(_string, row["applications"]))
-        except (ValueError, KeyError, TypeError, MalformedBytesError):
-            raise Refused(
-                f"line {number} of {path} is not a line that fleet -o json prints", where=str(path), hint=_MAKE
-            ) from None
-    # The summary follows all tasks. Without it, any number of them may be missing. Then a host would restore tasks that
-    # another host has.
-    if summary is None:
-        raise Refused(f"{path} has no summary line, so it was truncated", where=str(path), hint=_MAKE)
-    return FleetListing(path, applications, hosts, tasks)
-
-
-def held_elsewhere(fleet: FleetListing, application: str, host: str | None) -> frozenset[str]:
-    """Return the tasks that hosts other than ``host`` have.
-
-    Raises Refused if the listing of one of these is incomplete.
-    """
-    _of(fleet, application)
-    # ``host`` has lost its directory, so its old listing does not matter.
-    unread = sorted(name for name, whole in fleet.hosts.items() if not whole and name != host)
-    if unread:
-        raise Refused(
-            (
-                f"the listing of {some(unread, _MOST_NAMES)} is incomplete, so kstate does not know which tasks "
-                "are missing"
-            ),
-            where=str(fleet.source),
-            hint="list the directory again on this host. If the directory is lost, omit the host",
-        )
-    return frozenset(task for task, hosts in fleet.tasks.items() if hosts - {host})
-
-
-def had_before(fleet: FleetListing, application: str, host: str) -> frozenset[str]:
-    """Return the tasks that a host had.
-
-    Raises UsageError for an unknown host, Refused if its listing was incomplete.
-    """
-    _of(fleet, application)
-    if host not in fleet.hosts:
-        suggestion = did_you_mean([host], fleet.hosts)
-        raise UsageError(
-            f"{fleet.source} does not contain host {host}",
-            hint=f"{suggestion}it contains the hosts {some(sorted(fleet.hosts), _MOST_NAMES)}",
-        )
-    if not fleet.hosts[host]:
-        raise Refused(
-            f"kstate does not know which tasks {host} had, because its listing was incomplete",
-            where=str(fleet.source),
-            hint=f"pass an older listing, or {option.SHARE} for a share of the missing tasks",
-        )
-    return frozenset(task for task, hosts in fleet.tasks.items() if host in hosts)
-
-
-def _of(fleet: FleetListing, application: str) -> None:
-    if fleet.applications != {application}:
-        names = some(sorted(fleet.applications), _MOST_NAMES) or "no application"
-        raise Refused(
-            f"{fleet.source} contains {names}, and not only {application}", where=str(fleet.source), hint=_MAKE
-        )
-
-
-def _row(line: bytes) -> Mapping[str, Any]:
-    row = parse_json(line)
-    if not isinstance(row, dict) or row["schema_version"] != SCHEMA_VERSION:
-        raise ValueError("not a line of this format")
-    return row
-
-
-def _string(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"{value!r} is not a text")
     return value

@@ -38,18 +38,9 @@ from kstate_cli.snapshot.capture_plan import (
 from kstate_cli.snapshot.copying import CopiedFiles, EarlierFiles, Progress, new_bytes_at_most
 from kstate_cli.snapshot.cuts import Cuts
 from kstate_cli.snapshot.expiry import condemned_objects, intent_to_write
+from kstate_cli.snapshot.generation_file import parse, render
 from kstate_cli.snapshot.log_facts import ReadLog, offset_in_log, read_logs, require_unchanged, why_another_log
-from kstate_cli.snapshot.model import (
-    Generation,
-    StoredDatabase,
-    StoredFile,
-    StoredStore,
-    StoredTask,
-    name_of,
-    parse,
-    render,
-    utc_name,
-)
+from kstate_cli.snapshot.model import Generation, StoredDatabase, StoredFile, StoredStore, StoredTask, name_of, utc_name
 from kstate_cli.snapshot.repository import Repository
 from kstate_cli.snapshot.rules import (
     NO_TIMES,

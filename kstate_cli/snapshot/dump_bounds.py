@@ -27,8 +27,8 @@ from kstate_cli.logs import Log, log_of
 from kstate_cli.snapshot.log_facts import topic_ids
 from kstate_cli.snapshot.model import Generation, NamedGeneration, StoredStore
 from kstate_cli.snapshot.overlay import store_as_captured
-from kstate_cli.snapshot.planner import ChosenStore
 from kstate_cli.snapshot.rules import UnflushedSegments, offset_of
+from kstate_cli.snapshot.task_steps import ChosenStore
 
 _SLICE_BYTES: Final = 64 << 20
 _BATCH_ROWS: Final = 16_384

@@ -29,8 +29,9 @@ from kstate_cli.formats.topic_partition import TaskId
 from kstate_cli.rocks.files import CURRENT, is_log
 from kstate_cli.rocks.shadow import LiveFile
 from kstate_cli.snapshot.model import StoredDatabase, StoredStore
-from kstate_cli.snapshot.planner import ChosenStore, SnapshotPlan
+from kstate_cli.snapshot.planner import SnapshotPlan
 from kstate_cli.snapshot.rules import closed_record
+from kstate_cli.snapshot.task_steps import ChosenStore
 from kstate_cli.statedir.model import Application, CheckpointFile, Database, Store, Task
 from kstate_cli.statedir.names import CHECKPOINT, position_file, segment_start, store_checkpoint
 

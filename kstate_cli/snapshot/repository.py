@@ -24,7 +24,8 @@ from typing import Any, BinaryIO, Final
 
 from kstate_cli.errors import Refused
 from kstate_cli.formats.binary import MalformedBytesError, parse_json
-from kstate_cli.snapshot.model import MOST_GENERATION_BYTES, Generation, is_generation_name, is_object_name, parse
+from kstate_cli.snapshot.generation_file import MOST_GENERATION_BYTES, parse
+from kstate_cli.snapshot.model import Generation, is_generation_name, is_object_name
 from kstate_cli.statedir.entries import IGNORED
 from kstate_cli.statedir.names import SNAPSHOTS_MARKER as MARKER
 from kstate_cli.texts import printable, some

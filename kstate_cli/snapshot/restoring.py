@@ -42,7 +42,7 @@ from kstate_cli.snapshot.model import (
     StoredFile,
 )
 from kstate_cli.snapshot.places import generation_named, require_repository
-from kstate_cli.snapshot.planner import ChosenStore, SnapshotOptions, SnapshotPlan, plan_restore
+from kstate_cli.snapshot.planner import SnapshotOptions, SnapshotPlan, plan_restore
 from kstate_cli.snapshot.repository import (
     CHUNK,
     DamagedError,
@@ -52,6 +52,7 @@ from kstate_cli.snapshot.repository import (
     write_all,
 )
 from kstate_cli.snapshot.rules import closed_record
+from kstate_cli.snapshot.task_steps import ChosenStore
 from kstate_cli.statedir.model import Application
 from kstate_cli.texts import first_lines, printable
 

@@ -19,9 +19,10 @@ from typing import Any
 import pytest
 
 from kstate_cli.formats.binary import MalformedBytesError
-from kstate_cli.snapshot.model import Generation, is_object_name, name_of, parse, render, utc_name
-from kstate_cli.snapshot.planner import ChosenStore
+from kstate_cli.snapshot.generation_file import parse, render
+from kstate_cli.snapshot.model import Generation, is_object_name, name_of, utc_name
 from kstate_cli.snapshot.repository import object_path
+from kstate_cli.snapshot.task_steps import ChosenStore
 from tests.faults.small import small
 
 from .repositories import FolderPlace

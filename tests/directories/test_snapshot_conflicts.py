@@ -22,7 +22,8 @@ from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.snapshot.capture import CaptureReport, capture
 from kstate_cli.snapshot.capture_plan import CaptureRequest
 from kstate_cli.snapshot.folder import FolderRepository
-from kstate_cli.snapshot.model import name_of, parse, render, utc_name
+from kstate_cli.snapshot.generation_file import parse, render
+from kstate_cli.snapshot.model import name_of, utc_name
 from kstate_cli.snapshot.planner import SnapshotOptions
 from kstate_cli.snapshot.restoring import SnapshotOutcome, SnapshotRequest, restore_snapshot
 from kstate_cli.statedir.scan import read_application

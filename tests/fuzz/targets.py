@@ -40,7 +40,7 @@ from kstate_cli.dump_reader.location import ListedFile
 from kstate_cli.dump_reader.sources import DumpPlace
 from kstate_cli.dump_writer import verified
 from kstate_cli.errors import KstateError, Refused, RunFailed, UsageError
-from kstate_cli.fleet import listing
+from kstate_cli.fleet import fleet_output, listing
 from kstate_cli.formats import checkpoint, metadata_files, sst, versioned
 from kstate_cli.formats.binary import MAX_I64, MalformedBytesError, i64, parse_json
 from kstate_cli.formats.keys import CombinedKey, JoinSideKey, SessionKey, VersionedKey, WindowKey
@@ -68,7 +68,7 @@ from kstate_cli.restore import staging
 from kstate_cli.rows import serdes, values
 from kstate_cli.rows.serde_type import SERDE_ERRORS, Serde
 from kstate_cli.seed import journal as seed_journal
-from kstate_cli.snapshot import expiry, model
+from kstate_cli.snapshot import expiry, generation_file, model
 from kstate_cli.snapshot.repository import Repository
 from kstate_cli.specification import topology
 from kstate_cli.specification.toml_file import parse_draft, to_toml
@@ -419,7 +419,7 @@ def _generation_name(data: bytes) -> str:
 
 
 def _generation(data: bytes) -> model.Generation:
-    generation = model.parse(_generation_name(data), data)
+    generation = generation_file.parse(_generation_name(data), data)
     generation.lacking({})
     for store in (store for _, store in generation.stores):
         _compute_properties(store, "delete_retention_ms", "usable_until_ms", "size", "has_rows")
@@ -537,9 +537,9 @@ def _fleet(data: bytes) -> int:
 
 
 def _fleet_listing(data: bytes) -> object:
-    fleet = listing.read_fleet(_file(data, "fleet.json"))
+    fleet = fleet_output.read_fleet(_file(data, "fleet.json"))
     application, host = min(fleet.applications, default="app"), min(fleet.hosts, default="web-1")
-    return listing.held_elsewhere(fleet, application, host), listing.had_before(fleet, application, host)
+    return fleet_output.held_elsewhere(fleet, application, host), fleet_output.had_before(fleet, application, host)
 
 
 def _metadata(data: bytes) -> bytes:
@@ -776,7 +776,7 @@ TARGETS: Final = {
         Target("standby", _standby, (Refused,), shape=Shape.JSON, mutations=1_000),
         Target("ages", _ages, (Refused,), _ages_bytes, Inverse.EQUAL, Shape.JSON, 500),
         Target("seed-journal", _seed_journal, (Refused,), shape=Shape.JSON, mutations=1_000),
-        Target("generation", _generation, _MALFORMED, model.render, Inverse.EQUAL, Shape.JSON, 300),
+        Target("generation", _generation, _MALFORMED, generation_file.render, Inverse.EQUAL, Shape.JSON, 300),
         Target("condemned", _parse_condemned, (RunFailed,), shape=Shape.JSON),
         Target("intent", _intent, (RunFailed,), shape=Shape.JSON),
         Target("snapshots-marker", _marker, (Refused,), shape=Shape.JSON),

@@ -284,7 +284,7 @@ CARRIED_OUT = {
         "wait for it, or pass another --out",
     ): "directories/test_hints_followed.py::test_two_exports_at_once",
     (
-        "fleet/listing.py",
+        "fleet/fleet_output.py",
         "pass an older listing",
     ): "directories/test_hints_followed.py::test_a_listing_that_was_not_whole",
     (

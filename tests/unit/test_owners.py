@@ -44,7 +44,7 @@ OTHER_MEANINGS = {
     *((f"change/{module}.py", CURRENT) for module in ("access", "edit", "fingerprint", "lockfile", "undo")),
     # Members of JSON documents and of files of kstate's own.
     ("offsets/ages.py", store_kinds.OFFSETS_CF),
-    ("snapshot/model.py", store_kinds.OFFSETS_CF),
+    ("snapshot/generation_file.py", store_kinds.OFFSETS_CF),
     ("cli/commands/diff.py", store_kinds.OFFSETS_CF),
     ("specification/toml_file.py", topic_partition.GLOBAL),
     ("specification/draft.py", topic_partition.GLOBAL),
@@ -144,7 +144,7 @@ MAKERS = {
     # The codec reads one.
     "formats/offsets.py": {"OffsetsRecord"},
     # A snapshot states what the database holds.
-    "snapshot/model.py": {"OffsetsRecord"},
+    "snapshot/generation_file.py": {"OffsetsRecord"},
     # What a cut has, as if its store had been closed.
     "snapshot/rules.py": {"OffsetsRecord"},
 }

@@ -275,7 +275,7 @@ def share_of(fleet: FleetOptions) -> tuple[int, int] | None:
 
 def tasks_of(fleet: FleetOptions, application: str) -> tuple[frozenset[str], frozenset[str] | None]:
     """Return the tasks of other hosts, and with ``--before`` those of this host. Raise UsageError and Refused."""
-    from kstate_cli.fleet.listing import had_before, held_elsewhere, read_fleet
+    from kstate_cli.fleet.fleet_output import had_before, held_elsewhere, read_fleet
 
     # Without --missing this host restores all tasks that the other options select.
     if fleet.missing is None:

@@ -73,8 +73,9 @@ if TYPE_CHECKING:
     from kstate_cli.releases import Release
     from kstate_cli.restore.planning.plan import RestorePlan
     from kstate_cli.restore.running.restoration import RestoreOutcome, RestoreRequest
-    from kstate_cli.snapshot.planner import ChosenStore, SnapshotPlan
+    from kstate_cli.snapshot.planner import SnapshotPlan
     from kstate_cli.snapshot.restoring import SnapshotRequest
+    from kstate_cli.snapshot.task_steps import ChosenStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -426,7 +427,7 @@ def _restore_with_records(
     from kstate_cli.cli.views.restore import RestoreProgress, show_restored
     from kstate_cli.restore.running.pipeline import engine_for
     from kstate_cli.restore.running.pipeline import restore as run_restore
-    from kstate_cli.snapshot.planner import newest_home, release_of
+    from kstate_cli.snapshot.choice import newest_home, release_of
     from kstate_cli.snapshot.restoring import read_generations
 
     results = screen.results
