@@ -66,7 +66,7 @@ class StoreCandidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class SnapshotLayout:
     """The tasks of a snapshot, each as the generation has it that decides which stores it has."""
 
     tasks: Mapping[str, NamedTask]
@@ -75,7 +75,7 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class CopyChoice:
     """The copy of a store that a restoration takes."""
 
     candidate: StoreCandidate
@@ -85,7 +85,7 @@ class Choice:
     """Why only the user can choose between two copies."""
 
 
-class Copies:
+class StoreCopies:
     """The copies of every store in all generations of an application."""
 
     def __init__(self, generations: Sequence[NamedGeneration]) -> None:
@@ -113,7 +113,7 @@ def sources(
     ``generations`` are those of one application, newest first; ``logs`` are None without a broker.
     """
     tasks = read_layout(generations).tasks
-    copies = Copies(generations)
+    copies = StoreCopies(generations)
     store_sources = []
     for name in sorted(tasks, key=lambda task: TaskId.parse(task).order):
         for store in tasks[name].task.stores:
@@ -143,7 +143,7 @@ def release_of(home: OffsetsHome) -> Release:
 # --- which tasks there are --------------------------------------------------------------------------------------------
 
 
-def read_layout(generations: Sequence[NamedGeneration]) -> Layout:
+def read_layout(generations: Sequence[NamedGeneration]) -> SnapshotLayout:
     """Return the task of each name that decides which stores it has: the newest whole one, else the newest in part."""
     layout: dict[str, NamedTask] = {}
     owners: dict[TopicPartition, str] = {}
@@ -163,7 +163,7 @@ def read_layout(generations: Sequence[NamedGeneration]) -> Layout:
                     continue
                 layout[task.name] = NamedTask(generation.name, task)
                 owners.update({key: task.name for store in task.stores for key in store.offsets})
-    return Layout({name: named for name, named in layout.items() if named.task.stores}, tuple(warnings))
+    return SnapshotLayout({name: named for name, named in layout.items() if named.task.stores}, tuple(warnings))
 
 
 def _without_stores(task: StoredTask) -> StoredTask:
@@ -201,14 +201,14 @@ def _subtopology(task: str) -> tuple[str | None, int | None]:
 
 
 def choose_copy(
-    named: NamedTask, store: StoredStore, copies: Copies, logs: Mapping[TopicPartition, LogFacts] | None
-) -> Choice:
+    named: NamedTask, store: StoredStore, copies: StoreCopies, logs: Mapping[TopicPartition, LogFacts] | None
+) -> CopyChoice:
     """Return the generation of the highest offset of the same log; the newest one if nothing shows that it is the same.
 
     A store without a changelog comes from the newest generation: its rows are nowhere else.
     """
     if not store.offsets:
-        return Choice(StoreCandidate(named.generation, store), (), None)
+        return CopyChoice(StoreCandidate(named.generation, store), (), None)
     candidates = copies.of(named.task, store)
     # The broker decides between two logs of one name. If no snapshot has its log, the newest one is refused.
     candidates = [each for each in candidates if _is_of_logs(each.store, logs)] or candidates
@@ -229,8 +229,8 @@ def choose_copy(
                 f"({offsets_text(candidate.store.offsets)}) than in the newer snapshot {best.generation}, and kstate "
                 f"cannot confirm that both come from the same log. Choose one with {option.GENERATION}"
             )
-            return Choice(best, tuple(warnings), refusal)
-    return Choice(best, tuple(warnings), None)
+            return CopyChoice(best, tuple(warnings), refusal)
+    return CopyChoice(best, tuple(warnings), None)
 
 
 def _is_of_logs(store: StoredStore, logs: Mapping[TopicPartition, LogFacts] | None) -> bool:

@@ -12,7 +12,7 @@ from kstate_cli.broker.facts import LogFacts
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.releases import OffsetsHome
 from kstate_cli.snapshot import choice
-from kstate_cli.snapshot.choice import Copies, NamedTask, choose_copy, read_layout, sources
+from kstate_cli.snapshot.choice import NamedTask, StoreCopies, choose_copy, read_layout, sources
 from kstate_cli.snapshot.model import Generation, NamedGeneration, StoredStore, StoredTask
 
 NOW_MS = 1_700_000_000_000
@@ -38,10 +38,10 @@ def generation(number: int, *stores: StoredStore, task: str = "0_0", is_whole: b
 
 def chosen(
     generations: list[NamedGeneration], store: str = "count", logs: Mapping[TopicPartition, LogFacts] | None = None
-) -> choice.Choice:
+) -> choice.CopyChoice:
     named = read_layout(generations).tasks["0_0"]
     (target,) = (each for each in named.task.stores if each.name == store)
-    return choose_copy(named, target, Copies(generations), logs)
+    return choose_copy(named, target, StoreCopies(generations), logs)
 
 
 def test_the_highest_offset_of_the_same_log() -> None:
