@@ -85,7 +85,7 @@ class CopyChoice:
     """Why only the user can choose between two copies."""
 
 
-class StoreCopies:
+class GenerationCopies:
     """The copies of every store in all generations of an application."""
 
     def __init__(self, generations: Sequence[NamedGeneration]) -> None:
@@ -113,7 +113,7 @@ def sources(
     ``generations`` are those of one application, newest first; ``logs`` are None without a broker.
     """
     tasks = read_layout(generations).tasks
-    copies = StoreCopies(generations)
+    copies = GenerationCopies(generations)
     store_sources = []
     for name in sorted(tasks, key=lambda task: TaskId.parse(task).order):
         for store in tasks[name].task.stores:
@@ -201,7 +201,7 @@ def _subtopology(task: str) -> tuple[str | None, int | None]:
 
 
 def choose_copy(
-    named: NamedTask, store: StoredStore, copies: StoreCopies, logs: Mapping[TopicPartition, LogFacts] | None
+    named: NamedTask, store: StoredStore, copies: GenerationCopies, logs: Mapping[TopicPartition, LogFacts] | None
 ) -> CopyChoice:
     """Return the generation of the highest offset of the same log; the newest one if nothing shows that it is the same.
 

@@ -22,8 +22,8 @@ from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
 from kstate_cli.offsets.resolve import resolve_to_plan
 from kstate_cli.releases import OffsetsHome
 from kstate_cli.snapshot.choice import (
+    GenerationCopies,
     NamedTask,
-    StoreCopies,
     choose_copy,
     may_lack_deletes,
     newest_home,
@@ -125,7 +125,7 @@ def plan_restore(
     outcomes = _Outcomes()
     # An older generation takes the place of a damaged one. Without a warning only the age of the data would show it.
     outcomes.changes += [warning(f"{text}. kstate restores from older snapshots instead") for text in damaged]
-    tasks, copies = read_layout(generations), StoreCopies(generations)
+    tasks, copies = read_layout(generations), GenerationCopies(generations)
     outcomes.changes += map(warning, tasks.warnings)
     layout = tasks.tasks
     _refuse_unknown(layout, options)
@@ -253,7 +253,7 @@ def _other_home(existing: Application, home: OffsetsHome) -> bool:
 def _plan_task(
     named: NamedTask,
     resolved: TaskOffsets | None,
-    copies: StoreCopies,
+    copies: GenerationCopies,
     options: SnapshotOptions,
     outcomes: _Outcomes,
     now_ms: int,

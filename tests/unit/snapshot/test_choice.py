@@ -12,7 +12,7 @@ from kstate_cli.broker.facts import LogFacts
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.releases import OffsetsHome
 from kstate_cli.snapshot import choice
-from kstate_cli.snapshot.choice import NamedTask, StoreCopies, choose_copy, read_layout, sources
+from kstate_cli.snapshot.choice import GenerationCopies, NamedTask, choose_copy, read_layout, sources
 from kstate_cli.snapshot.model import Generation, NamedGeneration, StoredStore, StoredTask
 
 NOW_MS = 1_700_000_000_000
@@ -41,7 +41,7 @@ def chosen(
 ) -> choice.CopyChoice:
     named = read_layout(generations).tasks["0_0"]
     (target,) = (each for each in named.task.stores if each.name == store)
-    return choose_copy(named, target, StoreCopies(generations), logs)
+    return choose_copy(named, target, GenerationCopies(generations), logs)
 
 
 def test_the_highest_offset_of_the_same_log() -> None:
