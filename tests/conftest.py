@@ -68,7 +68,8 @@ def _use_memory(config: pytest.Config) -> None:
     if min(space.f_bavail * space.f_frsize, available_bytes()) < needed:  # a container often has 64 MiB
         return
     for remains in _MEMORY.glob(f"{_PREFIX}*"):
-        if not Path("/proc", remains.name.split("-")[2]).exists():  # of a run that was killed
+        run = remains.name.split("-")[2]
+        if run.isdigit() and not Path("/proc", run).exists():  # it was killed
             shutil.rmtree(remains, ignore_errors=True)
     folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=_MEMORY))
     folder.chmod(0o1777)  # as /tmp: some tests run commands as other users
@@ -99,11 +100,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     deselect_most(config, items)
     tests = Path(__file__).parent
 
-    def place(item: pytest.Item) -> int:
-        folder = item.path.relative_to(tests).parts[0]
+    def place(item: pytest.Item) -> tuple[int, int]:
+        folder, name = item.path.relative_to(tests).parts[0], item.path.name
+        if folder == "interop":
+            # Those at the end of the alphabet, and of these the seeds, take longest.
+            return 0, -128 if name.startswith("test_seed") else -ord(name.removeprefix("test_")[0])
         if folder in _FIRST:
-            return _FIRST.index(folder)
-        return len(_FIRST) + (1 + _LAST.index(folder) if folder in _LAST else 0)
+            return _FIRST.index(folder), 0
+        return len(_FIRST) + (1 + _LAST.index(folder) if folder in _LAST else 0), 0
 
     items.sort(key=place)  # stable: files stay together, in their order
 

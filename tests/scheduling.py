@@ -11,13 +11,17 @@ from xdist.scheduler import LoadFileScheduling
 
 _ROOT = Path(__file__).resolve().parents[1]
 _SWEEPS = "sweeps of the source"
+_BROKER = "a broker, and a JVM for each release"
 _TOGETHER: Final = {
-    "tests/interop/test_[a-l]*.py": "a broker, and a JVM for each release",
-    "tests/interop/test_[m-r]*.py": "a second broker, and a JVM for each release",
-    "tests/interop/test_[s-z]*.py": "a third broker, and a JVM for each release",
+    "tests/interop/test_[a-c]*.py": f"{_BROKER}: check",
+    "tests/interop/test_[d-l]*.py": f"{_BROKER}: dump",
+    "tests/interop/test_[m-q]*.py": f"{_BROKER}: migrate",
+    "tests/interop/test_r*.py": f"{_BROKER}: rehome and restore",
+    "tests/interop/test_seed*.py": f"{_BROKER}: seed",
+    "tests/interop/test_[s-z]*.py": f"{_BROKER}: snapshot",
     "tests/restore/test_[a-hw]*.py": "a large dump that is restored",
 }
-"""Files -> what they share. One worker each: every other one would start it again."""
+"""Files -> what they share, each for some minutes: every other worker would start it again."""
 
 
 @functools.cache

@@ -51,6 +51,7 @@ def jvm() -> Iterator[Any]:
         gateway.shutdown()
 
 
+@pytest.mark.in_full("tests/examples/test_examples.py::test_manifest")
 def test_settings_and_offsets_come_from_the_broker(harness: Harness, dumper: ModuleType, jvm: Any) -> None:
     app = application("demo", "alos")
     harness.produce(RELEASE, app, BATCH)

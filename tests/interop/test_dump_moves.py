@@ -673,6 +673,7 @@ class KeptBroker:
         self._broker.start()
 
 
+@pytest.mark.in_full("tests/interop/test_dump_moves.py::test_another_record_at_the_same_offset")
 def test_a_broker_disk_that_was_restored(tmp_path: Path) -> None:
     """The same topic id, and the last record that was read is compacted away: other records differ, or are missing."""
     out, name = tmp_path / "dump", "restored-disk"
@@ -732,6 +733,7 @@ RETENTION = "10000"
 LONGER = "600000"
 
 
+@pytest.mark.in_full("tests/loop/test_loop.py::test_five_hundred_keys_that_come_back")
 def test_no_deleted_key_comes_back(tmp_path: Path) -> None:
     """A tombstone that the cleaner has removed by the time of the next call: what the dump has would keep its key."""
     with CompactingHarness() as harness:

@@ -70,6 +70,7 @@ def test_bare_strings_in_a_store_with_headers(harness: Harness, tmp_path: Path) 
     assert not [str(difference) for difference in dumps.differences(tmp_path / "served.jsonl", tmp_path / "old.jsonl")]
 
 
+@pytest.mark.in_full("tests/interop/test_emit_text.py::test_bare_strings_in_a_store_with_headers")
 def test_sessions_of_before_under_a_store_with_headers(harness: Harness, tmp_path: Path) -> None:
     app = application("emit-text", "alos")
     harness.produce("4.2.1", app, BATCH)

@@ -31,6 +31,7 @@ def tasks(directory: Path) -> set[str]:
     return {path.name for path in directory.iterdir() if path.is_dir() and path.name[0].isdigit()}
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("guarantee", "state", "deletes"), CASES)
 def test_a_failed_start_of_4_2(harness: Harness, tmp_path: Path, guarantee: str, state: str, deletes: bool) -> None:
     """Real 4.2.1 on a directory of 4.3.1; where its tasks remain, kstate migrates them as if nothing had happened."""

@@ -105,6 +105,7 @@ def last_time(row: str) -> int:
     return int(content["timestamp"] if "timestamp" in content else content["start"])
 
 
+@pytest.mark.in_full("tests/kills/test_kills.py::test_no_row_is_lost_unpredicted")
 @RUNS
 def test_exactly_once(harness: Harness, tmp_path: Path, killed_run: str) -> None:
     app = application("kinds", "eos")

@@ -543,6 +543,7 @@ def _version_times(app: Path, name: str) -> list[int]:
 # --- what IQv2 does not serve -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.in_full("tests/interop/test_query.py::test_headers_stores_answer_as_the_release_does")
 @pytest.mark.parametrize(
     ("release", "topology"),
     [("4.3.1", "headers"), ("4.3.1", "kinds"), ("3.9.2", "kinds")] if ALL else [("4.3.1", "headers")],
@@ -563,6 +564,7 @@ def test_global_and_headers_stores_have_the_rows_of_their_iterators(
     assert topology != "headers" or len(compared) >= 5, compared
 
 
+@pytest.mark.in_full("tests/directories/test_query.py::test_rows_that_are_not_migrated_yet_are_read_as_if_they_were")
 @pytest.mark.parametrize("topology", ["headers", "bulk"] if ALL else ["headers"])
 def test_a_store_that_migrates_lazily_is_read_as_streams_reads_it(
     harness: Harness, tmp_path: Path, topology: str

@@ -149,6 +149,7 @@ def transaction(harness: Harness, *, commit: bool) -> Iterator[Any]:
     (producer.commit_transaction if commit else producer.abort_transaction)()
 
 
+@pytest.mark.in_full("tests/interop/test_fleet.py::test_a_group_of_the_streams_protocol")
 @pytest.mark.parametrize("version", [release for release in RELEASES if release >= "4.2"])
 def test_warns_of_a_group_that_cannot_be_described(harness: Harness, tmp_path: Path, version: str) -> None:
     """The protocol of KIP-1071 (4.2), which the client does not know: whether somebody runs is not known then."""

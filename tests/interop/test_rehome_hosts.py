@@ -36,6 +36,9 @@ HOSTS = (("0_0", "1_1", "2_0", "3_0", "4_0"), ("0_1", "1_0", "2_1", "3_1", "4_1"
 """The tasks of each: of both partitions one host has one half of what is 0_0 and 0_1 in B, the other host the other."""
 
 
+@pytest.mark.in_full(
+    "tests/directories/test_rehome_completion.py::test_a_host_completes_the_task_that_the_other_host_releases"
+)
 def test_half_a_task_on_each_of_two_hosts(tmp_path: Path) -> None:
     # Both instances pass one gate before they start, so that both are there before tasks are given out.
     with Harness(tmp_path / "harness", "group.initial.rebalance.delay.ms=8000") as harness:

@@ -46,6 +46,7 @@ def compacting() -> Iterator[Harness]:
         yield started
 
 
+@pytest.mark.in_full("tests/interop/test_dump.py::test_dumped_restored_and_started")
 @pytest.mark.parametrize(("release", "guarantee"), CASES)
 def test_compacted_changelogs(compacting: Harness, tmp_path: Path, release: str, guarantee: str) -> None:
     harness, app = compacting, application("kinds", guarantee)

@@ -71,7 +71,7 @@ LATER = [
 ]
 
 
-@pytest.mark.sample(1)
+@pytest.mark.in_full("tests/directories/test_snapshot_later.py::test_another_release_in_the_same_run")
 @pytest.mark.parametrize(("source", "guarantee", "target"), LATER)
 def test_later_records_and_another_release_share_a_run(
     harness: Harness, tmp_path: Path, source: str, guarantee: str, target: str

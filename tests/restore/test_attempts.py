@@ -301,7 +301,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield running
 
 
-@pytest.mark.in_full("tests/restore/test_attempts.py::test_two_hosts_share_a_staging_folder")
+@pytest.mark.in_full("tests/restore/test_attempts.py::test_a_worker_that_is_killed")
 def test_a_standalone_cluster(dump: Path, expected: dict[str, str], tmp_path: Path, cluster: Cluster) -> None:
     app, staging = tmp_path / support.APP, tmp_path / "staging"
     staging.mkdir()
@@ -311,6 +311,7 @@ def test_a_standalone_cluster(dump: Path, expected: dict[str, str], tmp_path: Pa
     assert support.remaining_files(app) == []
 
 
+@pytest.mark.in_full("tests/restore/test_attempts.py::test_a_worker_that_is_killed")
 def test_two_hosts_share_a_staging_folder(dump: Path, expected: dict[str, str], tmp_path: Path) -> None:
     """The same application on both, and the first run of each; one ends while the other goes on, which is killed then."""
     staging = tmp_path / "staging"
