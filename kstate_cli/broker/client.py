@@ -147,6 +147,14 @@ def denied(error: Any) -> bool:
     return isinstance(error, KafkaError) and error.code() in codes
 
 
+def may_pass(error: Any) -> bool:
+    """Return whether the error of a consumed message may pass by itself, so that the next poll has records again."""
+    from confluent_kafka import KafkaError
+
+    # librdkafka looks for the coordinator of the group, which kstate never uses, so missing rights on it do not matter.
+    return bool(error.retriable()) or error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED
+
+
 def ask_broker(
     bootstrap: str, settings: Mapping[str, str], *, group: str | None, topics: Iterable[str], stable: bool = False
 ) -> dict[TopicPartition, LogFacts]:

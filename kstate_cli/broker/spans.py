@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
-from kstate_cli.broker.client import GRANTS, denied
+from kstate_cli.broker.client import GRANTS, denied, may_pass
 from kstate_cli.broker.tails import ReadFrom, assigned_consumer
 from kstate_cli.errors import RunFailed
 from kstate_cli.formats.topic_partition import TopicPartition
@@ -129,8 +129,7 @@ def _require_passing(record: Any) -> None:
     from confluent_kafka import KafkaError
 
     error = record.error()
-    # The group is never used, so missing rights on it do not matter.
-    if error is None or error.retriable() or error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+    if error is None or may_pass(error):
         return
     if error.code() in (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._RESOLVE):
         return

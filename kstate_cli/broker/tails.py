@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from kstate_cli.broker.client import may_pass
 from kstate_cli.broker.settings import refused_by_client
 from kstate_cli.deadline import contact
 from kstate_cli.errors import RunFailed, UsageError
@@ -202,7 +203,7 @@ def read_keys(
                 elif error.code() == KafkaError._PARTITION_EOF and record.offset() > last:
                     # The record at ``last`` was removed by compaction, or is a transaction marker.
                     return
-                elif not error.retriable() and error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
+                elif not may_pass(error):
                     # Also the end of the log before ``last``: the log was truncated, or it is another log.
                     raise RunFailed(
                         f"{key} cannot be read up to offset {last}: {error.str()}",

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kstate_cli import option
-from kstate_cli.broker.client import denied
+from kstate_cli.broker.client import denied, may_pass
 from kstate_cli.broker.settings import cause_of, refused_by_client
 from kstate_cli.broker.tails import ReadFrom, assigned_consumer
 from kstate_cli.deadline import contact
@@ -133,11 +133,7 @@ def message_batches(
                 # librdkafka reports the end of a log once, and after all records before it.
                 if error.code() == KafkaError._PARTITION_EOF:
                     unread.discard((entry.topic(), entry.partition()))
-                # librdkafka looks for the coordinator of the group, which kstate never uses.
-                elif not error.retriable() and error.code() not in (
-                    KafkaError._TRANSPORT,
-                    KafkaError.GROUP_AUTHORIZATION_FAILED,
-                ):
+                elif error.code() != KafkaError._TRANSPORT and not may_pass(error):
                     hint = _AGAIN
                     if denied(error):
                         hint = f"grant Read on the topics, then {_AGAIN}"

@@ -183,10 +183,10 @@ def _expire(repository: Repository, retention: Retention, now_ms: int, expiry: E
             expiry.obstacle = ExpiryObstacle.WRITER
             continue
         if repository.claim(name):
-            _delete(repository, name, condemned, (retention, now_ms), expiry)
+            _delete(repository, name, condemned, retention, now_ms, expiry)
     generations = _generations(repository)
     lists = _condemned(repository)
-    new = _unneeded(repository, generations, lists, (retention, now_ms), repository.clock_ms())
+    new = _unneeded(repository, generations, lists, retention, now_ms, repository.clock_ms())
     if new.generations or new.objects:
         document = {"created_ms": now_ms, "generations": sorted(new.generations), "objects": sorted(new.objects)}
         repository.create_note(CONDEMNED, f"{utc_name(now_ms)}-{secrets.token_hex(4)}", document)
@@ -222,7 +222,7 @@ def preview(repository: Repository, retention: Retention, *, now_ms: int) -> Exp
     expiry.removed = len(expiry.deleted) + len(objects)
     expiry.removed_bytes = sum(sizes[name] for name in objects)
     others = {name: condemned for name, condemned in lists.items() if name not in due}
-    new = _unneeded(repository, generations, others, (retention, now_ms), now_ms)
+    new = _unneeded(repository, generations, others, retention, now_ms, now_ms)
     new = _CondemnedList(now_ms, new.generations, new.objects - objects)
     expiry.condemned |= new.generations
     _count_waiting(repository, [*others.values(), new], expiry)
@@ -300,14 +300,14 @@ def _unneeded(
     repository: Repository,
     generations: Mapping[str, Generation],
     lists: Mapping[str, _CondemnedList],
-    rules: tuple[Retention, int],
+    retention: Retention,
+    now_ms: int,
     place_ms: int,
 ) -> _CondemnedList:
     """Return the generations that expire and the objects that nothing needs, without those that a list has.
 
-    ``rules`` are the retention and the time of this host, ``place_ms`` is the time of the place.
+    ``now_ms`` is the time of this host, ``place_ms`` that of the place.
     """
-    retention, now_ms = rules
     already = {name for condemned in lists.values() for name in (*condemned.generations, *condemned.objects)}
     objects = repository.objects()
     old = expired(generations, retention, now_ms, {name: entry.size for name, entry in objects.items()})
@@ -347,10 +347,14 @@ def _is_awaited(repository: Repository, name: str) -> bool:
 
 
 def _delete(
-    repository: Repository, name: str, condemned: _CondemnedList, rules: tuple[Retention, int], expiry: Expiry
+    repository: Repository,
+    name: str,
+    condemned: _CondemnedList,
+    retention: Retention,
+    now_ms: int,
+    expiry: Expiry,
 ) -> None:
-    """Delete what a list condemns and no generation needs. ``rules`` are the retention and the time of this host."""
-    retention, now_ms = rules
+    """Delete what a list condemns and no generation needs. ``now_ms`` is the time of this host."""
     sizes = repository.object_sizes()
     # Judged again: meanwhile a newer generation may have been moved away or damaged, or the user asked to keep more.
     still_expired = expired(_generations(repository), retention, now_ms, sizes)
