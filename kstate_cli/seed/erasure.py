@@ -25,6 +25,7 @@ from kstate_cli.regular_files import read_given, replace_text
 from kstate_cli.rows.serde_type import SERDE_ERRORS
 from kstate_cli.rows.serdes import serde_for
 from kstate_cli.rows.values import bytes_text
+from kstate_cli.seed.partitioning import KEY_PARTS
 from kstate_cli.seed.records import Record, RecordBatch, TargetRecords
 from kstate_cli.texts import plural, some
 
@@ -96,6 +97,8 @@ class RemainingRecords:
     key_of: Callable[[bytes], bytes]
     erased: Counter[bytes] = field(default_factory=Counter)
     """Records by key, counted once before anything is written."""
+    kept: Counter[bytes] = field(default_factory=Counter)
+    """By key: records that have it in another form, for example as the foreign key of a join."""
     records: int = 0
     without_timestamp: int = 0
 
@@ -125,6 +128,7 @@ class RemainingRecords:
     def counted(self) -> RemainingRecords:
         """Read all records, and return the same with its counts."""
         erased: Counter[bytes] = Counter()
+        kept: Counter[bytes] = Counter()
         records = zero = 0
         for batch in self.source.batches():
             for record in batch:
@@ -134,7 +138,12 @@ class RemainingRecords:
                 else:
                     records += 1
                     zero += record.timestamp == 0
-        return replace(self, erased=erased, records=records, without_timestamp=zero)
+                    kept.update(self._other_forms(record.key))
+        return replace(self, erased=erased, kept=kept, records=records, without_timestamp=zero)
+
+    def _other_forms(self, key: bytes) -> set[bytes]:
+        """Return the erased keys that a changelog key of another kind of store would have in these bytes."""
+        return {base for part in _FORMS if (base := part.of(key)) in self.keys and base is not None}
 
     def _key(self, record: Record) -> bytes:
         try:
@@ -169,7 +178,17 @@ def erase_keys(
             hint=f"specify the kinds in kstate.toml, and pass it with {option.SPEC}. To keep the keys in a store, pass "
             f"{option.ACCEPT} STORE",
         )
-    return [_without(topic, keys.of(topic.store), _schema(topic.store, kinds)) for topic in topics]
+    remaining = [_without(topic, keys.of(topic.store), _schema(topic.store, kinds)) for topic in topics]
+    for topic in remaining:
+        count = sum(part.kept.total() for part in _remaining(topic))
+        if count and _schema(topic.store, kinds) is not KeySchema.COMBINED and topic.store not in accepted:
+            raise Refused(
+                f"{plural(count, 'record')} of {topic.store} have one of the keys in the form of another kind of "
+                "store, for example in front of the start of a window",
+                hint=f"correct the kind in kstate.toml, or pass each whole key in the file of {option.DROP_KEYS}. To "
+                f"keep these records, pass {option.ACCEPT} {topic.store}",
+            )
+    return remaining
 
 
 def _without(topic: PlannedTopic, keys: frozenset[bytes], schema: KeySchema | None) -> PlannedTopic:
@@ -197,6 +216,8 @@ def _key_of(schema: KeySchema) -> Callable[[bytes], bytes]:
     return _KEYS.get(schema, of_part)
 
 
+_FORMS: Final = frozenset(KEY_PARTS.values())
+"""Where kinds of stores, and windowed keys, have the record's key; in the key of a subscription, the foreign key."""
 _KEYS: Final[Mapping[KeySchema, Callable[[bytes], bytes]]] = {
     KeySchema.JOIN_SIDE: lambda key: JoinSideKey.from_bytes(key).key,
     KeySchema.COMBINED: lambda key: CombinedKey.from_bytes(key).primary_key,
@@ -220,6 +241,12 @@ def erasure_notes(topics: Sequence[PlannedTopic], keys: KeysToErase) -> Iterator
     if nowhere:
         names = [f"{store}={bytes_text(key)}" for store, key in nowhere]
         yield f"none of the records has these keys: {some(names, _MOST)}"
+    kept = [topic.store for topic in topics if any(part.kept for part in _remaining(topic))]
+    if kept:
+        yield (
+            f"records of {some(kept, _MOST)} have these keys in another form, for example as the foreign key of a "
+            "join, and stay"
+        )
     unsearched = [topic.store for topic in topics if keys.of(topic.store) and not _remaining(topic)]
     if unsearched:
         yield f"kstate does not erase keys from {some(unsearched, _MOST)}, because it does not know the kind"
@@ -246,7 +273,7 @@ def write_receipt(path: Path, app: str, digest: str, topics: Sequence[PlannedTop
     """
     lines: list[dict[str, object]] = [
         {
-            "type": "erased",
+            "type": name,
             "store": topic.store,
             "changelog": topic.target,
             "partition": part.partition,
@@ -255,7 +282,8 @@ def write_receipt(path: Path, app: str, digest: str, topics: Sequence[PlannedTop
         }
         for topic in topics
         for part in _remaining(topic)
-        for key, count in sorted(part.erased.items())
+        for name, counts in (("erased", part.erased), ("kept", part.kept))
+        for key, count in sorted(counts.items())
     ]
     lines += [
         {"type": "nowhere", "store": store, "key": b64encode(key).decode()} for store, key in _nowhere(topics, keys)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
@@ -10,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kstate_cli.errors import UsageError
-from kstate_cli.formats.keys import VersionedKey
+from kstate_cli.errors import Refused, UsageError
+from kstate_cli.formats.keys import CombinedKey, VersionedKey
 from kstate_cli.formats.layouts import KeySchema
 from kstate_cli.formats.store_kinds import store_kind
 from kstate_cli.restore.sorting.convert import base_keys
@@ -21,9 +24,16 @@ from kstate_cli.rocks.scanning import Row
 from kstate_cli.rows.open import filled, open_whole
 from kstate_cli.rows.segment import Databases
 from kstate_cli.seed import rows as seed_rows
-from kstate_cli.seed.erasure import KeysToErase, RemainingRecords, erase_keys, read_keys
+from kstate_cli.seed.erasure import (
+    KeysToErase,
+    RemainingRecords,
+    erase_keys,
+    erasure_notes,
+    read_keys,
+    write_receipt,
+)
 from kstate_cli.seed.model import PlannedTopic
-from kstate_cli.seed.records import Record
+from kstate_cli.seed.records import Record, RecordBatch
 from kstate_cli.seed.rows import RowRecords, count_records
 from kstate_cli.statedir.model import Store, Task
 from kstate_cli.statedir.scan import read_application
@@ -131,6 +141,75 @@ def test_a_key_is_erased_with_all_its_windows_and_versions(name: str, tmp_path: 
                 if len(remainder) < len(all_records):
                     erased_kinds.add(store_kind(kind).key)
     assert len(erased_kinds) >= 5
+
+
+@dataclass(frozen=True)
+class _Keys:
+    """Records with these keys, without a store."""
+
+    keys: tuple[bytes, ...]
+    partition: int = 0
+    without_timestamp: int = 0
+    without_key: int = 0
+
+    @property
+    def records(self) -> int:
+        """Their number."""
+        return len(self.keys)
+
+    @property
+    def identity(self) -> list[object]:
+        """The keys."""
+        return [*self.keys]
+
+    def batches(self) -> Iterator[RecordBatch]:
+        """Yield one batch."""
+        yield RecordBatch.of(Record(key, b"v", 5, []) for key in self.keys)
+
+
+_TIME = (1_700_000_000_000).to_bytes(8, "big")
+_OTHER = b"other" + _TIME + _TIME
+_FORMS = {
+    "windowed-key": ("key-value", b"person" + _TIME),
+    "window": ("key-value", b"person" + _TIME + bytes(4)),
+    "session": ("timestamped-key-value", b"person" + _TIME + _TIME),
+    "join-side": ("key-value", _TIME + b"\x01" + b"person"),
+    "session-as-window": ("window", b"person" + _TIME + _TIME),
+}
+
+
+@pytest.mark.parametrize("form", _FORMS)
+def test_a_key_in_the_form_of_another_kind_is_not_kept_silently(form: str) -> None:
+    """A store of windowed keys, or a kind that is wrong in the file: the person would stay in the new changelog."""
+    kind, key = _FORMS[form]
+    topic = PlannedTopic("old", "new", "store", True, (_Keys((key, _OTHER)),), -1, {})
+    keys = KeysToErase({"*": frozenset({b"person"})})
+    with pytest.raises(Refused) as caught:
+        erase_keys([topic], keys, {"store": kind}, ())
+    assert "--accept store" in str(caught.value.hint)
+    (accepted,) = erase_keys([topic], keys, {"store": kind}, ("store",))
+    assert [note for note in erasure_notes([accepted], keys) if "in another form" in note]
+    if store_kind(kind).key.windows:
+        # The hint says to correct the kind.
+        (corrected,) = erase_keys([topic], keys, {"store": "session"}, ())
+        assert [record.key for batch in corrected.partitions[0].batches() for record in batch] == [_OTHER]
+        return
+    whole = KeysToErase({"store": frozenset({b"person", key})})
+    (erased,) = erase_keys([topic], whole, {"store": kind}, ())
+    assert [record.key for batch in erased.partitions[0].batches() for record in batch] == [_OTHER]
+
+
+def test_a_receipt_names_foreign_keys_that_stay(tmp_path: Path) -> None:
+    """A subscription belongs to its primary key; the receipt shows that its foreign key is still there."""
+    of_person = CombinedKey(b"customer", b"person").to_bytes()
+    to_person = CombinedKey(b"person", b"order").to_bytes()
+    topic = PlannedTopic("old", "new", "fk-subscription-store", True, (_Keys((of_person, to_person)),), -1, {})
+    keys = KeysToErase({"*": frozenset({b"person"})})
+    topics = erase_keys([topic], keys, {topic.store: "foreign-key-subscription"}, ())
+    assert [record.key for batch in topics[0].partitions[0].batches() for record in batch] == [to_person]
+    write_receipt(tmp_path / "receipt", "app", "digest", topics, keys)
+    lines = [json.loads(line) for line in (tmp_path / "receipt").read_text().splitlines()]
+    assert [(line["type"], line.get("records")) for line in lines] == [("erased", 1), ("kept", 1), ("summary", 1)]
 
 
 @pytest.mark.parametrize(
