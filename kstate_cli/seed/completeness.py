@@ -39,25 +39,37 @@ def input_topics(directories: SeedDirectories) -> dict[Subtopology, frozenset[st
     return topics
 
 
-def with_partitions(directories: SeedDirectories, on_broker: Mapping[str, TopicFacts]) -> SeedDirectories:
+def with_partitions(
+    directories: SeedDirectories,
+    on_broker: Mapping[str, TopicFacts],
+    committed: Collection[TopicPartition],
+    *,
+    changes: bool,
+) -> SeedDirectories:
     """Return the directories with the number of tasks of each sub-topology. Raise Refused if it is unknown.
 
-    A task has a partition of each input topic, so the topic with most partitions decides
-    (``StreamsPartitionAssignor``). The directories alone never show that the last task is missing.
+    ``changes``: the new application has another number, which the input topics may already have. A task has a partition
+    of each input topic, so the topic with most partitions decides (``StreamsPartitionAssignor``). The directories alone
+    never show that the last task is missing.
     """
     counts: dict[Subtopology, int] = {}
     certain: set[Subtopology] = set()
     for place, topics in sorted(input_topics(directories).items(), key=str):
         by_broker = max((on_broker[topic].partitions for topic in topics if topic in on_broker), default=None)
         stated = _stated(directories, place)
-        if by_broker is not None and stated is not None and by_broker != stated:
-            raise Refused(
-                f"the input topics of sub-topology {place[1]} have {plural(by_broker, 'partition')}, but the "
-                f"specification states {stated}",
-                hint="correct the setting partitions in kstate.toml",
-            )
         count = by_broker or stated
-        if by_broker is not None:
+        certain_here = by_broker is not None
+        if by_broker is not None and stated is not None and by_broker != stated:
+            if not changes:
+                raise Refused(
+                    f"the input topics of sub-topology {place[1]} have {plural(by_broker, 'partition')}, but the "
+                    f"specification states {stated}",
+                    hint="correct the setting partitions in kstate.toml",
+                )
+            # With a wrong number the proof of the rule fails too: keys would be in other partitions.
+            _refuse_read_beyond(topics, stated, committed)
+            count, certain_here = stated, False
+        if certain_here:
             certain.add(place)
         if count is None:
             names = sorted(store.name for task in _tasks_of(directories, place) for store in task.stores)
@@ -66,9 +78,20 @@ def with_partitions(directories: SeedDirectories, on_broker: Mapping[str, TopicF
                 "names an input topic of the cluster",
                 hint=f"set partitions for store {names[0]} in kstate.toml, and pass this file with {option.SPEC}",
             )
-        _refuse_gaps(directories, place, count)
+        _refuse_gaps(directories, place, count, changes=changes)
         counts[place] = count
     return replace(directories, partitions=counts, by_broker=frozenset(certain))
+
+
+def _refuse_read_beyond(topics: Collection[str], stated: int, committed: Collection[TopicPartition]) -> None:
+    """Raise Refused if the group has read a partition for which there would be no task."""
+    beyond = sorted(key for key in committed if key.topic in topics and key.partition >= stated)
+    if beyond:
+        raise Refused(
+            f"the group has a committed offset of {beyond[0]}, so the application had more than "
+            f"{plural(stated, 'task')} of this sub-topology",
+            hint="correct the setting partitions in kstate.toml",
+        )
 
 
 def _tasks_of(directories: SeedDirectories, place: Subtopology) -> list[Task]:
@@ -87,7 +110,7 @@ def _stated(directories: SeedDirectories, place: Subtopology) -> int | None:
     return max(stated, default=None)
 
 
-def _refuse_gaps(directories: SeedDirectories, place: Subtopology, count: int) -> None:
+def _refuse_gaps(directories: SeedDirectories, place: Subtopology, count: int, *, changes: bool) -> None:
     """Raise Refused if a task is missing, is one too many, or lacks a store that others have."""
     tasks = _tasks_of(directories, place)
     present = {task.partition for task in tasks}
@@ -96,9 +119,12 @@ def _refuse_gaps(directories: SeedDirectories, place: Subtopology, count: int) -
         prefix = f"__{place[0]}__/"
     missing = [f"{prefix}{place[1]}_{number}" for number in range(count) if number not in present]
     if missing:
+        hint = f"pass the directories of all hosts, each with {option.FROM}"
+        if changes:
+            hint += ". If the input topics have more partitions by now, set partitions for each store in kstate.toml to "
+            hint += f"the old number, and pass this file with {option.SPEC}"
         raise Refused(
-            f"the directories do not contain all tasks. These are missing: {some(missing, _MOST)}",
-            hint=f"pass the directories of all hosts, each with {option.FROM}",
+            f"the directories do not contain all tasks. These are missing: {some(missing, _MOST)}", hint=hint
         )
     beyond = sorted(task.name for task in tasks if (task.partition or 0) >= count)
     if beyond:

@@ -7,17 +7,29 @@ unknown, and named: the plan does not depend on it, or the user confirms it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from kstate_cli import option
 from kstate_cli.broker.client import admin_client, ask_broker
 from kstate_cli.errors import KstateError, Refused, RunFailed
 from kstate_cli.seed import planner, rules
-from kstate_cli.seed.cluster import EMPTY, UNKNOWN, UNLISTED, committed_offsets, read_cluster, topics_of, with_groups
+from kstate_cli.seed.cluster import (
+    EMPTY,
+    UNKNOWN,
+    UNLISTED,
+    TopicFacts,
+    committed_offsets,
+    read_cluster,
+    read_topics,
+    topics_of,
+    with_groups,
+)
+from kstate_cli.seed.directories import SeedDirectories
 from kstate_cli.seed.execution import ends_of, validate_topic
 from kstate_cli.seed.journal import announced_offsets, lines_by_topic
 from kstate_cli.seed.model import SeedFacts, SeedPlan, SeedRequest
+from kstate_cli.seed.table_contents import compare_tables, difference_notes, refuse_differences
 from kstate_cli.texts import plural, some
 
 _MOST: Final = 5
@@ -45,9 +57,34 @@ class Judgement:
     refusal: KstateError | None
 
 
+_REACHABLE: Final = ("source-reachable", "target-reachable")
+_NOT_REACHED: Final = "kstate checks this only if the other conditions are met"
+_OTHERS: Final = (
+    *(name for name, _ in rules.RULES), "target-empty", "records-and-offsets", "tables-equal", "target-compatible",
+)  # fmt: skip
+
+
+def judge_unreachable(request: SeedRequest) -> Judgement | None:
+    """Return every condition if a cluster does not respond; None if both respond. Raises UsageError."""
+    conditions: list[Condition] = []
+    failure: RunFailed | None = None
+    for name, connection in zip(_REACHABLE, (request.source, request.target), strict=True):
+        try:
+            read_cluster(connection)
+            conditions.append(Condition(name, "met"))
+        except RunFailed as error:
+            failure = failure or error
+            conditions.append(Condition(name, "not-met", str(error)))
+    if failure is None:
+        return None
+    conditions += [Condition(name, "unknown", "a cluster does not respond") for name in _OTHERS]
+    return Judgement(tuple(conditions), None, failure)
+
+
 def judge(request: SeedRequest, facts: SeedFacts, *, resumes: bool) -> Judgement:
     """Return every condition before the run, and the plan. Raises RunFailed and DumpError; no refusal."""
-    conditions: list[Condition] = []
+    # Reading the facts has reached both.
+    conditions = [Condition(name, "met") for name in _REACHABLE]
     refusals: list[KstateError] = []
 
     def add(name: str, errors: Iterable[KstateError]) -> None:
@@ -60,41 +97,78 @@ def judge(request: SeedRequest, facts: SeedFacts, *, resumes: bool) -> Judgement
 
     for name, rule in rules.RULES:
         add(name, rule(request, facts))
-    # Reading the facts has reached both.
-    conditions.append(Condition("target-reachable", "met"))
     add("target-empty", rules.refuse_target(request, facts, resumes=resumes))
     plan: SeedPlan | None = None
     if not refusals:
         try:
-            plan = planner.plan_seed(request, facts, resumes=resumes)
+            plan = planner.plan_records(request, facts, resumes=resumes)
         except Refused as error:
             refusals.append(error)
         # Timestamps and translated offsets are known only with the plan.
         add("records-and-offsets", refusals)
+    if plan is None:
+        judged = {condition.name for condition in conditions}
+        conditions += [Condition(name, "unknown", _NOT_REACHED) for name in _OTHERS if name not in judged]
     else:
-        why = "kstate checks this only if the other conditions are met"
-        conditions.append(Condition("records-and-offsets", "unknown", why))
-    if plan is not None:
+        differences = compare_tables(request, facts, plan)
+        add("tables-equal", refuse_differences(request, differences))
+        notes = tuple(difference_notes(request, differences))
+        plan = replace(plan, notes=(*plan.notes, *notes))
+        if notes and conditions[-1].state == "met":
+            conditions[-1] = Condition("tables-equal", "unknown", notes[0])
         add("target-compatible", _incompatible(request, plan))
     if refusals:
         plan = None
     return Judgement(tuple(conditions), plan, next(iter(refusals), None))
 
 
+def refuse_other_run(request: SeedRequest, events: Sequence[Mapping[str, Any]]) -> None:
+    """Raise Refused if a complete run was about another application, or had other options. ``events``: its journal.
+
+    The plan of such a run is not made again, because the source may have changed since then.
+    """
+    planned: Mapping[str, Any] = next((event for event in events if event["event"] == "planned"), {})
+    problem = None
+    if planned.get("app") != request.app:
+        problem = f"is about {planned.get('app', 'no application')}"
+    # Journals of earlier versions do not contain the options.
+    elif planned.get("options", request.options_digest) != request.options_digest:
+        problem = f"seeded {request.app} with other options"
+    if problem is not None:
+        raise Refused(
+            f"the run of the journal {request.journal} {problem}, so nothing was done about this command",
+            hint=f"pass the options of that run, or another {option.APP} and {option.JOURNAL} with a new file",
+        )
+
+
+def refuse_missing(request: SeedRequest, events: Sequence[Mapping[str, Any]]) -> None:
+    """Raise Refused if topics of a complete run are missing, or are others with the same names: on another cluster."""
+    target = request.target
+    created = lines_by_topic(events, "created")
+    refusal = seeded_refusal([_topics_present(created, read_topics(target, created))])
+    if refusal is not None:
+        raise refusal
+
+
+def _topics_present(created: Mapping[str, Mapping[str, Any]], existing: Mapping[str, TopicFacts]) -> Condition:
+    other = [
+        name for name, line in created.items() if name not in existing or existing[name].topic_id != line.get("id")
+    ]
+    return _condition_of("topics-present", "not-met", "topics of the run are missing or were recreated", other)
+
+
 def judge_seeded(request: SeedRequest, events: Sequence[Mapping[str, Any]]) -> tuple[Condition, ...]:
     """Return the conditions after a complete run. ``events``: its journal. Raises UsageError and RunFailed."""
     target = request.target
     created, verified = lines_by_topic(events, "created"), lines_by_topic(events, "verified")
-    with admin_client(target.bootstrap, target.settings) as admin:
-        existing = topics_of(admin, created)
+    existing = read_topics(target, created)
     logs = ask_broker(target.bootstrap, target.settings, group=None, topics=existing)
-    other = [name for name, line in created.items() if name not in existing or existing[name].topic_id != line["id"]]
     grown = [name for name in existing if verified.get(name, {}).get("ends") != ends_of(name, logs)]
     cluster = with_groups(target, read_cluster(target), request.app)
     expected, present = announced_offsets(events), committed_offsets(target, cluster, request.app)
     behind = [str(key) for key, place in expected.items() if key not in present or present[key].offset < place.offset]
     return (
-        _condition_of("topics-present", "not-met", "topics of the run are missing or were recreated", other),
+        _topics_present(created, existing),
         _condition_of("topics-unused", "unknown", "an application has written to these topics", grown),
         _condition_of(
             "offsets-committed", "not-met", "the group does not have the offsets of these partitions", behind
@@ -135,9 +209,24 @@ def _doubt(name: str, request: SeedRequest, facts: SeedFacts) -> tuple[State, st
         if state == UNKNOWN:
             return "unknown", f"{UNLISTED}. {option.SOURCE_STOPPED} confirms that the application is stopped"
         assert state == EMPTY
-    if name == "tables-on-target" and request.spec is None:
+    if name == "target-empty" and facts.target_changelogs:
+        return "unknown", rules.left_changelogs(request, facts)
+    if name.startswith("tables-") and request.spec is None and facts.directories is None:
         why = f"without {option.SPEC}, kstate does not know which stores Kafka Streams restores from other topics"
         return "unknown", why
+    if name in ("source-offsets", "tables-equal") and not request.copies_offsets:
+        return "unknown", f"{option.NO_OFFSETS}: you set the offsets of the group"
+    if name == "source-complete" and facts.directories is not None:
+        return _doubt_about_directories(request, facts.directories)
+    return "met", None
+
+
+def _doubt_about_directories(request: SeedRequest, directories: SeedDirectories) -> tuple[State, str | None]:
+    accepted = sorted(directories.doubts.keys() & request.accepted)
+    if accepted:
+        return "unknown", f"{option.ACCEPT}: these stores may lack updates: {some(accepted, _MOST)}"
+    if directories.partitions.keys() - directories.by_broker:
+        return "unknown", "only the specification shows how many tasks there must be"
     return "met", None
 
 

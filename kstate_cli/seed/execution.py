@@ -93,6 +93,7 @@ def carry_out(request: SeedRequest, plan: SeedPlan, journal: SeedJournal, watche
             source_app=plan.source_app,
             dump=request.source_text,
             digest=plan.digest,
+            options=request.options_digest,
             keeps_id=plan.keeps_id,
         )
     elif planned.get("digest") != plan.digest:
@@ -110,6 +111,7 @@ def carry_out(request: SeedRequest, plan: SeedPlan, journal: SeedJournal, watche
         journal.add("verified", topic=topic.target, ends=ends_of(topic.target, ends))
     _apply_settings(request.target, plan)
     _check_source(request, plan, journal)
+    _refuse_grown(request.target, plan, journal)
     if plan.offsets:
         _copy_offsets(request, plan, journal)
     if request.erased is not None and request.receipt is not None:
@@ -144,6 +146,13 @@ def _create_topics(target: Connection, plan: SeedPlan, journal: SeedJournal) -> 
                 _create(admin, topic)
                 facts = _await_topic(admin, topic.target)
                 created += 1
+            elif recorded is None and not _writing_settings(topic).items() <= facts.settings.items():
+                # A kill between announcement and creation leaves no topic. Kafka Streams may have created this one,
+                # whose records the broker would compact or delete before they are compared.
+                raise Refused(
+                    f"{topic.target} does not have the settings with which this run creates it",
+                    hint=f"delete it if it has no records, or pass another {option.APP}",
+                )
             if recorded is None:
                 _take_over(target, topic, facts, journal)
             elif recorded.get("id") != facts.topic_id:
@@ -178,9 +187,13 @@ def _take_over(target: Connection, topic: PlannedTopic, facts: TopicFacts, journ
     journal.add("created", topic=topic.target, id=facts.topic_id)
 
 
+def _writing_settings(topic: PlannedTopic) -> dict[str, str]:
+    """Return the settings of a topic while it is written."""
+    return {**_SEEDING, **{name: topic.settings[name] for name in _FROM_THE_START if name in topic.settings}}
+
+
 def _create(admin: Any, topic: PlannedTopic) -> None:
-    settings = {**_SEEDING, **{name: topic.settings[name] for name in _FROM_THE_START if name in topic.settings}}
-    _request_topic(admin, topic, settings, only_validate=False)
+    _request_topic(admin, topic, _writing_settings(topic), only_validate=False)
 
 
 def validate_topic(admin: Any, topic: PlannedTopic) -> None:
@@ -348,6 +361,22 @@ def _check_source(request: SeedRequest, plan: SeedPlan, journal: SeedJournal) ->
         raise Refused(
             "the input topics of the target have changed since kstate made the plan",
             hint=f"stop the mirror that writes to them. Before another run, undo this one: {undo}",
+        )
+
+
+def _refuse_grown(target: Connection, plan: SeedPlan, journal: SeedJournal) -> None:
+    """Raise RunFailed if a log has grown since it was compared.
+
+    An instance of the new application may have been started and stopped since then, with neither members nor offsets.
+    """
+    verified = journal.topics("verified")
+    logs = ask_broker(target.bootstrap, target.settings, group=None, topics=plan.targets)
+    grown = [topic for topic in plan.targets if verified[topic]["ends"] != ends_of(topic, logs)]
+    if grown:
+        raise RunFailed(
+            f"another program has written to {some(grown, 3)} since kstate compared the records",
+            hint="stop the new application, delete its topics and its group, then run the command again with a new "
+            "journal",
         )
 
 

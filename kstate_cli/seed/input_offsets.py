@@ -23,7 +23,9 @@ from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.seed.cluster import Connection, TopicFacts, read_topics
 from kstate_cli.seed.emitted_windows import with_renamed_stores
 from kstate_cli.seed.model import SeedFacts, SeedRequest
+from kstate_cli.seed.table_contents import tables_of
 from kstate_cli.seed.writing import GROUP, message_batches
+from kstate_cli.specification.draft import Spec
 from kstate_cli.texts import first_lines, plural, size_text
 
 _SECONDS: Final = 30.0
@@ -65,25 +67,21 @@ class _Search:
     """Offsets of the first and of the last record that were read."""
 
 
-def table_topics(request: SeedRequest, changelogs: Collection[str]) -> list[str]:
+def table_topics(spec: Spec | None, changelogs: Collection[str]) -> list[str]:
     """Return the topics that are no changelogs, and from which stores of the specification are restored.
 
     Those of global stores, and the source topics of tables that are their own changelogs (``reuse.source.topic``).
     """
-    if request.spec is None:
+    if spec is None:
         return []
-    topics = {store.changelog for store in request.spec.stores if store.changelog is not None}
+    topics = {store.changelog for store in spec.stores if store.changelog is not None}
     return sorted(topics - set(changelogs))
 
 
 def refuse_tables(request: SeedRequest, facts: SeedFacts) -> Iterator[Refused]:
     """Yield which of these stores the target cannot restore: kstate writes nothing to their topics."""
-    if request.spec is None or facts.dump is None:
-        return
-    for store in request.spec.stores:
-        topic = store.changelog
-        if topic is None or topic in facts.source_topics:
-            continue
+    for store in tables_of(facts, request):
+        topic = str(store.changelog)
         ours, theirs = facts.source_tables.get(topic), facts.target_tables.get(topic)
         problem = None
         if theirs is None:

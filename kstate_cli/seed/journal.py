@@ -3,7 +3,7 @@
 The log of a topic is the proof of what was written. The journal is a hint, but the only one about one question: whether
 this run created a topic. Each line is durable before the step that it announces:
 
-    {"event": "planned", "app": …, "digest": …}     the plan; a later run must have the same
+    {"event": "planned", "app": …, "digest": …}     the plan and the options; a later run must have the same
     {"event": "announced", "topic": …}              before the topic is created
     {"event": "created", "topic": …, "id": …}       with its topic id (KIP-516)
     {"event": "verified", "topic": …, "ends": {…}}  read again, and equal; the log ends by partition
@@ -201,6 +201,7 @@ _MEMBERS: Final[Mapping[str, Mapping[str, type]]] = {
     "created": {"topic": str},
     "verified": {"topic": str, "ends": dict},
     "committing": {"committed": list},
+    "done": {"source_app": str, "topics": int, "records": int, "copied": int},
 }
 """Members that the line of an event must have."""
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from kstate_cli.broker.facts import LogFacts
 from kstate_cli.broker.group_offsets import CommittedOffset
@@ -21,6 +21,7 @@ from kstate_cli.seed.partitioning import PartitionRequest, ProvenPartitioning
 from kstate_cli.seed.records import TargetRecords
 from kstate_cli.specification.draft import Spec, SpecDraft, StoreSpec
 
+_Value = TypeVar("_Value")
 DERIVED_SUFFIXES: Final = (
     # ``StreamJoined.withStoreName`` (``KStreamImplJoin``), with and without a left or outer join.
     "-outer-this-join-store",
@@ -100,9 +101,36 @@ class SeedRequest:
         return tuple(store for store in self.spec.stores if store.changelog == topic)
 
     @property
+    def options_digest(self) -> str:
+        """SHA-256 of the options that decide what a run writes: a complete run has done nothing about others."""
+        partitions: list[object] = []
+        if self.partitions is not None:
+            partitions = [
+                _pairs(self.partitions.counts),
+                _pairs({scope: partitioner.name for scope, partitioner in self.partitions.partitioners.items()}),
+                _pairs({store: form.name for store, form in self.partitions.keys.items()}),
+            ]
+        erased: list[object] = []
+        if self.erased is not None:
+            erased = [[store, sorted(key.hex() for key in keys)] for store, keys in _pairs(self.erased.by_store)]
+        content = [
+            _pairs(self.renamed),
+            self.copies_offsets,
+            [[key.topic, key.partition, offset] for key, offset in sorted(self.start_offsets.items())],
+            partitions,
+            erased,
+        ]
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+    @property
     def same_cluster(self) -> bool:
         """Whether source and target are given by one address."""
         return self.source.bootstrap == self.target.bootstrap
+
+
+def _pairs(values: Mapping[str, _Value] | Mapping[str | None, _Value]) -> list[tuple[str | None, _Value]]:
+    """Return names and values in the order of the names, None first."""
+    return sorted(values.items(), key=lambda pair: (pair[0] is not None, pair[0] or ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +157,10 @@ class SeedFacts:
     """The source if there is no dump."""
     source_queues: Mapping[str, TopicFacts] = field(default_factory=dict)
     """Internal topics of the source whose offsets alone show which windows were emitted."""
+    target_queues: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Internal topics of the new application with records from before: Kafka Streams would count these."""
+    target_changelogs: frozenset[str] = frozenset()
+    """Changelogs on the target that are perhaps those of the new application, and that the run does not create."""
     source_tables: Mapping[str, TopicFacts] = field(default_factory=dict)
     target_tables: Mapping[str, TopicFacts] = field(default_factory=dict)
     """On each cluster: topics that are no changelogs, and from which stores of the specification are restored."""

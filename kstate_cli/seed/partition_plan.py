@@ -23,7 +23,7 @@ from kstate_cli.seed.partitioning import (
     fitting_key,
     value_in_scope,
 )
-from kstate_cli.seed.records import DumpedRecords, partition_in, select_records
+from kstate_cli.seed.records import SourceRecords, partition_in, select_records
 from kstate_cli.texts import quoted, some
 
 if TYPE_CHECKING:
@@ -184,15 +184,19 @@ def _key_of_kind(spec: StoreSpec | None) -> KeyForm | None:
 
 
 def _has_rows(facts: SeedFacts, changelog: _Changelog) -> bool:
+    if facts.directories is not None:
+        return any(part.records for part in facts.directories.records_of(changelog.topic))
     # The footers of the dump show it: no row is read.
     assert facts.dump is not None
     keys = [TopicPartition(changelog.topic, number) for number in range(changelog.count)]
     return any(partition_in(facts.dump, key).rows for key in keys)
 
 
-def _sources(facts: SeedFacts, changelog: _Changelog) -> list[DumpedRecords]:
+def _sources(facts: SeedFacts, changelog: _Changelog) -> Sequence[SourceRecords]:
     """Return the records of a changelog; an empty list if it has none."""
-    # The command takes another number of partitions with a dump only.
+    if facts.directories is not None:
+        rows = facts.directories.records_of(changelog.topic)
+        return rows if any(part.records for part in rows) else []
     assert facts.dump is not None
     sources = []
     for number in range(changelog.count):

@@ -21,7 +21,7 @@ from kstate_cli.formats.partitions import NO_PARTITION, WHOLE_KEY, KeyPart, part
 from kstate_cli.formats.values import SubscriptionWrapper
 from kstate_cli.rows.serde_type import guarded, import_attribute
 from kstate_cli.rows.values import bytes_text
-from kstate_cli.seed.records import DumpedRecords, Record, RecordBatch, batch_of, is_newest
+from kstate_cli.seed.records import Record, RecordBatch, SourceRecords, batch_of, is_newest
 from kstate_cli.texts import plural, quoted
 
 if TYPE_CHECKING:
@@ -235,14 +235,14 @@ class ProvenPartitioning:
 
 @dataclass(frozen=True, slots=True)
 class RepartitionedRecords:
-    """The records of all partitions of a dumped changelog that belong to one partition of the new changelog.
+    """The records of all partitions of a changelog that belong to one partition of the new changelog.
 
     They are merged by the running stream time of each source partition, and keep the order that they have there: a
     versioned store skips a record that is older than its history, so this order decides what a restoration keeps.
     """
 
     partition: int
-    sources: tuple[DumpedRecords, ...]
+    sources: tuple[SourceRecords, ...]
     partitioning: Partitioning
     records: int
     without_timestamp: int
@@ -271,7 +271,7 @@ class RepartitionedRecords:
         if batch:
             yield RecordBatch.of(batch)
 
-    def _stream(self, number: int, source: DumpedRecords, batch_bytes: int) -> Iterator[tuple[int, int, Record]]:
+    def _stream(self, number: int, source: SourceRecords, batch_bytes: int) -> Iterator[tuple[int, int, Record]]:
         """Yield running stream time, number of the source, and record, of the records that belong here."""
         import numpy as np
         import pyarrow as pa
@@ -309,7 +309,7 @@ def _partitions(rule: PartitionRule, table: pa.Table, count: int) -> npt.NDArray
 
 
 def repartitioned(
-    partitioning: Partitioning, sources: Sequence[DumpedRecords]
+    partitioning: Partitioning, sources: Sequence[SourceRecords]
 ) -> tuple[ProvenPartitioning, tuple[RepartitionedRecords, ...]]:
     """Prove the rule on all records, and return the records of each new partition.
 
@@ -344,7 +344,7 @@ def repartitioned(
     return ProvenPartitioning(partitioning, proven), records
 
 
-def _with_keys(source: DumpedRecords) -> Iterator[pa.Table]:
+def _with_keys(source: SourceRecords) -> Iterator[pa.Table]:
     """Yield the rows with a key: Kafka Streams skips the others when it restores."""
     import pyarrow.compute as pc
 
@@ -365,7 +365,7 @@ class _RuleComparison:
     expected: int = 0
 
 
-def _compare(rule: PartitionRule, sources: Sequence[DumpedRecords]) -> _RuleComparison:
+def _compare(rule: PartitionRule, sources: Sequence[SourceRecords]) -> _RuleComparison:
     """Compare the partition of every record with that of the rule. ``sources``: one for each old partition."""
     import numpy as np
 
@@ -384,7 +384,7 @@ def _compare(rule: PartitionRule, sources: Sequence[DumpedRecords]) -> _RuleComp
     return result
 
 
-def _refusal(partitioning: Partitioning, sources: Sequence[DumpedRecords]) -> Refused:
+def _refusal(partitioning: Partitioning, sources: Sequence[SourceRecords]) -> Refused:
     """Return the refusal of a store whose records are not where the rule puts them."""
     store, rule = partitioning.store, partitioning.rule
     comparison = _compare(rule, sources)
@@ -408,7 +408,7 @@ def _refusal(partitioning: Partitioning, sources: Sequence[DumpedRecords]) -> Re
     )
 
 
-def fitting_key(partitioner: Partitioner, sources: Sequence[DumpedRecords]) -> str | None:
+def fitting_key(partitioner: Partitioner, sources: Sequence[SourceRecords]) -> str | None:
     """Return the name of the key form with which the partitioner fits all records; None if none or several do.
 
     ``sources``: one for each old partition.
@@ -424,7 +424,7 @@ def fitting_key(partitioner: Partitioner, sources: Sequence[DumpedRecords]) -> s
     return None
 
 
-def _prove_primary(partitioning: Partitioning, primary: PrimaryPartitions, sources: Sequence[DumpedRecords]) -> None:
+def _prove_primary(partitioning: Partitioning, primary: PrimaryPartitions, sources: Sequence[SourceRecords]) -> None:
     """Raise Refused if a subscription names another partition than the rule gives for its primary key."""
     for value in chain.from_iterable(_values(source) for source in sources):
         try:
@@ -447,6 +447,6 @@ def _prove_primary(partitioning: Partitioning, primary: PrimaryPartitions, sourc
             )
 
 
-def _values(source: DumpedRecords) -> Iterator[bytes]:
-    for table in source.tables():
+def _values(source: SourceRecords) -> Iterator[bytes]:
+    for table in source.tables(_MERGED_BYTES):
         yield from (value for value in table.column("value").to_pylist() if value is not None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from kstate_cli import option
@@ -49,10 +50,11 @@ from kstate_cli.seed.input_offsets import table_topics, target_offsets
 from kstate_cli.seed.model import PlannedTopic, SeedFacts, SeedPlan, SeedRequest
 from kstate_cli.seed.moved_inputs import plan_inputs
 from kstate_cli.seed.partition_plan import partition_notes, plan_partitions
-from kstate_cli.seed.partitioning import Partitioning, repartitioned
+from kstate_cli.seed.partitioning import Partitioning, RepartitionedRecords, repartitioned
 from kstate_cli.seed.records import TargetRecords, partition_in, select_records
 from kstate_cli.seed.rows import RowRecords
-from kstate_cli.seed.rules import keeps_id, refusals
+from kstate_cli.seed.rules import keeps_id, left_changelogs, refusals
+from kstate_cli.seed.table_contents import compare_tables, difference_notes, refuse_differences
 from kstate_cli.texts import plural, some
 
 _MOST: Final = 5
@@ -86,15 +88,20 @@ def read_facts(request: SeedRequest, seeded: Collection[str] = ()) -> SeedFacts:
             hint=f"pass {option.SOURCE_APP} with the application.id, or {option.SOURCE_BOOTSTRAP_SERVER} with "
             "its cluster",
         )
-    tables = table_topics(request, topics)
-    queues = internal_topics(source_app, source)
+    tables = table_topics(request.spec, topics)
+    committed = committed_offsets(request.source, source, source_app)
+    queues = _source_queues(request, source_app, source, committed)
     logs = ask_broker(
         request.source.bootstrap, request.source.settings, group=source_app, topics=[*topics, *queues], stable=True
     )
-    committed = committed_offsets(request.source, source, source_app)
     emitted = _emitted_topics(request, committed, queues)
     new_topics = [target_topic(request, source_app, topic) for topic in topics]
     new_topics += [target_queue(request, source_app, topic) for topic in emitted]
+    others = {*new_topics, *seeded}
+    if request.same_cluster:
+        # ``orders-v2-x-changelog`` may be that of an earlier ``orders-v2`` too.
+        others |= {*_of_others(request.app, topics), *queues}
+    queued, changelogs = _left_on_target(request, source_app, target, others)
     return SeedFacts(
         dump=dump,
         source=source,
@@ -109,6 +116,8 @@ def read_facts(request: SeedRequest, seeded: Collection[str] = ()) -> SeedFacts:
         target_tables=read_topics(request.target, tables),
         undrained=_undrained(request.source, {key: log for key, log in logs.items() if key.topic in queues}),
         source_queues=emitted,
+        target_queues=queued,
+        target_changelogs=changelogs,
     )
 
 
@@ -120,16 +129,22 @@ def _facts_of_directories(request: SeedRequest) -> SeedFacts:
     source = with_groups(request.source, source, app)
     target = with_groups(request.target, target, request.app)
     inputs = {topic for topics in input_topics(directories).values() for topic in topics}
-    directories = with_partitions(directories, read_topics(request.source, inputs))
     committed = committed_offsets(request.source, source, app)
+    changes = request.partitions is not None
+    directories = with_partitions(directories, read_topics(request.source, inputs), committed, changes=changes)
     topics = directories.topics()
-    queues = internal_topics(app, source)
+    queues = _source_queues(request, app, source, committed)
     logs = ask_broker(request.source.bootstrap, request.source.settings, group=app, topics=queues, stable=True)
     emitted = _emitted_topics(request, committed, queues)
     new_topics = [target_topic(request, app, topic) for topic in topics]
     if app != request.app or not request.same_cluster:
         # Under its own id an application keeps its internal topics and their offsets.
         new_topics += [target_queue(request, app, topic) for topic in emitted]
+    others = {*new_topics}
+    if request.same_cluster:
+        others |= {*queues}
+    tables = table_topics(directories.spec, topics)
+    queued, changelogs = _left_on_target(request, app, target, others)
     return SeedFacts(
         dump=None,
         source=source,
@@ -140,10 +155,53 @@ def _facts_of_directories(request: SeedRequest) -> SeedFacts:
         logs=logs,
         committed=committed,
         target_committed=committed_offsets(request.target, target, request.app),
+        source_tables=read_topics(request.source, tables),
+        target_tables=read_topics(request.target, tables),
         undrained=_undrained(request.source, logs),
         source_queues=emitted,
+        target_queues=queued,
+        target_changelogs=changelogs,
         directories=with_doubts(directories, request.source, committed),
     )
+
+
+def _left_on_target(
+    request: SeedRequest, source_app: str, target: SeedCluster, others: Collection[str]
+) -> tuple[dict[TopicPartition, int], frozenset[str]]:
+    """Return unread records of the new application's internal topics, and changelogs that the run does not create.
+
+    An earlier application with the same id may have left them. Kafka Streams would read these records as new ones, and
+    restore a store from such a changelog. ``others``: topics of the run, and on the same cluster those of the source.
+    """
+    if request.same_cluster and request.app == source_app:
+        # Under its own id an application keeps its internal topics, its changelogs, and their offsets.
+        return {}, frozenset()
+    present = replace(target, topics=target.topics - set(others))
+    if request.same_cluster and source_app.startswith(f"{request.app}-"):
+        present = replace(present, topics=frozenset(_of_others(source_app, present.topics)))
+    queues = internal_topics(request.app, present)
+    logs = ask_broker(request.target.bootstrap, request.target.settings, group=request.app, topics=queues, stable=True)
+    changelogs, _ = own_changelogs(request.app, present.topics, present.groups)
+    return _undrained(request.target, logs), frozenset(changelogs)
+
+
+def _of_others(app: str, topics: Iterable[str]) -> Iterator[str]:
+    """Yield the topics whose names do not begin with that of an application."""
+    return (topic for topic in topics if not topic.startswith(f"{app}-"))
+
+
+def _source_queues(
+    request: SeedRequest, source_app: str, source: SeedCluster, committed: Collection[TopicPartition]
+) -> list[str]:
+    """Return the internal topics of the source.
+
+    ``orders-v2-x-repartition`` belongs to the new application ``orders-v2``, unless ``orders`` has read it.
+    """
+    queues = internal_topics(source_app, source)
+    if not request.same_cluster or request.app == source_app:
+        return queues
+    read = {key.topic for key in committed}
+    return [topic for topic in queues if topic in read or not topic.startswith(f"{request.app}-")]
 
 
 def _emitted_topics(
@@ -206,15 +264,28 @@ def _undrained(connection: Connection, logs: Mapping[TopicPartition, LogFacts]) 
 
 
 def plan_seed(request: SeedRequest, facts: SeedFacts, *, resumes: bool) -> SeedPlan:
-    """Judge the facts, read keys and timestamps of the dump, and return the plan.
+    """Judge the facts, and return the plan. Raises UsageError, Refused, RunFailed and DumpError.
 
-    With another number of partitions it reads unread input too. Raises UsageError, Refused, RunFailed and DumpError.
+    It reads all records of the dump and, on another cluster, the topics of tables. ``resumes``: the journal has a run,
+    which may have created the topics of the target.
+    """
+    plan = plan_records(request, facts, resumes=resumes)
+    differences = compare_tables(request, facts, plan)
+    for refusal in refuse_differences(request, differences):
+        raise refusal
+    return replace(plan, notes=(*plan.notes, *difference_notes(request, differences)))
 
-    ``resumes``: the journal has a run, which may have created the topics of the target.
+
+def plan_records(request: SeedRequest, facts: SeedFacts, *, resumes: bool) -> SeedPlan:
+    """Return the plan of :func:`plan_seed`, without a comparison of tables on another cluster. Raises as it.
+
+    With another number of partitions it reads unread input too.
     """
     for refusal in refusals(request, facts, resumes=resumes):
         raise refusal
-    partitionings = plan_partitions(request, facts)
+    # The kinds of stores in directories are those of the rows and of the file together.
+    specified = request if facts.directories is None else replace(request, spec=facts.directories.spec)
+    partitionings = plan_partitions(specified, facts)
     topics = [_planned(request, facts, topic, partitionings.get(topic)) for topic in sorted(facts.source_topics)]
     notes = [*_notes(request, facts, topics), *partition_notes(facts, topics)]
     if request.erased is not None:
@@ -225,7 +296,7 @@ def plan_seed(request: SeedRequest, facts: SeedFacts, *, resumes: bool) -> SeedP
         _refuse_timestamps(topic)
     own_id = keeps_id(request, facts)
     committed = input_offsets(request, facts)
-    inputs = plan_inputs(request, committed, partitionings)
+    inputs = plan_inputs(specified, committed, partitionings)
     offsets = {**target_offsets(request, inputs.offsets), **with_renamed_stores(request, inputs.stated)}
     if request.copies_offsets and not own_id:
         queues, places = plan_queues(request, facts, topics)
@@ -265,7 +336,7 @@ def _planned(request: SeedRequest, facts: SeedFacts, topic: str, partitioning: P
     store = store_of_changelog(topic, facts.source_app) or topic
     target = target_topic(request, facts.source_app, topic)
     if facts.dump is None:
-        return _planned_of_rows(facts, topic, target)
+        return _planned_of_rows(facts, topic, target, partitioning)
     newest_only = _keeps_newest_only(request, topic)
     sources = []
     for number in range(on_broker.partitions):
@@ -281,12 +352,25 @@ def _planned(request: SeedRequest, facts: SeedFacts, topic: str, partitioning: P
     return PlannedTopic(topic, target, store, newest_only, partitions, replicas, on_broker.settings, proven)
 
 
-def _planned_of_rows(facts: SeedFacts, topic: str, target: str) -> PlannedTopic:
+def _planned_of_rows(facts: SeedFacts, topic: str, target: str, partitioning: Partitioning | None) -> PlannedTopic:
     assert facts.directories is not None
-    records = facts.directories.records_of(topic)
+    rows = facts.directories.records_of(topic)
     spec = facts.directories.store_of(topic)
     newest_only = store_kind(spec.kind).logged is not Logged.HISTORY
-    return PlannedTopic(topic, target, spec.name, newest_only, records, -1, final_settings(spec, records))
+    records: tuple[TargetRecords, ...] = rows
+    proven = None
+    if partitioning is not None:
+        proven, records = repartitioned(partitioning, rows)
+    return PlannedTopic(topic, target, spec.name, newest_only, records, -1, final_settings(spec, rows), proven)
+
+
+def _rows_of(topic: PlannedTopic) -> list[RowRecords]:
+    """Return the rows that a topic is written from."""
+    parts: list[object] = [*topic.partitions]
+    # Each new partition has records of all old ones.
+    if topic.partitions and isinstance(topic.partitions[0], RepartitionedRecords):
+        parts = [*topic.partitions[0].sources]
+    return [part for part in parts if isinstance(part, RowRecords)]
 
 
 def target_topic(request: SeedRequest, source_app: str, topic: str) -> str:
@@ -332,8 +416,10 @@ def _refuse_timestamps(topic: PlannedTopic) -> None:
 
 
 def _notes(request: SeedRequest, facts: SeedFacts, topics: Iterable[PlannedTopic]) -> Iterator[str]:
+    if facts.target_changelogs:
+        yield left_changelogs(request, facts)
     if facts.directories is not None:
-        rows = {topic.source: [part for part in topic.partitions if isinstance(part, RowRecords)] for topic in topics}
+        rows = {topic.source: _rows_of(topic) for topic in topics}
         yield from directory_notes(facts.directories, rows, request.accepted)
         if keeps_id(request, facts):
             yield from stale_offsets_notes(facts.directories)

@@ -101,6 +101,20 @@ class TargetRecords(Protocol):
         """Yield the records in their order. Raises DumpError if a file cannot be read."""
 
 
+class SourceRecords(TargetRecords, Protocol):
+    """The records of one partition of a changelog of the source, as tables too: to give them other partitions."""
+
+    @property
+    def newest(self) -> npt.NDArray[np.int64] | None:
+        """Offsets of the records to write, ascending; None: all."""
+
+    def tables(self, batch_bytes: int) -> Iterator[pa.Table]:
+        """Yield key, value, timestamp and perhaps headers of the records to write, in their order."""
+
+    def key_tables(self) -> Iterator[pa.Table]:
+        """Yield key and timestamp of all records, and offsets if ``newest`` has some. Raises DumpError."""
+
+
 @dataclass(frozen=True, slots=True)
 class DumpedRecords:
     """The records of one partition of a dump, which the same partition of the new changelog gets."""

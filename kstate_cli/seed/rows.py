@@ -17,7 +17,7 @@ from functools import partial
 from itertools import chain, groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import BinaryIO, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple, TypeVar
 
 from kstate_cli import temporary
 from kstate_cli.formats.binary import MAX_I64, MalformedBytesError
@@ -34,6 +34,9 @@ from kstate_cli.rows.segment import Databases, Segment, StoreReader
 from kstate_cli.rows.values import FOREVER
 from kstate_cli.seed.records import Record, RecordBatch
 from kstate_cli.statedir.model import Database, Store, Task
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 NO_TIMESTAMP: Final = -1
 """The timestamp of a record without one, which the client passes on unchanged."""
@@ -115,7 +118,27 @@ class RowRecords:
         """The files of its databases: RocksDB never writes to an SST again, and numbers every new one."""
         return [self.task.name, self.store.name, self.kind, self.records, list(map(_files_of, self.store.databases))]
 
-    def batches(self) -> Iterator[RecordBatch]:
+    @property
+    def newest(self) -> None:
+        """All records are written."""
+        return
+
+    def tables(self, batch_bytes: int) -> Iterator[pa.Table]:
+        """Yield the records in their order as tables. Raises as batches."""
+        import pyarrow as pa
+
+        schema = pa.schema([("key", pa.binary()), ("value", pa.binary()), ("timestamp", pa.int64())])
+        headers = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+        for batch in self.batches(batch_bytes):
+            table = pa.table([batch.keys, batch.values, batch.timestamps], schema=schema)
+            named = [[{"key": name, "value": value} for name, value in own] for own in batch.headers]
+            yield table.append_column("headers", pa.array(named, headers))
+
+    def key_tables(self) -> Iterator[pa.Table]:
+        """Yield key and timestamp of all records. Raises as batches."""
+        return (table.select(["key", "timestamp"]) for table in self.tables(_BATCH_BYTES))
+
+    def batches(self, batch_bytes: int = _BATCH_BYTES) -> Iterator[RecordBatch]:
         """Yield the records in their order. Raises StoreUnreadable, and HostError for a fault of this host."""
         with closing(Databases()) as databases:
             reader = open_whole(self.task, self.store, self.others, databases, kind=self.kind)
@@ -125,7 +148,7 @@ class RowRecords:
                 batch.append(record)
                 size += len(record.key) + len(record.value or b"")
                 # By bytes too: values of a megabyte must not be taken by the thousand.
-                if len(batch) >= _BATCH_ROWS or size >= _BATCH_BYTES:
+                if len(batch) >= _BATCH_ROWS or size >= batch_bytes:
                     yield RecordBatch.of(batch)
                     batch, size = [], 0
             if batch:

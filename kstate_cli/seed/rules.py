@@ -59,6 +59,12 @@ def refuse_names(request: SeedRequest, facts: SeedFacts) -> Iterator[UsageError]
             f"{option.START_OFFSETS} is not allowed here, because the group of {facts.source_app} keeps its offsets",
             hint=f"omit {option.START_OFFSETS}",
         )
+    if request.partitions is not None and keeps_id(request, facts):
+        yield UsageError(
+            f"{option.PARTITIONS}: the internal topics and the offsets of {facts.source_app} have the old number of "
+            "partitions",
+            hint=f"pass another {option.APP}",
+        )
     yield from _refuse_renames(request, facts)
 
 
@@ -129,7 +135,7 @@ def refuse_undrained(_request: SeedRequest, facts: SeedFacts) -> Iterator[Refuse
         yield Refused(
             f"{facts.source_app} has not read all records of its internal topics: {some(names, _MOST)}",
             hint="start it without new input until it has read them. Then stop it, write the dump again, and run "
-            "the command again",
+            "the command again. If another application has left these topics, delete them",
         )
 
 
@@ -188,6 +194,13 @@ def refuse_target(request: SeedRequest, facts: SeedFacts, *, resumes: bool) -> I
             f"kstate does not know whether {request.app} is running: {UNLISTED}",
             hint=f"stop the new application, or pass another {option.APP}",
         )
+    if facts.target_queues:
+        names = [str(key) for key in sorted(facts.target_queues)]
+        yield Refused(
+            f"internal topics of {request.app} have records from before: {some(names, _MOST)}. The new application "
+            "would read them as new records",
+            hint="if no application needs these topics, delete them",
+        )
     if resumes:
         # The journal knows the topics that it created by their ids, and the offsets that it committed.
         return
@@ -201,6 +214,12 @@ def refuse_target(request: SeedRequest, facts: SeedFacts, *, resumes: bool) -> I
             f"the group {request.app} already has committed offsets",
             hint=f"pass another {option.APP}, or delete this group",
         )
+
+
+def left_changelogs(request: SeedRequest, facts: SeedFacts) -> str:
+    """Return what changelogs on the target mean that the run does not create."""
+    names = some(sorted(facts.target_changelogs), _MOST)
+    return f"if stores of {request.app} have these changelogs, Kafka Streams restores the stores from them: {names}"
 
 
 Rule = Callable[[SeedRequest, SeedFacts], Iterable[UsageError | Refused]]

@@ -304,7 +304,7 @@ _LINES: Final[Mapping[str, Sequence[Sequence[object]]]] = {
             {"event": "created", "topic": _KEY.topic, "id": "AAAAAAAAAAAAAAAAAAAAAA"},
             {"event": "verified", "topic": _KEY.topic, "ends": {"0": 9}},
             {"event": "committing", "committed": [["in", 0, 9, "4142", None], ["in", 1, 2, "", 3]]},
-            {"event": "done"},
+            {"event": "done", "source_app": "a", "topics": 1, "records": 2, "copied": 3},
         ],
         [
             {"event": "planned", "app": "app", "source_app": "a", "dump": "/dump", "digest": _DIGEST},

@@ -104,20 +104,22 @@ class Mirror:
                     if self._aborts and records:
                         write(self._target, topic, [ABORTED], partition)
             for partition, records in partitions.items():
-                begin = self._copied.get(Key(topic, partition), 0)
-                entries: list[Entry] = [*records[begin:]]
-                if begin == 0 and topic.endswith(("-left", "-right")) and "-fk-" not in topic:
-                    # The application has consumed them; retention has deleted them here.
+                copied = self._copied.get(Key(topic, partition))
+                entries: list[Entry] = [*records[copied or 0 :]]
+                # Only the first time: the application has consumed these records. Of a partition that was empty then, it
+                # has consumed nothing.
+                if copied is None and topic.endswith(("-left", "-right")) and "-fk-" not in topic:
+                    # Retention has deleted them here.
                     entries = entries[min(7, len(entries) // 2) :]
-                if begin == 0 and topic.endswith(("-table", "-global")):
+                if copied is None and topic.endswith(("-table", "-global")):
                     entries = _compacted(records)
                 # No marker is at the end: an application commits no offset behind it.
-                begin = min(3, max(0, len(entries) - 1))
+                gap = min(3, max(0, len(entries) - 1))
                 if self._aborts and entries:
-                    write(self._target, topic, [*entries[:begin], ABORTED, *entries[begin:]], partition)
+                    write(self._target, topic, [*entries[:gap], ABORTED, *entries[gap:]], partition)
                 else:
-                    _write_transaction(self._target, topic, partition, entries[:begin])
-                    write(self._target, topic, entries[begin:], partition)
+                    _write_transaction(self._target, topic, partition, entries[:gap])
+                    write(self._target, topic, entries[gap:], partition)
                 self._copied[Key(topic, partition)] = len(records)
 
 

@@ -11,11 +11,12 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from kstate_cli.broker.group_offsets import CommittedOffset, read_committed
+from kstate_cli.broker.group_offsets import CommittedOffset, commit_offsets, read_committed
 from kstate_cli.errors import Refused
 from kstate_cli.formats.topic_partition import TopicPartition as Key
 from kstate_cli.seed.cluster import Connection, read_topics
 from kstate_cli.seed.input_offsets import translate_offsets
+from tests.done import Done
 
 from . import dumps
 from .harness import Harness, Run
@@ -192,6 +193,82 @@ def test_the_hint_about_uncertain_offsets_leads_on(harness: Harness, other: Harn
     key = Key(f"{source.app}-in", 0)
     # The metadata contains the emitted windows of the source, also if a file contains the offset.
     assert read_committed(other.bootstrap, {}, source.app, [key])[key] == CommittedOffset(4, METADATA)
+
+
+def row(key: bytes, value: bytes | None, number: int) -> Record:
+    """Return a record of a table."""
+    return key, value, 1_000 + number, []
+
+
+T = [
+    row(b"a", b"a1", 0), row(b"b", b"b1", 1), row(b"c", b"c1", 2), row(b"a", b"a2", 3), row(b"c", None, 4),
+    row(b"d", b"d1", 5), row(b"b", b"b2", 6),
+]  # fmt: skip
+"""The last one is not consumed yet."""
+TABLES: dict[str, tuple[Sequence[Entry], str | None]] = {
+    "whole": ([ABORTED, *T], None),
+    "compacted": ([T[1], T[3], T[5], T[6]], None),
+    "with-a-gap": ([T[0], T[2], T[3], T[4], T[5], T[6]], "lacks 1 key,"),
+    "without-a-delete": ([T[1], T[2], T[3], T[5], T[6]], "has 1 key that the source does not have"),
+    "without-an-update": ([T[0], T[1], T[2], T[4], T[5], T[6]], "other records of 1 key"),
+    "compacted-behind-the-offset": ([T[3], T[4], T[5], T[6]], "lacks 1 key,"),
+}
+"""Logs of the target, and what differs from the table that the application has."""
+
+
+@pytest.mark.parametrize("case", TABLES)
+def test_rows_of_a_table_are_those_of_the_source(harness: Harness, other: Harness, tmp_path: Path, case: str) -> None:
+    """The offset is certain in each case; what a restoration reads before it is not."""
+    source = Source(harness, tmp_path, f"clusters-{next(_names)}").create()
+    log, difference = TABLES[case]
+    customers, everywhere = f"{source.app}-customers", f"{source.app}-everywhere"
+    for cluster, entries in ((harness, T), (other, log)):
+        create(cluster, customers)
+        write(cluster, customers, entries)
+        create(cluster, everywhere)
+        write(cluster, everywhere, entries)
+    create(other, f"{source.app}-in")
+    committed = {Key(customers, 0): CommittedOffset(6, METADATA)}
+    commit_offsets(harness.bootstrap, {}, source.app, committed)
+    spec = tmp_path / "kstate.toml"
+    spec.write_text(
+        f'format = 1\napplication = "{source.app}"\n[stores.count]\nkind = "timestamped-key-value"\n'
+        f'changelog = "{source.changelog}"\nsubtopology = 0\npartitions = 2\n'
+        f'[stores.customers]\nkind = "timestamped-key-value"\nsource = "topic"\nchangelog = "{customers}"\n'
+        f'subtopology = 1\npartitions = 1\n[stores.everywhere]\nkind = "timestamped-key-value"\nglobal = true\n'
+        f'source = "table"\nchangelog = "{everywhere}"\n'
+    )
+    words: list[object] = ["seed", "--from", tmp_path / "dump", "--app", source.app, "--journal", source.journal]
+    words += ["--source-bootstrap-server", harness.bootstrap, "--bootstrap-server", other.bootstrap, "-o", "json"]
+    without = kstate(*words, "--dry-run")
+    assert _condition(without, "tables-equal") == "unknown"
+    checked = kstate(*words, "--spec", spec, "--dry-run")
+    if difference is None:
+        assert _condition(checked, "tables-equal") == "met", checked.report
+        assert kstate(*words, "--spec", spec).status == 0
+        return
+    assert _condition(checked, "tables-equal") == "not-met", checked.report
+    refused = kstate(*words, "--spec", spec)
+    assert refused.status == 4 and "other rows of the table customers" in refused.error["message"], refused.report
+    (detail,) = refused.error["details"]
+    assert detail.startswith(f"{customers}:0: ") and difference in detail
+    accepted = kstate(*words, "--spec", spec, "--accept", "customers", "--dry-run")
+    assert (accepted.status, _condition(accepted, "tables-equal")) == (0, "unknown"), accepted.report
+    # A global store continues to read its topic, so a difference is only reported.
+    seeded = kstate(*words, "--spec", spec, "--accept", "customers")
+    assert seeded.status == 0, seeded.report
+    notes = [line["message"] for line in seeded.rows if line["type"] == "note"]
+    assert any("customers is accepted although" in note for note in notes)
+    # It is restored up to the log end, where b has a newer record.
+    differs = any("global store everywhere differs" in note for note in notes)
+    assert differs is (case in ("without-a-delete", "without-an-update")), notes
+
+
+def _condition(result: Done, name: str) -> str:
+    (state,) = (
+        line["condition_state"] for line in result.rows if line["type"] == "condition" and line["condition"] == name
+    )
+    return str(state)
 
 
 @pytest.mark.parametrize(("release", "guarantee"), [("4.2.1", "eos")])

@@ -12,12 +12,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from kstate_cli.broker.group_offsets import CommittedOffset, commit_offsets, read_committed
 from kstate_cli.formats.topic_partition import TopicPartition
@@ -197,12 +197,29 @@ class Left:
                             committed.get(key, CommittedOffset(0)), CommittedOffset(offset + 1), key=lambda c: c.offset
                         )
         admin = AdminClient({"bootstrap.servers": self.harness.bootstrap})
-        missing = {key.topic for key in committed} - admin.list_topics(timeout=30).topics.keys()
+        # Tables and global stores are restored from topics that the specification names.
+        tables = set(re.findall(r'^changelog = "([^"]*(?<!-changelog))"', self.spec.read_text(), flags=re.MULTILINE))
+        missing = {*tables, *(key.topic for key in committed)} - admin.list_topics(timeout=30).topics.keys()
         if missing:
             for future in admin.create_topics([NewTopic(topic, 2, 1) for topic in missing]).values():
                 future.result()
         self.commit(committed)
         return self
+
+    def inputs(self) -> set[str]:
+        """The topics that its Positions name."""
+        return {
+            topic
+            for task in read_application(self.directory).tasks
+            for store in task.stores
+            for topic in store.position.as_map()
+        }
+
+    def enlarge_inputs(self, count: int) -> None:
+        """Give each of these topics so many partitions."""
+        admin = AdminClient({"bootstrap.servers": self.harness.bootstrap})
+        for future in admin.create_partitions([NewPartitions(topic, count) for topic in self.inputs()]).values():
+            future.result()
 
     def commit(self, committed: dict[TopicPartition, CommittedOffset]) -> None:
         """Commit offsets of the application."""
@@ -258,6 +275,17 @@ def _restore(left: Left) -> None:
     unpack("4.2.1-kinds-eos", left.folder / "host1")
 
 
+def _without_topic(left: Left) -> None:
+    """Of a global store: the instance could not start."""
+    delete_topics(left.harness, [f"{left.directory.name}-in-global"])
+
+
+def _with_topic(left: Left) -> None:
+    admin = AdminClient({"bootstrap.servers": left.harness.bootstrap})
+    (future,) = admin.create_topics([NewTopic(f"{left.directory.name}-in-global", 2, 1)]).values()
+    future.result()
+
+
 def _another_name(left: Left) -> None:
     shutil.copytree(left.directory, left.folder / "host2" / "copy")
 
@@ -308,9 +336,72 @@ REFUSALS = {
     "with-a-dump": Refusal(_no_change, 2, "takes one dump, or", ("--from", "/no/dump")),
     "source-app": Refusal(_no_change, 2, "--source-app is for dumps", ("--source-app", "x")),
     "other-count": Refusal(_count(3), 4, "but the specification states 3", follow=_count(2)),
+    "without-a-topic": Refusal(_without_topic, 4, "the target does not have", follow=_with_topic),
     "no-retention": Refusal(_no_change, 4, "the specification is incomplete", spec=False),
     "no-receipt": Refusal(_no_change, 2, "with --drop-keys only", ("--receipt", "x")),
 }  # fmt: skip
+
+
+@pytest.fixture
+def own_inputs(left: Left) -> Iterator[Left]:
+    """What is left, with input topics that a test may change: the next test creates them again."""
+    yield left
+    delete_topics(left.harness, left.inputs())
+    admin = AdminClient({"bootstrap.servers": left.harness.bootstrap})
+    admin.delete_consumer_groups([left.directory.name])[left.directory.name].result()
+
+
+def test_lost_changelogs_get_another_number_of_partitions(own_inputs: Left) -> None:
+    """They are those of a seed with the old number, followed by one of its dump: all kinds, record by record."""
+    left = own_inputs
+    # What is restored from its input topic cannot move, and the foreign-key join keeps the partitions of its left table.
+    for task in ("1_*", "4_*", "5_*"):
+        for path in left.directory.glob(task):
+            shutil.rmtree(path)
+    tables = r'^\[stores\."?(?:source-table|fk-[a-z-]+)"?\]\n(?:(?!\[).*\n)*'
+    left.spec.write_text(re.sub(tables, "", left.spec.read_text(), flags=re.MULTILINE))
+    two = f"{left.new}-two"
+    first = ["--app", two, "--journal", left.folder / "two.jsonl"]
+    words = left.words("--accept", "versioned")
+    assert kstate(*words, *first).status == 0
+    dumped = ["dump", "--bootstrap-server", left.harness.bootstrap, "--app", two, "--out", left.folder / "dump"]
+    assert kstate(*dumped).status == 0
+    own = [*words, "--partitions", 3]
+    early = kstate(*own)
+    assert early.status == 4 and "let Kafka add partitions" in early.error["hint"], early.report
+    itself = kstate(*own, "--app", left.directory.name)
+    assert itself.status == 2 and itself.error["hint"] == "pass another --app", itself.report
+
+    left.enlarge_inputs(3)
+    text = left.spec.read_text()
+    left.spec.write_text(re.sub(r"^partitions = .*\n", "", text, flags=re.MULTILINE))
+    missing = kstate(*own)
+    assert missing.status == 4 and "to the old number" in missing.error["hint"], missing.report
+    left.spec.write_text(text)
+    checked = kstate(*own, "--dry-run")
+    assert checked.status == 0, checked.report
+    states = {row["condition"]: row["condition_state"] for row in checked.rows if row["type"] == "condition"}
+    assert states["source-complete"] == "unknown"
+    seeded = kstate(*own)
+    assert seeded.status == 0, seeded.report
+    three = f"{left.new}-three"
+    spec = left.folder / "two.toml"
+    spec.write_text(
+        text.replace(f'"{left.directory.name}"', f'"{two}"').replace(f'"{left.directory.name}-', f'"{two}-')
+    )
+    moved = ["seed", "--from", left.folder / "dump", "--app", three, "--spec", spec, "--partitions", 3]
+    moved += ["--bootstrap-server", left.harness.bootstrap, "--journal", left.folder / "three.jsonl", "-o", "json"]
+    through_dump = kstate(*moved)
+    assert through_dump.status == 0, through_dump.report
+    topics = [row["target_topic"] for row in seeded.rows if row["type"] == "topic"]
+    assert len(topics) > 10
+    for topic in topics:
+        rows = content(left.harness, topic)
+        assert rows == content(left.harness, topic.replace(left.new, three, 1)), topic
+        assert len(rows) == 3
+    left.commit({TopicPartition(topic, 2): CommittedOffset(7) for topic in left.inputs()})
+    read = kstate(*own, "--app", f"{left.new}-read", "--journal", left.folder / "read.jsonl")
+    assert read.status == 4 and "so the application had more than 2 tasks" in read.error["message"], read.report
 
 
 @pytest.mark.sample(6)
@@ -347,6 +438,12 @@ def test_unknown_inputs_need_partitions_in_the_specification(harness: Harness, t
     spec.write_text(text)
     mistyped = kstate(*words, "--accept", "vistis")
     assert mistyped.error["hint"] == "did you mean visits? pass the name of a store with a changelog", mistyped.report
+    lacking = kstate(*words)
+    assert "the target does not have shop-global" in lacking.error["message"], lacking.report
+    admin = AdminClient({"bootstrap.servers": harness.bootstrap})
+    if "shop-global" not in admin.list_topics(timeout=30).topics:
+        (future,) = admin.create_topics([NewTopic("shop-global", 2, 1)]).values()
+        future.result()
     assert kstate(*words).status == 0
 
 

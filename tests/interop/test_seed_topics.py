@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer
@@ -27,13 +28,13 @@ from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.seed.cluster import Connection, read_topics
 from kstate_cli.seed.conditions import judge
 from kstate_cli.seed.execution import Watcher, carry_out
-from kstate_cli.seed.journal import open_journal
+from kstate_cli.seed.journal import SeedJournal, open_journal
 from kstate_cli.seed.model import SeedRequest
 from kstate_cli.seed.planner import plan_seed, read_facts
 from tests.command_result import CommandResult
 
 from .harness import Harness
-from .seeding import METADATA, Source, content, events, page_commands, records_of
+from .seeding import METADATA, Source, content, delete_topics, events, page_commands, records_of
 from .support import ALL, kstate
 
 pytestmark = pytest.mark.interop
@@ -169,6 +170,24 @@ def test_keys_are_erased_with_a_receipt(source: Source) -> None:
     assert "belongs to another plan" in source.seed(*options, "--spec", spec, status=4).error["message"]
 
 
+def test_windowed_keys_of_a_key_value_store_are_not_kept_silently(source: Source) -> None:
+    """The store of a table of windowed keys has the kind of any other table: its keys are not that of the person."""
+    window = b"key-3" + (60_000).to_bytes(8, "big")
+    source.produce(source.changelog, [(window, b"v", 5, []), (b"key-3", b"v", 6, [])])
+    source.dump()
+    keys = source.folder / "keys"
+    keys.write_text("count=key-3\n")
+    options = ("--spec", write_count_spec(source), "--drop-keys", keys)
+    refused = kstate(*source.words(*options))
+    assert refused.status == 4 and "2 records of count have one of the keys" in refused.error["message"], refused.report
+    kept = kstate(*source.words(*options, "--accept", "count", "--dry-run"))
+    assert [row for row in kept.rows if "in another form" in row.get("message", "")], kept.report
+    keys.write_text(f"count=key-3\ncount:hex={window.hex()}\n")
+    source.seed(*options)
+    for records in content(source.harness, f"{source.new}-count-changelog").values():
+        assert not [record for record in records if (record[0] or b"") in (b"key-3", window)]
+
+
 def test_the_stores_of_a_join_get_the_new_name_of_the_join(source: Source) -> None:
     suffixes = ("this-join-store", "left-shared-join-store", "Buffer", "subscription-store")
     for suffix in suffixes:
@@ -219,6 +238,17 @@ def _foreign_topic(source: Source) -> None:
 
 def _foreign_offsets(source: Source) -> None:
     source.commit(source.new, offset=3)
+
+
+def _left_queue(source: Source) -> None:
+    """An earlier application with the new id has left records between its sub-topologies."""
+    topic = f"{source.new}-x-repartition"
+    source.topic(topic, 1)
+    source.produce(topic, records_of(1, keys=1))
+
+
+def _deleted_queue(source: Source) -> None:
+    delete_topics(source.harness, [f"{source.new}-x-repartition"])
 
 
 def _no_change(_source: Source) -> None:
@@ -280,6 +310,7 @@ REFUSALS = {
     "unread-subscription": Refusal(_unread_subscription, 4, "has not read all records", follow=_drain),
     "foreign-topic": Refusal(_foreign_topic, 4, "that this run did not create", remedy=("--app", "other-topic")),
     "foreign-offsets": Refusal(_foreign_offsets, 4, "already has committed offsets", remedy=("--app", "other-offsets")),
+    "left-queue": Refusal(_left_queue, 4, "have records from before", follow=_deleted_queue),
     "source-itself": Refusal(_no_change, 2, "is the application.id of the source", ("--app", "SOURCE")),
     "no-such-store": Refusal(_no_change, 2, "no changelog of a store x", ("--rename-store", "x=y")),
     "no-pair": Refusal(_no_change, 2, "is not OLD=NEW", ("--rename-store", "x"), ("--rename-store", "count=total")),
@@ -330,7 +361,10 @@ def conditions(result: CommandResult) -> dict[str, str]:
 def test_a_dry_run_prints_every_condition(source: Source) -> None:
     """Not only the first that is not met; afterwards the same command shows whether the seed is still complete."""
     met = conditions(kstate(*source.words("--dry-run")))
-    assert {name: state for name, state in met.items() if state != "met"} == {"tables-on-target": "unknown"}
+    assert {name: state for name, state in met.items() if state != "met"} == {
+        "tables-on-target": "unknown",
+        "tables-equal": "unknown",
+    }
     _unread_queue(source)
     _grown_log(source)
     result = kstate(*source.words("--dry-run"))
@@ -385,6 +419,126 @@ def test_a_store_that_is_restored_from_a_topic_that_the_target_lacks(source: Sou
     assert result.status == 4 and "the store customers" in result.error["message"], result.report
     source.topic(f"{source.app}-customers", 1)
     source.seed("--spec", spec)
+
+
+def condition(result: CommandResult, name: str) -> tuple[str, str | None]:
+    """Return state and reason of a condition."""
+    (row,) = (row for row in result.rows if row["type"] == "condition" and row["condition"] == name)
+    return row["condition_state"], row["condition_reason"]
+
+
+def test_conditions_that_kstate_cannot_judge_are_unknown(source: Source) -> None:
+    without = kstate(*source.words("--no-offsets", "--dry-run"))
+    assert condition(without, "source-offsets")[0] == "unknown"
+    source.topic(f"{source.new}-other-changelog", 1)
+    left = kstate(*source.words("--dry-run"))
+    state, reason = condition(left, "target-empty")
+    assert state == "unknown" and f"{source.new}-other-changelog" in str(reason), left.report
+    assert left.status == 0
+    assert [row for row in source.seed().rows if f"{source.new}-other-changelog" in row.get("message", "")]
+
+
+def test_topics_without_records_and_topics_of_others_are_no_hindrance(source: Source) -> None:
+    """An empty topic of an earlier application with the new id, and that of an application with a longer name."""
+    source.topic(f"{source.new}-empty-repartition", 1)
+    longer = f"{source.new}-2"
+    source.topic(f"{longer}-x-repartition", 1)
+    source.produce(f"{longer}-x-repartition", records_of(1, keys=1))
+    source.commit(longer)
+    met = kstate(*source.words("--dry-run"))
+    assert condition(met, "target-empty") == ("met", None), met.report
+
+
+@pytest.mark.parametrize("unreachable", ["source", "target"])
+def test_a_cluster_that_does_not_respond_makes_every_condition_unknown(source: Source, unreachable: str) -> None:
+    words = source.words("--dry-run")
+    place = words.index("--bootstrap-server") + 1
+    words += ["--source-bootstrap-server", source.harness.bootstrap if unreachable == "target" else "127.0.0.1:1"]
+    if unreachable == "target":
+        words[place] = "127.0.0.1:1"
+    result = kstate(*words)
+    assert result.status == 6, result.report
+    states = conditions(result)
+    assert states.pop("source-reachable") == ("not-met" if unreachable == "source" else "met")
+    assert states.pop("target-reachable") == ("not-met" if unreachable == "target" else "met")
+    assert set(states.values()) == {"unknown"} and len(states) > 8, states
+
+
+def test_a_complete_run_answers_only_for_itself(source: Source) -> None:
+    """Its journal says that everything is done: not for another application, other options or another cluster."""
+    source.seed()
+    keys = source.folder / "keys"
+    keys.write_text("count=key-3\n")
+    other = source.folder / "other.jsonl"
+    for options in (("--app", "another-than-done"), ("--drop-keys", keys), ("--rename-store", "count=total")):
+        for dry in ((), ("--dry-run",)):
+            refused = kstate(*source.words(*options, *dry))
+            assert refused.status == 4, refused.report
+            assert "nothing was done about this command" in refused.error["message"]
+    again = source.words("--app", "another-than-done", "--journal", other)
+    assert kstate(*again).summary["written"] == 400
+    # A journal of an earlier version has no options.
+    lines = [json.loads(line) for line in source.journal.read_text().splitlines()]
+    lines[0].pop("options")
+    source.journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert source.seed().summary["executed"] is False
+    new = f"{source.new}-count-changelog"
+    admin = AdminClient({"bootstrap.servers": source.harness.bootstrap})
+    admin.delete_topics([new])[new].result()
+    missing = source.seed(status=4)
+    assert "the seed is no longer complete" in missing.error["message"]
+    assert kstate(*source.words("--app", "another-again", "--journal", source.folder / "new.jsonl")).status == 0
+
+
+class _Meddling(SeedJournal):
+    """A journal that does something after a step was recorded."""
+
+    meddle: Callable[[], None]
+    event: str
+
+    def add(self, event: str, **members: Any) -> None:
+        """Record the step, then do it."""
+        super().add(event, **members)
+        if event == self.event:
+            self.meddle()
+
+
+def test_a_log_that_grows_after_it_was_compared(source: Source) -> None:
+    """The new application was started and killed in between: no members and no offsets, but records."""
+    cluster = Connection(source.harness.bootstrap, {})
+    request = SeedRequest(str(source.folder / "dump"), source.new, None, cluster, cluster, source.journal)
+    plan = plan_seed(request, read_facts(request), resumes=False)
+    new = f"{source.new}-count-changelog"
+    with open_journal(source.journal) as journal, pytest.raises(RunFailed, match="since kstate compared") as caught:
+        descriptor = os.dup(journal._descriptor)
+        try:
+            meddling = _Meddling(source.journal, descriptor, journal.events)
+            meddling.event, meddling.meddle = "verified", lambda: source.produce(new, records_of(1, keys=1))
+            carry_out(request, plan, meddling, Watcher())
+        finally:
+            os.close(descriptor)
+    key = TopicPartition(f"{source.app}-in", 0)
+    assert not read_committed(source.harness.bootstrap, {}, source.new, [key])
+    # As the hint says.
+    assert "with a new journal" in str(caught.value.hint)
+    delete_topics(source.harness, [new])
+    source.seed("--journal", source.folder / "again.jsonl")
+
+
+def test_an_announced_topic_that_another_program_creates(source: Source) -> None:
+    """A run was killed before it created the topic, and Kafka Streams has created it: with compaction."""
+    source.seed()
+    lines = source.journal.read_text().splitlines(keepends=True)
+    new = f"{source.new}-count-changelog"
+    delete_topics(source.harness, [new])
+    admin = AdminClient({"bootstrap.servers": source.harness.bootstrap})
+    admin.delete_consumer_groups([source.new])[source.new].result()
+    source.journal.write_text("".join(line for line in lines if '"planned"' in line or '"announced"' in line))
+    source.topic(new, 2, {"cleanup.policy": "compact"})
+    refused = source.seed(status=4)
+    assert "does not have the settings with which this run creates it" in refused.error["message"]
+    delete_topics(source.harness, [new])
+    assert source.seed().summary["written"] == 400
 
 
 def _run(words: Sequence[object], *, status: int = 0) -> CommandResult:

@@ -177,6 +177,18 @@ CARRIED_OUT = {
     ("seed/input_offsets.py", "pass --start-offsets"): (
         "interop/test_seed_clusters.py::test_the_hint_about_uncertain_offsets_leads_on"
     ),
+    ("seed/conditions.py", "pass the options of that run"): (
+        "interop/test_seed_topics.py::test_a_complete_run_answers_only_for_itself"
+    ),
+    ("seed/erasure.py", "correct the kind in kstate.toml, or pass each whole key"): (
+        "interop/test_seed_topics.py::test_windowed_keys_of_a_key_value_store_are_not_kept_silently"
+    ),
+    ("seed/rules.py", "pass another --app"): (
+        "interop/test_seed_directories.py::test_lost_changelogs_get_another_number_of_partitions"
+    ),
+    ("seed/table_contents.py", "create the topic on the target again"): (
+        "interop/test_seed_clusters.py::test_rows_of_a_table_are_those_of_the_source"
+    ),
     ("seed/conditions.py", "pass another --app"): "interop/test_seed_topics.py::test_a_dry_run_prints_every_condition",
     ("seed/rules.py", "pass the new application.id with --app"): (
         "interop/test_seed_topics.py::test_refusals_write_nothing_and_their_hints_lead_on"

@@ -56,6 +56,7 @@ def seed(
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.views.seed import SeedProgress, show_end, show_outcome
     from kstate_cli.seed.cluster import Connection
+    from kstate_cli.seed.conditions import refuse_missing, refuse_other_run
     from kstate_cli.seed.directories import hold
     from kstate_cli.seed.execution import carry_out
     from kstate_cli.seed.journal import open_journal, read_journal
@@ -72,6 +73,8 @@ def seed(
         with open_journal(request.journal) as journal:
             # The new application may be running by now, so nothing else is judged again.
             if (end := journal.first("done")) is not None:
+                refuse_other_run(request, journal.events)
+                refuse_missing(request, journal.events)
                 restored = restoration(str(end["source_app"]))
                 show_end(request, end, restored, results)
                 return metrics.finish(_exit_code(restored))
@@ -127,18 +130,21 @@ def _check(
 ) -> int:
     """Print every condition, and the plan if all are met. Raises the refusal of a real run otherwise."""
     from kstate_cli.cli.views.seed import show_conditions, show_end, show_plan
-    from kstate_cli.seed.conditions import judge, judge_seeded, seeded_refusal
+    from kstate_cli.seed.conditions import judge, judge_seeded, judge_unreachable, refuse_other_run, seeded_refusal
     from kstate_cli.seed.journal import announced_topics
     from kstate_cli.seed.planner import read_facts
 
     with waiting("reading the dump and the brokers", quiet=report.quiet):
         end = next((event for event in events if event["event"] == "done"), None)
         if end is not None:
+            refuse_other_run(request, events)
             conditions = judge_seeded(request, events)
             refusal: KstateError | None = seeded_refusal(conditions)
             plan: SeedPlan | None = None
         else:
-            judgement = judge(request, read_facts(request, announced_topics(events)), resumes=bool(events))
+            judgement = judge_unreachable(request) or judge(
+                request, read_facts(request, announced_topics(events)), resumes=bool(events)
+            )
             conditions, plan, refusal = judgement.conditions, judgement.plan, judgement.refusal
     show_conditions(conditions, results)
     if refusal is not None:
@@ -243,7 +249,7 @@ def _request(
         spec_name=str(source.spec or "kstate.toml"),
         accepted=frozenset(source.accept or ()),
         skipped_tasks=frozenset(Path(os.path.realpath(path)) for path in source.skip_task or ()),
-        partitions=_partitions(partitions, from_dump=not directories, has_spec=spec is not None),
+        partitions=_partitions(partitions, has_kinds=bool(directories) or spec is not None),
         source_stopped=source.source_stopped,
     )
 
@@ -277,10 +283,10 @@ def _refuse_mixed(source: SeedSourceOptions, dump: str | None, *, erases: bool) 
     """Raise UsageError for options that do not fit the source."""
     if dump is not None and source.skip_task:
         raise UsageError("--skip-task is for application directories", hint="omit it, or pass directories with --from")
-    # With --drop-keys it is about stores whose keys kstate cannot take apart.
-    if dump is not None and source.accept and not erases:
+    # With --drop-keys it is about stores whose keys kstate cannot take apart; on another cluster, about tables.
+    if dump is not None and source.accept and not erases and source.source_bootstrap_server is None:
         raise UsageError(
-            "--accept is for application directories and --drop-keys",
+            "--accept is for application directories, --drop-keys and another cluster",
             hint="omit --accept, or pass directories with --from",
         )
     if dump is None and source.source_app is not None:
@@ -289,7 +295,7 @@ def _refuse_mixed(source: SeedSourceOptions, dump: str | None, *, erases: bool) 
         )
 
 
-def _partitions(options: SeedPartitionOptions, *, from_dump: bool, has_spec: bool) -> PartitionRequest | None:
+def _partitions(options: SeedPartitionOptions, *, has_kinds: bool) -> PartitionRequest | None:
     """Return what the user states about partitions. Raise UsageError."""
     from kstate_cli.seed.partitioning import PartitionRequest, key_form_of, partitioner_of
 
@@ -297,12 +303,7 @@ def _partitions(options: SeedPartitionOptions, *, from_dump: bool, has_spec: boo
         if options.partitioner or options.key_of:
             raise UsageError("--partitioner and --key-of need --partitions", hint="pass --partitions too")
         return None
-    if not from_dump:
-        raise UsageError(
-            "--partitions takes a dump: rows of directories are not proven",
-            hint="write the changelogs with the old number first, then dump them",
-        )
-    if not has_spec:
+    if not has_kinds:
         raise UsageError(
             "--partitions needs the kinds of the stores: they decide which bytes of a key count",
             hint=f"pass --spec FILE with the output of {command('ls', 'APP', option.SPEC)}",

@@ -47,7 +47,7 @@ def test_a_part_of_a_line_is_cut_off(tmp_path: Path, length: int) -> None:
     path.write_bytes(LINE + LINE[:length])
     with open_journal(path) as journal:
         assert [line["event"] for line in journal.events] == ["announced"]
-        journal.add("done")
+        journal.add("done", source_app="a", topics=1, records=2, copied=3)
     assert [line["event"] for line in read_journal(path)] == ["announced", "done"]
 
 

@@ -174,7 +174,9 @@ def test_a_partition_without_records(tmp_path: Path) -> None:
     )
     assert sum(map(len, records_by_target(targets))) == len(rows)
     empty = [PartitionDump(TOPIC, number, (), None, None, 0, None, None) for number in range(2)]
-    nothing = [DumpedRecords(targets[0].sources[0].dump, own, None, 0, 0, 0) for own in empty]
+    (first, _) = targets[0].sources
+    assert isinstance(first, DumpedRecords)
+    nothing = [DumpedRecords(first.dump, own, None, 0, 0, 0) for own in empty]
     proven, targets = repartitioned(Partitioning("store", 2, 3, rule_of("key-value")), nothing)
     assert (proven.proven, records_by_target(targets)) == (0, [[], [], []])
 
