@@ -27,7 +27,7 @@ from kstate_cli.rows.serdes import serde_for
 from kstate_cli.rows.values import bytes_text
 from kstate_cli.seed.partitioning import KEY_PARTS
 from kstate_cli.seed.records import Record, RecordBatch, TargetRecords
-from kstate_cli.texts import plural, some
+from kstate_cli.texts import plural, quoted, some
 
 if TYPE_CHECKING:
     from kstate_cli.seed.model import PlannedTopic
@@ -186,7 +186,7 @@ def erase_keys(
                 f"{plural(count, 'record')} of {topic.store} have one of the keys in the form of another kind of "
                 "store, for example in front of the start of a window",
                 hint=f"correct the kind in kstate.toml, or pass each whole key in the file of {option.DROP_KEYS}. To "
-                f"keep these records, pass {option.ACCEPT} {topic.store}",
+                f"keep these records, pass {option.ACCEPT} {quoted(topic.store)}",
             )
     return remaining
 

@@ -21,7 +21,7 @@ from kstate_cli.broker.tails import ReadFrom
 from kstate_cli.errors import Refused
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.seed.writing import message_batches
-from kstate_cli.texts import first_lines, plural
+from kstate_cli.texts import first_lines, plural, quoted
 
 if TYPE_CHECKING:
     from kstate_cli.broker.facts import LogFacts
@@ -188,7 +188,7 @@ def refuse_differences(request: SeedRequest, differences: tuple[TableDifferences
                 details=first_lines(list(table.partitions)),
                 hint="create the topic on the target again, and mirror all its records. If newer records have replaced "
                 "others there, start the application for a moment, so that it reads these too. To accept the "
-                f"differences, pass {option.ACCEPT} {table.store}",
+                f"differences, pass {option.ACCEPT} {quoted(table.store)}",
             )
 
 

@@ -215,10 +215,10 @@ class Left:
             for topic in store.position.as_map()
         }
 
-    def enlarge_inputs(self, count: int) -> None:
+    def enlarge(self, topics: Iterable[str], count: int) -> None:
         """Give each of these topics so many partitions."""
         admin = AdminClient({"bootstrap.servers": self.harness.bootstrap})
-        for future in admin.create_partitions([NewPartitions(topic, count) for topic in self.inputs()]).values():
+        for future in admin.create_partitions([NewPartitions(topic, count) for topic in topics]).values():
             future.result()
 
     def commit(self, committed: dict[TopicPartition, CommittedOffset]) -> None:
@@ -345,8 +345,9 @@ REFUSALS = {
 @pytest.fixture
 def own_inputs(left: Left) -> Iterator[Left]:
     """What is left, with input topics that a test may change: the next test creates them again."""
+    inputs = left.inputs()
     yield left
-    delete_topics(left.harness, left.inputs())
+    delete_topics(left.harness, inputs)
     admin = AdminClient({"bootstrap.servers": left.harness.bootstrap})
     admin.delete_consumer_groups([left.directory.name])[left.directory.name].result()
 
@@ -354,6 +355,7 @@ def own_inputs(left: Left) -> Iterator[Left]:
 def test_lost_changelogs_get_another_number_of_partitions(own_inputs: Left) -> None:
     """They are those of a seed with the old number, followed by one of its dump: all kinds, record by record."""
     left = own_inputs
+    inputs = left.inputs()
     # What is restored from its input topic cannot move, and the foreign-key join keeps the partitions of its left table.
     for task in ("1_*", "4_*", "5_*"):
         for path in left.directory.glob(task):
@@ -372,7 +374,7 @@ def test_lost_changelogs_get_another_number_of_partitions(own_inputs: Left) -> N
     itself = kstate(*own, "--app", left.directory.name)
     assert itself.status == 2 and itself.error["hint"] == "pass another --app", itself.report
 
-    left.enlarge_inputs(3)
+    left.enlarge(inputs, 3)
     text = left.spec.read_text()
     left.spec.write_text(re.sub(r"^partitions = .*\n", "", text, flags=re.MULTILINE))
     missing = kstate(*own)
@@ -386,9 +388,8 @@ def test_lost_changelogs_get_another_number_of_partitions(own_inputs: Left) -> N
     assert seeded.status == 0, seeded.report
     three = f"{left.new}-three"
     spec = left.folder / "two.toml"
-    spec.write_text(
-        text.replace(f'"{left.directory.name}"', f'"{two}"').replace(f'"{left.directory.name}-', f'"{two}-')
-    )
+    own_names = text.replace(f'"{left.directory.name}"', f'"{two}"')
+    spec.write_text(re.sub(f'"{left.directory.name}-(.*-changelog)"', rf'"{two}-\1"', own_names))
     moved = ["seed", "--from", left.folder / "dump", "--app", three, "--spec", spec, "--partitions", 3]
     moved += ["--bootstrap-server", left.harness.bootstrap, "--journal", left.folder / "three.jsonl", "-o", "json"]
     through_dump = kstate(*moved)
