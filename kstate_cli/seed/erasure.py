@@ -97,7 +97,7 @@ class RemainingRecords:
     key_of: Callable[[bytes], bytes]
     erased: Counter[bytes] = field(default_factory=Counter)
     """Records by key, counted once before anything is written."""
-    kept: Counter[bytes] = field(default_factory=Counter)
+    remnants: Counter[bytes] = field(default_factory=Counter)
     """By key: records that have it in another form, for example as the foreign key of a join."""
     records: int = 0
     without_timestamp: int = 0
@@ -128,7 +128,7 @@ class RemainingRecords:
     def counted(self) -> RemainingRecords:
         """Read all records, and return the same with its counts."""
         erased: Counter[bytes] = Counter()
-        kept: Counter[bytes] = Counter()
+        remnants: Counter[bytes] = Counter()
         records = zero = 0
         for batch in self.source.batches():
             for record in batch:
@@ -138,8 +138,8 @@ class RemainingRecords:
                 else:
                     records += 1
                     zero += record.timestamp == 0
-                    kept.update(self._other_forms(record.key))
-        return replace(self, erased=erased, kept=kept, records=records, without_timestamp=zero)
+                    remnants.update(self._other_forms(record.key))
+        return replace(self, erased=erased, remnants=remnants, records=records, without_timestamp=zero)
 
     def _other_forms(self, key: bytes) -> set[bytes]:
         """Return the erased keys that a changelog key of another kind of store would have in these bytes."""
@@ -180,7 +180,7 @@ def erase_keys(
         )
     remaining = [_without(topic, keys.of(topic.store), _schema(topic.store, kinds)) for topic in topics]
     for topic in remaining:
-        count = sum(part.kept.total() for part in _remaining(topic))
+        count = sum(part.remnants.total() for part in _remaining(topic))
         if count and _schema(topic.store, kinds) is not KeySchema.COMBINED and topic.store not in accepted:
             raise Refused(
                 f"{plural(count, 'record')} of {topic.store} have one of the keys in the form of another kind of "
@@ -241,10 +241,10 @@ def erasure_notes(topics: Sequence[PlannedTopic], keys: KeysToErase) -> Iterator
     if nowhere:
         names = [f"{store}={bytes_text(key)}" for store, key in nowhere]
         yield f"none of the records has these keys: {some(names, _MOST)}"
-    kept = [topic.store for topic in topics if any(part.kept for part in _remaining(topic))]
-    if kept:
+    others = [topic.store for topic in topics if any(part.remnants for part in _remaining(topic))]
+    if others:
         yield (
-            f"records of {some(kept, _MOST)} have these keys in another form, for example as the foreign key of a "
+            f"records of {some(others, _MOST)} have these keys in another form, for example as the foreign key of a "
             "join, and stay"
         )
     unsearched = [topic.store for topic in topics if keys.of(topic.store) and not _remaining(topic)]
@@ -282,7 +282,7 @@ def write_receipt(path: Path, app: str, digest: str, topics: Sequence[PlannedTop
         }
         for topic in topics
         for part in _remaining(topic)
-        for name, counts in (("erased", part.erased), ("kept", part.kept))
+        for name, counts in (("erased", part.erased), ("kept", part.remnants))
         for key, count in sorted(counts.items())
     ]
     lines += [

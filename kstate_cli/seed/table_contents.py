@@ -58,13 +58,16 @@ class _LogPart:
 
 def tables_of(facts: SeedFacts, request: SeedRequest) -> tuple[StoreSpec, ...]:
     """Return the stores of the specification that Kafka Streams restores from topics that are no changelogs."""
-    spec = request.spec
     if facts.directories is not None:
-        spec = facts.directories.spec
-    if spec is None:
+        # Other changelogs are lost, or those of stores that leave nothing in the directories.
+        stores = facts.directories.spec.stores
+        return tuple(store for store in stores if store.changelog and (store.is_global or store.source_topic))
+    if request.spec is None:
         return ()
     return tuple(
-        store for store in spec.stores if store.changelog is not None and store.changelog not in facts.source_topics
+        store
+        for store in request.spec.stores
+        if store.changelog is not None and store.changelog not in facts.source_topics
     )
 
 

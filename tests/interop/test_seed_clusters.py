@@ -16,7 +16,7 @@ from kstate_cli.errors import Refused
 from kstate_cli.formats.topic_partition import TopicPartition as Key
 from kstate_cli.seed.cluster import Connection, read_topics
 from kstate_cli.seed.input_offsets import translate_offsets
-from tests.done import Done
+from tests.command_result import CommandResult
 
 from . import dumps
 from .harness import Harness, Run
@@ -248,9 +248,9 @@ def test_rows_of_a_table_are_those_of_the_source(harness: Harness, other: Harnes
         assert kstate(*words, "--spec", spec).status == 0
         return
     assert _condition(checked, "tables-equal") == "not-met", checked.report
-    refused = kstate(*words, "--spec", spec)
-    assert refused.status == 4 and "other rows of the table customers" in refused.error["message"], refused.report
-    (detail,) = refused.error["details"]
+    refusal = kstate(*words, "--spec", spec)
+    assert refusal.status == 4 and "other rows of the table customers" in refusal.error["message"], refusal.report
+    (detail,) = refusal.error["details"]
     assert detail.startswith(f"{customers}:0: ") and difference in detail
     accepted = kstate(*words, "--spec", spec, "--accept", "customers", "--dry-run")
     assert (accepted.status, _condition(accepted, "tables-equal")) == (0, "unknown"), accepted.report
@@ -264,7 +264,7 @@ def test_rows_of_a_table_are_those_of_the_source(harness: Harness, other: Harnes
     assert differs is (case in ("without-a-delete", "without-an-update")), notes
 
 
-def _condition(result: Done, name: str) -> str:
+def _condition(result: CommandResult, name: str) -> str:
     (state,) = (
         line["condition_state"] for line in result.rows if line["type"] == "condition" and line["condition"] == name
     )

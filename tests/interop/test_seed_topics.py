@@ -177,11 +177,11 @@ def test_windowed_keys_of_a_key_value_store_are_not_kept_silently(source: Source
     source.dump()
     keys = source.folder / "keys"
     keys.write_text("count=key-3\n")
-    options = ("--spec", write_count_spec(source), "--drop-keys", keys)
-    refused = kstate(*source.words(*options))
-    assert refused.status == 4 and "2 records of count have one of the keys" in refused.error["message"], refused.report
-    kept = kstate(*source.words(*options, "--accept", "count", "--dry-run"))
-    assert [row for row in kept.rows if "in another form" in row.get("message", "")], kept.report
+    options = ("--spec", write_count_spec(source), "--drop-keys", keys, "--receipt", source.folder / "receipt")
+    refusal = kstate(*source.words(*options))
+    assert refusal.status == 4 and "2 records of count have one of the keys" in refusal.error["message"], refusal.report
+    accepted = kstate(*source.words(*options, "--accept", "count", "--dry-run"))
+    assert [row for row in accepted.rows if "in another form" in row.get("message", "")], accepted.report
     keys.write_text(f"count=key-3\ncount:hex={window.hex()}\n")
     source.seed(*options)
     for records in content(source.harness, f"{source.new}-count-changelog").values():
@@ -470,11 +470,12 @@ def test_a_complete_run_answers_only_for_itself(source: Source) -> None:
     keys = source.folder / "keys"
     keys.write_text("count=key-3\n")
     other = source.folder / "other.jsonl"
-    for options in (("--app", "another-than-done"), ("--drop-keys", keys), ("--rename-store", "count=total")):
+    erase = ("--drop-keys", keys, "--receipt", source.folder / "receipt")
+    for options in (("--app", "another-than-done"), erase, ("--rename-store", "count=total")):
         for dry in ((), ("--dry-run",)):
-            refused = kstate(*source.words(*options, *dry))
-            assert refused.status == 4, refused.report
-            assert "nothing was done about this command" in refused.error["message"]
+            refusal = kstate(*source.words(*options, *dry))
+            assert refusal.status == 4, refusal.report
+            assert "nothing was done about this command" in refusal.error["message"]
     again = source.words("--app", "another-than-done", "--journal", other)
     assert kstate(*again).summary["written"] == 400
     # A journal of an earlier version has no options.
@@ -535,8 +536,8 @@ def test_an_announced_topic_that_another_program_creates(source: Source) -> None
     admin.delete_consumer_groups([source.new])[source.new].result()
     source.journal.write_text("".join(line for line in lines if '"planned"' in line or '"announced"' in line))
     source.topic(new, 2, {"cleanup.policy": "compact"})
-    refused = source.seed(status=4)
-    assert "does not have the settings with which this run creates it" in refused.error["message"]
+    refusal = source.seed(status=4)
+    assert "does not have the settings with which this run creates it" in refusal.error["message"]
     delete_topics(source.harness, [new])
     assert source.seed().summary["written"] == 400
 
