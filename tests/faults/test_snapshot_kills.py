@@ -16,13 +16,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.command_result import CommandResult
+from tests.directories.support import kstate
 from tests.faults.small import small
 from tests.object_store import ObjectStore
 
 from .bucket_kills import PROGRAM, STORES, kill_all, prepare, world_of
 from .forked import ROOT
 
-MOMENTS = int(os.environ.get("KSTATE_KILLS", "14"))
+MOMENTS = int(os.environ.get("KSTATE_KILLS", "9"))
 """Of each of the three sweeps."""
 BUCKET_MOMENTS = int(os.environ.get("KSTATE_KILLS", "4"))
 """Of the sweep of a bucket: each moment takes three clients and a verification."""
@@ -46,9 +48,8 @@ def _count(folder: Path) -> int:
     return int((folder.parent / "count").read_text())
 
 
-def _kstate(*words: object) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-m", "kstate_cli", *map(str, words)]
-    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+def _kstate(*words: object) -> CommandResult:
+    return kstate(*words, status=None)
 
 
 def _start(folder: Path, at: int, *words: object) -> subprocess.Popen[str]:
@@ -78,19 +79,19 @@ def test_a_snapshot_that_is_killed_exists_or_does_not(app: Path, tmp_path: Path)
         killed += _run(folder, at, "snapshot", app, "--out", repository, "-q") == -signal.SIGKILL
         if (repository / "kstate-snapshots.json").exists():
             verification = _kstate("verify-snapshots", repository)
-            assert verification.returncode == 0, f"moment {at}: {verification.stdout}{verification.stderr}"
+            assert verification.status == 0, f"moment {at}: {verification.out}{verification.err}"
         # The next call finds what there is, and completes it.
         again = _kstate("snapshot", app, "--out", repository, "-q")
-        assert again.returncode == 0, f"moment {at}: {again.stderr}"
+        assert again.status == 0, f"moment {at}: {again.err}"
         verification = _kstate("verify-snapshots", repository)
-        assert verification.returncode == 0, f"moment {at}: {verification.stdout}{verification.stderr}"
+        assert verification.status == 0, f"moment {at}: {verification.out}{verification.err}"
         shutil.rmtree(repository)
     assert killed >= MOMENTS // 2, "hardly any run was killed"
 
 
 def test_a_restoration_that_is_killed_leaves_all_or_nothing(app: Path, tmp_path: Path) -> None:
     repository = tmp_path / "repository"
-    assert _kstate("snapshot", app, "--out", repository, "-q").returncode == 0
+    assert _kstate("snapshot", app, "--out", repository, "-q").status == 0
     folder = tmp_path / "lost"
     folder.mkdir()
     words = ("--from-snapshot", repository, OLD, "-q")
@@ -104,9 +105,9 @@ def test_a_restoration_that_is_killed_leaves_all_or_nothing(app: Path, tmp_path:
         databases = sorted(path.parent.name for path in lost.rglob("CURRENT")) if lost.exists() else []
         assert databases in ([], sorted(path.parent.name for path in app.rglob("CURRENT"))), f"moment {at}"
         again = _kstate("restore", lost, *words, "--after-error")
-        assert again.returncode == 0, f"moment {at}: {again.stderr}"
+        assert again.status == 0, f"moment {at}: {again.err}"
         verification = _kstate("diff", app, lost)
-        assert verification.returncode == 0, f"moment {at}: {verification.stdout}{verification.stderr}"
+        assert verification.status == 0, f"moment {at}: {verification.out}{verification.err}"
         shutil.rmtree(lost.parent)
     assert killed >= MOMENTS // 2, "hardly any run was killed"
 
@@ -129,17 +130,17 @@ def test_two_writers_and_a_cleaner_that_are_killed_leave_only_whole_snapshots(ap
         ]
         killed += sum(process.wait(300) == -signal.SIGKILL for process in started)
         verification = _kstate("verify-snapshots", repository)
-        assert verification.returncode == 0, f"moment {at}: {verification.stdout}{verification.stderr}"
+        assert verification.status == 0, f"moment {at}: {verification.out}{verification.err}"
     # Intents of killed writers make the cleaner wait; without them it deletes all but what the newest snapshot needs.
     for intent in (repository / "intents").iterdir():
         intent.unlink()
     for _ in range(3):
         verification = _kstate("snapshot", app, "--out", repository, *cleaning)
-        assert verification.returncode == 0, verification.stderr
+        assert verification.status == 0, verification.err
     # Those of this host, and the newest one of each of the three others.
     assert len(list((repository / "generations").glob("2*.json"))) <= 2 + 3
     verification = _kstate("verify-snapshots", repository)
-    assert verification.returncode == 0 and killed >= MOMENTS // 2, f"{killed} {verification.stderr}"
+    assert verification.status == 0 and killed >= MOMENTS // 2, f"{killed} {verification.err}"
 
 
 def test_writers_and_a_cleaner_of_a_bucket_that_are_killed_leave_only_whole_snapshots(
@@ -167,18 +168,18 @@ def test_writers_and_a_cleaner_of_a_bucket_that_are_killed_leave_only_whole_snap
         ]
         killed += sum(process.wait(300) == -signal.SIGKILL for process in started)
         verification = _kstate("verify-snapshots", out)
-        assert verification.returncode == 0, f"moment {at}: {verification.stdout}{verification.stderr}"
+        assert verification.status == 0, f"moment {at}: {verification.out}{verification.err}"
     assert killed >= len(moments)
     # Eight days later no intent and no claim is in the way: the next cleaners delete what nothing needs.
     before = len(objects.keys("shared/"))
     objects.behave(later_seconds=8 * 86_400)
     for _ in range(4):
         cleaned = _kstate("snapshot", app, "--out", out, *cleaning)
-        assert cleaned.returncode == 0, cleaned.stderr
+        assert cleaned.status == 0, cleaned.err
     assert len(objects.keys("shared/intents/")) <= 3 and len(objects.keys("shared/generations/")) <= 2 + 3
     assert len(objects.keys("shared/")) < before
     verification = _kstate("verify-snapshots", out)
-    assert verification.returncode == 0, verification.stderr
+    assert verification.status == 0, verification.err
 
 
 def test_kills_of_writers_a_cleaner_and_a_restoration_leave_whole_snapshots_in_a_bucket(
