@@ -392,7 +392,7 @@ CARRIED_OUT = {
         "directories/test_runs.py::test_unreachable_staging_area_keeps_its_run_until_the_run_is_named"
     ),
     ("restore/running/steps.py", "rebuild them completely with --rebuild"): (
-        "restore/test_distant_bases.py::test_a_versioned_store_on_a_cluster"
+        "restore/test_distant_bases.py::test_a_versioned_store_is_refused_on_a_cluster"
     ),
     ("change/commit.py", "command('undo', app)"): "faults/test_hints.py::test_a_switch_that_cannot_be_recorded",
     ("change/course.py", "command('clean', plan.app"): (
@@ -595,6 +595,7 @@ def test_tests_that_carry_hints_out_exist() -> None:
             "world.rehome",
             "support.restore",
             "bare",
+            "behind.on",
             "failing",
             "subprocess.run",
         }, f"{name} runs no command"
