@@ -331,9 +331,9 @@ NOTES: Final = {
         ),
     ),
     "topic-not-used": Note(
-        ("but no store is restored from it",),
+        ("of the dump, which is not a changelog of this application",),
         Texts(
-            "The dump contains a topic that you excluded, or that belongs to no store of this application",
+            "The dump contains a topic that belongs to no store of this application",
             "This is correct if the topic belongs to another application, or to a store that was removed.",
             do=(
                 (
@@ -344,7 +344,7 @@ NOTES: Final = {
         ),
     ),
     "in-memory": Note(
-        ("is in memory: Streams restores it at every start",),
+        ("because it is in memory. Kafka Streams restores it at every start",),
         Texts(
             "An in-memory store has no files, so kstate does not restore it",
             "Streams reads its changelog whenever the application starts, with or without kstate.",
@@ -360,7 +360,7 @@ NOTES: Final = {
         ),
     ),
     "past-the-dump": Note(
-        ("already past the dump",),
+        ("it is past the end of the dump",),
         Texts(
             "The store has all records of the dump, so kstate leaves it unchanged",
             ("This is normal for a healthy store. If the note states that the log was truncated or recreated, "
@@ -441,7 +441,7 @@ NOTES: Final = {
         ),
     ),
     "unproven": Note(
-        ("unproven: no test has started", "with state that was restored for it"),
+        ("is unproven: no test has started it with state that kstate restored",),
         Texts(
             "kstate has not been tested with an application of this release",
             "kstate follows the rules of the previous release.",

@@ -139,7 +139,7 @@ class Staging:
         # RocksDB takes the file in next, and looks at its first and last row alone.
         if digest_here != file.digest:
             raise RunFailed(
-                f"{path} has changed since the task wrote it, because its SHA-256 differs",
+                f"{path} has changed since the task wrote it (its SHA-256 differs)",
                 hint=unchanged("check the disk and the memory of that host, then run the command again"),
             )
         return path

@@ -162,7 +162,7 @@ def left_in_area(run: Run) -> Leftover | None:
         return None
     uri, token = event.get("uri"), event.get("token")
     if not isinstance(uri, str) or not isinstance(token, str) or not _TOKEN.fullmatch(token):
-        return Leftover(run.name, "?", 0, 0, "its journal does not record its place")
+        return Leftover(run.name, "?", 0, 0, "the journal of the run does not record where it is")
     if not _is_ours(uri, token):
         # Anybody may have written a journal: only a path that has the form of such a folder is examined.
         return Leftover(run.name, uri_text(uri) or "?", 0, 0, "its name is not the name of a staging folder")
@@ -195,7 +195,7 @@ def _contents(uri: str, token: str) -> tuple[int, int, str | None] | None:
     files, size, empty = contents
     if empty or _mark(filesystem, path).get("token") == token:
         return files, size, None
-    return files, size, f"it does not contain {MARK} of this run"
+    return files, size, f"its file {MARK} does not name this run"
 
 
 def _contents_here(uri: str, token: str, mount: object) -> tuple[int, int, str | None] | None:
@@ -296,7 +296,7 @@ def remove_from_area(run: Run) -> Leftover | None:
     raise RunFailed(
         f"kstate does not delete the files that run {run.name} left in its staging area {leftover.place}: "
         f"{leftover.why}",
-        hint=("check that folder and remove it yourself. Then, or if you want to keep it, delete the run by its name: ")
+        hint="check that folder and remove it yourself. Then, or if you want to keep it, delete the run by its name: "
         + command("clean", run.path.parents[2] / run.path.parent.name, option.RUN, run.name),
     )
 

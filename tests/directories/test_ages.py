@@ -160,7 +160,7 @@ def test_a_dump_that_does_not_say_when_it_was_read(behind: Path) -> None:
     (work,) = planned.work
     assert (work.rebuild, work.as_of_ms) == (False, None)
     (warning,) = [warning for warning in planned.change.warnings if "when the dump was read" in warning]
-    assert warning.startswith(STORE)
+    assert warning.startswith(f"kstate catches up {STORE}")
 
 
 def copy_without_times(app: Path) -> str | None:

@@ -608,7 +608,7 @@ def test_clean_and_purge_alone_delete_backups() -> None:
 
 def test_after_the_exchange_nobody_says_that_nothing_has_changed() -> None:
     try:
-        assert str(interrupted_hint("3 slices are kept")).startswith("nothing has changed; 3 slices are kept; ")
+        assert str(interrupted_hint("kstate keeps 3 files")).startswith("nothing has changed; kstate keeps 3 files; ")
         note_commit("0001-restore")
         assert interrupted_hint() is None
         assert unchanged("x") is None

@@ -389,7 +389,7 @@ def _remove_changelog(world: World, command: str) -> Ended:
     return world.run(world.templates["APP"], argv)
 
 
-READS = "closing it has no effect"
+READS = "the signal has no effect"
 NO_WARNINGS = "it has results, no warnings: what is found is 3, 4 or 6"
 ASKS_NOTHING = "it asks no question that could be answered with no"
 RUNNING = "it shows what was flushed last, beside a running application too"

@@ -224,7 +224,7 @@ def test_rows_that_do_not_fit_and_are_in_no_order(tmp_path: Path, warm: Warm) ->
              "--warnings-ok")  # fmt: skip
     refusal = warm(*words, "--engine", "local", "--memory", "200M")
     assert refusal.status == 4 and "only Spark can sort them" in refusal.err, refusal.report
-    assert "omit --engine local, or give it more --memory" in refusal.err
+    assert "omit --engine local, or pass a larger --memory" in refusal.err
     counts = []
     for followed in (("--engine", "local", "--memory", "2G"), ("--engine", "spark")):
         result = warm(*words, *followed)

@@ -188,11 +188,11 @@ def create_killed(folder: Path, unflushed: int) -> Path:
     ("unflushed", "step"),
     [
         # The other segments state 51. The first record of this one is at 31.
-        (1, "catch up (timestamped-window): up to orders-orders-per-minute-changelog:1=59; from offset 31"),
+        (1, "catch up (timestamped-window) up to orders-orders-per-minute-changelog:1=59, from offset 31"),
         # The log begins with a record of the segment, so the dump builds the store, and no other one.
         (
             0,
-            "rebuild (timestamped-window): up to orders-orders-per-minute-changelog:1=59; it has no offset: rebuilt from the earliest offset",
+            "rebuild (timestamped-window) from the earliest offset up to orders-orders-per-minute-changelog:1=59, because it has no offset",
         ),
     ],
 )

@@ -48,7 +48,10 @@ def test_every_failure_names_its_slice() -> None:
     job = SliceJob(0, "0_0", "a-store", "no-such-kind", "4.3", piece, "/nowhere", "/dev/null/staging", 1 << 20)
     with pytest.raises(OSError, match="/dev/null/staging"):
         OnThisHost().run([job], lambda: None)
-    with pytest.raises(RunFailed, match=r"kstate cannot create 0_0/a-store \(offsets 0 to 1 of a-topic\): ValueError"):
+    with pytest.raises(
+        RunFailed,
+        match=r"kstate cannot write the sorted files of 0_0/a-store \(offsets 0 to 1 of a-topic\): ValueError",
+    ):
         OnThisHost().run([replace(job, staging="s3://nowhere")], lambda: None)
 
 

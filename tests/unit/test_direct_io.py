@@ -58,7 +58,7 @@ def test_truncated_file_is_reported(tmp_path: Path) -> None:
     batch = pa.array([1], pa.int32()), pa.array([b"v" * (3 << 20)], pa.binary())
     where = waiting.append(*batch)
     os.ftruncate(waiting._file.fileno(), 1 << 20)
-    with pytest.raises(OSError, match="has lost some") as raised:
+    with pytest.raises(OSError, match="has lost values") as raised:
         [*waiting.read_all([where])]
     assert raised.value.filename == str(tmp_path / "waiting")
     waiting.close()

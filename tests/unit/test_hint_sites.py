@@ -405,7 +405,7 @@ CARRIED_OUT = {
     ("export/store_export.py", "command('query', 'raw-scan'"): (
         "directories/test_hints_about_stores.py::test_a_store_of_another_kind_in_another_task"
     ),
-    ("restore/running/engines.py", "give it more --memory"): (
+    ("restore/running/engines.py", "pass a larger --memory"): (
         "directories/test_hints_about_stores.py::test_rows_that_do_not_fit_and_are_in_no_order"
     ),
     ("restore/sorting/history.py", "--rebuild --store"): (

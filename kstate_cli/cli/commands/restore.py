@@ -227,7 +227,7 @@ def _options(
         ignored=tuple(selection.ignore or ()),
         from_broker=logs.bootstrap_server is not None,
         permissions=Permissions(
-            "requested" if cases.rebuild else None,
+            f"you passed {option.REBUILD}" if cases.rebuild else None,
             cases.allow_empty,
             logs.dump_is_complete,
             wipe_invalid=cases.on_invalid_offset is OnInvalid.rebuild,

@@ -95,9 +95,8 @@ def _next_offset(offset: int | None, *, is_global: bool) -> int | None:
 
 def _lost(log: Log, following: int | None) -> str:
     return (
-        f"its next offset {following} is above the end {log.end} of the broker's log of {log.key}, so that log "
-        "was truncated or recreated. Do not start the application, because it would restore from a log that "
-        "has lost these records"
+        f"its next offset {following} is above the end {log.end} of {log.key} on the broker, so this log was truncated "
+        "or recreated. Do not start the application, because it would restore from a log that has lost records"
     )
 
 
@@ -114,7 +113,7 @@ def _judge(
     # By -4, Streams states that a store is consistent and has no offset. It is empty like its log, so nothing is
     # missing.
     if offset == OFFSET_UNKNOWN and not has_rows and log.last is None and not permissions.rebuild:
-        return Verdict(Action.LEAVE, "empty, like its changelog")
+        return Verdict(Action.LEAVE, "it is empty, like its changelog")
     if permissions.rebuild or following is None:
         return _rebuild(log, permissions.rebuild or "it has no offset", has_rows=has_rows, permissions=permissions)
     # The next offset counts, not the last one: a store whose last record was just below the log start lacks nothing.
@@ -148,9 +147,9 @@ def _beyond_dump(log: Log, following: int) -> Verdict:
     return Verdict(
         Action.LEAVE,
         (
-            f"already past the dump: its next offset {following} is above the log end {log.end} that the dump "
-            "recorded. Either the application has run since the dump, or the log was truncated or recreated and "
-            f"this is the only copy (to compare it with the broker, pass {option.BOOTSTRAP_SERVER})"
+            f"it is past the end of the dump, because its next offset {following} is above the recorded log end "
+            f"{log.end}. Either the application has run since the dump, or the log was truncated or recreated and this "
+            f"store is the only copy (to compare it with the broker, pass {option.BOOTSTRAP_SERVER})"
         ),
         doubtful=True,
     )
@@ -158,7 +157,7 @@ def _beyond_dump(log: Log, following: int) -> Verdict:
 
 def _past_dump(log: Log, following: int, *, has_rows: bool, permissions: Permissions, as_of_ms: int | None) -> Verdict:
     """Leave a store that has all records of the dump, unless deletes may be hidden behind its last record."""
-    past = Verdict(Action.LEAVE, f"already past the dump (next offset {following})")
+    past = Verdict(Action.LEAVE, f"it is past the end of the dump (next offset {following})")
     # Compaction may have removed tombstones after the last record of the dump, unless that is the last offset of the
     # log: the active segment is not cleaned.
     if not log.hides_deletes(following):
@@ -188,7 +187,7 @@ def _catch_up(log: Log, following: int, *, has_rows: bool, permissions: Permissi
             log,
             caught_up,
             (
-                "deletes between its data and the dump may be missing. Either delete.retention.ms was shorter "
+                "tombstones between its data and the dump may be missing. Either delete.retention.ms was shorter "
                 "in that time, or kstate does not know how much time has passed (another dump or host, or "
                 "changed clocks)"
             ),
@@ -203,12 +202,12 @@ def _catch_up(log: Log, following: int, *, has_rows: bool, permissions: Permissi
     deaf = log.late_round(following)
     if deaf is not None and not permissions.accept_resurrected:
         duration = span_text(deaf.ended_ms - deaf.continues_ms)
-        late = f"the records from offset {deaf.start} on were read {duration} after the records before them"
+        late = f"the records from offset {deaf.start} on were read {duration} after the preceding ones"
         return Verdict(
             Action.REFUSE,
             (
-                f"{why}, but the dump itself has missed deletes: {late} (delete.retention.ms is "
-                f"{span_text(log.retention_ms)}). Take a new full dump, or pass {option.ACCEPT_RESURRECTED}"
+                f"tombstones may be missing from the dump itself, because {late} (delete.retention.ms is "
+                f"{span_text(log.retention_ms)}). Write a new full dump, or pass {option.ACCEPT_RESURRECTED}"
             ),
         )
     if deletes_heard is DeleteCoverage.YES:
@@ -221,16 +220,16 @@ def _catch_up(log: Log, following: int, *, has_rows: bool, permissions: Permissi
     assert ended is not None
     old = (
         f"its data is from {moment(as_of_ms)}, and the dump was read {span_text(ended - as_of_ms)} later, so "
-        f"deletes in between may be missing (delete.retention.ms is {span_text(log.retention_ms)})"
+        f"tombstones in between may be missing (delete.retention.ms is {span_text(log.retention_ms)})"
     )
     return _too_old(log, caught_up, old, permissions=permissions)
 
 
 def _maybe_deleted(log: Log, following: int) -> str:
     return (
-        f"already past the last record of the dump (next offset {following}), but kstate does not know how old "
-        f"its data is. Deletes at offsets {following} to {(log.read_end or following) - 1} may be missing"
-        f"{suggest(f' (pass {option.REBUILD})', option.REBUILD)}"
+        f"it is past the last record of the dump (next offset {following}), but kstate does not know how old its data "
+        f"is. Tombstones at offsets {following} to {(log.read_end or following) - 1} may be missing"
+        f"{suggest(f' (to rebuild it, pass {option.REBUILD})', option.REBUILD)}"
     )
 
 
@@ -272,8 +271,8 @@ def _rebuild(log: Log, why: str, *, has_rows: bool, permissions: Permissions, in
             start_text = f" {log.start}"
         return Verdict(
             Action.REFUSE,
-            f"{why}, but the dump begins at offset {log.covered_from}, above the log start{start_text}: an incremental "
-            f"dump cannot be the base of a rebuild{_way_out(log)}",
+            f"{why}, but the dump begins at offset {log.covered_from}, above the log start{start_text}. kstate cannot "
+            f"rebuild a store from an incremental dump{_way_out(log)}",
         )
     # A rebuild needs every delete too: if the cleaner removed a tombstone while the dump was read, the deleted row is
     # still in the dump.
@@ -282,11 +281,11 @@ def _rebuild(log: Log, why: str, *, has_rows: bool, permissions: Permissions, in
         return Verdict(
             Action.REFUSE,
             (
-                f"{why}, but {slow}, so the dump cannot be the base of a rebuild (read more partitions in "
+                f"{why}, but {slow}. kstate cannot rebuild a store from such a dump (read more partitions in "
                 f"parallel{suggest(f', or pass {option.ACCEPT_RESURRECTED}', option.ACCEPT_RESURRECTED)})"
             ),
         )
-    return Verdict(Action.REBUILD, f"{why}: rebuilt from the earliest offset", invalid=invalid)
+    return Verdict(Action.REBUILD, why, invalid=invalid)
 
 
 def _too_slow(log: Log) -> str | None:
@@ -295,9 +294,9 @@ def _too_slow(log: Log) -> str | None:
     deaf = log.late_round()
     if deaf is not None and log.forgets:
         return (
-            f"kstate read offsets {deaf.start} to {deaf.end - 1} of the dump "
-            f"{span_text(deaf.ended_ms - deaf.continues_ms)} after the records before them, so deletes from "
-            f"this time may be missing (delete.retention.ms is {span_text(log.retention_ms)})"
+            f"offsets {deaf.start} to {deaf.end - 1} of the dump were read "
+            f"{span_text(deaf.ended_ms - deaf.continues_ms)} after the preceding records, so tombstones from this time "
+            f"may be missing (delete.retention.ms is {span_text(log.retention_ms)})"
         )
     if (
         reading is None
@@ -307,7 +306,7 @@ def _too_slow(log: Log) -> str | None:
     ):
         return None
     return (
-        f"reading the dump took {span_text(reading.ended_ms - reading.started_ms)}, so deletes from this time "
+        f"reading the dump took {span_text(reading.ended_ms - reading.started_ms)}, so tombstones from this time "
         f"may be missing (delete.retention.ms is {span_text(log.retention_ms)})"
     )
 
@@ -324,4 +323,4 @@ def _way_out(log: Log) -> str:
     if log.begin is not None:
         return ""
     confirm = suggest(f"pass {option.DUMP_IS_COMPLETE}, or ", option.DUMP_IS_COMPLETE)
-    return f" (if the records before it were compacted away and not skipped, {confirm}set start in the manifest)"
+    return f" (if compaction has removed all records before it, {confirm}set start in the manifest)"

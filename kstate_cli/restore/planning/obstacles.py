@@ -69,8 +69,8 @@ def stores_without_offset(
         ]
         if missing:
             yield warning(
-                f"{task}: {', '.join(missing)} have no offset, and under exactly-once, Kafka Streams deletes the "
-                "state of the whole task"
+                f"{task}: under exactly-once, Kafka Streams deletes the state of the whole task, because "
+                f"{'these stores have' if len(missing) > 1 else 'this store has'} no offset: {', '.join(missing)}"
             )
 
 
@@ -90,15 +90,15 @@ def refuse_uncommitted(snapshot: RestoreSnapshot) -> None:
     # A reader with read_committed left them out. In a dump by any other reader nothing marks such records.
     if isolation == "read_committed" or snapshot.options.at_least_once:
         return
-    reason = "the dump has no manifest that shows the isolation"
+    reason = "it has no manifest that records the isolation level"
     if isolation:
-        reason = "isolation read_uncommitted"
+        reason = "it was read with isolation read_uncommitted"
     confirm = suggest(f" (without a manifest, also pass {option.DUMP_IS_COMMITTED})", option.DUMP_IS_COMMITTED)
     raise Refused(
-        f"the dump may contain records of aborted transactions ({reason})",
+        f"the dump may contain records of aborted transactions, because {reason}",
         hint=(
-            f"dump with kafka.isolation.level=read_committed{confirm}. If the application never used transactions, "
-            f"pass {option.GUARANTEE} at_least_once"
+            f"write the dump again with kafka.isolation.level=read_committed{confirm}. If the application never used "
+            f"transactions, pass {option.GUARANTEE} at_least_once"
         ),
     )
 
@@ -119,7 +119,7 @@ def unknown_topics(snapshot: RestoreSnapshot) -> list[Outcome]:
     }
     _refuse_unspecified(snapshot, [owner for owner in owners.values() if owner is not None])
     return [
-        note(f"the dump contains {topic}, but no store is restored from it")
+        note(f"kstate skips {topic} of the dump, which is not a changelog of this application")
         for topic, owner in owners.items()
         if owner is None
     ]
@@ -132,7 +132,7 @@ def _refuse_unspecified(snapshot: RestoreSnapshot, owners: Sequence[tuple[str, s
     unspecified = [(name, topology) for name, topology in owners if not names or name in names]
     if not unspecified:
         return
-    ignore = suggest(f"or, if they belong to another application, pass {option.IGNORE} TOPIC", option.IGNORE)
+    ignore = suggest(f"if they belong to another application, pass {option.IGNORE} TOPIC instead", option.IGNORE)
     raise Refused(
         "the dump contains changelogs of stores that kstate does not know:",
         details=first_lines([name for name, _ in unspecified]),
@@ -202,7 +202,7 @@ def _uncompacted_topic(options: RestoreOptions, store: StoreSpec) -> Iterator[Ou
     for policy in sorted({log.policy for log in logs if log.policy is not None and not log.compacted}):
         yield warning(
             f"{store.changelog}, the topic of the global store {store.name}, is not compacted "
-            f"(cleanup.policy={policy}), so a rebuild cannot restore records that the broker has deleted"
+            f"(cleanup.policy={policy}), so kstate cannot restore records that the broker has deleted"
         )
 
 
@@ -223,12 +223,12 @@ def _shorter_log(snapshot: RestoreSnapshot, partition: ManifestPartition, log: L
         return
     # The user has asked to replace the store all the same, so this is only a warning.
     if snapshot.options.permissions.by_user:
-        yield warning(f"{line}: the log was truncated or recreated, and the restored state does not match it")
+        yield warning(f"{line}, so the log was truncated or recreated. The restored state does not match it")
     else:
         yield Refusal(
             (
-                f"{line}: the log was truncated or recreated. Do not start the application, because it would "
-                "restore from a log that has lost these records"
+                f"{line}, so the log was truncated or recreated. Do not start the application, because it would "
+                "restore from a log that has lost records"
             ),
             only_copies=_stores_of(snapshot, key),
         )
@@ -256,7 +256,7 @@ def incompatible(snapshot: RestoreSnapshot, store: Store) -> str | None:
     if store.opens_in(release):
         return None
     migrate = command("migrate", snapshot.app, option.TO, release.version, *unproven_too(release.name))
-    return f"{release} cannot open it unchanged: rebuild it too, or migrate it first: {migrate}"
+    return f"{release} cannot open it unchanged. Rebuild it too, or migrate it first: {migrate}"
 
 
 def forgetful(store: Store) -> str | None:
@@ -267,8 +267,9 @@ def forgetful(store: Store) -> str | None:
     """
     for database in store.databases:
         if (family := database.forgetful_family) is not None:
-            rebuild = suggest(f": {option.REBUILD} {option.STORE} {quoted(store.name)}", option.REBUILD, option.STORE)
-            return f"its column family {family} deletes whole files (FIFO compaction){rebuild}"
+            words = f"{option.REBUILD} {option.STORE} {quoted(store.name)}"
+            rebuild = suggest(f" (to rebuild the store, pass {words})", option.REBUILD, option.STORE)
+            return f"kstate cannot add records to its column family {family}, which uses FIFO compaction{rebuild}"
     return None
 
 

@@ -19,6 +19,7 @@ from kstate_cli.offsets.keeping import Keeping, in_a_file
 from kstate_cli.offsets.model import StoreOffsets, TaskOffsets
 from kstate_cli.releases import unproven_release, unproven_too
 from kstate_cli.restore.planning.as_of import task_times
+from kstate_cli.restore.planning.judge import Action
 from kstate_cli.restore.planning.obstacles import (
     incompatible,
     judge_problems,
@@ -44,7 +45,7 @@ from kstate_cli.texts import command, did_you_mean, first_lines, quoted, some, s
 
 _MOST: Final = 5
 """Names in one sentence."""
-_DUMP_MORE: Final = f"dump again with {option.SPEC}, which includes all topics that the stores are restored from:"
+_DUMP_MORE: Final = f"write a new dump with {option.SPEC}, so that it contains the topics of all stores:"
 _EXPORT_FIRST: Final = (
     f"export the store first, because this may be the only copy. {option.REBUILD} then replaces it with the contents "
     "of the dump:"
@@ -135,7 +136,7 @@ def _not_restored(snapshot: RestoreSnapshot, refusals: Sequence[Refusal]) -> Ref
         hint = _DUMP_MORE
         commands = [command("dump", option.BOOTSTRAP_SERVER, "HOST:PORT", option.OUT, "DUMP", option.SPEC, "FILE")]
     return Refused(
-        "not restored:",
+        "kstate cannot restore the directory:",
         details=first_lines([refusal.text for refusal in refusals]),
         where=str(snapshot.app),
         hint=hint,
@@ -155,7 +156,7 @@ def _remarks_on_work(snapshot: RestoreSnapshot, outcomes: Sequence[Outcome]) -> 
         )
     if unsure := [store.title for store in work if store.unsure]:
         yield warning(
-            f"{some(unsure, _MOST)}: caught up, but kstate does not know {_unknown_time(snapshot.dump)}. "
+            f"kstate catches up {some(unsure, _MOST)}, but does not know {_unknown_time(snapshot.dump)}. "
             "Records that were deleted more than delete.retention.ms before the dump was read may remain"
         )
     yield from judge_problems(snapshot.problems, work, by_user=snapshot.options.permissions.by_user)
@@ -166,8 +167,8 @@ def _remarks_on_work(snapshot: RestoreSnapshot, outcomes: Sequence[Outcome]) -> 
 
 def _unknown_time(dump: Dump) -> str:
     if any(partition.reading is None for partition in dump.partitions.values()):
-        return "when the dump was read (its manifest does not contain it)"
-    return "how old their data is (their SSTs do not contain it)"
+        return "when the dump was read (its manifest does not record the time)"
+    return "how old the data is (the SSTs do not record the time)"
 
 
 def _unproven(snapshot: RestoreSnapshot, steps: Sequence[Step]) -> Iterator[Outcome]:
@@ -186,7 +187,7 @@ def _unproven(snapshot: RestoreSnapshot, steps: Sequence[Step]) -> Iterator[Outc
             option.UNPROVEN,
         )
         raise unproven_release(options.release, snapshot.app, f"{command(*words)}, with your other options")
-    yield note(f"unproven: no test has started {options.release} with state that was restored for it")
+    yield note(f"{options.release} is unproven: no test has started it with state that kstate restored")
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +263,7 @@ def _damage_elsewhere(snapshot: RestoreSnapshot, selected: frozenset[TopicPartit
     """Note the damaged partitions of the dump that are not selected: a later restoration may need them."""
     for key, damage in sorted(snapshot.dump.damaged.items()):
         if selected is not None and key not in selected:
-            yield note(f"{key} of the dump is damaged, but not selected: {damage}")
+            yield note(f"{key} of the dump is damaged, but this restoration does not need it: {damage}")
 
 
 def _folder(spec: StoreSpec) -> str:
@@ -293,7 +294,8 @@ def _lost_tasks(options: RestoreOptions, tasks: Collection[str]) -> Iterator[Out
         return
     if lost := sorted(options.only - options.elsewhere - set(tasks) - {GLOBAL}):
         yield warning(
-            f"{some(lost, _MOST)}: none of the hosts has it, and neither the dump nor the specification describes it"
+            f"kstate cannot restore {some(lost, _MOST)}, because no host has it, and neither the dump nor the "
+            "specification describes it"
         )
 
 
@@ -324,7 +326,8 @@ class _StoreTasks:
 def _tasks_of(snapshot: RestoreSnapshot, spec: StoreSpec) -> _StoreTasks:
     """Return the tasks in which a store is restored."""
     if spec.in_memory:
-        return _StoreTasks(outcomes=[note(f"{spec.name} is in memory: Streams restores it at every start")])
+        text = f"kstate does not restore {spec.name}, because it is in memory. Kafka Streams restores it at every start"
+        return _StoreTasks(outcomes=[note(text)])
     if not spec.logged:
         return _StoreTasks(outcomes=[warning(f"kstate cannot restore {spec.name}, because it has no changelog")])
     if spec.is_global:
@@ -392,7 +395,8 @@ def _task_outcomes(snapshot: RestoreSnapshot, task: str, stores: Sequence[StoreS
         if refusal is not None:
             yield refusal
             return
-        yield warning(f"{task}: unclean shutdown ({resolved.unclean[0]}), so kstate rebuilds all its stores")
+        reason = resolved.unclean[0]
+        yield warning(f"{task}: because of an unclean shutdown ({reason}), kstate rebuilds all its stores")
     work: list[StoreWork] = []
     for spec in stores:
         outcomes = judge_store(snapshot, task, spec, resolved, unclean=unclean is not None)
@@ -412,8 +416,8 @@ def _unclean_refusal(options: RestoreOptions, resolved: TaskOffsets) -> Refusal 
     alone = suggest(f" (without {option.STORE})", option.STORE)
     rebuild = suggest(f"Pass {option.WIPE_UNCLEAN}{alone} to rebuild it, or pass", option.WIPE_UNCLEAN)
     return Refusal(
-        f"{resolved.task.name}: unclean shutdown ({resolved.unclean[0]}), and under exactly-once, Kafka Streams "
-        f"deletes the state of the whole task. {rebuild or 'Pass'} {_vouching(options, resolved)}"
+        f"{resolved.task.name}: after an unclean shutdown ({resolved.unclean[0]}), Kafka Streams deletes the state of "
+        f"the whole task under exactly-once. {rebuild or 'Pass'} {_vouching(options, resolved)}"
     )
 
 
@@ -436,7 +440,17 @@ def _omit_unlogged(snapshot: RestoreSnapshot, resolved: TaskOffsets, rebuilt: Co
         if state.store.name not in rebuilt and not state.offsets:
             why = "its task was not closed cleanly, and it has no changelog"
             yield OmitTree(str(state.store.path.relative_to(snapshot.app)), why)
-            yield warning(f"{resolved.task.name}/{state.store.name}: skipped: {why}")
+            yield warning(f"kstate skips {resolved.task.name}/{state.store.name}, because {why}")
+
+
+def _work_text(store: StoreWork) -> str:
+    """Return the line of the plan for a store, with the reason of the first partition that has work."""
+    action = Action.REBUILD if store.rebuild else Action.CATCH_UP
+    why = next(part.verdict.why for part in store.parts if part.verdict.action is action)
+    kind, end = store.spec.kind, f"up to {offsets_text(store.offsets)}"
+    if store.rebuild:
+        return f"rebuild ({kind}) from the earliest offset {end}, because {why}"
+    return f"catch up ({kind}) {end}, {why}"
 
 
 def task_steps(
@@ -444,12 +458,7 @@ def task_steps(
 ) -> Iterator[Outcome]:
     """Yield the steps of one task: its stores, and the files beside them that state their offsets."""
     for store in work:
-        verb = "catch up"
-        if store.rebuild:
-            verb = "rebuild"
-        why = store.parts[0].verdict.why
-        text = f"{verb} ({store.spec.kind}): up to {offsets_text(store.offsets)}; {why}"
-        yield BuildStore(store.path, text, replaces=store.rebuild, size=store.bytes)
+        yield BuildStore(store.path, _work_text(store), replaces=store.rebuild, size=store.bytes)
     names = {store.spec.name for store in work}
     others: list[StoreOffsets] = []
     if resolved is not None:
@@ -483,7 +492,7 @@ def _files_of_family(
         rebuilt, release = {store.spec.name for store in work}, snapshot.options.release.name
         if any(other.offsets for other in others) or resolved.absent.keys() - rebuilt:
             yield Refusal(
-                f"{task}: it has a .checkpoint, as releases up to 4.2 write it. Migrate it first: "
+                f"{task}: it has a .checkpoint file, which releases up to 4.2 write. Migrate the directory first: "
                 + command("migrate", snapshot.app, option.TO, release, *unproven_too(release))
             )
         yield keeping.without_lines("its stores are restored and contain their offsets")

@@ -30,7 +30,7 @@ from kstate_cli.restore.planning.plan import (
     UnchangedStore,
 )
 from kstate_cli.specification.draft import StoreSpec
-from kstate_cli.texts import command, did_you_mean, quoted, suggest
+from kstate_cli.texts import command, did_you_mean, plural, quoted, suggest
 
 _LOG = logging.getLogger(__name__)
 
@@ -104,7 +104,8 @@ def _outcomes(snapshot: RestoreSnapshot, case: _StoreCase) -> Iterator[Outcome]:
     _refuse_by_verdicts(parts)
     for part in parts:
         if part.verdict.invalid or part.verdict.doubtful:
-            yield warning(f"{case.title}: {part.verdict.why}")
+            rebuilds = ", so kstate rebuilds it" if part.verdict.action is Action.REBUILD else ""
+            yield warning(f"{case.title}: {part.verdict.why}{rebuilds}")
     # A global store has work if any of its partitions must be caught up.
     if {part.verdict.action for part in parts} == {Action.LEAVE}:
         yield _unchanged(snapshot, case, parts[0].verdict)
@@ -142,7 +143,9 @@ def _refuse_unrestorable(snapshot: RestoreSnapshot, case: _StoreCase) -> None:
     if unfit is not None:
         raise _StoreRefusedError(unfit)
     if expires(spec.kind) and not (spec.retention_ms and spec.segment_interval_ms):
-        raise _StoreRefusedError(f"kstate does not know the retention. Add retention_ms = … to [stores.{spec.name}]")
+        raise _StoreRefusedError(
+            f"kstate does not know the retention of the store. Add retention_ms = … to [stores.{spec.name}]"
+        )
 
 
 def _partitions(snapshot: RestoreSnapshot, case: _StoreCase) -> list[PartitionDump]:
@@ -183,7 +186,7 @@ def _similar_topic(snapshot: RestoreSnapshot, spec: StoreSpec) -> str:
     similar = did_you_mean([spec.changelog or ""], {key.topic for key in snapshot.dump.partitions})
     if not similar:
         return ""
-    return f"; {similar}(changelog = … in [stores.{spec.name}])"
+    return f" ({similar}Then set changelog = … in [stores.{spec.name}])"
 
 
 def _refuse_without_headers(snapshot: RestoreSnapshot, case: _StoreCase) -> None:
@@ -192,7 +195,7 @@ def _refuse_without_headers(snapshot: RestoreSnapshot, case: _StoreCase) -> None
         if snapshot.dump.has_headers:
             some_files = f" in some files of {case.spec.changelog}"
         raise _StoreRefusedError(
-            f"its rows need record headers, but the dump has none (includeHeaders=true){some_files}"
+            f"its rows need record headers, but the dump has none{some_files} (write it with includeHeaders=true)"
         )
 
 
@@ -207,7 +210,7 @@ def _permissions(permissions: Permissions, case: _StoreCase, damage: str | None)
         # A versioned store that already has records beyond its offset gets other versions if they are replayed.
         return replace(
             permissions,
-            rebuild="it was killed, and kstate cannot replay records that a versioned store already has",
+            rebuild="the application was killed, and a versioned store may already have records after its offset",
         )
     return permissions
 
@@ -239,7 +242,7 @@ def _judge_partition(
     other = as_of_ms = offset = None
     if before is not None:
         as_of_ms = before.as_of_ms
-        # Judged before any offset: in another log offsets mean nothing, and "already past the dump" would hide that.
+        # Judged before any offset: in another log offsets mean nothing, and "past the end of the dump" would hide that.
         other = another_log(snapshot.record_digest, dump, facts, before)
     if other is not None and not permissions.by_user:
         raise _OnlyCopyError(
@@ -314,7 +317,7 @@ def _refuse_emptied(dump: PartitionDump, verdict: Verdict, permissions: Permissi
     )
     raise _StoreRefusedError(
         f"the newest full dump of {dump.key} contains no records, but generation {generation} contains "
-        f"{rows:,}{suggest(ways, option.FULL_DUMP, option.ALLOW_EMPTY)}"
+        f"{plural(rows, 'record')}{suggest(ways, option.FULL_DUMP, option.ALLOW_EMPTY)}"
     )
 
 
@@ -390,21 +393,22 @@ def _refuse_catching_up(snapshot: RestoreSnapshot, spec: StoreSpec, existing: St
     # would stay there, and one of the two would be wrong.
     if snapshot.into_family != existing.store.has_offsets_family:
         to = snapshot.options.release
-        home = "checkpoint"
+        home = ".checkpoint"
         if snapshot.into_family:
-            home = "column-family"
+            home = "the column family offsets"
+        migrate = suggest(f"Pass {option.REBUILD}, or migrate", option.REBUILD) or "Migrate"
         raise _StoreRefusedError(
-            f"another release than {to} wrote it (its offset is not in the {home}): "
-            f"{suggest(f'pass {option.REBUILD}, or ', option.REBUILD)}migrate it first: "
+            f"its offset is not in {home}, where {to} keeps offsets. {migrate} the directory first: "
             f"{command('migrate', snapshot.app, option.TO, to.version)}"
         )
     older = older_layout(existing.store, spec.kind)
     if older is not None:
-        rebuild = f": pass {option.REBUILD} {option.STORE} {quoted(spec.name)}"
+        rebuild = f" (to rebuild the store, pass {option.REBUILD} {option.STORE} {quoted(spec.name)})"
         # For each record Streams also deletes the row in the older column family; the sorted files go to one family
         # only.
         raise _StoreRefusedError(
-            f"it still has rows of an older layout in {older}{suggest(rebuild, option.REBUILD, option.STORE)}"
+            f"its column family {older} still contains rows of an older layout"
+            f"{suggest(rebuild, option.REBUILD, option.STORE)}"
         )
     reason = forgetful(existing.store) or incompatible(snapshot, existing.store)
     if reason is not None:

@@ -158,7 +158,7 @@ class _DryRun:
             names = some(sorted(self._not_copied), _NAMED)
             notes = (
                 *notes,
-                f"the dry run compared only the files of the records of {names}: the run copies their rows",
+                f"the dry run compared only the files of the records of {names}, because it does not copy a snapshot",
             )
         return notes
 

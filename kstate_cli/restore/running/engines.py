@@ -111,7 +111,7 @@ class OnThisHost:
                     f"the rows of {partition.key} are not sorted across the files of {dump.uri}, and only Spark "
                     "can sort them"
                 ),
-                hint=f"omit {option.ENGINE} local, or give it more {option.MEMORY}",
+                hint=f"omit {option.ENGINE} local, or pass a larger {option.MEMORY}",
             )
         # Java is checked before Spark is started, whose own error for a missing Java names no remedy.
         check_java()
@@ -162,7 +162,7 @@ def _result_of(function: Callable[[SliceJob], SliceResult], job: SliceJob) -> Sl
     except Exception as error:
         # Any other error, such as one of Arrow, would end in a traceback that names no store.
         raise RunFailed(
-            f"kstate cannot create {job.title}: {type(error).__name__}: {first_line(error)}",
+            f"kstate cannot write the sorted files of {job.title}: {type(error).__name__}: {first_line(error)}",
             hint=unchanged("fix the cause, then run the command again"),
         ) from error
 

@@ -274,7 +274,7 @@ def engine_for(request: RestoreRequest, plan: RestorePlan) -> EngineChoice:
     placed = request.spark.master is not None or request.spark.effective_master is None or request.staging is not None
     small = plan.bytes <= SMALL_BYTES
     if request.engine.is_spark and request.terms.run.standby and small and not placed:
-        return EngineChoice(Engine.local, "the round of a standby is small")
+        return EngineChoice(Engine.local, "this round of the standby has little data")
     return request.engine
 
 
@@ -299,10 +299,7 @@ def _check_name(app: Path, spec: Spec) -> None:
     changelogs = [store.changelog for store in spec.stores if store.changelog and not store.source_topic]
     if spec.application is None and not any(topic.startswith(f"{app.name}-") for topic in changelogs):
         raise Refused(
-            (
-                f"kstate cannot confirm that {app.name} is the application.id, because none of the changelogs "
-                "begins with it"
-            ),
+            f"kstate cannot confirm that {app.name} is the application.id, because no changelog begins with this name",
             hint="pass state.dir/application.id, or add application = … to the specification",
         )
 
@@ -377,7 +374,7 @@ def newest_manifest_of(uri: str) -> tuple[int, str]:
     grown = newest_manifest(filesystem, root, uri_text(uri))
     if grown is None:
         raise Refused(
-            f"the dump is not updated, so {option.FOLLOW} would never read new records",
+            f"kstate does not update this dump, so {option.FOLLOW} would never read new records",
             where=uri_text(uri),
             hint=f"omit {option.FOLLOW}, or follow a dump that you update with this command:",
             hint_details=[command("dump", option.BOOTSTRAP_SERVER, "HOST:PORT", option.APP, "ID", option.OUT, "DUMP")],

@@ -197,7 +197,7 @@ class Restoration:
             if not self._machine.close():
                 # In the states PENDING_ERROR and ERROR there is nothing left to close (KIP-696).
                 self._watcher.warning(
-                    f"the run is already in state {self._machine.state.value}, so closing it has no effect"
+                    f"the run has already failed (state {self._machine.state.value}), so the signal has no effect"
                 )
                 self._fail()
             # The journal proves more about the directory than the hint of the signal says.
@@ -238,16 +238,16 @@ class Restoration:
         # From the state SWITCHING on, directories may have been exchanged, so "nothing was changed" would be a guess.
         if run is not None and run.state not in (None, RunState.STAGING, RunState.FAILED):
             if run.state is RunState.KEPT:
-                return "the restoration is done"
+                return "the restoration is complete"
             return f"to see more, run {command('status', self._request.terms.app)}"
         try:
             finished, slices = kept_slices(self._request.terms.app)
         except (OSError, Refused):
             return interrupted_hint()
         if slices:
-            return interrupted_hint(f"{100 * finished // slices} % of its records are sorted and kept")
+            return interrupted_hint(f"kstate keeps the sorted files ({100 * finished // slices} % of the records)")
         if finished:
-            return interrupted_hint("the sorted records are kept")
+            return interrupted_hint("kstate keeps the sorted files")
         return interrupted_hint()
 
     def _record_ages_of_files(self) -> None:

@@ -192,7 +192,7 @@ def _steps_of(store: _StoreResults, release: Release, paths: Mapping[str, Path],
     for start, database in before.items():
         # Streams would delete this segment at the next write to the store. A copy of it would only take disk space.
         if not store.is_live(start):
-            why = "older than the retention, by the restored records"
+            why = "its rows are older than the retention, according to the times of the restored records"
             yield OmitTree(str(database.path.relative_to(app)), why)
     position = store.position
     record = None
@@ -255,7 +255,7 @@ def _position_step(work: StoreWork, position: Position) -> WriteFile:
     except ValueError as error:
         raise Refused(
             f"{work.title}: kstate cannot write the Position from the headers of its changelog: {error}",
-            hint="restore for 4.3 or later, which stores the Position in the store",
+            hint="restore for release 4.3 or later, which keeps the Position in the store",
         ) from None
 
 
@@ -370,7 +370,10 @@ def _slices(work: StoreWork, part: RestoredPartition, slicing: Slicing, pieces: 
     cut, shuffled = slices(rows, after=after, until=until, max_bytes=most)
     # Spark has sorted by offset, so rows are still out of order only if the offsets of this dump contradict themselves.
     if shuffled:
-        raise Refused(f"kstate cannot sort the rows of {rows.key}", hint="write the dump again, sorted by offset")
+        raise Refused(
+            f"kstate cannot sort the rows of {rows.key}, because the files of the dump contradict each other",
+            hint="write the dump again, sorted by offset",
+        )
     return [(piece, uri) for piece in cut]
 
 

@@ -415,7 +415,7 @@ class WaitingFile:
             # Fewer bytes than were written mean that the file system lost them. A shorter batch would silently lose
             # rows.
             if in_file > 0 and read_into(self._file.fileno(), target.pages[:in_file], target.first) != in_file:
-                raise OSError(errno.EIO, "a file of waiting values has lost some of them")
+                raise OSError(errno.EIO, "a temporary file has lost values that kstate wrote to it")
         if target.end > self._written:
             low = max(target.first, self._written)
             target.pages[low - target.first : target.end - target.first] = self._last[

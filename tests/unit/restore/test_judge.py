@@ -179,7 +179,7 @@ def test_catches_up_only_within_the_retention_of_tombstones(hours: float, action
     verdict = judge_older(hours)
     assert (verdict.action, verdict.unsure, verdict.invalid) == (action, False, False)
     if action is Action.REBUILD:
-        assert "deletes in between may be missing" in verdict.why
+        assert "tombstones in between may be missing" in verdict.why
 
 
 def test_where_age_does_not_matter() -> None:
@@ -353,9 +353,12 @@ def test_a_dump_that_has_missed_deletes_itself() -> None:
         vouched = Permissions(**permissions)  # type: ignore[arg-type]
         return judge(late, offset, is_global=False, has_rows=True, permissions=vouched, as_of_ms=39 * HOUR)
 
-    assert verdict_of(None).action is Action.REFUSE and "deletes from this time" in verdict_of(None).why
+    assert verdict_of(None).action is Action.REFUSE and "tombstones from this time" in verdict_of(None).why
     assert verdict_of(None, accept_resurrected=True).action is Action.REBUILD
-    assert verdict_of(120).action is Action.REFUSE and "the dump itself has missed deletes" in verdict_of(120).why
+    assert (
+        verdict_of(120).action is Action.REFUSE
+        and "tombstones may be missing from the dump itself" in verdict_of(120).why
+    )
     assert verdict_of(160).action is Action.CATCH_UP
     assert verdict_of(185).action is Action.CATCH_UP
     not_forgetting = replace(late, forgets=False)

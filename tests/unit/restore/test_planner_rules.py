@@ -105,7 +105,7 @@ def test_store_without_changelog_leaves_an_unclean_task() -> None:
     )
     plan = plan_of(snapshot(tasks=(both,), options=replace(OPTIONS, wipe_unclean=True)))
     assert [step.path for step in plan.change.steps if isinstance(step, OmitTree)] == ["0_0/rocksdb/scratch"]
-    assert any(text.startswith("0_0/scratch: skipped") for text in plan.change.warnings)
+    assert any(text.startswith("kstate skips 0_0/scratch, ") for text in plan.change.warnings)
 
 
 def test_names_that_do_not_exist() -> None:
@@ -134,14 +134,16 @@ def test_the_tasks_of_this_host() -> None:
     assert tasks_of(plan_of(elsewhere)) == ["0_1", "0_2"]
     only = snapshot(*rows, options=replace(OPTIONS, only=frozenset({"0_2", "5_5"})))
     assert tasks_of(plan_of(only)) == ["0_2"]
-    assert any(text.startswith("5_5: none of the hosts has it") for text in plan_of(only).change.warnings)
+    assert any(
+        text.startswith("kstate cannot restore 5_5, because no host has it") for text in plan_of(only).change.warnings
+    )
 
 
 def test_stores_that_are_not_restored() -> None:
     memory = StoreSpec(name="memory", kind=IN_MEMORY, changelog="shop-memory-changelog", subtopology=0)
     unlogged = StoreSpec(name="scratch", kind="key-value", changelog=None, subtopology=0)
     plan = plan_of(snapshot(specs=(COUNT, memory, unlogged)))
-    assert plan.change.notes[0].startswith("memory is in memory")
+    assert plan.change.notes[0].startswith("kstate does not restore memory, because it is in memory")
     assert plan.change.warnings == ("kstate cannot restore scratch, because it has no changelog",)
 
 
@@ -185,7 +187,7 @@ def test_changelogs_of_stores_that_nothing_describes() -> None:
     error = refusal(snapshot(*rows))
     assert error.details == ("other",) and '[stores."other"]' in error.hint_details
     ignoring = replace(OPTIONS, ignored=("shop-other-*",))
-    assert plan_of(snapshot(*rows, options=ignoring)).change.notes[0].startswith("the dump contains events,")
+    assert plan_of(snapshot(*rows, options=ignoring)).change.notes[0].startswith("kstate skips events of the dump,")
 
 
 def test_records_of_aborted_transactions() -> None:

@@ -283,7 +283,7 @@ def test_remote_listing_reports_the_contents(tmp_path: Path) -> None:
     token = folder.name.rpartition("-")[2]
     size = (folder / MARK).stat().st_size + 10
     assert _contents_elsewhere(f"file://{folder}", token) == (2, size, None)
-    assert _contents_elsewhere(f"file://{folder}", TOKEN) == (2, size, f"it does not contain {MARK} of this run")
+    assert _contents_elsewhere(f"file://{folder}", TOKEN) == (2, size, f"its file {MARK} does not name this run")
     assert _contents_elsewhere(f"file://{folder}x", token) is None
     with pytest.raises(OSError, match=r"x\+y"):
         _contents_elsewhere(f"x+y://host/app-{token}", token)
