@@ -48,7 +48,7 @@ def await_end(cluster: Cluster, app_id: str, seconds: float, notify: Callable[[s
     # Asked at least once, even without a wait. An instance that was killed stays a member until its session ends.
     while (members := ask_group(cluster.bootstrap, cluster.settings, app_id).members) and time.monotonic() < deadline:
         if not reported:
-            notify(f"waiting for the end of {plural(len(members), 'member')} of the group {app_id}")
+            notify(f"waiting until the group {app_id} has no members ({len(members)} now)")
             reported = True
         # Not beyond the deadline; at least 0, because the request to the broker may have taken longer than the
         # remaining time.
@@ -125,12 +125,12 @@ def judge_partitions(layout: RehomeLayout, counts: Mapping[str, int]) -> list[Ch
     changes, wrong = _compare_counts(layout, counts)
     if wrong:
         raise Refused(
-            "Kafka Streams would not reach RUNNING: changelogs have another number of partitions than their "
-            "sub-topology has tasks",
+            "Kafka Streams would not reach RUNNING, because these changelogs do not have as many partitions as their "
+            "sub-topologies have tasks",
             details=first_lines(wrong),
             where=str(snapshot.app.path),
             code=WhyRefused.PARTITIONS,
-            hint="keep these sub-topologies separate, or repartition an input topic, so that the numbers are equal",
+            hint="keep these sub-topologies separate, or repartition an input topic, so that the numbers match",
         )
     return changes
 
@@ -162,13 +162,13 @@ def _refuse_members(snapshot: RehomeSnapshot, group: StreamsGroup, *, only_looks
             "after you have stopped all instances"
         )
     raise Refused(
-        f"the group {snapshot.app.app_id} has {count}: stop all instances",
+        f"the group {snapshot.app.app_id} still has {count}",
         details=first_lines(lines),
         where=str(snapshot.app.path),
         code=WhyRefused.MEMBERS,
         hint=(
-            f"stop them, then pass {option.WAIT} 60. Streams does not leave its group, so a stopped instance stays a "
-            "member until its session times out (session.timeout.ms, 45 s by default)"
+            f"stop all instances, then pass {option.WAIT} 60. Kafka Streams does not leave its group, so a stopped "
+            "instance stays a member until its session times out (session.timeout.ms, 45 s by default)"
         ),
     )
 
@@ -202,18 +202,18 @@ def _unread_records(cluster: Cluster, app_id: str, topics: list[str]) -> Iterato
         if key in tails:
             records = tails[key].records(first, end)
         if records is None:
-            yield f"{key}: up to {end - first:,} records from offset {first} on"
+            yield f"{key} has up to {end - first:,} unread records from offset {first} on"
         elif records:
-            yield f"{key}: {plural(records, 'record')} from offset {first} on"
+            yield f"{key} has {plural(records, 'unread record')} from offset {first} on"
 
 
 def _records_lost(snapshot: RehomeSnapshot, unread: list[str]) -> Refused:
     """Return the refusal for records that no sub-topology of the new topology would read."""
-    topics = f"these topics, as far as {option.MAP} shows"
+    topics = f"their topics, as far as {option.MAP} shows"
     if snapshot.options.new is not None:
-        topics = "these topics"
+        topics = "their topics"
     return Refused(
-        f"unread records would never be processed, because the new topology does not read {topics}",
+        f"the application would never process its unread records, because the new topology does not read {topics}",
         details=first_lines(unread),
         where=str(snapshot.app.path),
         code=WhyRefused.UNREAD,
@@ -237,7 +237,7 @@ def _compare_counts(layout: RehomeLayout, counts: Mapping[str, int]) -> tuple[li
             why = "it reads topics by a pattern"
             if absent:
                 why = f"the broker does not have {some(absent, _MOST)}"
-            changes.append(note(f"sub-topology {home}: kstate does not know how many tasks it will have: {why}"))
+            changes.append(note(f"kstate does not know how many tasks sub-topology {home} will have, because {why}"))
             continue
         lines = list(other_counts(home, sources, layout.changelogs_into(home), counts))
         wrong += lines
@@ -254,9 +254,9 @@ def _uneven_sources(
     sizes = sorted({count for count in sources.values() if count is not None})
     if len(sizes) > 1 and not _together_before(old, part):
         yield warning(
-            f"sub-topology {home}: its source topics have {' and '.join(map(str, sizes))} partitions. Kafka "
-            "Streams uses the largest number, and starts. But if the topology joins them, records with the "
-            "same key may be in two tasks"
+            f"sub-topology {home}: its source topics have {' and '.join(map(str, sizes))} partitions. Kafka Streams "
+            "creates as many tasks as the largest number. If the topology joins these topics, records with the same "
+            "key may be in two tasks"
         )
 
 

@@ -66,8 +66,9 @@ def _refuse_occupied_numbers(targets: Mapping[Home, int | None], numbers: Mappin
                 ),
                 code=WhyRefused.NUMBER_TAKEN,
                 hint=(
-                    f"also pass its new number: {option.MAP} {quoted(f'{occupants[0]}={REMOVED}')}, or a number that "
-                    f"is free. If sub-topologies were merged, pass both texts: {option.TOPOLOGY}, {option.FROM}"
+                    f"also pass the new number of that sub-topology: {option.MAP} "
+                    f"{quoted(f'{occupants[0]}={REMOVED}')}, or a free one. If sub-topologies were merged, pass both "
+                    f"texts with {option.TOPOLOGY} and {option.FROM}"
                 ),
             )
 
@@ -238,7 +239,8 @@ def _refuse_others(
     missing = some([str(key) for key in sorted(here - shared)], _MOST)
     if shared:
         raise Refused(
-            f"the new topology has {len(shared)} of the {len(here)} stores here, but not these: {missing}",
+            f"the new topology has only {len(shared)} of the {len(here)} stores in the directory. These are missing: "
+            f"{missing}",
             code=WhyRefused.OTHER_APPLICATION,
             hint=(
                 "check that the text describes this application. If it does, pass the text of the previous "
@@ -246,7 +248,7 @@ def _refuse_others(
             ),
         )
     raise Refused(
-        f"the new topology has none of the stores here: {missing}",
+        f"the new topology has none of the stores in the directory: {missing}",
         code=WhyRefused.OTHER_APPLICATION,
         hint="it describes another application. Pass the text of build(props) of this application",
     )
@@ -257,9 +259,10 @@ def _refuse_global(here: Collection[StoreKey], global_here: frozenset[str], new:
     were_global = {key.store for key in new.homes} & global_here
     if stores := sorted(become_global | were_global):
         raise Refused(
-            f"stores that are global only in the directory or only in the topology: {some(stores, _MOST)}",
+            f"these stores are global only in the directory, or only in the topology: {some(stores, _MOST)}",
             code=WhyRefused.GLOBAL,
-            hint=("wipe the store, and Streams recreates it. A global store has another changelog, and no partitions"),
+            hint="wipe these stores, and Kafka Streams recreates them. A global store has another changelog, and no "
+            "partitions",
         )
 
 
@@ -287,8 +290,8 @@ def _refuse_old(tasks: Sequence[DirectoryTask], new: Described, old: Described) 
 
 def _place_of(home: Home | None) -> str:
     if home is None:
-        return "it does not have this store"
-    return f"it has it in sub-topology {home}"
+        return "the old topology does not have this store"
+    return f"the old topology has this store in sub-topology {home}"
 
 
 def _source_tasks(tasks: Sequence[DirectoryTask], new: Described, old: Described | None) -> dict[StorePartition, str]:
@@ -375,21 +378,21 @@ def _refuse_generated(names: Sequence[StoreKey], old: Described | None) -> None:
     if old is None:
         raise _generated_names(
             names,
-            "without the old text, they may belong to other operators",
+            "without the old text, kstate does not know whether they belong to the same operators",
             hint=f"pass the text of the topology that ran here last too: {option.TOPOLOGY} NEW.txt "
             f"{option.FROM} OLD.txt",
         )
     pins = some([f'Materialized.as("{key.store}") at its operator' for key in names], _MOST)
     raise _generated_names(
         names,
-        "they belong to other operators",
+        "in the new topology, they belong to other operators",
         hint=f"set the previous names in the code: {pins}. Or wipe these stores, and delete their changelogs",
     )
 
 
 def _generated_names(names: Sequence[StoreKey], why: str, *, hint: str) -> Refused:
     return Refused(
-        f"names that the DSL generated contain the number of the operator: {why}",
+        f"the DSL generated these store names from the numbers of operators, and {why}",
         details=first_lines([str(key) for key in names]),
         code=WhyRefused.GENERATED,
         hint=hint,
@@ -472,7 +475,7 @@ def half_a_task(rehoming: Rehoming) -> Refused:
     # check prints this refusal too.
     options = f": {option.FROM_CHANGELOG} DUMP {option.FOR} RELEASE {option.FROM} OLD.txt"
     return Refused(
-        "half a task: merged sub-topologies are on different hosts",
+        "this host has only half of a task, because merged sub-topologies are on different hosts",
         details=first_lines(list(_half_lines(rehoming))),
         code=WhyRefused.HALF_A_TASK,
         hint=(
@@ -491,7 +494,7 @@ def _half_lines(rehoming: Rehoming) -> Iterator[str]:
         sources = sorted({placement.source for placement in placements})
         for missing in stores:
             if missing.half_of:
-                yield f"{name}: {missing.store} of {missing.half_of} is not here, but {', '.join(sources)} is"
+                yield f"{name}: this host has {', '.join(sources)}, but not {missing.store} of {missing.half_of}"
 
 
 def stranded(new: Described, old: Described) -> Iterator[str]:

@@ -42,7 +42,7 @@ class LeaveReason(str, Enum):
     NO_SUCH_STORE = "the new topology does not have this store; the changelog topic stays"
     STARTED = "the new topology was started here once, and created this copy"
     EMPTY = "a failed start left it empty; Streams recreates it"
-    LOST = "its offset is lost, because the new topology ran in its task; the copy that this created has an offset"
+    LOST = "its offset is lost, because the new topology ran in its task; it created another copy with an offset"
     REMOVED = "its sub-topology was removed; the changelog topic stays"
     COPY = "several sub-topologies each had a copy; the changelog has the records of all copies"
     ELSEWHERE = "it is half of a task that another host completes; the changelog topic stays"
@@ -229,7 +229,7 @@ class Completer(Protocol):
         """Plan the restoration. Raises Refused, naming what the dump lacks, or what is unknown about a store."""
 
 
-_BOTH: Final = f"{option.TOPOLOGY} and {option.MAP} exclude each other: omit one of them"
+_BOTH: Final = f"{option.TOPOLOGY} and {option.MAP} exclude each other. Omit one of them"
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,5 +349,6 @@ def _refuse_contradictions(new: Path | None, old: Path | None, pairs: Sequence[s
         )
     if old is not None and new is None:
         raise UsageError(
-            f"pass {option.TOPOLOGY} too: {option.FROM} goes with {option.TOPOLOGY}", hint=f"{option.MAP} needs no text"
+            f"{option.FROM} needs {option.TOPOLOGY}",
+            hint=f"pass {option.TOPOLOGY} too, or omit {option.FROM}: {option.MAP} needs no text",
         )

@@ -206,7 +206,7 @@ def _unclean_stores(layout: RehomeLayout, tasks: Iterable[str]) -> list[TaskStor
         # check prints this refusal too.
         skip = f". Otherwise pass {option.WIPE_UNCLEAN} to skip these stores, so that Streams restores only them"
         raise Refused(
-            "unclean shutdown: under exactly-once, the stores may contain uncommitted data",
+            "after an unclean shutdown, the stores may contain uncommitted data under exactly-once",
             details=first_lines(reasons),
             where=str(layout.snapshot.app.path),
             code=WhyRefused.UNCLEAN,
@@ -243,9 +243,9 @@ def _partial_copies(layout: RehomeLayout) -> Iterator[Change | Omission]:
             continue
         yield key, str(LeaveReason.COPY)
         yield note(
-            f"if only one sub-topology writes {placement.store}, its copy is complete: specify "
-            f"{table_of(placement.store)} subtopology = N in kstate.toml ({option.SPEC}), and Kafka Streams restores "
-            "nothing"
+            f"if only one sub-topology writes {placement.store}, its copy is complete. Specify "
+            f"{table_of(placement.store)} subtopology = N in kstate.toml ({option.SPEC}), and Kafka Streams does not "
+            "restore the store"
         )
 
 
@@ -268,7 +268,7 @@ def _stores_without_offset(layout: RehomeLayout, tasks: Iterable[str]) -> Iterat
             # Another partition of the store has an offset, so the store has a changelog, and this one has lost its
             # offset.
             if any(other.offsets for other in layout.snapshot.elsewhere(name, placement.store)):
-                yield (name, placement.store), "it has rows, but its offset is lost"
+                yield (name, placement.store), "it contains rows, but its offset is lost"
             elif placement.moves:
                 yield warning(
                     f"{name}/{placement.store}: it has no offset, so kstate treats it as a store without a changelog"
@@ -340,7 +340,7 @@ def _omission_reason(layout: RehomeLayout, placement: Placement) -> str | None:
     reason = layout.left_out.get((placement.source, placement.store))
     if reason is None:
         return None
-    return f"{reason}: {placement.target} restores it"
+    return f"{reason}, so Kafka Streams restores it in {placement.target}"
 
 
 def _store_path(layout: RehomeLayout, placement: Placement) -> str:
@@ -363,21 +363,22 @@ def _move(layout: RehomeLayout, placement: Placement) -> MoveStore:
 
 def _offset_only_remark(placement: Placement) -> Iterator[Change]:
     if placement.target is None and placement.reason is not LeaveReason.STARTED:
-        yield note(f"{placement.source}: {placement.store} has only an offset here: {placement.reason}")
+        yield note(f"{placement.source}: the directory has only an offset of {placement.store}: {placement.reason}")
 
 
 def _omission_remarks(layout: RehomeLayout, placement: Placement) -> Iterator[Change]:
     """Yield a warning about a removed store, and about rows that no changelog may restore."""
     reason = layout.left_out.get((placement.source, placement.store))
     if placement.target is not None:
-        yield warning(f"{placement.source}/{placement.store}: {reason}: removed, so that Kafka Streams restores it")
+        text = f"{placement.source}/{placement.store}: {reason}, so kstate removes it, and Kafka Streams restores it"
+        yield warning(text)
     state = layout.store(placement)
     # A start of the new topology has created this copy. Its rows are in the changelog of the store that moves.
     if placement.reason is LeaveReason.STARTED or state is None or state.offsets or state.store.empty:
         return
     if not any(other.offsets for other in layout.snapshot.elsewhere(placement.source, placement.store)):
         yield warning(
-            f"{placement.source}/{placement.store} has rows, but no offset. Without a changelog, they are lost "
+            f"{placement.source}/{placement.store} has rows, but no offset. If it has no changelog, its rows are lost "
             "forever. To keep them, first run "
             f"{command('export', layout.snapshot.app.path, placement.store, option.OUT, 'DIR')}"
         )

@@ -124,7 +124,7 @@ def read_snapshot(app: Application, options: RehomeOptions) -> RehomeSnapshot:
     fatal = [problem.reasoned for problem in app.all_problems() if problem.fatal]
     if fatal:
         raise Refused(
-            "kstate cannot rehome the directory in its present state",
+            "kstate cannot rehome the directory, because it has these problems",
             details=first_lines(fatal),
             where=str(app.path),
             hint="to see what to do about each problem, run "
@@ -282,7 +282,7 @@ def _refuse_unknown_tasks(layout: RehomeLayout, halves: Mapping[str, tuple[str, 
         )
     if unknown := sorted(complete - {*layout.rehoming.targets, NONE}):
         raise UsageError(
-            f"{option.COMPLETE}: no store here goes to {some(unknown, _MOST)}",
+            f"{option.COMPLETE}: none of the stores on this host moves to {some(unknown, _MOST)}",
             hint=f"{did_you_mean(unknown, halves)}the half tasks here are {some(sorted(halves), _MOST) or 'none'}",
         )
 
@@ -303,7 +303,7 @@ def _leaving_remarks(layout: RehomeLayout, decision: HalfTasks) -> Iterator[Chan
     for name in sorted(decision.leaving):
         sources = sorted({placement.source for placement in layout.rehoming.into(name)})
         yield warning(
-            f"{name}: only {some(sources, _MOST)} is here, and kstate removes it, because "
+            f"{name}: this host has only {some(sources, _MOST)}, and kstate removes it, because "
             f"{_host(layout, name)} completes {name}. If none of the hosts does, pass {option.COMPLETE} "
             f"{quoted(name)} on one of them"
         )
@@ -336,7 +336,7 @@ def _refuse_other_release(layout: RehomeLayout, release: Release) -> None:
     wrong = sorted(_unreadable(layout, release))
     # A task must not have offsets in two places (KIP-1035), because a release reads only one of them.
     if inside != snapshot.inside:
-        wrong = ["it stores offsets in another place"]
+        wrong = ["this release keeps offsets in another place"]
     if wrong:
         raise Refused(
             f"{release} cannot open the directory",

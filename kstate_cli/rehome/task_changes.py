@@ -30,7 +30,7 @@ from kstate_cli.texts import first_lines, some
 
 _MOST: Final = 5
 """Names in one sentence."""
-_NOT_HERE: Final = "is not here: offset -4, so that Streams restores only this store"
+_NOT_HERE: Final = "is not on this host, so kstate writes offset -4, and Kafka Streams restores only this store"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +52,7 @@ def task_changes(layout: RehomeLayout, guesses: Guesses, target: str) -> list[Ch
         raise Refused(
             f"{target}: kstate cannot write its offsets to a file: {error}",
             where=str(layout.snapshot.app.path),
-            hint=(
-                "wipe the store, and Streams restores it from its changelog. Kafka Streams could not read such offsets"
-            ),
+            hint=("wipe the store, and Kafka Streams restores it from its changelog. It could not read such offsets"),
         ) from None
 
 
@@ -193,8 +191,8 @@ def _unowned_lines(layout: RehomeLayout, target: str) -> _Lines:
                 lines[tp] = min(offset, lines.get(tp, offset))
             else:
                 text = (
-                    f"{source}/{CHECKPOINT}: the store of offset {offset} of {tp} is not here, so kstate skips "
-                    "the offset"
+                    f"{source}/{CHECKPOINT}: kstate skips offset {offset} of {tp}, because this host does not have the "
+                    "store"
                 )
                 changes.append(note(text))
     return _Lines(lines, tuple(changes))

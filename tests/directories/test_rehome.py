@@ -223,7 +223,7 @@ def test_stores_missing_in_the_new_topology_are_moved_out(tmp_path: Path) -> Non
         "0_0/rocksdb/count" in result.out
         and "the new topology does not have this store; the changelog topic stays" in result.out
     )
-    assert "0_0/kv-nolog has rows, but no offset. Without a changelog, they are lost forever" in result.err
+    assert "0_0/kv-nolog has rows, but no offset. If it has no changelog, its rows are lost forever" in result.err
     assert "0_0/count has rows" not in result.err
     assert not [key for key in rows(world.app) if key.endswith(("/count", "/kv-nolog"))]
 
@@ -320,7 +320,7 @@ def test_unclean_tasks_need_an_option(name: str, tmp_path: Path) -> None:
     kstate(*world.words, "--guarantee", "at_least_once", "--warnings-ok", "--dry-run")
     before = rows(world.app)
     result = kstate(*world.words, "--wipe-unclean", status=1)
-    assert "its task was not closed cleanly: removed, so that Kafka Streams restores it" in result.err
+    assert "its task was not closed cleanly, so kstate removes it, and Kafka Streams restores it" in result.err
     after = rows(world.app)
     remainder = {key.rpartition("/")[2] for key in before} - {
         key.rpartition("/")[2] for key, row in after.items() if row["rows"]

@@ -94,7 +94,9 @@ def test_a_host_completes_the_task_that_the_other_host_releases(tmp_path: Path, 
     before = meaning(world.second)
     result = world.rehome(world.second, status=1)
     assert not built(result)
-    assert "only 1_0, 2_0 is here, and kstate removes it, because the host that has 0_0 completes 0_0" in result.out
+    assert (
+        "this host has only 1_0, 2_0, and kstate removes it, because the host that has 0_0 completes 0_0" in result.out
+    )
     assert not [*world.second.glob("*_*")]
     kstate("undo", world.second)
     assert meaning(world.second) == before
@@ -222,4 +224,4 @@ def test_refuses_contradicting_options(tmp_path: Path) -> None:
         kstate("rehome", world.first, *words, "--spec", world.spec, "-o", "json", status=2)
         assert tree_hash(world.first.parent) == before
     world.release = "4.3"
-    assert "it stores offsets in another place" in world.refusal(world.first)
+    assert "this release keeps offsets in another place" in world.refusal(world.first)

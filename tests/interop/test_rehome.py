@@ -129,7 +129,7 @@ def test_after_a_start_that_was_killed(harness: Harness, tmp_path: Path, version
     left_out = {
         message.partition(":")[0].partition("/")[2]
         for message in messages
-        if "removed, so that Kafka Streams" in message
+        if "so kstate removes it, and Kafka Streams" in message
     }
 
     run = Run(dump=tmp_path / "after.jsonl", may_restore=[*ALWAYS, *left_out])

@@ -108,7 +108,10 @@ def complete(directory: Path, at: int, *words: object) -> CommandResult:
     assert result.status == 1, result.report
     built = {(row["task"], row["store"]) for row in result.rows if row["type"] == "store"}
     assert built == {(f"0_{at}", "left-window")}
-    text = f"0_{1 - at}: only 1_{1 - at} is here, and kstate removes it, because the host that has 0_{1 - at} completes 0_{1 - at}"
+    text = (
+        f"0_{1 - at}: this host has only 1_{1 - at}, and kstate removes it, because the host that has 0_{1 - at} completes "
+        f"0_{1 - at}"
+    )
     assert [
         row["message"].partition(". If none of the hosts")[0] for row in result.rows if row["type"] == "warning"
     ] == [text]

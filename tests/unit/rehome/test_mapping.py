@@ -119,11 +119,11 @@ def test_another_application() -> None:
 
 def test_an_old_text_that_does_not_fit() -> None:
     why = refusal_text(WhyRefused.OLD_DOES_NOT_FIT, {"2_0": ["a"]}, description({1: ("a",)}), description({0: ("a",)}))
-    assert "2_0/a: it has it in sub-topology 0" in why.message
+    assert "2_0/a: the old topology has this store in sub-topology 0" in why.message
     why = refusal_text(
         WhyRefused.OLD_DOES_NOT_FIT, {"0_0": ["a", "x"]}, description({1: ("a",)}), description({0: ("a",)})
     )
-    assert "0_0/x: it does not have this store" in why.message
+    assert "0_0/x: the old topology does not have this store" in why.message
 
 
 def test_stores_that_become_global() -> None:
@@ -179,7 +179,7 @@ def test_half_a_task() -> None:
     old, new = description({0: ("a",), 1: ("b",)}), description({0: ("a", "b")})
     for given_old in (old, None):
         why = refusal_text(WhyRefused.HALF_A_TASK, {"0_0": ["a"], "1_0": ["b"], "1_1": ["b"]}, new, given_old)
-        assert "0_1: a of 0_1 is not here, but 1_1 is" in why.message
+        assert "0_1: this host has 1_1, but not a of 0_1" in why.message
     by_texts(contents({"0_0": ["a"], "1_0": ["b"]}), (), new, old)
     # Its task is here, and it is not: it was wiped, or is in memory.
     rehoming = by_texts(contents({"0_0": ["a"], "1_0": []}), (), new, old)

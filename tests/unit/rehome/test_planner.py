@@ -103,7 +103,7 @@ def test_store_without_its_offset_is_omitted_if_another_partition_has_an_offset(
     assert not alone.left_out
     assert warnings(changes) == ("1_0/b: it has no offset, so kstate treats it as a store without a changelog",)
     others, changes = leave_out(layout({**here, "0_1": {"a": 7}, "1_1": {"b": 3}}), {"0_0", "1_0"})
-    assert others.left_out == {("1_0", "b"): "it has rows, but its offset is lost"}
+    assert others.left_out == {("1_0", "b"): "it contains rows, but its offset is lost"}
     assert not warnings(changes)
 
 
@@ -138,7 +138,10 @@ def test_an_unknown_entry_in_a_task_that_stores_leave() -> None:
 
 def test_names_of_half_tasks() -> None:
     half = {"0_0": {"a": 7}}
-    for names, text in (({"none", "0_0"}, "exclude each other"), ({"5_0"}, "no store here goes to 5_0")):
+    for names, text in (
+        ({"none", "0_0"}, "exclude each other"),
+        ({"5_0"}, "none of the stores on this host moves to 5_0"),
+    ):
         with pytest.raises(UsageError, match=text):
             complete_halves(layout(half, replace(OPTIONS, complete=frozenset(names))))
     # Without a dump half tasks stay what they are: the planner refuses them.
