@@ -14,16 +14,16 @@ from kstate_cli.texts import command
 NOT_REACHED: Final = "check that the dump is reachable, and that this user has the permission to read it"
 """The hint for a file that the system cannot read; its contents are unknown."""
 
-NEW_DUMP: Final = "take a new dump into an empty folder"
+NEW_DUMP: Final = "write a new dump to an empty folder"
 """The hint for a dump with contradicting files. No hint asks to remove files, which would lose records."""
-WHOLE_COPY: Final = "copy the dump again from a complete copy, manifests last, or take a new dump into an empty folder"
+WHOLE_COPY: Final = f"copy the dump again from a complete copy, manifests last, or {NEW_DUMP}"
 
 
 class DumpError(Refused):
     """A dump contradicts itself, or kstate cannot read it. Nothing was changed (exit code 4)."""
 
     code = "dump"
-    usual_hint = "take the dump again, or pass another dump"
+    usual_hint = "write the dump again, or pass another dump"
 
 
 class Damage:

@@ -203,7 +203,8 @@ def _hive(file: ListedFile) -> dict[str, str]:
         raise DumpError("the path names a topic or a partition twice", where=printable(file.path))
     if absent := [name for name, value in values.items() if value == _NO_VALUE]:
         raise DumpError(
-            f"its records have no {absent[0]}: {_NO_VALUE} in the path stands for null", where=printable(file.path)
+            f"its records have no {absent[0]}, because {_NO_VALUE} in the path stands for null",
+            where=printable(file.path),
         )
     partition = values.get("partition")
     if partition is not None and not (partition.isascii() and partition.isdigit() and len(partition) < 11):
@@ -287,7 +288,7 @@ def _grouped(
             else:
                 columns[name] = pa.repeat(pa.scalar(parse(hive[name]), kind), len(batch))
             if columns[name].null_count:
-                raise DumpError(f"row group {index}: column {name} has nulls", where=where)
+                raise DumpError(f"column {name} has nulls in row group {index}", where=where)
         grouped = pa.table(columns).group_by(["topic", "partition"], use_threads=False)
         result = grouped.aggregate([("offset", "min"), ("offset", "max"), ("offset", "count")]).to_pydict()
         order = ("topic", "partition", "offset_min", "offset_max", "offset_count")
@@ -300,7 +301,7 @@ def _checked(range_: _OffsetRange, hive: dict[str, str], file: ListedFile) -> To
     if not legal_topic(range_.topic):
         raise DumpError(f"{range_.topic[:300]!r} is not the name of a topic", where=where)
     if not 0 <= range_.partition <= MAX_I32:
-        raise DumpError(f"topic {range_.topic}: {range_.partition} is not a partition", where=where)
+        raise DumpError(f"{range_.partition} is not a partition number, for topic {range_.topic}", where=where)
     key = TopicPartition(range_.topic, range_.partition)
     if range_.first < 0:
         raise DumpError(f"{key} has the negative offset {range_.first}", where=where)
@@ -357,7 +358,7 @@ def check_files(manifest: Manifest, files: Iterable[ListedFile], where: str, dam
             damage.add(keys_of(file), error)
         elif present[path].size != file.size:
             error = DumpError(
-                f"{printable(path)} has {present[path].size} bytes, but {file.size} in the manifest", where=where
+                f"{printable(path)} has {present[path].size} bytes, but the manifest records {file.size}", where=where
             )
             damage.add(keys_of(file), error)
     for path in present:
@@ -366,7 +367,7 @@ def check_files(manifest: Manifest, files: Iterable[ListedFile], where: str, dam
             raise DumpError(
                 f"{printable(path)} is in the dump, but not in the manifest",
                 where=where,
-                hint=f"a failed or repeated write leaves such files: {NEW_DUMP}",
+                hint=f"{NEW_DUMP}, because a failed or repeated write has left such files",
             )
 
 

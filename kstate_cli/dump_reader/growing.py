@@ -153,7 +153,9 @@ def _grown(content: Any, generation: int | None) -> Grown:
     whole = JsonObject.of(content, "the manifest")
     # A later format may have facts that decide whether a record counts. To ignore them would be wrong.
     if whole.number("format", MAX_I32) != FORMAT:
-        raise DumpError(f"format {whole.members['format']} of a growing dump is unknown (known: {FORMAT})")
+        raise DumpError(
+            f"the growing dump has format {whole.members['format']}, but this version of kstate reads only {FORMAT}"
+        )
     # The generation must be that of the name: a manifest that was copied to a higher name would count as the newest.
     if whole.number("generation") != generation:
         raise DumpError(f"it has generation {whole.members['generation']}, but its name has another generation")
@@ -256,7 +258,7 @@ def _ranges(facts: JsonObject, key: TopicPartition) -> tuple[Round, ...]:
     """Return the ranges of a full dump. Raises DumpError if there is none, or if there is a gap between two of them."""
     ranges = tuple(_range(row, key) for row in facts.items("ranges"))
     if not ranges:
-        raise DumpError(f"{key}: it has no ranges")
+        raise DumpError(f"{key} has no ranges")
     for before, after in pairwise(ranges):
         # The records in a gap would be missing, and look as if compaction had removed them.
         if before.end != after.start:

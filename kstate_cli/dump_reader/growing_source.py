@@ -92,7 +92,7 @@ def newest_of(entries: Iterable[ListedFile], where: str, content: Callable[[List
         return None
     if manifests.NAME in by_name:
         raise DumpError(
-            f"it has {manifests.NAME} of a dump that was written at once, and also manifests of a growing dump",
+            f"it contains {manifests.NAME} of a dump that was written at once, and also manifests of a growing dump",
             where=where,
             hint=NEW_DUMP,
         )
@@ -143,9 +143,8 @@ def _as_of_generation(grown: Grown, generation: int, where: str) -> tuple[Grown,
     if not left_out:
         return grown, ()
     warning = (
-        f"{some(left_out, _MOST_NAMES)}: restored from an older full dump ({option.FULL_DUMP} "
-        f"{quoted(str(generation))}). kstate skips the newest full dump and all records that only this dump "
-        "contains"
+        f"kstate restores {some(left_out, _MOST_NAMES)} from an older full dump ({option.FULL_DUMP} "
+        f"{quoted(str(generation))}), and skips the newest full dump and all records that only that one contains"
     )
     return replace(grown, fulls=fulls), (warning,)
 
@@ -187,7 +186,7 @@ def _check_present(filesystem: FileSystem, base: str, manifest: Manifest, damage
             damage.add(keys_of(file), error)
         elif status.size != file.size:
             error = DumpError(
-                f"{printable(file.path)} has {status.size} bytes, but {file.size} in the manifest",
+                f"{printable(file.path)} has {status.size} bytes, but the manifest records {file.size}",
                 where=printable(base),
             )
             damage.add(keys_of(file), error)

@@ -170,7 +170,8 @@ def _manifest(content: Any) -> Manifest:
     """Return the manifest in parsed JSON. Raise DumpError if it is invalid, or lists a partition or file twice."""
     whole = JsonObject.of(content, "the manifest")
     if whole.number("format", MAX_I32) not in FORMATS:
-        raise DumpError(f"format {whole.members['format']} is unknown (known: {', '.join(map(str, FORMATS))})")
+        known = " and ".join(map(str, FORMATS))
+        raise DumpError(f"it has format {whole.members['format']}, but this version of kstate reads only {known}")
     isolation = isolation_of(whole)
     partitions: dict[TopicPartition, ManifestPartition] = {}
     files: dict[str, ManifestFile] = {}
@@ -232,7 +233,7 @@ def _contradiction(facts: ManifestPartition) -> str | None:
     # Rows and bounds belong together. If a partition has rows but no bounds, or the reverse, the manifest is
     # incomplete.
     if (first is None) != (facts.rows == 0) or (last is None) != (facts.rows == 0):
-        return f"{facts.rows} rows, but first is {first} and last is {last}"
+        return f"it records {facts.rows} rows, but first is {first} and last is {last}"
     if start is not None and end is not None and start > end:
         return f"log_start {start} is above log_end {end}"
     if first is not None and last is not None:

@@ -75,16 +75,17 @@ class _Survey:
         """Return the warnings about files that look like a part of the dump."""
         warnings = []
         if self.hidden:
-            warnings.append(f"skipped, because Spark also hides names that begin with _ or .: {_some(self.hidden)}")
+            names = _some(self.hidden)
+            warnings.append(f"kstate skips files whose names begin with _ or ., because Spark also hides them: {names}")
         if self.foreign:
-            warnings.append(f"skipped, because they are not Parquet: {_some(self.foreign)}")
+            warnings.append(f"kstate skips files that are not Parquet: {_some(self.foreign)}")
         return warnings
 
     def also_hidden(self) -> list[str]:
         """Return the warning about hidden files of other names, such as unfinished ones of a writer."""
         if not self.other_hidden:
             return []
-        return [f"skipped, because their names are hidden: {_some(self.other_hidden)}"]
+        return [f"kstate skips files with hidden names: {_some(self.other_hidden)}"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,11 +200,11 @@ def _refuse_other_level(filesystem: FileSystem, root: str, uri: str, below: list
     """Raise DumpError if manifests show that the dump is in a folder below, or that this folder is a part of a dump."""
     if below:
         places = [f"{uri.rstrip('/')}/{folder}" for folder in below]
-        holds = "hold dumps"
+        dumps, hint = "several dumps: ", "pass one of these folders"
         if len(places) == 1:
-            holds = "holds the dump"
+            dumps, hint = "the dump ", "pass that folder"
         places_text = some([uri_text(place) for place in places], _MOST_NAMES)
-        raise DumpError(f"{places_text} {holds}: {uri_text(uri)} is a folder above", hint="pass that folder")
+        raise DumpError(f"{uri_text(uri)} is not a dump, but a folder above {dumps}{places_text}", hint=hint)
     for levels in range(1, _LEVELS + 1):
         above = "/".join(root.rstrip("/").split("/")[:-levels])
         if above and _has_manifest(filesystem, above):
@@ -212,7 +213,8 @@ def _refuse_other_level(filesystem: FileSystem, root: str, uri: str, below: list
                 # The path within the file system is not a URI. So the same number of levels is removed from the URI.
                 whole = "/".join(uri.rstrip("/").split("/")[:-levels])
             raise DumpError(
-                f"{uri_text(whole)} holds the dump, and {uri_text(uri)} is only a part of it", hint="pass that folder"
+                f"{uri_text(uri)} is only a part of the dump {uri_text(whole)}",
+                hint="pass that folder",
             )
 
 
@@ -307,13 +309,15 @@ def _record_warnings(facts: list[FileFacts], manifest: Manifest | None, *, commi
     """Return the warnings about the records of a dump."""
     warnings = []
     if any(not file.columns.zoned for file in facts):
-        warnings.append("timestamps without a time zone are read as UTC")
+        warnings.append("kstate reads timestamps without a time zone as UTC")
     if nulls := sum(file.null_timestamps for file in facts):
         warnings.append(
-            f"{nulls:,} records have no timestamp (null): kstate writes -1, the value of Kafka for a missing timestamp"
+            f"kstate writes timestamp -1, as Kafka does if it is missing, for {nulls:,} records without one (null)"
         )
     if manifest and committed_only and manifest.isolation != "read_committed":
-        warnings.append(f"the manifest records isolation {manifest.isolation}, and takes precedence")
+        warnings.append(
+            f"{option.DUMP_IS_COMMITTED} has no effect, because the manifest records isolation {manifest.isolation}"
+        )
     return warnings
 
 

@@ -346,7 +346,7 @@ def refuse_differing(table: pa.Table, part: Slice) -> None:
             raise DumpError(
                 f"{part.topic}:{part.partition}: two rows have offset {ordered[again[differ[0]]]}, but differ in "
                 f"their {name}",
-                hint=f"the dump mixes two topics, or contains a topic that was deleted and recreated: {NEW_DUMP}",
+                hint=f"{NEW_DUMP}, because this one mixes two topics, or a topic was deleted and recreated",
             )
 
 

@@ -428,12 +428,12 @@ def _carried_over(before: PartitionDump, dump: Dump) -> PartitionDump:
         return before
     # Duplicates may be removed, so there may be fewer rows. But other bounds mean that records were lost.
     if (after.first, after.last) != (before.first, before.last) or after.rows > before.rows:
-        raise RunFailed(f"Spark read rows of {before.key}, but has written other rows", where=dump.uri, hint=_ODD)
+        raise RunFailed(f"Spark wrote other rows of {before.key} than it had read", where=dump.uri, hint=_ODD)
     for piece, following in zip(after.pieces, after.pieces[1:], strict=False):
         if following.first <= piece.last:
             raise DumpError(
                 f"{before.key}: two rows have offset {following.first}, but differ",
-                hint=f"the dump mixes two topics, or contains a topic that was deleted and recreated: {NEW_DUMP}",
+                hint=f"{NEW_DUMP}, because this one mixes two topics, or a topic was deleted and recreated",
             )
     stated_facts = {name: getattr(before, name) for name in ("log_start", "log_end", "start", "topic_id", "reading")}
     return replace(after, **stated_facts)

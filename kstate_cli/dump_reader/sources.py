@@ -85,7 +85,10 @@ def content_of(filesystem: FileSystem, file: ListedFile, noun: str = "manifest")
     """Return the bytes of a file. Raises DumpError if it is too large, or cannot be read."""
     # The size is checked in the listing, before a byte is read.
     if file.size > _MAX_MANIFEST:
-        raise DumpError(f"the {noun} has {file.size} bytes", where=printable(file.path))
+        raise DumpError(
+            f"the {noun} has {file.size:,} bytes, but kstate reads at most {_MAX_MANIFEST:,}",
+            where=printable(file.path),
+        )
     try:
         with filesystem.open_input_stream(file.path) as stream:
             return bytes(stream.read())
@@ -136,7 +139,8 @@ def check_digest(filesystem: FileSystem, path: str, expected: str, ended: Callab
 def other_file(path: str) -> DumpError:
     """Return the error for a file whose digest differs from that of the manifest."""
     return rot(
-        path, "the file is damaged or was replaced by another file: its SHA-256 differs from the one in the manifest"
+        path,
+        "the file is damaged or was replaced by another file, because its SHA-256 differs from the one in the manifest",
     )
 
 

@@ -245,7 +245,7 @@ def table_refusal(
 def file_refusal(path: str, format_: TableFormat) -> DumpError:
     """Return the refusal of a file of a table whose log is elsewhere."""
     return DumpError(
-        (f"the file belongs to a table ({format_.name}). Only the log of the table shows which files belong to it"),
+        f"the file belongs to a table ({format_.name}). Only the log of the table shows which files belong to it",
         where=printable(path),
         hint="write the current rows of the table as plain Parquet to a new folder, with a reader of that "
         "format, and pass the new folder",

@@ -111,7 +111,7 @@ def _table_file(action: Mapping[str, Any]) -> _TableFile:
     """Return the file of an action of Delta's log, ``add`` or ``remove``."""
     path = unquote(str(action["path"]))
     if action.get("deletionVector") is not None:
-        raise _RefusedTableError(f"{printable(path)} has a deletion vector: some of its records were deleted")
+        raise _RefusedTableError(f"{printable(path)} has a deletion vector, so some of its records were deleted")
     statistics: dict[str, Any] = {}
     if action.get("stats"):
         # Statistics are optional, and are JSON in a string of the JSON object.
@@ -137,7 +137,7 @@ def _require_same_rows(
     # that.
     before, after = [file.rows for file in old_files], [file.rows for file in new_files]
     if None in (*before, *after):
-        raise _RefusedTableError(f"commit {number} rewrote files, and whether it kept all records is unknown")
+        raise _RefusedTableError(f"commit {number} rewrote files, and kstate does not know whether it kept all records")
     if sum(rows or 0 for rows in before) != sum(rows or 0 for rows in after):
         raise _RefusedTableError(f"commit {number} rewrote files with another number of records")
 
@@ -186,7 +186,7 @@ def _planned(table: Any, folder: str) -> Iterator[_TableFile]:
     while current is not None:
         if current not in snapshots:
             raise _RefusedTableError(
-                f"snapshot {current} has expired: whether older snapshots removed records is unknown"
+                f"snapshot {current} has expired, so kstate does not know whether older snapshots removed records"
             )
         snapshot = snapshots[current]
         operation = None
@@ -201,12 +201,12 @@ def _planned(table: Any, folder: str) -> Iterator[_TableFile]:
     # numbers, so there is a gap then. Format version 1 has no such numbers, so its tables prove nothing.
     if numbers != [*range(len(numbers), 0, -1)]:
         raise _RefusedTableError(
-            "its snapshots have gaps in their sequence numbers: it was rolled back, or has branches"
+            "the sequence numbers of its snapshots have gaps, so the table was rolled back, or has branches"
         )
     for task in table.scan().plan_files():
         path = _local(task.file.file_path)
         if task.delete_files:
-            raise _RefusedTableError(f"{printable(path)} has delete files: some of its records were deleted")
+            raise _RefusedTableError(f"{printable(path)} has delete files, so some of its records were deleted")
         if task.file.file_format.value != "PARQUET":
             raise _RefusedTableError(f"{printable(path)} is not Parquet")
         yield _TableFile(os.path.relpath(path, folder), task.file.file_size_in_bytes, task.file.record_count)
@@ -245,7 +245,8 @@ def _listed_file(format_: TableFormat, place: DumpPlace, folder: str, file: _Tab
     # The log has the size of the committed file. So this file was replaced or cut off.
     if size != file.size:
         raise DumpError(
-            f"{printable(file.path)} has {size_text(size)}, but {size_text(file.size)} in the log", where=place.text
+            f"{printable(file.path)} has {size_text(size)}, but the log records {size_text(file.size)}",
+            where=place.text,
         )
     return ListedFile(path, file.path, size)
 
@@ -261,7 +262,7 @@ def _refusal(format_: TableFormat, place: str, reason: str) -> DumpError:
         hint += ", for example:"
         details = [format_.example.format(table=place, copy="COPY")]
     return DumpError(
-        f"{place} is a table ({format_.name}), and kstate cannot use it as a dump: {reason}",
+        f"{place} is a table ({format_.name}), and kstate cannot use it as a dump, because {reason}",
         hint=hint,
         hint_details=details,
     )

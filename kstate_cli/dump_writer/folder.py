@@ -124,7 +124,7 @@ class FolderStore:
                     f"{folder}: its file system does not support hard links, which kstate needs to commit a "
                     "manifest in one step"
                 ),
-                hint="dump to another folder, and copy the dump from there, manifests last",
+                hint="write the dump to a folder on another file system, then copy it, manifests last",
             ) from None
         finally:
             for path in (probe, linked):

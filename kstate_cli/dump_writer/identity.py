@@ -51,8 +51,8 @@ class Comparison:
     def text(self) -> str:
         """Return the reason in a sentence; for a log that is not the same."""
         if self.identity is Identity.ANOTHER:
-            return f"it is another log: {self.why}"
-        return f"kstate cannot compare it with the log that it read before: {self.why}"
+            return f"it is another log, because {self.why}"
+        return f"kstate cannot compare it with the log that it read before, because {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ def _compare_spans(sample: LogSample, log_start: int, end: SpanRecords | None, r
     if read is None:
         return compare(sample, (), log_start)
     if read.ended is SpanEnd.BELOW_START:
-        return Comparison(Identity.NOT_COMPARABLE, "its first records were deleted while it was compared")
+        return Comparison(Identity.NOT_COMPARABLE, "its first records were deleted while kstate compared it")
     return compare(sample, [tail_record(message) for message in read.records], log_start)
 
 
@@ -220,7 +220,7 @@ def _difference(before: TailRecord | None, record: TailRecord) -> str | None:
         return f"the record at offset {record.offset} has changed"
     if None not in (before.epoch, record.epoch) and before.epoch != record.epoch:
         return (
-            f"the record at offset {record.offset} is of leader epoch {record.epoch}, but was of "
+            f"the record at offset {record.offset} belongs to leader epoch {record.epoch}, but belonged to "
             f"{before.epoch} when kstate read it"
         )
     return None
@@ -231,7 +231,7 @@ def unexplained(comparison: Comparison, keys: Iterable[str]) -> str | None:
     absent = comparison.awaited - frozenset(keys)
     if not absent:
         return None
-    return f"{len(absent)} of the last records that kstate had read no longer exist, and no later record has their key"
+    return f"{len(absent)} of the last records that kstate had read no longer exist, and no later record has their keys"
 
 
 class LogChangedError(Exception):

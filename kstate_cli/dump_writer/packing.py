@@ -216,7 +216,7 @@ def join_small_files(
             smaller, paths = pack(store, full, generation, run)
         except DumpError as error:
             # Joined, the damaged rows would get a new file whose digest calls them sound. So the file stays as it is.
-            warn(f"{full.key}: {error}. kstate does not join its small files. To replace them, dump with {option.FULL}")
+            warn(f"{full.key}: {error}. kstate does not join its small files. To replace them, pass {option.FULL}")
             smaller, paths = full, ()
         packed.append(smaller)
         joined += paths

@@ -215,8 +215,8 @@ class DumpRound:
     def _warn_of_foreign(self, topics: Topics) -> None:
         for topic, other in topics.foreign:
             self._warn(
-                f"{topic} is not dumped, because it seems to belong to the application {other} (to dump it, pass "
-                f"{option.TOPIC})"
+                f"kstate does not dump {topic}, because it seems to belong to the application {other} (to dump it, "
+                f"pass {option.TOPIC})"
             )
 
     def _warn_of_transactions(self) -> None:
@@ -258,7 +258,7 @@ class DumpRound:
                 return
         keys = ", ".join(str(plan.key) for plan in waiting[:_MOST_NAMES])
         raise RunFailed(
-            f"{keys}: the log changes again and again while kstate reads it",
+            f"the log of {keys} keeps changing while kstate reads it",
             hint=f"find out what deletes its records. With more {option.WORKERS}, kstate reads faster",
         )
 
@@ -328,7 +328,7 @@ class DumpRound:
             try:
                 plan = replace(plan, facts=settle(plan.facts, again, plan.end))
             except LogChangedError as error:
-                reasons[plan.key] = f"it changed while kstate was reading it: {error}"
+                reasons[plan.key] = f"it changed while kstate was reading it ({error})"
             else:
                 why = self._why_invalid(plan, request_ms)
                 if why is not None:
@@ -354,7 +354,7 @@ class DumpRound:
         results = self._results_of(plan.key)
         another = next((result.another for result in results if result.another is not None), None)
         if another is not None:
-            return f"it is another log: {another}"
+            return f"it is another log, because {another}"
         if any(result.begins_later for result in results):
             return "its first records were deleted while kstate was reading it"
         comparison = self._comparisons.get(plan.key)
@@ -380,9 +380,9 @@ class DumpRound:
         reasons = {}
         for key, comparison in compare_logs(self._request.bootstrap, self._request.settings, logs).items():
             if comparison.identity is Identity.ANOTHER:
-                reasons[key] = f"it changed while kstate was reading it: {comparison.why}"
+                reasons[key] = f"it changed while kstate was reading it ({comparison.why})"
             elif comparison.identity is Identity.NOT_COMPARABLE:
-                self._warn(f"{key}: kstate cannot compare it with the log that it read before: {comparison.why}")
+                self._warn(f"{key}: {comparison.text}")
         return reasons
 
     def _sample(self, plan: PartitionPlan, again: LogFacts) -> LogSample | None:
@@ -485,8 +485,8 @@ class DumpRound:
         slow = reading.too_slow(plan)
         if slow is not None:
             self._warn(
-                f"{plan.key}: reading it took {span_text(slow)}, so it cannot be the base of a rebuild, "
-                "because deletes from this time may be missing"
+                f"{plan.key}: reading it took {span_text(slow)}, so tombstones from this time may be missing, and "
+                "kstate cannot rebuild a store from this full dump"
             )
         return full
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 # Printed by the deadline, which cannot find out whether the manifest was written.
 _REMAINS = (
-    "files of this run that are not in a manifest (a run a day later removes them). The dump is unchanged, or "
+    "files of this run that no manifest lists (a run one day later removes them). The dump is unchanged, or "
     "has one more generation"
 )
 

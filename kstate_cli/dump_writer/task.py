@@ -168,7 +168,7 @@ class _RangeMessages:
     def _silent(self, log_end: int | None) -> RunFailed:
         if log_end is None:
             return self._failed(f"the broker sent no data for {SILENT_SECONDS:.0f} seconds")
-        return self._failed(f"the log ends at {log_end}, but ended at {self._job.end} or above before")
+        return self._failed(f"the log ends at {log_end}, but before, it ended at {self._job.end} or above")
 
     def _within(self, records: list[Any]) -> list[Any]:
         """Return the records of the range. A batch of the broker may begin before it and end after it."""

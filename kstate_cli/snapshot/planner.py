@@ -193,8 +193,8 @@ def _too_old(app: Path, outcomes: _Outcomes, now_ms: int) -> Refused:
     return Refused(
         f"deleted keys would reappear in {plural(len(stores), 'store')} of {app}: {names}",
         details=[*details, f"the changelogs keep tombstones for {span_text(outcomes.retention_ms)}{unless}"],
-        hint="restore from a dump of the changelogs, or start the application without a directory. If it never "
-        f"deletes keys, or you accept that deleted keys reappear, pass {option.ACCEPT_RESURRECTED}",
+        hint="restore from a dump of the changelogs, or start the application without a directory. If it writes "
+        f"no tombstones, or you accept that old keys reappear, pass {option.ACCEPT_RESURRECTED}",
     )
 
 

@@ -63,9 +63,9 @@ def test_a_dump_that_lies_further_down_or_up(tmp_path: Path, warm: Warm) -> None
     for arguments, below in ((EXAMPLES, DUMP), (DUMP / TOPIC, DUMP)):
         status, messages = _restore(warm, tmp_path / "orders", arguments)
         assert status == 4, messages
-        assert f"kstate: {below} holds the dump" in messages
+        assert f"the dump {below}" in messages
         assert "--dump-is-complete" not in messages, "it would be read without its manifest"
-        match = re.findall(r"kstate: (\S+) holds the dump", messages)[0]
+        match = re.findall(r"kstate: .* the dump (\S+)", messages)[0]
         assert _restore(warm, tmp_path / "orders", match)[0] in (0, 1)
 
 
@@ -75,8 +75,8 @@ def test_two_dumps_are_both_named(tmp_path: Path, warm: Warm) -> None:
     status, messages = _restore(warm, tmp_path / "orders", tmp_path / "dumps")
     assert status == 4
     assert (
-        f"kstate: {tmp_path}/dumps/monday, {tmp_path}/dumps/tuesday hold dumps: {tmp_path}/dumps is a folder above"
-        in messages
+        f"kstate: {tmp_path}/dumps is not a dump, but a folder above several dumps: {tmp_path}/dumps/monday, "
+        f"{tmp_path}/dumps/tuesday" in messages
     )
 
 

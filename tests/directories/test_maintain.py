@@ -489,7 +489,7 @@ def test_headroom_agrees_with_the_plan_of_a_dump(host: Host) -> None:
         assert until is not None
         facts = LogFacts(0, full.end, "t", policy="compact", delete_retention_ms=full.delete_retention_ms)
         assert not_continued(full, facts, until) is None
-        assert "deletes may be missing" in str(not_continued(full, facts, until + 1))
+        assert "tombstones may be missing" in str(not_continued(full, facts, until + 1))
     (number,) = host.metric("kstate_dump_headroom_seconds")
     (moment,) = host.metric("kstate_dump_continued_until_timestamp_seconds")
     assert moment == min(continued_until(entry) or 0 for entry in grown.newest().values()) / 1000

@@ -57,11 +57,11 @@ def beside_damage(dump: Path) -> str:
 @pytest.mark.parametrize(
     ("prepare", "warning"),
     [
-        (all_hidden, "Spark also hides names"),
-        (topic_hidden, f"Spark also hides names that begin with _ or .: _{TOPIC}/"),
+        (all_hidden, "Spark also hides them"),
+        (topic_hidden, f"because Spark also hides them: _{TOPIC}/"),
         (leave_unfinished, ".part-0-0.inprogress.1f3a"),
-        (another_format, "they are not Parquet"),
-        (beside_damage, "they are not Parquet: notes.csv"),
+        (another_format, "that are not Parquet"),
+        (beside_damage, "that are not Parquet: notes.csv"),
     ],
 )
 def test_a_skipped_file_is_reported_before_the_refusal(
@@ -75,7 +75,7 @@ def test_a_skipped_file_is_reported_before_the_refusal(
              "--dump-is-committed")  # fmt: skip
     ended = warm("restore", tmp_path / "orders", *words)
     assert ended.status == 4, ended.report
-    before, after = ended.err.index("warning: skipped, because"), ended.err.index(refusal)
+    before, after = ended.err.index("warning: kstate skips files"), ended.err.index(refusal)
     assert before < after and warning in ended.err[before:after], ended.err
     ended = warm("restore", tmp_path / "orders", *words, "-o", "json")
     error = json.loads(ended.out.splitlines()[-1])

@@ -459,7 +459,10 @@ def test_changelogs_of_another_application_are_named(harness: Harness, tmp_path:
     result = dump(harness, out, "--app", app, *QUICK, status=1)
     assert {key.topic for key in newest(out).newest()} == {topics["count"].name, topics["3-count"].name}
     (warning,) = [row["message"] for row in result.rows if row["type"] == "warning"]
-    assert f"{app}-2-count-changelog is not dumped, because it seems to belong to the application {app}-2" in warning
+    assert (
+        f"kstate does not dump {app}-2-count-changelog, because it seems to belong to the application {app}-2"
+        in warning
+    )
     dump(harness, out, "--app", app, "--topic", topics["2-count"].name, *QUICK)
     assert {key.topic for key in newest(out).newest()} == {topic.name for topic in topics.values()}
     refusal = dump(harness, out, "--app", f"{app}-nobody", *QUICK, status=2)
@@ -509,7 +512,7 @@ def test_a_gap(harness: Harness, tmp_path: Path) -> None:
         harness,
         out,
         topic,
-        "kstate cannot compare it with the log that it read before: none of the last "
+        "kstate cannot compare it with the log that it read before, because none of the last "
         "16 records that kstate had read exists any more",
     )
     topic.produce(20)
@@ -518,7 +521,7 @@ def test_a_gap(harness: Harness, tmp_path: Path) -> None:
     topic.produce(20)
     topic.delete_before(70)
     assert newest(out).newest()[TopicPartition(topic.name, 0)].end == 60
-    begins_anew(harness, out, topic, "a gap: the log begins at 70, but kstate had read it only up to 60")
+    begins_anew(harness, out, topic, "the log begins at 70, but kstate had read it only up to 60")
 
 
 def test_a_topic_made_anew(harness: Harness, tmp_path: Path) -> None:
@@ -610,7 +613,7 @@ def test_another_record_at_the_same_offset(harness: Harness, tmp_path: Path) -> 
     content["fulls"][0]["tail"][-1][1] = "0" * 16
     (out / name_of(facts.generation + 1)).write_text(json.dumps(content))
     topic.produce(20)
-    begins_anew(harness, out, topic, "it is another log: the record at offset 19 has changed")
+    begins_anew(harness, out, topic, "it is another log, because the record at offset 19 has changed")
 
 
 def test_a_topic_that_is_recreated_while_it_is_read(harness: Harness, tmp_path: Path) -> None:
@@ -627,7 +630,7 @@ def test_a_topic_that_is_recreated_while_it_is_read(harness: Harness, tmp_path: 
     assert slow.returncode == 1, text
     warnings = [line["message"] for line in map(json.loads, messages.splitlines()) if line["type"] == "warning"]
     assert any(
-        "it changed while kstate was reading it: the topic was recreated (id " in warning for warning in warnings
+        "it changed while kstate was reading it (the topic was recreated (id " in warning for warning in warnings
     ), warnings
     assert rows(out, topic) == topic.records()
     assert {value for _, _, value in rows(out, topic)} == {b"second"}
@@ -726,7 +729,7 @@ def test_a_log_that_was_cut(harness: Harness, tmp_path: Path) -> None:
     document["generation"] += 1
     document["fulls"][0]["log_end"] = document["fulls"][0]["ranges"][-1]["end"] = 45
     (out / name_of(document["generation"])).write_text(json.dumps(document))
-    begins_anew(harness, out, topic, "the log was truncated: it ends at 40, but kstate had read it up to 45")
+    begins_anew(harness, out, topic, "the log ends at 40, although kstate had read it up to 45, so it was truncated")
 
 
 RETENTION = "10000"
@@ -762,5 +765,5 @@ def test_no_deleted_key_comes_back(tmp_path: Path) -> None:
             time.sleep(1)
         continued = {key: value for _, key, value in [*rows(out, topic), *topic.records()]}
         assert continued[b"deleted"] == b"2", "a dump that went on would bring it back"
-        begins_anew(harness, out, topic, "deletes may be missing: the last reading is ")
+        begins_anew(harness, out, topic, "tombstones may be missing, because the last reading is ")
         assert all(key != b"deleted" for _, key, _ in rows(out, topic))

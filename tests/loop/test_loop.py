@@ -147,7 +147,7 @@ def test_five_hundred_keys_that_come_back(farm: Farm, tmp_path: Path, retention_
     attack.delete_and_forget()
     late = attack.dump(Clock())
     assert late.status == 1
-    assert any("deletes may be missing" in text and attack.topic in text for text in late.warnings), late.warnings
+    assert any("tombstones may be missing" in text and attack.topic in text for text in late.warnings), late.warnings
     restore = attack.restore(Clock())
     assert restore.status == 4 or attack.rows() == {b"kept"}, restore
 

@@ -55,7 +55,7 @@ def test_int96_of_impala_has_no_zone(tmp_path: Path) -> None:
     data = path.read_bytes()
     assert data.count(own) == 1
     path.write_bytes(data.replace(own, b"impala version 4.1".ljust(len(own))))
-    assert [*open_dump(tmp_path).warnings] == ["timestamps without a time zone are read as UTC"]
+    assert [*open_dump(tmp_path).warnings] == ["kstate reads timestamps without a time zone as UTC"]
 
 
 def test_records_without_a_timestamp_are_counted(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_records_without_a_timestamp_are_counted(tmp_path: Path) -> None:
     at = table.schema.get_field_index("timestamp")
     times = pa.array([None, 1, None, 2, 3], pa.timestamp("us", tz="UTC"))
     pq.write_table(table.set_column(at, "timestamp", times), tmp_path / "a.parquet")
-    assert [warning[:33] for warning in open_dump(tmp_path).warnings] == ["2 records have no timestamp (null)"[:33]]
+    assert ["for 2 records without one (null)" in warning for warning in open_dump(tmp_path).warnings] == [True]
 
 
 @pytest.mark.parametrize("name", ["headers", "timestampType"])

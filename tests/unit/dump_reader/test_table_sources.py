@@ -158,7 +158,7 @@ def _damaged_log(place: str) -> None:
         (_overwrite, "removed or replaced records"),
         (_expire, "commit 0 of its log has expired"),
         (_other_counts, "another number of records"),
-        (_no_counts, "is unknown"),
+        (_no_counts, "does not know whether it kept all records"),
         (_data_changed, "removed or replaced records"),
         (_lost_file, "not in its folder"),
         (_cut_file, ", but"),
@@ -230,7 +230,7 @@ def test_an_iceberg_table_that_was_rolled_back_is_refused(tmp_path: Path) -> Non
     content["current-snapshot-id"] = content["refs"]["main"]["snapshot-id"] = last["snapshot-id"]
     content["last-sequence-number"] += 1
     path.write_text(json.dumps(content))
-    with pytest.raises(DumpError, match="gaps in their sequence numbers"):
+    with pytest.raises(DumpError, match="sequence numbers of its snapshots have gaps"):
         open_table(str(path))
 
 

@@ -50,18 +50,18 @@ def test_plan_of_new_offsets() -> None:
     [
         ({}, 0, None),
         ({"start": 50}, 0, None),
-        ({"start": 51}, 0, "a gap"),
+        ({"start": 51}, 0, "so records are missing"),
         ({"topic_id": "other"}, 0, "recreated"),
         ({"topic_id": None}, 0, None),
         ({"end": 50, "stable_end": 50}, 0, None),
-        ({"end": 49, "stable_end": 49}, 0, "the log was truncated"),
+        ({"end": 49, "stable_end": 49}, 0, "so it was truncated"),
         ({"leader_epoch": 2}, 0, "leader epoch"),
         ({"leader_epoch": 4}, 0, None),
         ({}, 23 * HOUR, None),
-        ({}, 23 * HOUR + 1, "deletes may be missing"),
-        ({"delete_retention_ms": 2 * HOUR}, 2 * HOUR, "deletes may be missing"),
-        ({"policy": None}, 24 * HOUR, "deletes may be missing"),
-        ({"delete_retention_ms": HOUR}, 0, "too slowly"),
+        ({}, 23 * HOUR + 1, "tombstones may be missing"),
+        ({"delete_retention_ms": 2 * HOUR}, 2 * HOUR, "tombstones may be missing"),
+        ({"policy": None}, 24 * HOUR, "tombstones may be missing"),
+        ({"delete_retention_ms": HOUR}, 0, "so slowly"),
         ({}, -HOUR, None),
         ({}, -HOUR - 1, "by the clock of this host"),
         ({}, -999 * HOUR, "by the clock of this host"),
@@ -158,4 +158,4 @@ def test_an_interrupted_reading_does_not_say_that_all_was_read() -> None:
     assert (again.end, again.request_ms) == (60, NOW)
     third = replace(part, as_of_ms=again.request_ms, ranges=(*part.ranges, Round(30, 60, NOW, NOW + HOUR)))
     assert not_continued(third, FACTS, NOW + 23 * HOUR) is None
-    assert "deletes may be missing" in str(not_continued(third, FACTS, NOW + 23 * HOUR + 1))
+    assert "tombstones may be missing" in str(not_continued(third, FACTS, NOW + 23 * HOUR + 1))
