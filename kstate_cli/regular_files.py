@@ -138,7 +138,7 @@ def read_given(path: Path | str, most: int = MOST_GIVEN_BYTES) -> bytes:
             raise NotReadableError(errno.EINVAL, f"is {kind_of(os.stat(name).st_mode)}", name) from None
         raise
     if len(data) > most:
-        raise NotReadableError(errno.EFBIG, f"is larger than the {size_text(most)} that kstate reads", name)
+        raise NotReadableError(errno.EFBIG, f"is larger than {size_text(most)}, the limit of kstate", name)
     return data
 
 
@@ -210,20 +210,21 @@ def access_hint(path: str | os.PathLike[str] | None, access: int = os.R_OK) -> s
     try:
         status = os.stat(denying)
     except OSError as error:
-        return f"{denying} cannot be checked ({error.strerror}): give this user the right to"
+        return f"kstate cannot check {denying} ({error.strerror}). Give this user the permission"
     facts = f"{denying} belongs to {_user(status.st_uid)}:{_group(status.st_gid)} with mode {_mode(status)}"
     letters = "".join(letter for bit, letter in _BITS.items() if bits & bit)
     if _allows(status, bits):
         denies = "an ACL (getfacl), an attribute (lsattr) or a security module denies it"
-        return f"{facts}, which allows {letters} to {_user(os.geteuid())}: {denies}"
+        return f"{facts}, which allows {letters} to {_user(os.geteuid())}, but {denies}"
     if status.st_uid == os.geteuid():
-        return f"{facts}, which denies {letters} to its owner (this user): chmod u+{letters}"
+        return f"{facts}, which denies {letters} to its owner (this user). Run chmod u+{letters}"
     me, owner = _user(os.geteuid()), _user(status.st_uid)
     owner_text = owner
     if status.st_uid == 0:
         # Root changes no owner of what it replaces; any other owner may be the application's user, or may not.
         owner_text = "root, and the files keep their owners"
-    return f"{facts}, and this is {me}: run the command as {owner_text}, or give {me} the right {letters} on {denying}"
+    way = f"Run the command as {owner_text}, or give {me} the right {letters} on {denying}"
+    return f"{facts}, and this user is {me}. {way}"
 
 
 def user_name(uid: int) -> str:

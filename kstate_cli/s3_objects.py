@@ -496,10 +496,10 @@ def error_of(place: S3Place, error: Exception) -> KstateError:
             hint="check the name and the credentials. kstate does not create buckets",
         )
     if code in _WRONG_REGION:
-        return Refused(failure, hint="check AWS_REGION: the bucket seems to be in another region")
+        return Refused(failure, hint="check AWS_REGION, because the bucket seems to be in another region")
     if status in _DENIED:
         return Refused(
-            f"{failure}: this user does not have the permission",
+            f"{failure}, because this user does not have the permission",
             hint=(
                 "check which user the credentials belong to (aws sts get-caller-identity), and which "
                 f"permissions it needs: {HOW_TO}"

@@ -108,7 +108,7 @@ def _failed(bootstrap: str, error: Any) -> RunFailed:
     """Return the error for a failed request: missing rights, a rejected request, or no answer."""
     cause = cause_of(error)
     if denied(cause):
-        return RunFailed(f"{bootstrap} does not allow this user the request: {cause.str()}", hint=GRANTS)
+        return RunFailed(f"{bootstrap} does not permit this request of this user: {cause.str()}", hint=GRANTS)
     if answered(cause):
         return RunFailed(
             f"{bootstrap} rejects the request: {_error_text(cause)}",

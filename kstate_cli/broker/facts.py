@@ -64,7 +64,7 @@ def read_facts(path: Path) -> dict[TopicPartition, LogFacts]:
     except (OSError, ValueError) as error:
         raise UsageError(
             f"kstate cannot read {path} as log offsets: {error}",
-            hint='{"TOPIC": {"0": {"start": 0, "end": 42}}}, and optionally "id", "committed", "policy", '
+            hint='write {"TOPIC": {"0": {"start": 0, "end": 42}}}, and optionally "id", "committed", "policy", '
             '"delete_retention_ms", "leader_epoch", "retention_ms" and "min_compaction_lag_ms"',
         ) from None
     return by_partition

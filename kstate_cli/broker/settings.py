@@ -62,7 +62,7 @@ def _read(path: Path) -> dict[str, str]:
             continue
         name, equals, value = stripped.partition("=")
         if not equals:
-            raise UsageError(f"{path}, line {number}: not name=value", hint=_HINT)
+            raise UsageError(f"line {number} of {path} does not have the form name=value", hint=_HINT)
         settings[name.strip()] = value.strip()
     return settings
 
@@ -93,7 +93,7 @@ def _truststore(value: str, stores: Mapping[str, str], where: str) -> dict[str, 
     # JKS is Java's default, and only Java reads it.
     if stores.get("ssl.truststore.type", "JKS").upper() != "PEM":
         raise UsageError(
-            f"{where}: ssl.truststore.location: kstate reads only a file of PEM certificates",
+            f"{where}: kstate can use ssl.truststore.location only with a file of PEM certificates",
             hint="export the certificates with keytool -exportcert -rfc, and add ssl.truststore.type=PEM",
         )
     return {"ssl.ca.location": value}
@@ -107,7 +107,7 @@ def _keystore(value: str, stores: Mapping[str, str], where: str) -> dict[str, st
     if kind == "PKCS12":
         return {"ssl.keystore.location": value}
     raise UsageError(
-        f"{where}: ssl.keystore.location: kstate cannot read {kind}",
+        f"{where}: kstate cannot use ssl.keystore.location with a file of type {kind}",
         hint="convert it with keytool -importkeystore -deststoretype PKCS12, and set ssl.keystore.type=PKCS12",
     )
 
@@ -127,17 +127,16 @@ def _jaas(value: str, _stores: Mapping[str, str], where: str) -> dict[str, str]:
     module = match[1].rpartition(".")[2]
     if module not in _LOGINS:
         raise UsageError(
-            f"{where}: sasl.jaas.config: kstate translates {' and '.join(_LOGINS)} for librdkafka, its client, "
-            f"and not {module}",
-            hint="use librdkafka's settings that begin with sasl. instead",
+            f"{where}: kstate supports only {' and '.join(_LOGINS)} in sasl.jaas.config, and not {module}",
+            hint="use the settings of librdkafka, the client of kstate, that begin with sasl. instead",
         )
     # Java (StreamTokenizer) reads quoted values with escapes by a backslash.
     options = {name: re.sub(r"\\(.)", r"\1", quoted) or plain for name, quoted, plain in _PAIR.findall(match[2])}
     unknown = sorted(options.keys() - _LOGIN_NAMES)
     if unknown:
         raise UsageError(
-            f"{where}: sasl.jaas.config: librdkafka, the client of kstate, has no counterpart for "
-            f"{unknown[0]} of {module}",
+            f"{where}: librdkafka, the client of kstate, has no counterpart for {unknown[0]} of {module} in "
+            "sasl.jaas.config",
             hint="remove it, or use a librdkafka setting instead. kstate translates only username and password",
         )
     missing = [name for name in _LOGIN_NAMES if name not in options]
@@ -203,7 +202,7 @@ def refused_by_client(error: BaseException) -> UsageError:
         r'configuration property "([^"]*)"', text
     )
     # The message of librdkafka may contain the value, which may be a password. So only the name of the setting is used.
-    setting = "one of them"
+    setting = "one of these settings"
     if match:
-        setting = f"{match[1]} (librdkafka's own settings count)"
-    return UsageError(f"the Kafka client rejects these settings: {setting}", hint=f"correct {option.KAFKA_SETTINGS}")
+        setting = f"the setting {match[1]}"
+    return UsageError(f"librdkafka, the client of kstate, rejects {setting}", hint=f"correct {option.KAFKA_SETTINGS}")

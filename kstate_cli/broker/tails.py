@@ -186,12 +186,12 @@ def read_keys(
                 answer = now
             if now - answer > _SILENT_SECONDS:
                 raise RunFailed(
-                    f"{key} cannot be read: the broker sent nothing for {_SILENT_SECONDS:.0f} seconds",
+                    f"kstate cannot read {key}: the broker sent no data for {_SILENT_SECONDS:.0f} seconds",
                     hint="check whether its leader is available, then run the command again",
                 )
             if now - began > _MOST_SEARCH_SECONDS:
                 raise RunFailed(
-                    f"{key} has more records than are read in {_MOST_SEARCH_SECONDS:.0f} seconds",
+                    f"kstate could not read all records of {key} within {_MOST_SEARCH_SECONDS:.0f} seconds",
                     hint="check the load of the broker, then run the command again",
                 )
             for record in records:
@@ -206,7 +206,7 @@ def read_keys(
                 elif not may_pass(error):
                     # Also the end of the log before ``last``: the log was truncated, or it is another log.
                     raise RunFailed(
-                        f"{key} cannot be read up to offset {last}: {error.str()}",
+                        f"kstate cannot read {key} up to offset {last}: {error.str()}",
                         hint="check the state of the broker, then run the command again",
                     )
 

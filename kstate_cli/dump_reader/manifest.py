@@ -170,8 +170,8 @@ def _manifest(content: Any) -> Manifest:
     """Return the manifest in parsed JSON. Raise DumpError if it is invalid, or lists a partition or file twice."""
     whole = JsonObject.of(content, "the manifest")
     if whole.number("format", MAX_I32) not in FORMATS:
-        known = " and ".join(map(str, FORMATS))
-        raise DumpError(f"it has format {whole.members['format']}, but this version of kstate reads only {known}")
+        formats = " and ".join(map(str, FORMATS))
+        raise DumpError(f"it has format {whole.members['format']}, but this version of kstate reads only {formats}")
     isolation = isolation_of(whole)
     partitions: dict[TopicPartition, ManifestPartition] = {}
     files: dict[str, ManifestFile] = {}

@@ -142,7 +142,7 @@ def _verify(filesystem: FileSystem, file: DumpFile) -> str | None:
         return "the file does not exist"
     # The size is compared first: it needs no reading, and shows the most frequent cause, a copy that was cut off.
     if file.size is not None and status.size != file.size:
-        return f"the file has {status.size:,} bytes, but the manifest records {file.size:,}"
+        return f"the file has {status.size:,} B, but the manifest records {file.size:,} B"
     if file.sha256 is not None:
         check_digest(filesystem, file.path, file.sha256)
     else:

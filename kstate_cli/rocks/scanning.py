@@ -121,7 +121,7 @@ def prove_end(
     at_end = not iterator.valid()
     iterator.status()
     if not at_end:
-        raise RocksError(f"{family.path()}: reading stopped before its end")
+        raise RocksError(f"{family.path()}: RocksDB stopped reading before the end")
 
 
 def _options(lower: bytes | None, below: bytes | None) -> ReadOptions:

@@ -319,7 +319,7 @@ def in_temporary(folder: Path) -> Iterator[None]:
             raise short from error
         hint = "set TMPDIR to another folder, then run the command again"
         if error.errno in FULL:
-            hint = f"free space there, or {hint}"
+            hint = f"free disk space there, or {hint}"
         raise HostError(
             f"kstate cannot use {folder.parent}, the folder for temporary files: {error.strerror}", hint=hint
         ) from error
@@ -353,7 +353,7 @@ def require_own_folder(copy: Path) -> None:
         raise RocksError(
             (
                 f"the application stores {elsewhere} of {len(paths)} SSTs in other folders (setDbPaths or "
-                "setCfPaths in its rocksdb.config.setter), which the files of the database do not contain"
+                "setCfPaths in its rocksdb.config.setter), and the files of the database do not name these folders"
             ),
             RocksMessage(RocksCode.OTHER_FOLDERS, None),
         )
@@ -364,7 +364,7 @@ def family_without_ssts(copy: Path) -> RocksError | None:
     present = {number for entry in copy.iterdir() if (number := sst_number(entry.name)) is not None}
     for ssts in _tables(_manifest(copy)).values():
         if ssts and present.isdisjoint(ssts):
-            return RocksError(f"a column family: {no_ssts(len(ssts))}", RocksMessage(RocksCode.NO_SSTS, None))
+            return RocksError(f"in a column family, {no_ssts(len(ssts))}", RocksMessage(RocksCode.NO_SSTS, None))
     return None
 
 

@@ -106,7 +106,7 @@ class WritableStore:
     def create(self, family: str) -> None:
         """Create a column family as the release makes one of this name. Raises RocksError."""
         if self._release is None:
-            raise RocksError(f"column family {family} is missing, and the release that it is for is unknown")
+            raise RocksError(f"column family {family} is missing, and kstate does not know for which release to add it")
         with as_rocks_error():
             options = family_options(family, self._release)
             # Set as for all families while kstate writes: no compaction may replace a linked SST.
@@ -195,7 +195,7 @@ class WritableStore:
             # compact_range does not raise an error of the compaction. Closing the database does, with the name of the
             # file.
             self.close()
-            raise RocksError(f"the compaction of column family {family} failed")
+            raise RocksError(f"RocksDB failed to compact column family {family}")
 
     def overlapping(self, family: str) -> int:
         """Return in how many sorted files a read may have to look: all of the first level, one of each other."""
@@ -230,7 +230,7 @@ class WritableStore:
             del handle  # rocksdict closes no database while this object exists
         if failures:
             self.close()
-            raise RocksError(f"merging sorted files of column family {family} failed")
+            raise RocksError(f"RocksDB failed to merge sorted files of column family {family}")
         if overlapping > most:
             self.compact(family)
 
@@ -268,13 +268,13 @@ class WritableStore:
                 (self.path / _LOG).unlink(missing_ok=True)
         newest = newest_options(self.path)
         if newest is None:
-            raise RocksError(f"{self.path} has no OPTIONS file any more")
+            raise RocksError(f"{self.path} no longer has an OPTIONS file")
         text = newest.read_text(encoding="utf-8")
         newest.write_text(with_filter_bits(_restored(self._before, text, self._keep_new)), encoding="utf-8")
         # All rows were flushed. So if a log has bytes, a flush has failed without an error.
         logs = unflushed_logs(self.path)
         if logs:
-            raise RocksError(f"{', '.join(logs)} still holds rows, so the database was not flushed")
+            raise RocksError(f"{', '.join(logs)} still contains rows, so RocksDB did not flush the database")
 
 
 _restored = lru_cache(maxsize=256)(restore_settings)

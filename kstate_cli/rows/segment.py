@@ -126,8 +126,8 @@ class Segment:
         # Streams computes the segment by a division towards zero, so rows before 1970 are in segment 0.
         if not (self.start or 0) <= max(time, 0) < self.end:
             raise StoreUnreadable(
-                f"{self.relative_path} has a row of {time}, but segments begin elsewhere: they do not have the "
-                "same segment interval",
+                f"{self.relative_path} has a row of {time}, which is outside of this segment, so the segments do not "
+                "have the same segment interval",
                 hint="its retention was changed, or a segment was renamed. To read the rows of every segment:",
                 hint_details=[command("query", "raw-scan", self.app, self._store)],
                 is_damage=False,
@@ -418,7 +418,7 @@ class StoreReader:
         try:
             return serde.deserialize(value)
         except SERDE_ERRORS as error:
-            return self._unreadable(value, self._serde_error(f"{_value_of(key)} cannot be read", serde.name, error))
+            return self._unreadable(value, self._serde_error(f"kstate cannot read {_value_of(key)}", serde.name, error))
 
     def _unreadable(self, data: bytes, error: SerdeError) -> Unreadable:
         if not self.serdes.tolerant:

@@ -83,7 +83,9 @@ def import_serde(name: str, module: str, path: str) -> Serde:
         text = getattr(candidate, "text", None)
         parse, render = getattr(candidate, "parse", itself), getattr(candidate, "render", jsonable)
     else:
-        raise ValueError(f"{name!r} is a {type(candidate).__name__}, not a serde: it has no serialize and deserialize")
+        raise ValueError(
+            f"{name!r} is a {type(candidate).__name__}, not a serde, because it has no serialize and deserialize"
+        )
     show = None
     if callable(text):
         show = _text_of(text)

@@ -53,7 +53,7 @@ def serde(name: str) -> Serde:
         return built_in
     # Each level is a call: thousands of them would end in an error of Python.
     if name.count("-windowed:") > _MOST_WINDOWED:
-        raise ValueError(f"{name[:100]!r} is not a serde: it has more than {_MOST_WINDOWED} windows in each other")
+        raise ValueError(f"{name[:100]!r} is not a serde, because it nests more than {_MOST_WINDOWED} windows")
     kind, colon, inner = name.partition(":")
     if colon and kind == "time-windowed":
         return _time_windowed(name, inner)
@@ -61,7 +61,7 @@ def serde(name: str) -> Serde:
         return _session_windowed(name, serde(inner))
     if colon:
         return import_serde(name, kind, inner)
-    raise ValueError(f"{name!r} is not a serde: {', '.join(NAMES)}, or MODULE:NAME")
+    raise ValueError(f"{name!r} is not a serde, which is one of {', '.join(NAMES)}, or MODULE:NAME")
 
 
 def serde_for(option_name: str, name: str) -> Serde:
@@ -92,7 +92,7 @@ def _json_value(data: bytes | str) -> Any:
             data = data.decode("utf-8")
         return json.loads(data)
     except RecursionError:
-        raise ValueError("nested too deeply") from None
+        raise ValueError("the JSON is nested too deeply") from None
 
 
 def _json_bytes(value: Any) -> bytes:
@@ -119,7 +119,7 @@ def _uuid_bytes(value: Any) -> bytes:
 
 def _hex_bytes(text: Any) -> bytes:
     if not isinstance(text, str) or not re.fullmatch(r"(?:[0-9a-fA-F]{2})*", text):
-        raise ValueError(f"{text!r} is not hexadecimal digits, two for each byte")
+        raise ValueError(f"{text!r} does not consist of hexadecimal digits, two for each byte")
     return bytes.fromhex(text)
 
 
@@ -152,7 +152,7 @@ def _number(name: str, form: str) -> Serde:
         try:
             return layout.pack(value)
         except struct.error:
-            raise ValueError(f"{value} does not fit {layout.size} bytes") from None
+            raise ValueError(f"{value} does not fit into {layout.size} bytes") from None
 
     def parse(text: str) -> int:
         # int() would also accept underscores, spaces and digits of other scripts.
@@ -174,7 +174,7 @@ def _real(name: str, form: str) -> Serde:
         try:
             return layout.pack(value)
         except (struct.error, OverflowError):
-            raise ValueError(f"{value} does not fit {layout.size} bytes") from None
+            raise ValueError(f"{value} does not fit into {layout.size} bytes") from None
 
     def parse(text: str) -> float:
         # float() would also accept underscores.
@@ -191,7 +191,7 @@ def _sized(layout: struct.Struct) -> Callable[[bytes], Any]:
     def deserialize(data: bytes) -> Any:
         # The deserializers of Java refuse another length too.
         if len(data) != layout.size:
-            raise ValueError(f"{len(data)} bytes instead of {layout.size}")
+            raise ValueError(f"it has {len(data)} bytes instead of {layout.size}")
         return layout.unpack(data)[0]
 
     return deserialize
@@ -316,7 +316,7 @@ def _time(time: int) -> bytes:
     try:
         return time.to_bytes(_TIME_BYTES, "big", signed=True)
     except OverflowError:
-        raise ValueError(f"{time} does not fit 64 bits") from None
+        raise ValueError(f"{time} does not fit into 64 bits") from None
 
 
 def _parts(text: str) -> tuple[str, str, str | None]:

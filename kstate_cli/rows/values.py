@@ -114,7 +114,7 @@ def text_bytes(text: str) -> bytes:
         elif escape[2] is not None:
             out += b"\\"
         else:
-            raise ValueError(f"a backslash at {escape.start()} that is neither \\xNN nor \\\\")
+            raise ValueError(f"the backslash at {escape.start()} begins neither \\xNN nor \\\\")
     return bytes(out + text[end:].encode("utf-8"))
 
 
@@ -123,7 +123,7 @@ def base64_bytes(text: str) -> bytes:
     try:
         return base64.b64decode(text.encode("ascii"), validate=True)
     except (binascii.Error, UnicodeEncodeError) as error:
-        raise ValueError(f"not base64: {error}") from None
+        raise ValueError(f"the text is not base64: {error}") from None
 
 
 def jsonable(value: Any) -> Any:
@@ -157,8 +157,8 @@ def _compound(value: Any) -> Any:
         if is_dataclass(value) and not isinstance(value, type):
             return {field.name: jsonable(getattr(value, field.name)) for field in fields(value)}
     except RecursionError:
-        raise ValueError("nested too deeply to be shown as JSON") from None
-    raise ValueError(f"a {type(value).__name__} has no form in JSON: its serde needs a render method")
+        raise ValueError("the value is nested too deeply for JSON") from None
+    raise ValueError(f"a {type(value).__name__} has no form in JSON, so its serde needs a render method")
 
 
 def as_text(value: Any) -> str:
@@ -213,7 +213,7 @@ def parse_time(text: str) -> int:
         if not number[2] and (other := _other_reading(number[1])) is not None:
             # The two meanings are decades apart, and a query gives a result for either. A wrong guess would not be
             # noticed.
-            raise ValueError(f"{text} may be {other}: write that, or {text}ms for milliseconds")
+            raise ValueError(f"{text} may also be {other}. Write that time, or {text}ms for milliseconds")
     else:
         # fromisoformat of Python 3.10 does not accept Z for UTC.
         at = datetime.fromisoformat(re.sub(r"[zZ]$", "+00:00", _three_digits(text)))
@@ -223,7 +223,7 @@ def parse_time(text: str) -> int:
         time_ms = (at - _EPOCH) // _MILLISECOND
     # Streams compares times as longs, so others cannot be compared with its times.
     if not -FOREVER - 1 <= time_ms <= FOREVER:
-        raise ValueError(f"{text} does not fit 64 bits")
+        raise ValueError(f"{text} does not fit into 64 bits")
     return time_ms
 
 

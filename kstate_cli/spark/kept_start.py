@@ -159,9 +159,7 @@ def start_inputs(conf: Mapping[str, str]) -> dict[str, Any]:
     folder = os.environ.get("SPARK_CONF_DIR") or os.path.join(home, "conf")
     # Settings in these files may change the command. And a folder in the class path makes a class-data archive invalid.
     if os.path.isdir(folder) and os.listdir(folder):
-        raise NotKept(
-            f"Spark has custom settings in {folder}, and its class path has a folder: an archive can only contain jars"
-        )
+        raise NotKept(f"Spark has custom settings in {folder}, but an archive can only contain jars, and no folder")
     if os.environ.get("PYSPARK_SUBMIT_ARGS"):
         raise NotKept("PYSPARK_SUBMIT_ARGS has arguments for Spark's launcher")
     variables = {
@@ -201,7 +199,7 @@ def of_java(java: str | None) -> dict[str, Any]:
         release = release_file(java)
         files = [_identity(file) for file in (path, home / "lib" / "server" / "libjvm.so", home / "lib" / "modules")]
     except OSError:
-        raise NotKept(f"{path} is not part of a complete Java installation: set JAVA_HOME to one") from None
+        raise NotKept(f"{path} is not part of a complete Java installation. Set JAVA_HOME to one") from None
     version = RELEASE.search(release)
     if version is None or int(version[1]) < JAVA:
         raise NotKept(f"only Java {JAVA} or later makes archives, but {path} is older")
@@ -215,7 +213,7 @@ def of_spark(home: str) -> dict[str, Any]:
     """
     folder = os.path.join(home, "jars")
     if not os.path.isdir(folder):
-        raise NotKept(f"{home} is not an installation of Spark: it has no jars")
+        raise NotKept(f"{home} is not an installation of Spark, because it has no jars")
     return {"home": home, "jars": [_identity(Path(folder, name)) for name in os.listdir(folder)]}
 
 

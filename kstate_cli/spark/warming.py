@@ -74,7 +74,7 @@ def warm_up(*, for_all: bool, phase: Phase) -> Warmed:
         decides = kept_start.start_inputs(conf)
     except NotKept as error:
         raise Refused(
-            f"kstate cannot keep an archive of this Spark's start: {error}",
+            f"kstate cannot create an archive that speeds up the start of this Spark: {error}",
             hint="do nothing, because Spark starts without an archive",
         ) from None
     folder = _made_folder(for_all=for_all)

@@ -549,7 +549,7 @@ def test_missing_read_permission_is_never_reported_as_damage(app: Path, name: st
             assert result.status == 4, (command, result.err)
             assert "Permission denied" in result.err
             assert f"{path} belongs to " in result.err and " with mode 0000, which denies " in result.err
-            assert "to its owner (this user): chmod u+" in result.err
+            assert "to its owner (this user). Run chmod u+" in result.err
             assert "run as" not in result.err, "said to that very user"
             assert "move" not in result.err
     finally:

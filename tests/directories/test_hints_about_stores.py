@@ -160,7 +160,7 @@ def test_segments_that_begin_elsewhere(tmp_path: Path, warm: Warm) -> None:
     start = int(first.name.rpartition(".")[2])
     shutil.copytree(first, first.with_name(f"window-plain.{start + 60_000}"))
     refusal = warm("query", "window-range", app, "window-plain")
-    assert refusal.status == 6 and "they do not have the same segment interval" in refusal.err, refusal.report
+    assert refusal.status == 6 and "the segments do not have the same segment interval" in refusal.err, refusal.report
     ((_, *scan),) = printed_commands(refusal)
     followed = warm(*scan, "-o", "json")
     assert followed.status == 0, followed.report

@@ -90,7 +90,7 @@ def test_a_parent_that_may_not_be_written(command: str, tmp_path: Path) -> None:
         app.parent.chmod(0o755)
     assert result.status == 4
     assert f"this user does not have the permission to write to {app.parent}" in result.err
-    assert " with mode 0555, which denies w to its owner (this user): chmod u+w" in result.err
+    assert " with mode 0555, which denies w to its owner (this user). Run chmod u+w" in result.err
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a directory to somebody else")
@@ -100,15 +100,15 @@ def test_refuses_a_directory_of_another_user(tmp_path: Path) -> None:
     os.chown(app, 12345, 12346)
     result = without_privileges("ls", app)
     assert result.status == 4
-    assert f"{app} belongs to user 12345:group 12346 with mode 0700, and this is " in result.err
-    assert "run the command as user 12345, or give" in result.err
+    assert f"{app} belongs to user 12345:group 12346 with mode 0700, and this user is " in result.err
+    assert "Run the command as user 12345, or give" in result.err
 
 
 def test_where_the_mode_allows_it_something_else_denies_it(tmp_path: Path) -> None:
     """Nothing does here; what is asked for is there, so the mode cannot be what is in the way."""
     text = access_hint(tmp_path, os.W_OK)
     assert " which allows w to " in text and "an ACL (getfacl), an attribute (lsattr)" in text
-    assert access_hint(tmp_path / "nowhere").startswith(f"{tmp_path / 'nowhere'} cannot be checked (No such file")
+    assert access_hint(tmp_path / "nowhere").startswith(f"kstate cannot check {tmp_path / 'nowhere'} (No such file")
 
 
 def test_a_link_that_this_user_may_not_follow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,7 +123,7 @@ def test_a_link_that_this_user_may_not_follow(tmp_path: Path, monkeypatch: pytes
         return real(path, *args, **more)
 
     monkeypatch.setattr(os, "stat", denied)
-    assert "give this user the right to" in access_hint(tmp_path / "link")
+    assert "Give this user the permission" in access_hint(tmp_path / "link")
 
 
 HIDDEN = {

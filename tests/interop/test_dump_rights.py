@@ -88,7 +88,7 @@ def test_documented_permissions_are_necessary_and_sufficient(broker: Broker, tmp
     assert status == 2 and "the broker hides topics that this user does not have the permission to describe" in text
     grant(admin, ResourceType.TOPIC, TOPIC, AclOperation.DESCRIBE)
     status, text = dump("--topic", TOPIC)
-    assert status == 6 and "does not allow" in text and "DescribeConfigs" in text, text
+    assert status == 6 and "does not permit" in text and "DescribeConfigs" in text, text
     grant(admin, ResourceType.TOPIC, TOPIC, AclOperation.DESCRIBE_CONFIGS)
     status, text = dump("--topic", TOPIC)
     assert status == 6 and "does not permit" in text and "Read" in text, text
@@ -102,7 +102,7 @@ def test_documented_permissions_are_necessary_and_sufficient(broker: Broker, tmp
     (tail,) = read_tails(broker.bootstrap, client_settings(file), end, committed=True).values()
     assert tail.offsets == (15, 16, 17, 18, 19) and None not in tail.times_ms
     status, text = dump("--app", APP)
-    assert status == 6 and "does not allow" in text and "group" in text, text
+    assert status == 6 and "does not permit" in text and "group" in text, text
     grant(admin, ResourceType.GROUP, APP, AclOperation.DESCRIBE)
     status, text = dump("--app", APP)
     assert status == 0, text

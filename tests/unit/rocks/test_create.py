@@ -201,5 +201,5 @@ def test_a_layer_is_taken_in_whole_or_not_at_all(tmp_path: Path) -> None:
 def test_rows_in_the_write_ahead_log_are_an_error(tmp_path: Path) -> None:
     path = tmp_path / "store"
     create_store(path, layout_of("key-value", release("4.3")))
-    with pytest.raises(RocksError, match=r"\d+\.log still holds rows"), WritableStore(path) as store:
+    with pytest.raises(RocksError, match=r"\d+\.log still contains rows"), WritableStore(path) as store:
         (store.path / "999999.log").write_bytes(b"rows")

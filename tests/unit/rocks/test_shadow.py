@@ -97,7 +97,7 @@ class Forgetful:
 def test_no_row_is_the_answer_only_where_there_is_none(database: Path, lower: bytes | None, reverse: bool) -> None:
     with Shadow(database) as shadow:
         family: Any = Forgetful(shadow._families["default"])
-        with pytest.raises(RocksError, match="stopped before its end"):
+        with pytest.raises(RocksError, match="stopped reading before the end"):
             list(pieces(family, lower, None, reverse=reverse))
         if not reverse:
             assert list(pieces(family, b"d", None)) == []

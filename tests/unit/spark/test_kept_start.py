@@ -185,7 +185,7 @@ def test_another_java_has_another_key(monkeypatch: pytest.MonkeyPatch, tmp_path:
     shim.write_text("#!/bin/sh\n")
     shim.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "shim"))
-    with pytest.raises(NotKept, match="set JAVA_HOME to one"):
+    with pytest.raises(NotKept, match="Set JAVA_HOME to one"):
         _key()
 
 

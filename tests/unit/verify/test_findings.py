@@ -37,4 +37,6 @@ def test_messages(message: str, code: str, file: str) -> None:
 
 
 def test_findings_of_kstate_are_no_messages_of_rocksdb() -> None:
-    assert code_of(RocksError("/s/unknown: Permission denied: reading stopped before its end")).name == "corrupt"
+    assert (
+        code_of(RocksError("/s/unknown: Permission denied: RocksDB stopped reading before the end")).name == "corrupt"
+    )
