@@ -77,19 +77,23 @@ def is_special(mode: int) -> bool:
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode))
 
 
-def open_regular(path: Path | str) -> int:
+def open_regular(path: Path | str, *, dir_fd: int | None = None) -> int:
     """Open a regular file for reading, and return its descriptor, which the caller closes.
 
-    It never waits, and follows no link in the last part of ``path``. Raise NotReadableError if it is no regular file,
-    HostError if this host is short of descriptors, OSError if it cannot be opened.
+    It never waits, and follows no link in the last part of ``path``. With ``dir_fd``, an open directory, only the last
+    part of ``path`` is used, in that directory. Raise NotReadableError if it is no regular file, HostError if this host
+    is short of descriptors, OSError if it cannot be opened.
     """
     name = os.fspath(path)
-    # Before the open, since some devices act when they are opened.
-    require_regular(os.lstat(name), name)
-    # Again after it, by the descriptor: another file may have taken the name in between.
+    opened = name if dir_fd is None else os.path.basename(name)
     try:
-        descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY)
+        # Before the open, since some devices act when they are opened.
+        require_regular(os.stat(opened, dir_fd=dir_fd, follow_symlinks=False), name)
+        # Again after it, by the descriptor: another file may have taken the name in between.
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+        descriptor = os.open(opened, flags, dir_fd=dir_fd)
     except OSError as error:
+        error.filename = name
         raise host_error(error) or error from None
     try:
         require_regular(os.fstat(descriptor), name)

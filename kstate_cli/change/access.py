@@ -12,11 +12,13 @@ import errno
 import functools
 import os
 import re
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from kstate_cli.change import nofollow
 from kstate_cli.errors import Refused
 from kstate_cli.regular_files import access_hint
 
@@ -38,24 +40,26 @@ def reading() -> Iterator[None]:
         ) from None
 
 
-def own_like(path: Path | int, model: os.stat_result, *, follow_symlinks: bool = True) -> None:
-    """Give a new file (or descriptor) to the owner of ``model``. Only root can, and only root needs to."""
+def own_like(path: Path | int, model: os.stat_result) -> None:
+    """Give a new file (or descriptor) to the owner of ``model``. Only root can, and only root needs to.
+
+    If ``path`` is a symbolic link, the link itself gets the owner.
+    """
     if os.geteuid() != 0:
         return
     owner = (model.st_uid, model.st_gid)
-    # os.stat and os.chown refuse follow_symlinks=False for a descriptor, which cannot be a link anyway.
     if isinstance(path, int):
-        stat = os.fstat(path)
+        status = os.fstat(path)
         # chown changes ctime and clears set-id bits, so it is called only if the owner differs.
-        if (stat.st_uid, stat.st_gid) != owner:
+        if (status.st_uid, status.st_gid) != owner:
             os.fchown(path, *owner)
         return
-    stat = os.stat(path, follow_symlinks=follow_symlinks)
-    if (stat.st_uid, stat.st_gid) != owner:
-        os.chown(path, *owner, follow_symlinks=follow_symlinks)
+    status = nofollow.stat(path)
+    if (status.st_uid, status.st_gid) != owner:
+        nofollow.chown(path, *owner)
 
 
-def attributes(path: Path | int) -> list[str]:
+def attributes(path: int) -> list[str]:
     """Return the names of the extended attributes, ACLs among them; none if the file system has none. Raise OSError."""
     try:
         return os.listxattr(path)
@@ -65,8 +69,11 @@ def attributes(path: Path | int) -> list[str]:
         raise
 
 
-def keep_attributes(source: Path | int, target: Path | int) -> None:
-    """Copy extended attributes and ACLs, if the file system has them and this user may set them. Raise OSError."""
+def keep_attributes(source: int, target: int) -> None:
+    """Copy extended attributes and ACLs, if the file system has them and this user may set them. Raise OSError.
+
+    Both are descriptors.
+    """
     # The names of the source are read first: they decide which inherited ACLs the target may keep.
     names = attributes(source)
     for name in attributes(target):
@@ -84,20 +91,24 @@ def keep_attributes(source: Path | int, target: Path | int) -> None:
                 raise
 
 
-def keep_access(source: Path, target: Path) -> None:
-    """Copy mode, extended attributes and ACLs; :func:`own_like` copies the owner. Raise OSError."""
-    mode = os.stat(source, follow_symlinks=False).st_mode & 0o7777
-    if os.stat(target, follow_symlinks=False).st_mode & 0o7777 != mode:
-        os.chmod(target, mode)
+def keep_access(source: int, target: int) -> None:
+    """Copy mode, extended attributes and ACLs; :func:`own_like` copies the owner. Raise OSError.
+
+    Both are descriptors.
+    """
+    mode = os.fstat(source).st_mode & 0o7777
+    if os.fstat(target).st_mode & 0o7777 != mode:
+        os.fchmod(target, mode)
     keep_attributes(source, target)
 
 
 def drop_acl(path: Path) -> None:
     """Remove every ACL from a directory that kstate created for its own files, which only their owner may use."""
     # The default ACL too: each file that is created in the folder later would inherit it.
-    for name in ACL:
-        with contextlib.suppress(OSError):
-            os.removexattr(path, name)
+    with nofollow.directory(path) as folder:
+        for name in ACL:
+            with contextlib.suppress(OSError):
+                os.removexattr(folder, name)
 
 
 def take_access(path: Path, app: Path, original: Path) -> None:
@@ -114,28 +125,43 @@ def take_access(path: Path, app: Path, original: Path) -> None:
     # model.
     if not (original / "CURRENT").exists():
         model = _any_database(app)
-    parent = os.stat(path.parent)
+    parent = nofollow.stat(path.parent)
     if model == original:
-        own_like(path, os.stat(original))
+        own_like(path, nofollow.stat(original))
     else:
         own_like(path, parent)
     models: dict[str, Path] = {}
     if model is not None:
         models = _by_kind(model)
     if model is not None and model != original:
-        keep_access(model, path)
-    with os.scandir(path) as entries:
+        with nofollow.directory(model) as like_folder, nofollow.directory(path) as folder:
+            keep_access(like_folder, folder)
+    with nofollow.directory(path) as folder, os.scandir(folder) as entries:
         for entry in entries:
             # A file with a second link is a file of APP too: a chmod here would change it there.
             if not entry.is_file(follow_symlinks=False) or entry.stat(follow_symlinks=False).st_nlink > 1:
                 continue
             like = models.get(entry.name) or models.get(_kind(entry.name)) or models.get("CURRENT")
-            if like is None:
-                own_like(Path(entry.path), parent)
-                continue
+            _take_access_of(folder, entry.name, path, like, parent)
+
+
+def _take_access_of(folder: int, name: str, path: Path, like: Path | None, parent: os.stat_result) -> None:
+    """Give a file of an open directory the access of ``like``; without it, the owner of ``parent``. Raise OSError."""
+    file = nofollow.read_at(folder, name, path / name)
+    try:
+        # The descriptor decides, because another file may have taken the name since the directory was listed.
+        status = os.fstat(file)
+        if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+            return
+        if like is None:
+            own_like(file, parent)
+            return
+        with nofollow.opened(like) as model:
             # The owner first: chown clears set-id bits, which the mode then restores.
-            own_like(Path(entry.path), os.stat(like))
-            keep_access(like, Path(entry.path))
+            own_like(file, os.fstat(model))
+            keep_access(model, file)
+    finally:
+        os.close(file)
 
 
 def _kind(name: str) -> str:

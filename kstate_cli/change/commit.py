@@ -25,6 +25,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
+from kstate_cli.change import nofollow
 from kstate_cli.change.commits_made import note_commit
 from kstate_cli.change.fingerprint import (
     KEPT_LIST,
@@ -95,7 +96,7 @@ def commit(
         if lost:
             # The name APP is free. If another process has created a directory with files there meanwhile, rename(2)
             # fails.
-            os.rename(run.tree, app)
+            nofollow.rename(run.tree, app)
         else:
             exchange(app, run.tree)
         # Noted at once: the report of any later error must not claim that nothing has changed.

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 from kstate_cli import option
+from kstate_cli.change import nofollow
 from kstate_cli.change.access import own_like
 from kstate_cli.change.clean import note_half_deletion
 from kstate_cli.change.commit import notify_of_unfinished, recover, unfinished_runs
@@ -199,7 +200,7 @@ def remove_empty(app: Path, inode: int) -> None:
     """
     with contextlib.suppress(OSError):
         if app.stat().st_ino == inode:
-            app.rmdir()
+            nofollow.rmdir(app)
 
 
 def unmake(app: Path, inode: int) -> None:
@@ -209,7 +210,7 @@ def unmake(app: Path, inode: int) -> None:
     """
     with contextlib.suppress(OSError):
         if app.stat().st_ino == inode and set(os.listdir(app)) <= {LOCK}:
-            (app / LOCK).unlink(missing_ok=True)
+            nofollow.unlink(app / LOCK, missing_ok=True)
             remove_empty(app, inode)
 
 
@@ -218,9 +219,9 @@ def _make(app: Path) -> int:
 
     Return its inode, which identifies it later: after a switch another directory has its name.
     """
-    app.mkdir(mode=0o750)
-    own_like(app, app.parent.stat())
-    return app.stat().st_ino
+    nofollow.mkdir(app, 0o750)
+    own_like(app, nofollow.stat(app.parent))
+    return nofollow.stat(app).st_ino
 
 
 @dataclass(frozen=True, slots=True)

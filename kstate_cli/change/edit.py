@@ -12,10 +12,12 @@ import errno
 import os
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from kstate_cli.change import nofollow
 from kstate_cli.change.access import keep_attributes, own_like, take_access
 from kstate_cli.change.marks import MARKS
 from kstate_cli.change.plan import (
@@ -89,8 +91,9 @@ def edit(job: EditJob) -> EditResult:
     try:
         if isinstance(step, CreateDatabase):
             make_parents(path.parent, job.staged)
-            create_store(path, StoreLayout((DEFAULT_CF, OFFSETS_CF), job.release))
-            with WritableStore(path, job.release) as store:
+            with nofollow.unmoved(path.parent):
+                create_store(path, StoreLayout((DEFAULT_CF, OFFSETS_CF), job.release))
+            with _opened(path, job.release) as store:
                 store.set_offsets(encode_rows(step.offsets))
         else:
             result = _edit_existing(step, job)
@@ -99,6 +102,17 @@ def edit(job: EditJob) -> EditResult:
     # The access is set last, since RocksDB may replace files until it is closed.
     take_access(path, job.app, job.app / step.path)
     return result
+
+
+@contextmanager
+def _opened(path: Path, release: Release) -> Iterator[WritableStore]:
+    """Open a staged database for writing. Raise OSError if its directory was replaced meanwhile.
+
+    RocksDB opens its files by path, so nothing can keep it from following a link that replaces the directory. The error
+    stops the run before the switch.
+    """
+    with nofollow.unmoved(path), WritableStore(path, release) as store:
+        yield store
 
 
 def _edit_existing(step: EditDatabase, job: EditJob) -> EditResult:
@@ -112,7 +126,7 @@ def _edit_existing(step: EditDatabase, job: EditJob) -> EditResult:
         copy_tree(job.app / step.path, path, copy_ssts=job.copy_ssts)
     # A list of one number: the generator below adds to it while RocksDB consumes its rows.
     lost, converted = [0], 0
-    with WritableStore(path, job.release) as store:
+    with _opened(path, job.release) as store:
         for conversion in step.conversions:
             if conversion.target not in store.column_families:
                 store.create(conversion.target)
@@ -148,9 +162,9 @@ def _keep_times(step: EditDatabase, path: Path) -> None:
     """
     if step.before.newest_sst_ns:
         # Only SSTs that this step has written: a link is the file of APP too, and os.utime would change it there.
-        for name in os.listdir(path):
-            if is_sst(name) and (path / name).stat().st_nlink == 1:
-                os.utime(path / name, ns=(step.before.newest_sst_ns, step.before.newest_sst_ns))
+        for name in nofollow.listed(path):
+            if is_sst(name) and nofollow.stat(path / name).st_nlink == 1:
+                nofollow.utime(path / name, ns=(step.before.newest_sst_ns, step.before.newest_sst_ns))
 
 
 def build_database(step: BuildDatabase, app: Path, staged: Path) -> None:
@@ -159,8 +173,9 @@ def build_database(step: BuildDatabase, app: Path, staged: Path) -> None:
     make_parents(path.parent, staged)
     try:
         if not step.exists:
-            create_store(path, layout_of(step.kind, step.release))
-        with WritableStore(path, step.release) as store:
+            with nofollow.unmoved(path.parent):
+                create_store(path, layout_of(step.kind, step.release))
+        with _opened(path, step.release) as store:
             if step.family not in store.column_families:
                 store.create(step.family)
             # The oldest layer first: RocksDB gives later files higher sequence numbers, so the newer row of a key wins.
@@ -183,7 +198,7 @@ def place_database(step: PlaceDatabase, app: Path, staged: Path) -> None:
     """
     path = staged / step.path
     make_parents(path.parent, staged)
-    os.rename(step.source, path)
+    nofollow.rename(step.source, path)
     take_access(path, app, app / step.path)
 
 
@@ -207,9 +222,10 @@ def make_parents(folder: Path, staged: Path) -> None:
         missing.append(folder)
         folder = folder.parent
     for path in reversed(missing):
-        # exist_ok: two workers may create the folder of one task at the same time.
-        path.mkdir(mode=0o755, exist_ok=True)
-        own_like(path, path.parent.stat())
+        # FileExistsError: two workers may create the folder of one task at the same time.
+        with suppress(FileExistsError):
+            nofollow.mkdir(path, 0o755)
+        own_like(path, nofollow.stat(path.parent))
 
 
 def verify_database(step: BuildDatabase, staged: Path, *, full: bool) -> None:
@@ -298,86 +314,122 @@ def copy_tree(
     """
     # It exists in two cases: the change engine has created the root together with its mark, and a folder from ``later``
     # is filled now by the worker that edits this database.
-    target.mkdir(exist_ok=True)
+    with suppress(FileExistsError):
+        nofollow.mkdir(target, 0o700)
     database = (source / "CURRENT").exists() and is_database(source)
-    for entry in sorted(os.scandir(source), key=lambda e: e.name):
-        path, copy = Path(entry.path), target / entry.name
-        # A mark is about the tree that it is in, never about a copy.
-        if path in omit or entry.name == LOST_AND_FOUND or entry.name in MARKS:
-            continue
+    with nofollow.directory(source) as original, nofollow.directory(target) as copy:
+        with os.scandir(original) as entries:
+            ordered = sorted(entries, key=lambda entry: entry.name)
+        for entry in ordered:
+            path = source / entry.name
+            # A mark is about the tree that it is in, never about a copy.
+            if path in omit or entry.name == LOST_AND_FOUND or entry.name in MARKS:
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                if path in later:
+                    # Only the folder and its permissions are made here: the worker that edits this database clones the
+                    # contents, in parallel.
+                    nofollow.mkdir(target / entry.name, 0o700)
+                    _keep_folder(path, target / entry.name, required=not copy_ssts)
+                else:
+                    copy_tree(path, target / entry.name, omit, later, copy_ssts=copy_ssts)
+            else:
+                # RocksDB never changes an SST or blob file, so a link to it stays as it is.
+                linked = database and is_never_changed(entry.name) and not copy_ssts
+                _copy_entry(
+                    entry, _Pair(original, copy, path, target / entry.name), linked=linked, required=not copy_ssts
+                )
+        _keep(os.fstat(original), original, copy, required=not copy_ssts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """The descriptors of a directory and of its clone, and both paths of an entry."""
+
+    original: int
+    copy: int
+    path: Path
+    target: Path
+
+
+def _copy_entry(entry: os.DirEntry[str], pair: _Pair, *, linked: bool, required: bool) -> None:
+    """Clone an entry that is no directory; ``linked``: as a hard link. Raise Refused and OSError."""
+    name = entry.name
+    with nofollow.whole_path(pair.path):
         if entry.is_symlink():
-            copy.symlink_to(os.readlink(path))
-            own_like(copy, entry.stat(follow_symlinks=False), follow_symlinks=False)
-        elif path in later:
-            # Only the folder and its permissions are made here: the worker that edits this database clones the
-            # contents, in parallel.
-            copy.mkdir()
-            _keep(entry.stat(), path, copy, required=not copy_ssts)
-        elif entry.is_dir(follow_symlinks=False):
-            copy_tree(path, copy, omit, later, copy_ssts=copy_ssts)
-        elif entry.name == LOCK or (database and is_never_changed(entry.name) and not copy_ssts):
-            # The lock guards both directories only if it is one inode, so it is linked even with ``copy_ssts``. RocksDB
-            # never changes an SST or blob file, so a link to it stays as it is.
-            os.link(path, copy)
-        elif entry.is_file(follow_symlinks=False):
-            copy_file(path, copy, required=not copy_ssts)
-        else:
-            raise Refused(
-                f"{path} is neither a file nor a directory",
-                hint="Kafka Streams does not create such a file. Move it to another place",
-            )
-    _keep(source.stat(), source, target, required=not copy_ssts)
+            os.symlink(os.readlink(name, dir_fd=pair.original), name, dir_fd=pair.copy)
+            if os.geteuid() == 0:
+                status = entry.stat(follow_symlinks=False)
+                os.chown(name, status.st_uid, status.st_gid, dir_fd=pair.copy, follow_symlinks=False)
+            return
+        # The lock guards both directories only if it is one inode, so it is linked even if SSTs are copied.
+        if name == LOCK or linked:
+            os.link(name, name, src_dir_fd=pair.original, dst_dir_fd=pair.copy, follow_symlinks=False)
+            return
+    if not entry.is_file(follow_symlinks=False):
+        raise Refused(
+            f"{pair.path} is neither a file nor a directory",
+            hint="Kafka Streams does not create such a file. Move it to another place",
+        )
+    _copy_file(pair, name, required=required)
 
 
 def make_folder(source: Path, target: Path, *, required: bool) -> None:
     """Create an empty directory like ``source`` if it is missing. If ``required``, a lost owner is an error."""
     if not target.is_dir():
-        target.mkdir()
-        _keep(source.stat(), source, target, required=required)
+        nofollow.mkdir(target, 0o700)
+        _keep_folder(source, target, required=required)
 
 
-def copy_file(source: Path | str, target: Path | str, *, required: bool) -> None:
+def _keep_folder(source: Path, target: Path, *, required: bool) -> None:
+    with nofollow.directory(source) as original, nofollow.directory(target) as copy:
+        _keep(os.fstat(original), original, copy, required=required)
+
+
+def _copy_file(pair: _Pair, name: str, *, required: bool) -> None:
     """Copy a regular file with its access and times. If ``required``, an owner that cannot be kept is an error.
 
     ``shutil`` would take three times as long, and an application has hundreds of stores with a dozen small files each.
     """
-    # open_regular refuses a link or a FIFO that has replaced the file since the directory was listed.
-    original = open_regular(source)
+    # It refuses a link or a FIFO that has replaced the file since the directory was listed.
+    original = open_regular(pair.path, dir_fd=pair.original)
     try:
-        with naming(target):
-            stat = os.fstat(original)
-            copy = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, stat.st_mode & 0o777)
-            try:
+        stat = os.fstat(original)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with nofollow.whole_path(pair.target):
+            copy = os.open(name, flags, stat.st_mode & 0o777, dir_fd=pair.copy)
+        try:
+            with naming(pair.target):
                 copied = 0
                 # Copies the size that the file had at the start. If it grows meanwhile, the rest is ignored; if it
                 # shrinks, that is an error.
                 while copied < stat.st_size:
                     sent = os.sendfile(copy, original, copied, min(stat.st_size - copied, _CHUNK))
                     if sent == 0:
-                        raise OSError(errno.EIO, "is shorter than before", str(source))
+                        raise OSError(errno.EIO, "is shorter than before", str(pair.path))
                     copied += sent
                 _keep(stat, original, copy, required=required)
-            finally:
-                os.close(copy)
+        finally:
+            os.close(copy)
     finally:
         os.close(original)
 
 
-def _keep(stat: os.stat_result, source: Path | int, target: Path | int, *, required: bool) -> None:
-    """Copy owner, mode, extended attributes and times to a path or a descriptor. ``stat`` is that of ``source``.
+def _keep(stat: os.stat_result, source: int, target: int, *, required: bool) -> None:
+    """Copy owner, mode, extended attributes and times to a descriptor. ``stat`` is that of ``source``.
 
     The mode follows the owner, since chown clears set-id bits. The caller has written the contents before, because each
     write changes the times. If ``required``, an owner that cannot be kept is an error.
     """
     # A new file often has the right owner and mode already. Skipping these calls saves time for 10,000 files.
-    created = os.stat(target)
+    created = os.fstat(target)
     try:
         if (stat.st_uid, stat.st_gid) != (created.st_uid, created.st_gid):
-            os.chown(target, stat.st_uid, stat.st_gid)
+            os.fchown(target, stat.st_uid, stat.st_gid)
     except PermissionError:
         if required:
             raise
     if stat.st_mode != created.st_mode:
-        os.chmod(target, stat.st_mode & 0o7777)
+        os.fchmod(target, stat.st_mode & 0o7777)
     keep_attributes(source, target)
     os.utime(target, ns=(stat.st_atime_ns, stat.st_mtime_ns))

@@ -28,6 +28,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from kstate_cli.change import nofollow
 from kstate_cli.change.access import ACL, attributes, keep_access, own_like
 from kstate_cli.change.commit import list_trees, switch
 from kstate_cli.change.earlier_runs import ROUGH_EVENT_MEMBER, rough_seconds
@@ -157,8 +158,9 @@ def execute(
 def _stage_and_verify(plan: Plan, run: Run, options: RunOptions, workers: Workers, progress: Progress) -> StagingCounts:
     """Create the staged tree with its mark, carry out the steps in it, verify its databases, sync the file system."""
     progress("stage", str(plan.app), 0)
-    os.mkdir(run.tree)
-    own_like(run.tree, plan.app.stat())
+    # No other user may use the tree before it gets the mode of APP.
+    nofollow.mkdir(run.tree, 0o700)
+    own_like(run.tree, nofollow.stat(plan.app))
     assert run.token is not None
     # The mark is the first file, so a crash can leave a tree without a mark only while it is empty. Recovery refuses
     # any other tree without a mark, since it may be the only copy.
@@ -300,7 +302,7 @@ def stage(plan: Plan, staged: Path, workers: Workers, progress: StoreProgress, *
     for step in plan.steps:
         if isinstance(step, RemoveFile):
             # Removed from the clone only. APP keeps the file, and becomes the backup.
-            (staged / step.path).unlink(missing_ok=True)
+            nofollow.unlink(staged / step.path, missing_ok=True)
         elif isinstance(step, WriteFile):
             make_parents((staged / step.path).parent, staged)
             _write_file(staged / step.path, step.data, keep_time=step.keep_time)
@@ -380,11 +382,11 @@ def _keep_times(plan: Plan, staged: Path) -> None:
     for task in {_task_of(Path(step.path)) for step in plan.steps}:
         if (plan.app / task).is_dir() and (staged / task).is_dir():
             # Only the mtime counts for Streams. The ctime cannot be set.
-            original = os.stat(plan.app / task)
-            os.utime(staged / task, ns=(original.st_atime_ns, original.st_mtime_ns))
+            original = nofollow.stat(plan.app / task)
+            nofollow.utime(staged / task, ns=(original.st_atime_ns, original.st_mtime_ns))
     for name, mtime in plan.task_times.items():
         if (staged / name).is_dir():
-            os.utime(staged / name, ns=(mtime, mtime))
+            nofollow.utime(staged / name, ns=(mtime, mtime))
 
 
 def _task_of(path: Path) -> Path:
@@ -400,20 +402,27 @@ def _write_file(path: Path, data: bytes, *, keep_time: bool) -> None:
     The access is that of the file that it replaces. A new file gets the owner of its folder and the mode 0644.
     """
     new = path.with_name(f"{path.name}{_UNFINISHED}")
-    # "x" fails if the temporary name exists already: such a file is not of this run.
-    with naming(path), open(new, "xb") as file:
+    # O_EXCL fails if the temporary name exists already: such a file is not of this run.
+    descriptor = nofollow.open_file(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+    with naming(path), open(descriptor, "wb") as file:
         file.write(data)
         file.flush()
         # Synced before the rename: otherwise the name could refer to an empty file after a power loss.
-        os.fsync(file.fileno())
-    if path.exists():
-        before = path.stat()
+        os.fsync(descriptor)
+        _take_access_of_replaced(descriptor, path, keep_time=keep_time)
+    nofollow.rename(new, path)
+
+
+def _take_access_of_replaced(new: int, path: Path, *, keep_time: bool) -> None:
+    """Give an open file the access of the file ``path``, and its times too with ``keep_time``."""
+    if not path.exists():
+        own_like(new, nofollow.stat(path.parent))
+        if not set(ACL) & set(attributes(new)):
+            os.fchmod(new, 0o644)  # whatever the umask; an inherited ACL decides by itself
+        return
+    with nofollow.opened(path) as replaced:
+        before = os.fstat(replaced)
         own_like(new, before)
-        keep_access(path, new)
+        keep_access(replaced, new)
         if keep_time:
             os.utime(new, ns=(before.st_atime_ns, before.st_mtime_ns))
-    else:
-        own_like(new, path.parent.stat())
-        if not set(ACL) & set(attributes(new)):
-            os.chmod(new, 0o644)  # whatever the umask; an inherited ACL decides by itself
-    os.replace(new, path)

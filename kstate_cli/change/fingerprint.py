@@ -16,6 +16,7 @@ import os
 from pathlib import Path
 from typing import Final
 
+from kstate_cli.change import nofollow
 from kstate_cli.change.access import own_like, reading
 from kstate_cli.change.marks import MARKS
 from kstate_cli.errors import naming
@@ -27,6 +28,7 @@ MADE_LIST: Final = "made.json"
 STAGED_LIST: Final = "staged.json"
 LISTS: Final = frozenset({KEPT_LIST, MADE_LIST, STAGED_LIST})
 _SCHEMA = 1
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 _MOST_BYTES = 1 << 30
 _MOST_SUMMED_BYTES: Final = 16 << 20
 """Larger files are SSTs and write-ahead logs, which have checksums of RocksDB."""
@@ -60,7 +62,7 @@ def every_file(app: Path) -> Listing:
     folders = [""]
     while folders:
         folder = folders.pop()
-        with reading(), os.scandir(os.path.join(app, folder)) as entries:
+        with reading(), nofollow.directory(app / folder) as descriptor, os.scandir(descriptor) as entries:
             for entry in entries:
                 path = os.path.join(folder, entry.name)
                 # The directory and its staged copy share the lock file, and have different marks (the files in which
@@ -70,7 +72,7 @@ def every_file(app: Path) -> Listing:
                 if entry.is_symlink():
                     # Links are not followed: the target is outside of the tree, and its contents prove nothing about
                     # the tree.
-                    listing[path] = ["link", os.readlink(entry.path)]
+                    listing[path] = ["link", os.readlink(entry.name, dir_fd=descriptor)]
                 elif entry.is_dir(follow_symlinks=False):
                     listing[path] = []
                     # Usually only root can read lost+found. It is listed as a folder without contents, so that its
@@ -79,15 +81,18 @@ def every_file(app: Path) -> Listing:
                         folders.append(path)
                 else:
                     stat = entry.stat(follow_symlinks=False)
-                    listing[path] = [stat.st_size, stat.st_mtime_ns, *_sum(entry, stat.st_size)]
+                    listing[path] = [stat.st_size, stat.st_mtime_ns, *_sum(descriptor, app / path, stat.st_size)]
     return listing
 
 
-def _sum(entry: os.DirEntry[str], size: int) -> list[str]:
-    """Return the digest of a file in a list; empty for SSTs, RocksDB's LOG and large files, which get none."""
-    if entry.name.endswith(".sst") or entry.name.startswith(_NOT_SUMMED) or size > _MOST_SUMMED_BYTES:
+def _sum(folder: int, path: Path, size: int) -> list[str]:
+    """Return the digest of a file in a list; empty for SSTs, RocksDB's LOG and large files, which get none.
+
+    ``folder`` is a descriptor of the directory of the file.
+    """
+    if path.name.endswith(".sst") or path.name.startswith(_NOT_SUMMED) or size > _MOST_SUMMED_BYTES:
         return []
-    with naming(Path(entry.path)), open(entry.path, "rb") as file:
+    with naming(path), open(nofollow.read_at(folder, path.name, path), "rb") as file:
         return [hashlib.sha256(file.read(size)).hexdigest()]
 
 
@@ -106,10 +111,10 @@ def write_listing(path: Path, listing: Listing) -> str:
     Raise OSError.
     """
     data = _encoded(listing)
-    with naming(path), open(path, "xb") as file:
+    with naming(path), open(nofollow.open_file(path, _NEW, 0o644), "wb") as file:
         # The owner is set through the descriptor, so that a link that replaces the name meanwhile cannot redirect the
         # chown.
-        own_like(file.fileno(), os.stat(path.parent))
+        own_like(file.fileno(), nofollow.stat(path.parent))
         os.fchmod(file.fileno(), 0o644)
         file.write(data)
         file.flush()
@@ -162,7 +167,7 @@ def set_times(folder: Path, listing: Listing) -> None:
     """Give files the times of a list. Raise OSError."""
     for path, facts in listing.items():
         if facts and isinstance(facts[0], int):
-            os.utime(folder / path, ns=(int(facts[1]), int(facts[1])), follow_symlinks=False)
+            nofollow.utime(folder / path, ns=(int(facts[1]), int(facts[1])))
 
 
 def added_or_changed(path: Path, list_digest: str, now: Listing) -> list[str]:
@@ -178,7 +183,7 @@ def added_or_changed(path: Path, list_digest: str, now: Listing) -> list[str]:
 def _read_listing(path: Path, list_digest: str) -> Listing | None:
     """Return the list in ``path``; None if it is lost or another than the journal recorded."""
     try:
-        with reading(), open(path, "rb") as file:
+        with reading(), open(nofollow.open_file(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
             data = file.read(_MOST_BYTES)
         # The journal has the digest, protected by its own checksum. So a changed list cannot hide that the tree has
         # changed.

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kstate_cli import __version__
+from kstate_cli.change import nofollow
 from kstate_cli.change.access import drop_acl, own_like, reading
 from kstate_cli.change.fingerprint import LISTS
 from kstate_cli.change.journal import EMPTY_AT_START, JOURNAL, JOURNALS, Run, read_run
@@ -126,21 +127,21 @@ def make_runs_folder(app: Path) -> Path:
         if not folder.parent.exists():
             # ``.kstate`` gets the owner of state.dir. Applications of several owners may share a state.dir, and whoever
             # may create an application there may also create its runs.
-            model = app.parent.stat()
+            model = nofollow.stat(app.parent)
             # The mode is 0700 until the owner is set: no other user may use the folder before that.
-            folder.parent.mkdir(mode=0o700)
+            nofollow.mkdir(folder.parent, 0o700)
             drop_acl(folder.parent)
             own_like(folder.parent, model)
             # Then it gets the mode and the sticky bit of state.dir. Every user may search it (x), because the folder of
             # each application has its own mode.
-            os.chmod(folder.parent, (model.st_mode & 0o1777) | 0o111)
+            nofollow.chmod(folder.parent, (model.st_mode & 0o1777) | 0o111)
             # Makes the name of the folder durable before anything is written into it.
             sync_directory(app.parent)
         if not folder.exists():
-            folder.mkdir(mode=0o750)
+            nofollow.mkdir(folder, 0o750)
             drop_acl(folder)
-            own_like(folder, app.stat())
-            os.chmod(folder, 0o750)
+            own_like(folder, nofollow.stat(app))
+            nofollow.chmod(folder, 0o750)
             sync_directory(folder.parent)
     except BaseException:
         remove_empty_folders(app)
@@ -170,14 +171,14 @@ def create_run(app: Path, command: str, *, reason: str | None = None, **details:
     has no event then, so kstate ignores it.
     """
     folder = make_runs_folder(app)
-    owner = app.stat()  # the owner of the application can then continue and delete the run
+    owner = nofollow.stat(app)  # the owner of the application can then continue and delete the run
     # The number of each entry is counted, also of foreign links and folders: a number is never used twice.
-    numbers = [int(digits[0]) for name in os.listdir(folder) if (digits := re.match(r"\d+", name))]
+    numbers = [int(digits[0]) for name in nofollow.listed(folder) if (digits := re.match(r"\d+", name))]
     path = folder / f"{max(numbers, default=0) + 1:04d}-{command.split(maxsplit=1)[0]}"
-    path.mkdir(mode=0o750)
+    nofollow.mkdir(path, 0o750)
     drop_acl(path)
     own_like(path, owner)
-    os.chmod(path, 0o750)
+    nofollow.chmod(path, 0o750)
     sync_directory(folder)
     run = Run(path, [])
     # 128 random bits connect a mark to its journal. Names and inodes change with a copy, the token does not.
@@ -187,7 +188,7 @@ def create_run(app: Path, command: str, *, reason: str | None = None, **details:
         details[EMPTY_AT_START] = True
     run.write("created", command=command, app=str(app), token=token, **invoker(), reason=reason, **details)
     own_like(path / JOURNAL, owner)
-    os.chmod(path / JOURNAL, 0o644)  # whatever the umask: the owner must be able to continue
+    nofollow.chmod(path / JOURNAL, 0o644)  # whatever the umask: the owner must be able to continue
     return run
 
 
@@ -198,7 +199,7 @@ def remove_empty_folders(app: Path) -> None:
         if path.is_symlink():
             return
         try:
-            path.rmdir()
+            nofollow.rmdir(path)
         except FileNotFoundError:
             continue
         except OSError:
@@ -208,14 +209,14 @@ def remove_empty_folders(app: Path) -> None:
 def forget(app: Path, run: Run) -> None:
     """Remove the folder of a run that has nothing but its journal and its lists. Suppress OSError."""
     with contextlib.suppress(OSError):
-        names = set(os.listdir(run.path))
+        names = set(nofollow.listed(run.path))
         # A tree or sorted files are data. Only a run that has neither is removed.
         if names - JOURNALS - LISTS:
             return
         # The journal is deleted last: without it the next command could not know whose files the others are.
         for name in sorted(names, key=lambda name: name in JOURNALS):
-            os.unlink(run.path / name)
-        run.path.rmdir()
+            nofollow.unlink(run.path / name)
+        nofollow.rmdir(run.path)
         sync_directory(run.path.parent)
         remove_empty_folders(app)
 
@@ -250,18 +251,18 @@ def write_own_file(app: Path, path: Path, data: bytes) -> None:
     """
     make_runs_folder(app)
     draft = path.with_name(path.name + _DRAFT)
-    draft.unlink(missing_ok=True)  # a process that died has left it: the lock excludes other living ones
+    nofollow.unlink(draft, missing_ok=True)  # a process that died has left it: the lock excludes other living ones
     try:
-        with open(draft, "xb") as file:
+        with open(nofollow.open_file(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        own_like(draft, app.stat())
+        own_like(draft, nofollow.stat(app))
         # Owner and bytes are complete before the rename, so a reader never sees a partial file.
-        os.rename(draft, path)
+        nofollow.rename(draft, path)
     except BaseException:
         with contextlib.suppress(OSError):
-            draft.unlink()
+            nofollow.unlink(draft)
         raise
     sync_directory(path.parent)
 
@@ -273,4 +274,4 @@ def remove_drafts(app: Path) -> None:
     """
     for name in OWN_FILES:
         with contextlib.suppress(OSError):
-            (runs_folder(app) / (name + _DRAFT)).unlink()
+            nofollow.unlink(runs_folder(app) / (name + _DRAFT))

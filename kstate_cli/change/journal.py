@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kstate_cli import clock
+from kstate_cli.change import nofollow
 from kstate_cli.change.fingerprint import STAGED_LIST
 from kstate_cli.change.system_calls import free, sync_directory
 from kstate_cli.errors import naming
@@ -149,12 +150,12 @@ class Run:
         """Append an event, durably. Raise OSError, and ValueError for an event that cannot follow the present state."""
         state = _step(self.state, event)
         row = {"event": event, "at": _now(), **details}
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        flags = os.O_WRONLY | os.O_APPEND
         # Only the first line creates the file. If the journal was lost meanwhile, a new one without its first lines
         # would be worse than the error.
         if not self.events:
             flags |= os.O_CREAT
-        descriptor = os.open(self.path / self._file, flags, 0o644)
+        descriptor = nofollow.open_file(self.path / self._file, flags, 0o644)
         try:
             line = encode_line(row, len(self.events))
             with naming(self.path / self._file):
@@ -176,14 +177,14 @@ class Run:
         with signals_held():
             before = self._file, self.state
             if self._file != LEAVING:
-                os.rename(self.path / JOURNAL, self.path / LEAVING)
+                nofollow.rename(self.path / JOURNAL, self.path / LEAVING)
             self._file, self.state = LEAVING, RunState.CLEANING
             try:
                 sync_directory(self.path)
             except BaseException:
                 if before[0] != LEAVING:
                     with contextlib.suppress(OSError):
-                        os.rename(self.path / LEAVING, self.path / JOURNAL)
+                        nofollow.rename(self.path / LEAVING, self.path / JOURNAL)
                         self._file, self.state = before
                 raise
 
@@ -261,7 +262,7 @@ def _take_in(run: Run, data: bytes) -> None:
 def _journal(path: Path) -> bytes | None:
     """Return the bytes of a journal; None if there is none. Raise JournalError."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        descriptor = nofollow.open_file(path, os.O_RDONLY | os.O_NONBLOCK)
     except FileNotFoundError:
         return None
     except PermissionError:
@@ -297,7 +298,7 @@ def write_on_full_disk(run: Run, event: str, **details: Any) -> None:
         spare = run.path / STAGED_LIST
         if error.errno not in FULL or not spare.exists():
             raise
-        os.unlink(spare)
+        nofollow.unlink(spare)
         free(run.path)
         run.write(event, **details)
 

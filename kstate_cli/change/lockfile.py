@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from kstate_cli import option
+from kstate_cli.change import nofollow
 from kstate_cli.change.access import own_like, reading
 from kstate_cli.change.folder import read_runs, runs_folder
 from kstate_cli.change.journal import RunState
@@ -156,16 +157,16 @@ def share_lock(app: Path, other: Path) -> None:
     A POSIX lock belongs to an inode. So the lock guards the name APP before and after the exchange only if the lock
     file of both trees is the same inode.
     """
-    locked = os.stat(app / LOCK, follow_symlinks=False)
+    locked = nofollow.stat(app / LOCK)
     try:
-        in_other = os.stat(other / LOCK, follow_symlinks=False)
+        in_other = nofollow.stat(other / LOCK)
     except FileNotFoundError:
         pass
     else:
         if (in_other.st_dev, in_other.st_ino) == (locked.st_dev, locked.st_ino):
             return
-        os.unlink(other / LOCK)
-    os.link(app / LOCK, other / LOCK)
+        nofollow.unlink(other / LOCK)
+    nofollow.link(app / LOCK, other / LOCK)
 
 
 @contextlib.contextmanager
@@ -173,7 +174,7 @@ def _lock_of_the_lost(app: Path, deadline: float) -> Iterator[None]:
     """Hold a lock on the folder of runs of an application whose directory is missing. Raise InUse and Refused."""
     folder = runs_folder(app)
     try:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        descriptor = nofollow.open_directory(folder)
     except OSError as error:
         raise Refused(
             f"{app} is missing, and kstate cannot open {folder} for locking: {error.strerror}",
@@ -204,7 +205,7 @@ def _lock_file(app: Path) -> Iterator[int]:
     # Only a file that this call creates gets an owner: an existing file keeps the one that Streams has given it.
     is_new = not path.exists()
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
+        descriptor = nofollow.open_file(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK, 0o644)
     except OSError as error:
         raise Refused(
             f"kstate cannot open {path} for locking: {error.strerror}",

@@ -26,6 +26,7 @@ import stat
 from pathlib import Path
 from typing import Final
 
+from kstate_cli.change import nofollow
 from kstate_cli.change.access import own_like, reading
 from kstate_cli.change.system_calls import sync_directory
 from kstate_cli.errors import naming
@@ -41,9 +42,9 @@ _MOST_BYTES = 4096
 def put_mark(folder: Path, mark: str, token: str) -> None:
     """Add the mark of the run with this token to ``folder``, durably. Raise OSError, FileExistsError included."""
     # O_EXCL: an existing mark belongs to another run and must not be overwritten.
-    descriptor = os.open(folder / mark, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+    descriptor = nofollow.open_file(folder / mark, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
     try:
-        own_like(descriptor, os.stat(folder))
+        own_like(descriptor, nofollow.stat(folder))
         os.fchmod(descriptor, 0o644)  # whatever the umask: another user may continue the run
         with naming(folder / mark):
             os.write(descriptor, json.dumps({"schema_version": _SCHEMA, "token": token}).encode() + b"\n")
@@ -61,7 +62,7 @@ def token_of(folder: Path, mark: str) -> str | None:
     try:
         with reading():
             # O_NONBLOCK: a FIFO with the name of a mark must not make a command wait forever.
-            descriptor = os.open(folder / mark, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+            descriptor = nofollow.open_file(folder / mark, os.O_RDONLY | os.O_NONBLOCK)
     except FileNotFoundError:
         return None
     except OSError:
@@ -87,7 +88,7 @@ def token_of(folder: Path, mark: str) -> str | None:
 def remove_mark(folder: Path, mark: str) -> None:
     """Remove a mark, durably. Raise OSError."""
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(folder / mark)
+        nofollow.unlink(folder / mark)
         sync_directory(folder)
 
 

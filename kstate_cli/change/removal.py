@@ -15,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
+from kstate_cli.change import nofollow
 from kstate_cli.change.fingerprint import LISTS, digest, every_file
 from kstate_cli.change.journal import EMPTY_AT_START, JOURNALS, SORTED_FILES, TREE, Run, RunState, write_on_full_disk
 from kstate_cli.change.marks import STAGED, token_of
@@ -39,20 +40,23 @@ def remove_tree(path: Path) -> None:
     """
     first: OSError | None = None
     # The key is True for the mark only, and False sorts before True: the mark is the last entry.
-    for entry in sorted(os.scandir(path), key=lambda entry: entry.name == STAGED):
-        # A file could not be deleted. Without the mark, the rest would look like the only copy of an application.
-        if first is not None and entry.name == STAGED:
-            break
-        try:
-            if entry.is_dir(follow_symlinks=False):
-                _remove_all(Path(entry.path))
-            else:
-                os.unlink(entry.path)
-        except OSError as error:
-            first = first or error
+    with nofollow.directory(path) as folder, os.scandir(folder) as entries:
+        ordered = sorted(entries, key=lambda entry: entry.name == STAGED)
+        for entry in ordered:
+            # A file could not be deleted. Without the mark, the rest would look like the only copy of an application.
+            if first is not None and entry.name == STAGED:
+                break
+            try:
+                if entry.is_dir(follow_symlinks=False):
+                    _remove_all(path / entry.name)
+                else:
+                    with nofollow.whole_path(path / entry.name):
+                        os.unlink(entry.name, dir_fd=folder)
+            except OSError as error:
+                first = first or error
     if first is not None:
         raise first
-    os.rmdir(path)
+    nofollow.rmdir(path)
 
 
 def _remove_all(top: Path) -> None:
@@ -63,9 +67,9 @@ def _remove_all(top: Path) -> None:
     # that _remove_entry appends.
     for folder in folders:  # grows while it is read
         try:
-            with os.scandir(folder) as entries:
+            with nofollow.directory(folder) as descriptor, os.scandir(descriptor) as entries:
                 for entry in entries:
-                    _remove_entry(entry, folders, errors)
+                    _remove_entry(entry, descriptor, folder, folders, errors)
         except OSError as error:
             # lost+found belongs to the file system. This user may not read it, but it is usually empty, so rmdir
             # succeeds below.
@@ -74,20 +78,24 @@ def _remove_all(top: Path) -> None:
     # The deepest folder first, since rmdir fails for a folder that is not empty.
     for folder in reversed(folders):
         try:
-            os.rmdir(folder)
+            nofollow.rmdir(folder)
         except OSError as error:
             errors.append(error)
     if errors:
         raise errors[0]
 
 
-def _remove_entry(entry: os.DirEntry[str], folders: list[str], errors: list[OSError]) -> None:
-    """Delete a file, or add a directory to ``folders``; add an OSError to ``errors``."""
+def _remove_entry(
+    entry: os.DirEntry[str], descriptor: int, folder: str, folders: list[str], errors: list[OSError]
+) -> None:
+    """Delete a file in ``folder``, or add a directory to ``folders``; add an OSError to ``errors``."""
+    path = os.path.join(folder, entry.name)
     try:
         if entry.is_dir(follow_symlinks=False):
-            folders.append(entry.path)
+            folders.append(path)
         else:
-            os.unlink(entry.path)
+            with nofollow.whole_path(path):
+                os.unlink(entry.name, dir_fd=descriptor)
     except OSError as error:
         errors.append(error)
 
@@ -223,13 +231,13 @@ def remove_run(run: Run) -> None:
         if folder.is_dir():
             remove_tree(folder)
     # The journal is deleted last: without it the next command could not know that the other files may be deleted.
-    for name in set(os.listdir(run.path)) - JOURNALS:
-        os.unlink(run.path / name)
+    for name in set(nofollow.listed(run.path)) - JOURNALS:
+        nofollow.unlink(run.path / name)
     sync_directory(run.path)
     # The sync above has made the removal of the other entries durable before the journal is deleted.
-    for name in JOURNALS & set(os.listdir(run.path)):
-        os.unlink(run.path / name)
-    run.path.rmdir()
+    for name in JOURNALS & set(nofollow.listed(run.path)):
+        nofollow.unlink(run.path / name)
+    nofollow.rmdir(run.path)
     sync_directory(run.path.parent)
 
 
@@ -261,8 +269,8 @@ def _free_space(run: Run, before_tree: OSError | None) -> Iterator[None]:
     ``before_tree`` is raised before the first file of the tree is deleted. It is None if the tree may be deleted
     although its deletion is not announced.
     """
-    for name in sorted(LISTS & set(os.listdir(run.path))):
-        os.unlink(run.path / name)
+    for name in sorted(LISTS & set(nofollow.listed(run.path))):
+        nofollow.unlink(run.path / name)
     remove_sorted_files(run)
     free(run.path)
     yield
@@ -276,7 +284,7 @@ def _free_space(run: Run, before_tree: OSError | None) -> Iterator[None]:
     batch = _BATCH
     while some := list(islice(files, batch)):
         for path in some:
-            os.unlink(path)
+            nofollow.unlink(path)
         free(run.path)
         yield
         # The number doubles, so that even a tree of a million files needs few attempts.

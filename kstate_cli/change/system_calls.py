@@ -1,4 +1,7 @@
-"""System calls that Python lacks or wraps poorly: exchange two directories, sync a file system or a directory."""
+"""System calls that Python lacks or wraps poorly: exchange two directories, sync a file system or a directory.
+
+No path may contain a symbolic link (:mod:`kstate_cli.change.nofollow`).
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,9 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from kstate_cli.change import nofollow
 from kstate_cli.errors import naming
 
-_AT_FDCWD = -100
-"""Of ``fcntl.h``: relative paths start at the working directory."""
 _RENAME_EXCHANGE = 2
 """Of ``linux/fs.h``."""
 
@@ -30,11 +32,13 @@ def exchange(path: Path, other: Path) -> None:
     # glibc has it since 2.28.
     if not hasattr(libc, "renameat2"):
         raise OSError(errno.ENOSYS, "this system does not support renameat2")
-    # Both names exist at every moment, even for a concurrent reader and after a power failure.
-    result = libc.renameat2(_AT_FDCWD, os.fsencode(path), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE)
-    if result != 0:
+    with nofollow.parent(path) as (folder, name), nofollow.parent(other) as (other_folder, other_name):
+        # Both names exist at every moment, even for a concurrent reader and after a power failure.
+        names = os.fsencode(name), os.fsencode(other_name)
+        if libc.renameat2(folder, names[0], other_folder, names[1], _RENAME_EXCHANGE) == 0:
+            return
         number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), str(path))
+    raise OSError(number, os.strerror(number), str(path))
 
 
 def sync_file_system(path: Path) -> None:
@@ -42,8 +46,7 @@ def sync_file_system(path: Path) -> None:
 
     One ``syncfs`` replaces an fsync per file: an application has hundreds of stores with a dozen small files each.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
+    with nofollow.directory(path) as descriptor:
         libc = _libc()
         if hasattr(libc, "syncfs"):
             if libc.syncfs(descriptor) != 0:
@@ -51,8 +54,6 @@ def sync_file_system(path: Path) -> None:
                 raise OSError(number, os.strerror(number), str(path))
         else:
             os.sync()
-    finally:
-        os.close(descriptor)
 
 
 def free(path: Path) -> None:
@@ -69,9 +70,5 @@ def sync_directory(path: Path) -> None:
 
     An fsync of a file makes its bytes durable, not its name: a new, renamed or removed entry needs this call.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        with naming(path):
-            os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    with nofollow.directory(path) as descriptor, naming(path):
+        os.fsync(descriptor)

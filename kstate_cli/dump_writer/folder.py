@@ -146,9 +146,9 @@ class FolderStore:
         for path in map(self._local, places):
             # A partition without records has no file, and so no folder to sync.
             if os.path.isdir(path):
-                sync_directory(Path(path))
+                sync_directory(Path(os.path.realpath(path)))
         if places:
-            sync_directory(Path(folder))
+            sync_directory(Path(os.path.realpath(folder)))
         waiting = os.path.join(folder, new_manifest(grown.generation, run))
         final = os.path.join(folder, growing.name_of(grown.generation))
         try:
@@ -174,7 +174,7 @@ class FolderStore:
             raise lost_race(folder, max(later))
         # After this sync the commit is durable. Before it, a crash may lose the name of the manifest, and the dump is
         # the old one.
-        sync_directory(Path(folder))
+        sync_directory(Path(os.path.realpath(folder)))
 
     def check_named(self, grown: Grown) -> None:
         """Raise Refused if a file of the manifest is missing, is a link, or has another size."""

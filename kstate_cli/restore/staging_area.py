@@ -22,7 +22,6 @@ import tempfile
 import threading
 import uuid
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kstate_cli import option
@@ -141,8 +140,12 @@ def make_area(uri: str, app: str, run: Run) -> str:
         os.mkdir(path)
         # Executors may run as another user: whoever may write to the area may write to its folders.
         model = os.stat(parent)
-        own_like(Path(path), model)
-        os.chmod(path, stat.S_IMODE(model.st_mode))
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            own_like(descriptor, model)
+            os.fchmod(descriptor, stat.S_IMODE(model.st_mode))
+        finally:
+            os.close(descriptor)
     else:
         filesystem.create_dir(path, recursive=True)
     # The mark is written last: a folder without a mark is removed only if it is empty.

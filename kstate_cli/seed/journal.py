@@ -132,7 +132,7 @@ def open_journal(path: Path, *, create: bool = True) -> Iterator[SeedJournal]:
             os.ftruncate(descriptor, length)
             os.lseek(descriptor, length, os.SEEK_SET)
             if not length:
-                sync_directory(path.parent)
+                sync_directory(Path(os.path.realpath(path.parent)))
             yield SeedJournal(path, descriptor, events)
         finally:
             # A refused run has announced nothing. While kstate holds the lock, no other process writes to the file.

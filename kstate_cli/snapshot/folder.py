@@ -18,6 +18,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
+from kstate_cli.change import nofollow
 from kstate_cli.change.system_calls import sync_directory
 from kstate_cli.errors import Refused, naming
 from kstate_cli.regular_files import DENIED, access_hint, kind_of
@@ -119,10 +120,10 @@ class FolderRepository(Repository):
         """Create a folder, durably, unless it exists. Raise DamagedError if something else has the name."""
         path = self.path / folder
         try:
-            mode = os.lstat(path).st_mode
+            mode = nofollow.stat(path).st_mode
         except FileNotFoundError:
             with contextlib.suppress(FileExistsError):
-                os.mkdir(path, _OWN_FOLDER)
+                nofollow.mkdir(path, _OWN_FOLDER)
             # Also where another writer came first: its name must be durable before an object in it counts.
             sync_directory(path.parent)
             return
@@ -156,8 +157,7 @@ class FolderRepository(Repository):
                 name = f"{name}-{secrets.token_hex(4)}"
             is_new = self._name_object(draft, name, size)
         finally:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(draft)
+            nofollow.unlink(draft, missing_ok=True)
         return PutObject(digest.hexdigest(), name, size, is_new)
 
     def _name_object(self, draft: Path, name: str, size: int) -> bool:
@@ -166,11 +166,11 @@ class FolderRepository(Repository):
         final = self.path / object_path(name)
         is_new = True
         try:
-            os.link(draft, final)
+            nofollow.link(draft, final)
         except FileExistsError:
             # Another writer stored the same bytes. Its size is the least that a damaged object would differ in.
             is_new = False
-            status = os.lstat(final)
+            status = nofollow.stat(final)
             if not stat.S_ISREG(status.st_mode) or status.st_size != size:
                 raise DamagedError(object_path(name), f"the object does not have the expected {size:,} bytes") from None
         # Also for an object of another writer, who may not have come so far: our generation relies on its name.
@@ -230,10 +230,10 @@ class FolderRepository(Repository):
             with naming(draft), open(descriptor, "wb", buffering=0, closefd=False) as file:
                 write_all(file, memoryview(note_bytes(document)))
                 os.fsync(descriptor)
-            os.link(draft, self.path / relative)
+            nofollow.link(draft, self.path / relative)
             sync_directory(self.path / INTENTS)
         finally:
-            os.unlink(draft)
+            nofollow.unlink(draft)
 
     def keep_intent(self) -> None:
         """Do nothing: a call of the system has ended when it returns."""
@@ -296,7 +296,7 @@ class FolderRepository(Repository):
                 if not name.startswith(_UNFINISHED):
                     continue
                 with contextlib.suppress(FileNotFoundError):
-                    if now_ms - os.lstat(self.path / folder / name).st_mtime_ns // 1_000_000 > older_ms:
+                    if now_ms - nofollow.stat(self.path / folder / name).st_mtime_ns // 1_000_000 > older_ms:
                         removed += self._remove(f"{folder}/{name}")
         return removed
 
@@ -314,7 +314,7 @@ class FolderRepository(Repository):
             self._make_folder(folder)
         final = self.path / relative
         with self._draft(relative, data) as (draft, _):
-            os.link(draft, final)
+            nofollow.link(draft, final)
         sync_directory(final.parent)
 
     def _new_draft(self, relative: str) -> Path:
@@ -330,8 +330,7 @@ class FolderRepository(Repository):
                 os.fsync(file.fileno())
                 yield draft, file.fileno()
         finally:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(draft)
+            nofollow.unlink(draft, missing_ok=True)
 
     def _remove(self, relative: str) -> int:
         *folders, name = relative.split("/")
@@ -414,7 +413,7 @@ class FolderRepository(Repository):
     @contextlib.contextmanager
     def _folder(self, *folders: str) -> Iterator[int]:
         """Open a folder of the repository, following no link below it. Raise DamagedError and OSError."""
-        descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        descriptor = nofollow.open_directory(self.path)
         try:
             for number, folder in enumerate(folders, 1):
                 try:
@@ -452,7 +451,7 @@ def _entry(status: os.stat_result) -> StoredEntry:
 
 
 def _new_file(path: Path) -> int:
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, _OWN_FILE)
+    return nofollow.open_file(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWN_FILE)
 
 
 def _locked_boot_id(descriptor: int) -> str | None:

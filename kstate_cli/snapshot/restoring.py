@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from kstate_cli import clock, option
+from kstate_cli.change import nofollow
 from kstate_cli.change.course import Course, Terms, follow
 from kstate_cli.change.earlier_runs import refuse_after_error
 from kstate_cli.change.engine import RunResult, execute
@@ -209,7 +210,8 @@ class SnapshotFiles:
         run.write("snapshot", generations=sorted({chosen.generation for chosen in self._plan.stores}))
         folder = run.path / SORTED_FILES
         # A restoration from a dump has created it: its sorted files are in it too.
-        folder.mkdir(mode=0o750, exist_ok=True)
+        with suppress(FileExistsError):
+            nofollow.mkdir(folder, 0o750)
         try:
             databases = list(self._databases(folder))
             self._copy_all(databases)
@@ -253,7 +255,7 @@ class SnapshotFiles:
             for database in chosen.store.databases:
                 # A name that no sorted file has.
                 place = folder / f"snapshot-{number}"
-                place.mkdir(mode=0o755)
+                nofollow.mkdir(place, 0o755)
                 number += 1
                 if database.folder is None:
                     self._folders[chosen.path] = place
@@ -290,7 +292,7 @@ class SnapshotFiles:
         """Copy one file. Raise DamagedError if the bytes do not have the size and digest of the generation."""
         file, target = job
         # 0644 whatever the repository has: the files of a RocksDB, whose owner and mode staging sets afterwards.
-        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        descriptor = nofollow.open_file(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
         with naming(target), open(descriptor, "wb", buffering=0) as copy:
             if file.data is not None:
                 write_all(copy, memoryview(file.data))
@@ -349,10 +351,10 @@ def _close(folder: Path, live: _LiveFiles, record: OffsetsRecord) -> _LiveFiles:
     The rows stay in the very files of the snapshot: only the column family ``offsets`` gets another SST. Raise
     RocksError.
     """
-    with WritableStore(folder) as store:
+    with nofollow.unmoved(folder), WritableStore(folder) as store:
         store.set_offsets(encode_rows(record))
     # A process leaves it, and the application makes its own.
-    (folder / "LOCK").unlink(missing_ok=True)
+    nofollow.unlink(folder / "LOCK", missing_ok=True)
     with Shadow(folder) as shadow:
         written = {
             family: tuple((file.name, file.size) for file in shadow.live_files(family))

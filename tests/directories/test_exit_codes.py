@@ -442,7 +442,7 @@ TABLE: dict[str, dict[int, Cell | str]] = {
              7: _after_the_exchange},
     "status": {1: NO_WARNINGS, 3: ASKS_NOTHING, 5: RUNNING, 7: READS},
     "clean": {1: "of a run that was named, and may have left something elsewhere: test_runs.py", 3: ASKS_NOTHING, 5: _lock("kstate"), 6: _failing("fsync", "EIO", "1", "CHANGED"),
-              7: _failing("unlink", "EIO", "1", "CHANGED")},
+              7: _failing("unlinkat", "EIO", "1", "CHANGED")},
     "explain": {1: NO_WARNINGS, 3: ASKS_NOTHING, 4: NO_DIRECTORY, 5: NO_DIRECTORY, 7: READS},
     "warm-up": {0: OF_SPARK, 1: WAY_ON, 3: ASKS_NOTHING, 4: OF_SPARK, 5: "it waits for another one", 6: OF_SPARK,
                 7: "an archive is there whole or not at all", SIGNAL: OF_SPARK},

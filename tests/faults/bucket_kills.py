@@ -39,7 +39,9 @@ def hook(event, arguments):
     global count
     moment = event == "http.client.send"
     if event == "open" or event.startswith(("os.link", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.utime")):
-        moment = any(isinstance(each, (str, bytes)) and folder in os.fsdecode(each) for each in arguments)
+        # A name without a folder is one in a directory that is open.
+        names = [os.fsdecode(each) for each in arguments if isinstance(each, (str, bytes))]
+        moment = any(folder in name or "/" not in name for name in names[:1 + (event != "open")])
     count += moment
     if moment and count == at:
         os.killpg(0, signal.SIGKILL)

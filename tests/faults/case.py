@@ -95,7 +95,7 @@ class Sweep:
     def struck(self, fault: Fault, step: Step, *, alone: bool = False) -> tuple[Path, Ended, bool]:
         """The directory after one fault, how the command ended, and whether the fault happened."""
         app = self.fresh()
-        ended, happened = fault.strike(self.kstate, app, self.case.command, self.state() / step.path, alone=alone)
+        ended, happened = fault.strike(self.kstate, app, self.case.command, step.argument, alone=alone)
         return app, ended, happened
 
     def strike(self, fault: Fault, step: Step, repair: Repair) -> tuple[str, str]:

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from .forked import ROOT, Ended, Kstate, environment
@@ -22,20 +22,22 @@ from .forked import ROOT, Ended, Kstate, environment
 _CHANGING = (
     "openat write pwrite64 writev pwritev sendfile copy_file_range splice ftruncate truncate fallocate fsync fdatasync "
     "sync_file_range syncfs link linkat symlink symlinkat rename renameat renameat2 mkdir mkdirat mknodat unlink unlinkat "
-    "rmdir chmod fchmod fchmodat chown fchown lchown fchownat utimensat setxattr fsetxattr removexattr mmap"
+    "rmdir chmod fchmod fchmodat chown fchown lchown fchownat utimensat setxattr fsetxattr removexattr fremovexattr mmap"
 )
 CHANGING = frozenset(_CHANGING.split())
 """Calls that may change files; an openat only when it creates or truncates, an mmap only when it writes into the file."""
 _READING = (
     "newfstatat stat lstat fstat statx statfs fstatfs access faccessat faccessat2 readlink readlinkat open read pread64 readv "
-    "preadv lseek getdents64 getdents fcntl flock ioctl close dup dup2 dup3 fadvise64 readahead getxattr lgetxattr fgetxattr "
+    "preadv lseek openat2 getdents64 getdents fcntl flock ioctl close dup dup2 dup3 fadvise64 readahead getxattr lgetxattr fgetxattr "
     "listxattr llistxattr flistxattr getcwd chdir fchdir poll epoll_ctl"
 )
 READING = frozenset(_READING.split())
 KILL, EIO, FULL = "signal=SIGKILL", "error=EIO", "error=ENOSPC"
 ACTIONS = (EIO, FULL, KILL)
 _LINE = re.compile(r"(\d+)\s+(\w+)\((.*)")
-_PATH = re.compile(r'(?:"(/[^"]*)"|\d<(/[^>]*)>)')
+_PATH = re.compile(r'(?:"(?P<path>/[^"]*)"|\d<(?P<folder>/[^>]*)>(?:, "(?P<name>[^"/][^"]*)")?)')
+_TAKES_A_NAME = re.compile(r".*at2?|statx")
+"""Calls whose first argument may be a descriptor of a directory, and the second a name in it."""
 
 
 @dataclass(frozen=True, order=True)
@@ -44,6 +46,8 @@ class Place:
 
     call: str
     path: str
+    argument: str = field(compare=False)
+    """What strace filters by: the path, or the last name of it if the call is relative to a descriptor of its directory."""
 
     def __str__(self) -> str:
         return f"{self.call} {self.path}"
@@ -57,6 +61,8 @@ class Step:
     nth: int
     own: bool
     """kstate itself makes it in its main thread, not RocksDB or a worker."""
+    nth_filtered: int = field(compare=False)
+    """Which one of the calls of its thread with this argument it is."""
 
     @property
     def call(self) -> str:
@@ -67,6 +73,11 @@ class Step:
     def path(self) -> str:
         """What it is about."""
         return self.place.path
+
+    @property
+    def argument(self) -> str:
+        """What strace filters by."""
+        return self.place.argument
 
     def __str__(self) -> str:
         return f"{self.place} #{self.nth}"
@@ -102,8 +113,7 @@ def trace_of(kstate: Kstate, app: Path, command: tuple[str, ...]) -> Trace:
 
 def traced_by_path(kstate: Kstate, app: Path, command: tuple[str, ...], trace: Trace) -> Trace:
     """The same, through the filter of paths that faults are met by: what it lets pass is all that a fault can meet."""
-    paths = sorted({step.path for step in trace.steps})
-    only = [option for path in paths for option in ("-P", os.path.normpath(app.parent / path))]
+    only = [option for name in sorted({step.argument for step in trace.steps}) for option in ("-P", name)]
     calls = ",".join(sorted({step.call for step in trace.steps}))
     return _trace(kstate, app, command, *only, "-e", f"trace={calls}")
 
@@ -133,8 +143,8 @@ def parse(log: str, state: Path) -> Trace:
     counts: Counter[tuple[str, str, str]] = Counter()
     main = ""
     for thread, call, rest in (match.groups() for match in map(_LINE.match, log.splitlines()) if match):
-        paths = dict.fromkeys(os.path.normpath(entry or other) for entry, other in _PATH.findall(rest))
-        for path in paths:
+        paths = _arguments(call, rest)
+        for path in {*paths, *paths.values()}:
             counts[thread, call, path] += 1
         inside = frozenset(os.path.relpath(path, state) for path in paths if _below(path, state))
         if not inside:
@@ -144,9 +154,25 @@ def parse(log: str, state: Path) -> Trace:
         assert call in CHANGING or call in READING, f"does {call} change files?"
         path = _changed_path(call, rest, list(paths))
         if path and _below(path, state):
-            step = Step(Place(call, os.path.relpath(path, state)), counts[thread, call, path], thread == main)
+            argument = paths[path]
+            place = Place(call, os.path.relpath(path, state), argument)
+            step = Step(place, counts[thread, call, path], thread == main, counts[thread, call, argument])
             steps.setdefault((step.place, step.nth), step)
     return Trace(list(steps.values()), calls)
+
+
+def _arguments(call: str, rest: str) -> dict[str, str]:
+    """The paths of a call, each with what strace filters it by."""
+    paths: dict[str, str] = {}
+    for match in _PATH.finditer(rest):
+        path, folder, name = match.group("path", "folder", "name")
+        if name and _TAKES_A_NAME.fullmatch(call):
+            # The result of an open shows the whole path again.
+            paths.setdefault(os.path.normpath(os.path.join(folder, name)), name)
+        else:
+            argument = os.path.normpath(path or folder)
+            paths.setdefault(argument, argument)
+    return paths
 
 
 def _below(path: str, state: Path) -> bool:
@@ -168,9 +194,9 @@ def _changed_path(call: str, rest: str, paths: list[str]) -> str:
 @dataclass(frozen=True, order=True)
 class Fault:
     """
-    What happens at the entry of the nth call of a kind about one path, instead of that call.
+    What happens at the entry of the nth call of a kind with one argument (`Place.argument`), instead of that call.
 
-    A disk that is full stays full: ENOSPC meets this call about this path, and every later one.
+    A disk that is full stays full: ENOSPC meets this call with this argument, and every later one.
     """
 
     call: str
@@ -178,12 +204,12 @@ class Fault:
     action: str
 
     def strike(
-        self, kstate: Kstate, app: Path, command: tuple[str, ...], path: Path, *, alone: bool = False
+        self, kstate: Kstate, app: Path, command: tuple[str, ...], argument: str | Path, *, alone: bool = False
     ) -> tuple[Ended, bool]:
         """Run a command that meets the fault, in its main thread alone where that is said; also whether it happened."""
         occurrence = f"{self.nth}{'+' if self.action == FULL else ''}"
         inject = f"inject={self.call}:{self.action}:when={occurrence}"
-        options = ("-P", os.path.normpath(path), "-e", f"trace={self.call}", "-e", inject)
+        options = ("-P", str(argument), "-e", f"trace={self.call}", "-e", inject)
         if alone:
             ended = kstate(app, command, alone=options)
         else:

@@ -91,8 +91,10 @@ def interrupt_restoration(restoration: Restoration, kstate: Kstate, state: Path)
         if step.path.endswith(".started.tmp")
     ]
     last = next(step for step in reversed(notes) if step.call == "openat")
-    fault = Fault(last.call, last.nth, KILL)
-    ended, killed = fault.strike(kstate, state / APP, restoration.command, state / last.path)
+    fault = Fault(last.call, last.nth_filtered, KILL)
+    ended, killed = fault.strike(
+        kstate, state / APP, restoration.command, last.argument.replace(str(undisturbed), str(state))
+    )
     assert killed, ended
 
 

@@ -24,7 +24,7 @@ LOG = os.environ.get("KSTATE_FAULTS_LOG")
 """A folder: every fault leaves a line there, and one that went well is not repeated until kstate changes."""
 SPREAD = 1
 """So many steps of each kind of call that is not of the switch; of one kind it fails, of the next it is killed."""
-AROUND_THE_SWITCH = ("openat", "write", "mkdir", "fsync", "syncfs", "renameat2")
+AROUND_THE_SWITCH = ("openat", "write", "mkdirat", "fsync", "syncfs", "renameat2")
 
 
 def around_the_switch(step: Step) -> bool:
@@ -33,7 +33,7 @@ def around_the_switch(step: Step) -> bool:
     return step.own and step.call in AROUND_THE_SWITCH and own
 
 
-CREATING = ("openat", "write", "sendfile", "mkdir", "link", "ftruncate", "rename")
+CREATING = ("openat", "write", "sendfile", "mkdir", "mkdirat", "link", "linkat", "ftruncate", "rename", "renameat")
 """In short, these meet the full disk and the others the broken one."""
 
 
@@ -98,7 +98,12 @@ def _next_to_the_exchange(near: list[Step]) -> list[Step]:
 def _jobs(sweep: Sweep, rows: list[tuple[Step, str]]) -> list[Job]:
     repairs = sweep.case.repairs
     return [
-        Job(sweep.case, step, Fault(step.call, step.nth, action), repairs[(i + i // len(ACTIONS)) % len(repairs)])
+        Job(
+            sweep.case,
+            step,
+            Fault(step.call, step.nth_filtered, action),
+            repairs[(i + i // len(ACTIONS)) % len(repairs)],
+        )
         for i, (step, action) in enumerate(rows)
     ]
 

@@ -25,11 +25,11 @@ def test_refuses_a_failed_exchange_with_its_reason(kstate: Kstate, tmp_path: Pat
     if command == "undo of what is lost":
         shutil.rmtree(app)
     before = meaning(app) if app.exists() else None
-    call, path = ("renameat2", app)
+    call, name = ("renameat2", app.name)
     if before is None:
-        call, path = ("rename", read_runs(app)[0].tree)
+        call, name = ("renameat", read_runs(app)[0].tree.name)
     line = DOWN.migrate if command == "migrate" else ("undo",)
-    refusal, happened = Fault(call, 1, f"error={error}").strike(kstate, app, line, path)
+    refusal, happened = Fault(call, 1, f"error={error}").strike(kstate, app, line, name)
     assert happened
     assert refusal.status == 4, refusal.output
     assert "cannot exchange two directories" in refusal.output

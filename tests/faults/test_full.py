@@ -24,15 +24,16 @@ def full(app: Path, *calls: str, killed_at: str = "") -> list[str]:
     """Options of strace: calls of these kinds about the runs of APP find no room; `CALL:when=N` kills."""
     own = app.parent / ".kstate" / app.name
     files = [path for path in own.rglob("*") if not path.is_dir()]
-    # strace knows a path only by its name.
     names = [*files, *(run.path / name for run in read_runs(app) for name in ("journal.jsonl", "cleaning.jsonl"))]
-    options = [option for name in names for option in ("-P", str(name))]
+    # strace compares arguments: a path or the path of a descriptor, and a name in an open directory.
+    arguments = {*map(str, names), *(path.name for path in names)}
+    options = [option for name in sorted(arguments) for option in ("-P", name)]
     options += ["-e", f"trace={','.join((*calls, *filter(None, [killed_at.partition(':')[0]])))}"]
     options += [option for call in calls for option in ("-e", f"inject={call}:{FULL}")]
     return [*options, *(("-e", f"inject={killed_at}:{KILL}") if killed_at else ())]
 
 
-@pytest.mark.parametrize("calls", [("write",), ("write", "rename")], ids=["no block", "no room for a name either"])
+@pytest.mark.parametrize("calls", [("write",), ("write", "renameat")], ids=["no block", "no room for a name either"])
 def test_a_full_file_system_can_be_cleaned(kstate: Kstate, tmp_path: Path, calls: tuple[str, ...]) -> None:
     app = migrate_directory(DOWN, kstate, tmp_path / "state")
     before = meaning(app)
@@ -48,7 +49,7 @@ def test_a_clean_of_a_full_file_system_that_is_killed_goes_on(kstate: Kstate, tm
     """Without room even for the announcement: undo proves what is left against the digest of all of it."""
     app = migrate_directory(DOWN, kstate, tmp_path / "state")
     before = meaning(app)
-    with kstate.under(*full(app, "write", "rename", killed_at=f"unlink:when={nth}")):
+    with kstate.under(*full(app, "write", "renameat", killed_at=f"unlinkat:when={nth}")):
         killed = kstate(app, ("clean",))
     assert killed.status == -signal.SIGKILL, killed.output
     if nth > len(LISTS) + 1:
@@ -66,7 +67,7 @@ def test_unproven_backup_is_announced_or_kept(kstate: Kstate, tmp_path: Path) ->
     (app,) = (path for path in (tmp_path / "state").iterdir() if path.name != ".kstate")
     assert kstate(app, ("undo",)).status == 0  # its wipe of everything: of an APP without a database nothing is deleted
     backup = meaning(read_runs(app)[0].tree)
-    with kstate.under(*full(app, "write", "rename")):
+    with kstate.under(*full(app, "write", "renameat")):
         failed = kstate(app, ("clean",))
     assert failed.status == 7, failed.output
     assert meaning(read_runs(app)[0].tree) == backup

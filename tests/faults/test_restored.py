@@ -26,12 +26,14 @@ def test_clean_removes_an_undone_restoration(kstate: Kstate, tmp_path: Path, cas
 
 
 @pytest.mark.sample(2)
-@pytest.mark.parametrize("step", ["chmod .kstate", "fsync .", "mkdir .kstate/orders", "chmod .kstate/orders"])
+@pytest.mark.parametrize("step", ["fchmod .kstate", "fsync .", "mkdirat orders", "fchmod .kstate/orders"])
 def test_a_folder_for_runs_that_cannot_be_made_is_not_left(kstate: Kstate, tmp_path: Path, step: str) -> None:
     case = RESTORED_IN_PARTS[0]
     app = case.make(kstate, tmp_path / "state")
     call, _, path = step.partition(" ")
-    ended, happened = Fault(call, 1, EIO).strike(kstate, app, case.command, app.parent / path)
+    # A name below a descriptor is an argument of its own.
+    argument = path if call == "mkdirat" else app.parent / path
+    ended, happened = Fault(call, 1, EIO).strike(kstate, app, case.command, argument)
     assert (happened, ended.status) == (True, 6), ended.output
     assert list(app.parent.iterdir()) == []
 
@@ -39,18 +41,20 @@ def test_a_folder_for_runs_that_cannot_be_made_is_not_left(kstate: Kstate, tmp_p
 def test_an_application_that_is_made_anew_and_cannot_be_locked_is_not_left(kstate: Kstate, tmp_path: Path) -> None:
     case = RESTORED_IN_PARTS[0]
     app = case.make(kstate, tmp_path / "state")
-    ended, happened = Fault("openat", 1, EIO).strike(kstate, app, case.command, app / ".lock")
+    ended, happened = Fault("openat", 1, EIO).strike(kstate, app, case.command, ".lock")
     assert (happened, ended.status) == (True, 4), ended.output
     assert list(app.parent.iterdir()) == []
 
 
-@pytest.mark.parametrize("call", ["fsync", "rename"])
+@pytest.mark.parametrize("call", ["fsync", "renameat"])
 def test_clean_removes_the_temporary_file_of_a_killed_record_of_ages(kstate: Kstate, tmp_path: Path, call: str) -> None:
     """The second record, after the switch: no later command would make another one."""
     case = RESTORED_IN_PARTS[0]
     app = case.make(kstate, tmp_path / "state")
     own = app.parent / ".kstate" / app.name
-    _, killed = Fault(call, 2, KILL).strike(kstate, app, case.command, own / "ages.json.tmp")
+    draft = "ages.json.tmp"
+    argument = draft if call == "renameat" else own / draft
+    _, killed = Fault(call, 2, KILL).strike(kstate, app, case.command, argument)
     assert killed
     assert (own / "ages.json.tmp").exists()
     for command in (case.command, ("clean",)):

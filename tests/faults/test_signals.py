@@ -52,10 +52,9 @@ def send_signal(sweep: Sweep, step: Step, number: signal.Signals, target: str, a
         sent = True
         os.kill(pid, number)
 
-    path = os.path.normpath(app.parent / step.path)
-    text = f"inject={step.call}:delay_enter={HELD_MS}ms:when={step.nth}"
-    with sweep.kstate.under("-P", path, "-e", f"trace={step.call}", "-e", text) as kstate:
-        ended = kstate(app, sweep.case.command, Moment(step.call, step.nth, send))
+    text = f"inject={step.call}:delay_enter={HELD_MS}ms:when={step.nth_filtered}"
+    with sweep.kstate.under("-P", step.argument, "-e", f"trace={step.call}", "-e", text) as kstate:
+        ended = kstate(app, sweep.case.command, Moment(step.call, step.nth_filtered, send))
     which = sweep.which(app)
     wrong = [] if sent else ["the call never came"]
     if ended.status != 128 + number or "Traceback" in ended.output:

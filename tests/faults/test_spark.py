@@ -67,7 +67,7 @@ def processes_of(state: Path) -> list[str]:
 
 def struck(sweep: Sweep, number: int, step: Step, action: str) -> list[str]:
     """One fault and what follows. Returns what was wrong."""
-    fault = Fault(step.call, step.nth, action)
+    fault = Fault(step.call, step.nth_filtered, action)
     app, ended, happened = sweep.struck(fault, step, alone=True)  # Spark is not traced
     which = sweep.which(app)
     wrong = [] if happened else ["the fault did not happen"]

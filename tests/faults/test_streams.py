@@ -149,7 +149,7 @@ def test_real_streams_before_any_repair(
     wrong, names, marked = [], [], 0
     for i, step in enumerate(steps_of_the_switch(sweep)):
         for action in (KILL, EIO) if ALL else (KILL,) if i in IN_SHORT[source] else ():
-            fault = Fault(step.call, step.nth, action)
+            fault = Fault(step.call, step.nth_filtered, action)
             app, ended, struck = sweep.struck(fault, step)
             which = sweep.which(app)
             names.append(which)

@@ -15,7 +15,7 @@ from tests import json_lines
 from tests.faults.forked import Ended, Kstate
 
 ZYGOTE = "tests.walker.zygote"
-CALLS = ("renameat2", "fsync", "syncfs", "linkat,link", "unlink,unlinkat", "rmdir", "rename", "mkdir")
+CALLS = ("renameat2", "fsync", "syncfs", "linkat,link", "unlink,unlinkat", "fchmod", "renameat", "mkdirat")
 """Where strace can kill a process."""
 
 

@@ -66,7 +66,11 @@ class _Steps:
         """What `sys.addaudithook` calls."""
         if event == "open":
             path, _, flags = arguments
-            if isinstance(path, (str, bytes)) and (flags or 0) & _WRITING and os.fsdecode(path).startswith(self._state):
+            if not isinstance(path, (str, bytes)) or not (flags or 0) & _WRITING:
+                return
+            name = os.fsdecode(path)
+            # The change engine opens a name in a directory that it has opened before.
+            if name.startswith(self._state) or "/" not in name:
                 self.step(path)
         elif event in _STEPS:
             self.step(arguments[0])

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from kstate_cli import __version__
+from kstate_cli.change import nofollow
 from kstate_cli.change.earlier_runs import state_of
 from kstate_cli.change.folder import read_runs
 from kstate_cli.change.journal import SORTED_FILES, Run, RunState
@@ -175,7 +176,7 @@ def _move_result(note: dict[str, Any], job: SliceJob, leftovers: Path, folder: P
         )
         # Files are renamed only now that each is proven: part of a slice in the new folder would belong to nothing.
         for name in names:
-            os.rename(leftovers / name, folder / name)
+            nofollow.rename(leftovers / name, folder / name)
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, OSError):
         return None
     # If the note cannot be written, this run still has the result; only a later run would sort the slice again.

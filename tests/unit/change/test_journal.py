@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kstate_cli.change import journal
+from kstate_cli.change import journal, nofollow
 from kstate_cli.change.commit import RecoveryOutcome, recover
 from kstate_cli.change.engine import _failed
 from kstate_cli.change.fingerprint import STAGED_LIST
@@ -178,7 +178,7 @@ def test_an_announcement_that_may_not_be_durable_deletes_nothing_that_undo_could
     older.mkdir()
     run = run_of_older_version(older)
     before = sorted(run.tree.rglob("*"))
-    real = os.rename
+    real = nofollow.rename
 
     def rename(source: Path, target: Path) -> None:
         if target.name == "journal.jsonl" and not back:
@@ -188,7 +188,7 @@ def test_an_announcement_that_may_not_be_durable_deletes_nothing_that_undo_could
     def full(path: Path) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", str(path))
 
-    monkeypatch.setattr(os, "rename", rename)
+    monkeypatch.setattr(nofollow, "rename", rename)
     monkeypatch.setattr(journal, "sync_directory", full)
     with pytest.raises(OSError, match="No space"):
         remove_run(run)
@@ -200,7 +200,7 @@ def test_a_signal_does_not_part_the_new_name_of_a_journal_from_the_state(
     app: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = create_run(app, "migrate --to 4.2")
-    real = os.rename
+    real = nofollow.rename
 
     def rename(source: Path, target: Path) -> None:
         real(source, target)
@@ -211,7 +211,7 @@ def test_a_signal_does_not_part_the_new_name_of_a_journal_from_the_state(
 
     before = signal.signal(signal.SIGTERM, ended)
     try:
-        monkeypatch.setattr(os, "rename", rename)
+        monkeypatch.setattr(nofollow, "rename", rename)
         with pytest.raises(Interrupted):
             run.give_up()
     finally:
@@ -269,7 +269,7 @@ def test_a_run_that_is_forgotten_keeps_its_journal_to_the_last(app: Path, monkey
             (run.path / name).write_text("{}")
         run.write("failed", why="refused")
         removals: list[str] = []
-        real = os.unlink
+        real = nofollow.unlink
 
         def unlink(
             path: Path, missing: list[str] = removals, backup: int = number, real: Callable[[Path], None] = real
@@ -280,7 +280,7 @@ def test_a_run_that_is_forgotten_keeps_its_journal_to_the_last(app: Path, monkey
             real(path)
 
         with monkeypatch.context() as patched:
-            patched.setattr(os, "unlink", unlink)
+            patched.setattr(nofollow, "unlink", unlink)
             forget(app, run)
         assert all(run.damage is None for run in read_runs(app)), removals
         recover(app, print)

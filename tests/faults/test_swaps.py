@@ -1,0 +1,132 @@
+"""
+A directory on the way becomes a symbolic link while a command runs: nothing behind the link is changed.
+
+Each directory that a command uses is replaced at a few calls that are spread over the command; KSTATE_FAULTS=all takes every third.
+Behind the link are files with the same names as in the directory, so that a command that follows it would find all that it
+needs. RocksDB opens its files by path and follows the link: its own files may be changed then, and the command must fail.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kstate_cli.statedir.names import OWN_FOLDER
+
+from .case import MAY_END, Case
+from .cases import SMALLEST
+from .forked import Ended, Kstate, environment
+from .swapping_zygote import ASIDE
+from .sweep import ALL
+
+MOMENTS = 2
+"""So many calls of each command and directory."""
+WARNED, UNUSABLE, IN_USE = 1, 2, 5
+"""Exit codes of commands that meet the link otherwise: in the next start, instead of a store, or where the lock is."""
+_OF_ROCKSDB = re.compile(
+    r"CURRENT|IDENTITY|LOCK|LOG(\.old\.\d+)?|MANIFEST-\d+|OPTIONS-\d+(\.dbtmp)?|\d+\.(sst|blob|log|dbtmp)|rocksdict-config\.json"
+)
+CASES = {case.name: case for case in SMALLEST}
+
+Facts = dict[str, tuple[int, ...]]
+"""Path -> the status of a file or directory."""
+
+
+@pytest.fixture(scope="module")
+def attacked() -> Iterator[Kstate]:
+    with Kstate("tests.faults.swapping_zygote") as started:
+        yield started
+
+
+def directories(after: Path, app: str) -> list[str]:
+    """Every directory that a command has used, by what it has left: those of runs, of both trees, of a task, and a database."""
+    results = [app, OWN_FOLDER, f"{OWN_FOLDER}/{app}"]
+    trees = [app]
+    for run in sorted((after / OWN_FOLDER / app).glob("*-*")) or [Path("0001-migrate")]:
+        results += [f"{OWN_FOLDER}/{app}/{run.name}", f"{OWN_FOLDER}/{app}/{run.name}/tree"]
+        trees.append(results[-1])
+    database = min(path.parent for path in (after / app).rglob("CURRENT")).relative_to(after / app)
+    inner = [*reversed(database.parents[:-1]), database]
+    return results + [f"{tree}/{path}" for tree in trees for path in inner]
+
+
+def facts(folder: Path) -> Facts:
+    """What no command may change: also the ctime, so that a chmod to the same mode and a second link are noticed."""
+    results = {}
+    for top, folders, names in os.walk(folder):
+        for path in (top, *(os.path.join(top, name) for name in (*folders, *names))):
+            status = os.lstat(path)
+            results[os.path.relpath(path, folder)] = (
+                status.st_ino, status.st_mode, status.st_uid, status.st_gid, status.st_nlink, status.st_ctime_ns,
+            )  # fmt: skip
+    return results
+
+
+def moments(calls: int, number: int) -> list[int]:
+    """The calls at which directory `number` is replaced: those of the directories differ."""
+    if ALL:
+        return list(range(1 + number % 3, calls + 1, 3))
+    spread = calls / MOMENTS
+    return [1 + int(spread * (moment + (number * 0.618) % 1)) for moment in range(MOMENTS)]
+
+
+def run(kstate: Kstate, case: Case, app: Path, place: str, trap: Path, at: int) -> tuple[Ended, int]:
+    """Run the command, with a link to `trap` instead of a directory from a call on. Returns also the number of its calls."""
+    count = Path(environment(app.parent)["TMPDIR"]) / "count"
+    env = {"SWAP_AT": str(at), "SWAP_PATH": str(app.parent / place), "SWAP_TO": str(trap), "SWAP_COUNT": str(count)}
+    ended = kstate(app, case.command, env=env)
+    return ended, int(count.read_text())
+
+
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("name", CASES)
+def test_nothing_behind_a_link_is_changed(attacked: Kstate, tmp_path: Path, name: str) -> None:
+    case, state, trap = CASES[name], tmp_path / "w" / "state", tmp_path / "trap"
+    app = case.make(attacked, state)
+    template, changed = tmp_path / "template", tmp_path / "changed"
+    _copy(state, template)
+    ended, calls = run(attacked, case, app, "nothing", trap, 0)
+    assert ended.status == 0, ended.output
+    _copy(state, changed)
+    whole = template if case.command[0] == "clean" else changed
+    wrong, count, swapped = [], 0, 0
+    for number, place in enumerate(directories(whole, app.name)):
+        for at in moments(calls, number):
+            _copy(template, state)
+            # What is there after the command or before it, and for a folder that exists only meanwhile the new directory.
+            _copy(next(path for path in (whole / place, template / place, changed / app.name) if path.is_dir()), trap)
+            before = facts(trap)
+            ended, _ = run(attacked, case, app, place, trap, at)
+            count += 1
+            swapped += any(state.rglob(f"*{ASIDE}"))
+            wrong += [f"{place} at call {at}: {line}" for line in problems(before, facts(trap), ended)]
+    print(f"{name}: {swapped} of {count} replaced, {calls} calls")
+    assert swapped > count // 5
+    assert not wrong, f"{len(wrong)} of {count}:\n" + "\n".join(wrong[:40])
+
+
+def _copy(source: Path, target: Path) -> None:
+    shutil.rmtree(target, ignore_errors=True)
+    subprocess.run(["cp", "-a", source, target], check=True)
+
+
+def problems(before: Facts, after: Facts, ended: Ended) -> list[str]:
+    """What is wrong with how the command ended, and what it changed behind the link."""
+    if (
+        ended.status not in MAY_END | {WARNED, UNUSABLE, IN_USE}
+        or "Traceback" in ended.output
+        or "defect" in ended.output
+    ):
+        return [f"exit {ended.status}: {ended.output[-1500:]}"]
+    changed = sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
+    databases = {os.path.dirname(path) or "." for path in before if os.path.basename(path) == "CURRENT"}
+    others = [path for path in changed if path not in databases and not _OF_ROCKSDB.fullmatch(os.path.basename(path))]
+    if others or (changed and ended.status in (0, WARNED)):
+        return [f"exit {ended.status}, changed {changed[:6]}: {ended.output[-300:]}"]
+    return []
