@@ -121,6 +121,19 @@ class _Reserve:
     """The process and number of threads of each trial that succeeded: a forked child tries again."""
 
 
+_OTHERS_WRITE: Final = 0o022
+"""The bits of a mode that let the group and all other users write."""
+
+
+def narrow_umask() -> None:
+    """Let no other user write to the files and directories that this process and its workers create.
+
+    RocksDB and Arrow create files too, with a mode that only the umask restricts.
+    """
+    before = os.umask(_OTHERS_WRITE)
+    os.umask(before | _OTHERS_WRITE)
+
+
 def prepare() -> None:
     """Raise the limits that kstate may raise, and reserve what an error path needs. Never raises."""
     raise_descriptor_limit()

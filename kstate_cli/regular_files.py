@@ -85,13 +85,13 @@ def open_regular(path: Path | str, *, dir_fd: int | None = None) -> int:
     is short of descriptors, OSError if it cannot be opened.
     """
     name = os.fspath(path)
-    opened = name if dir_fd is None else os.path.basename(name)
+    relative_name = name if dir_fd is None else os.path.basename(name)
     try:
         # Before the open, since some devices act when they are opened.
-        require_regular(os.stat(opened, dir_fd=dir_fd, follow_symlinks=False), name)
+        require_regular(os.stat(relative_name, dir_fd=dir_fd, follow_symlinks=False), name)
         # Again after it, by the descriptor: another file may have taken the name in between.
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
-        descriptor = os.open(opened, flags, dir_fd=dir_fd)
+        descriptor = os.open(relative_name, flags, dir_fd=dir_fd)
     except OSError as error:
         error.filename = name
         raise host_error(error) or error from None

@@ -156,7 +156,7 @@ def _take_access_of(folder: int, name: str, path: Path, like: Path | None, paren
         if like is None:
             own_like(file, parent)
             return
-        with nofollow.opened(like) as model:
+        with nofollow.entry_descriptor(like) as model:
             # The owner first: chown clears set-id bits, which the mode then restores.
             own_like(file, os.fstat(model))
             keep_access(model, file)

@@ -93,7 +93,7 @@ def edit(job: EditJob) -> EditResult:
             make_parents(path.parent, job.staged)
             with nofollow.unmoved(path.parent):
                 create_store(path, StoreLayout((DEFAULT_CF, OFFSETS_CF), job.release))
-            with _opened(path, job.release) as store:
+            with _store_for_writing(path, job.release) as store:
                 store.set_offsets(encode_rows(step.offsets))
         else:
             result = _edit_existing(step, job)
@@ -105,7 +105,7 @@ def edit(job: EditJob) -> EditResult:
 
 
 @contextmanager
-def _opened(path: Path, release: Release) -> Iterator[WritableStore]:
+def _store_for_writing(path: Path, release: Release) -> Iterator[WritableStore]:
     """Open a staged database for writing. Raise OSError if its directory was replaced meanwhile.
 
     RocksDB opens its files by path, so nothing can keep it from following a link that replaces the directory. The error
@@ -126,7 +126,7 @@ def _edit_existing(step: EditDatabase, job: EditJob) -> EditResult:
         copy_tree(job.app / step.path, path, copy_ssts=job.copy_ssts)
     # A list of one number: the generator below adds to it while RocksDB consumes its rows.
     lost, converted = [0], 0
-    with _opened(path, job.release) as store:
+    with _store_for_writing(path, job.release) as store:
         for conversion in step.conversions:
             if conversion.target not in store.column_families:
                 store.create(conversion.target)
@@ -175,7 +175,7 @@ def build_database(step: BuildDatabase, app: Path, staged: Path) -> None:
         if not step.exists:
             with nofollow.unmoved(path.parent):
                 create_store(path, layout_of(step.kind, step.release))
-        with _opened(path, step.release) as store:
+        with _store_for_writing(path, step.release) as store:
             if step.family not in store.column_families:
                 store.create(step.family)
             # The oldest layer first: RocksDB gives later files higher sequence numbers, so the newer row of a key wins.

@@ -420,7 +420,7 @@ def _take_access_of_replaced(new: int, path: Path, *, keep_time: bool) -> None:
         if not set(ACL) & set(attributes(new)):
             os.fchmod(new, 0o644)  # whatever the umask; an inherited ACL decides by itself
         return
-    with nofollow.opened(path) as replaced:
+    with nofollow.entry_descriptor(path) as replaced:
         before = os.fstat(replaced)
         own_like(new, before)
         keep_access(replaced, new)

@@ -40,7 +40,7 @@ _IS_LINK: Final = "a part of this path is a symbolic link, which kstate does not
 _IS_ANOTHER: Final = "was replaced by another directory while RocksDB used it"
 
 
-class _How(ctypes.Structure):
+class _OpenHow(ctypes.Structure):
     """``struct open_how``: flags, mode, resolve."""
 
     _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
@@ -52,7 +52,7 @@ _libc.syscall.restype = ctypes.c_long
 
 def _open(path: Target, flags: int) -> int:
     """Open a directory, and follow no link. Raise OSError, with ELOOP for a link."""
-    how = _How(flags, 0, _RESOLVE_NO_SYMLINKS)
+    open_how = _OpenHow(flags, 0, _RESOLVE_NO_SYMLINKS)
     name = ctypes.c_char_p(os.fsencode(path))
     while True:
         descriptor = int(
@@ -60,8 +60,8 @@ def _open(path: Target, flags: int) -> int:
                 ctypes.c_long(_OPENAT2),
                 ctypes.c_int(_AT_FDCWD),
                 name,
-                ctypes.byref(how),
-                ctypes.c_size_t(ctypes.sizeof(how)),
+                ctypes.byref(open_how),
+                ctypes.c_size_t(ctypes.sizeof(open_how)),
             )
         )
         if descriptor >= 0:
@@ -152,7 +152,7 @@ def open_file(path: Target, flags: int, mode: int = 0o600) -> int:
 
 
 @contextmanager
-def opened(path: Target) -> Iterator[int]:
+def entry_descriptor(path: Target) -> Iterator[int]:
     """Yield a descriptor of a file or a directory, to read or set its owner, mode, times and attributes."""
     descriptor = open_file(path, _READ)
     try:
@@ -221,7 +221,7 @@ def chown(path: Target, uid: int, gid: int) -> None:
 
 def chmod(path: Target, mode: int) -> None:
     """Set the mode of a file or directory."""
-    with opened(path) as descriptor, naming(path):
+    with entry_descriptor(path) as descriptor, naming(path):
         os.fchmod(descriptor, mode)
 
 

@@ -81,6 +81,7 @@ def _on_signal(number: int, _frame: FrameType | None) -> None:
 def main() -> None:
     """Run the command line, and end the process with its exit code."""
     standard.take_over()
+    host.narrow_umask()
     # Memory and descriptors are reserved while they are free: reporting an error later may need them.
     host.prepare()
     json_lines.begin(sys.argv[1:])

@@ -67,7 +67,7 @@ def create_store(path: Path, layout: StoreLayout) -> None:
     # RocksDB starts threads when it opens a database, and aborts the process if it cannot.
     require_headroom(WRITING_THREADS)
     # mkdir fails if the directory exists, because it may be a store.
-    path.mkdir()
+    path.mkdir(mode=0o755)
     release = layout.release
     try:
         with as_rocks_error():

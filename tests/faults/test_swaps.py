@@ -58,7 +58,7 @@ def directories(after: Path, app: str) -> list[str]:
 
 def facts(folder: Path) -> Facts:
     """What no command may change: also the ctime, so that a chmod to the same mode and a second link are noticed."""
-    results = {}
+    results: Facts = {}
     for top, folders, names in os.walk(folder):
         for path in (top, *(os.path.join(top, name) for name in (*folders, *names))):
             status = os.lstat(path)

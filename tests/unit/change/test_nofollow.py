@@ -78,7 +78,11 @@ def test_the_last_name_is_no_link_either(folder: Path) -> None:
     link = folder / "real" / "to-file"
     link.symlink_to(folder / "other" / "file")
     before = (folder / "other" / "file").stat()
-    for call in (lambda: nofollow.chmod(link, 0o777), lambda: os.close(nofollow.open_file(link, os.O_RDWR))):
+    calls: list[Callable[[], object]] = [
+        lambda: nofollow.chmod(link, 0o777),
+        lambda: os.close(nofollow.open_file(link, os.O_RDWR)),
+    ]
+    for call in calls:
         with pytest.raises(OSError) as failed:
             call()
         assert (failed.value.errno, failed.value.filename) == (errno.ELOOP, str(link))
@@ -105,7 +109,8 @@ def test_a_directory_that_was_replaced_meanwhile_is_noticed(folder: Path) -> Non
     path = folder / "real" / "inner"
     with nofollow.unmoved(path):
         pass
-    for replace in (path.mkdir, lambda: path.symlink_to("../other"), lambda: None):
+    replacements: list[Callable[[], object]] = [path.mkdir, lambda: path.symlink_to("../other"), lambda: None]
+    for replace in replacements:
         with pytest.raises(OSError), nofollow.unmoved(path):
             path.rename(folder / "real" / "aside")
             replace()
