@@ -246,8 +246,9 @@ class MeetingPlace:
         if is_here(filesystem):
             self._remote = None
         if self._remote is None and not os.path.isdir(self._root):
+            state = "is not a folder" if os.path.lexists(self._root) else "does not exist"
             raise UsageError(
-                f"{self.text} is not a folder",
+                f"{self.text} {state}",
                 hint="create it once where all hosts can reach it, or pass an object prefix",
             )
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 import typer
 import typer.main
 
-from kstate_cli.cli import json_lines, subject
+from kstate_cli.cli import json_lines, other_places, subject
 from kstate_cli.cli.environment import give_config, give_variables, warn_of_unread
 from kstate_cli.cli.help_panels import HelpfulGroup, PanelledCommand
 from kstate_cli.cli.other_names import accept_dump_names
@@ -203,7 +203,11 @@ def _watch(parameter: Any, path: str) -> None:
     that is wrong elsewhere.
     """
     name = shown_name(parameter)
-    notes = (*subject.notes_of(parameter), *json_lines.notes_of(parameter))
+    notes = (
+        *subject.notes_of(parameter),
+        *json_lines.notes_of(parameter),
+        *other_places.notes_of(parameter),
+    )
     process = parameter.process_value
 
     def process_value(ctx: Any, value: Any) -> Any:

@@ -111,6 +111,8 @@ class ParquetFolder:
         survey = _Survey()
         try:
             return _plain_dump(survey, place, options)
+        except UsageError:
+            raise  # the place is another one, so its files explain nothing
         except KstateError as error:
             for text in (*survey.warnings(), *survey.also_hidden()):
                 warn_before(error, text)
@@ -129,6 +131,8 @@ def _plain_dump(survey: _Survey, place: DumpPlace, options: OpenOptions) -> Dump
         if options.complete:
             below = _with_rows(files)
         _refuse_other_level(filesystem, root, uri, below)
+        if not (files.parquet or survey.hidden or survey.other_hidden or files.manifests_below):
+            raise UsageError(f"{where} is not a dump: it contains no Parquet file", hint="pass the folder of a dump")
         if not options.complete:
             raise no_manifest(
                 f"the dump has no {manifests.NAME}. Without it, kstate cannot distinguish a lost file from compaction",

@@ -48,7 +48,7 @@ def read_listings(arguments: Iterable[str]) -> list[HostReport]:
             data = _stream() if source == STREAM else read_given(source, MOST_BYTES)
         except OSError as error:
             why = error.strerror or str(error)
-            closed.append(f"{source}: {why}")
+            closed.append(_closed_text(source, error))
             reports.append(HostReport(name or _stem(source), source, 1, gaps=[Gap(None, why)]))
             continue
         reports += _hosts(name, source, data)
@@ -57,7 +57,8 @@ def read_listings(arguments: Iterable[str]) -> list[HostReport]:
         raise UsageError(
             "kstate could not read any of the files",
             details=first_lines(closed),
-            hint=f"create one on each host: {command('ls', 'APP', '-o', 'json')}",
+            hint="pass the listing of each host, or a repository of snapshots. To create a listing:",
+            hint_details=[command("ls", "APP", "-o", "json")],
         )
     # Findings identify a host by its name. Two reports with the same name would count as one host.
     by_name: dict[str, HostReport] = {}
@@ -69,6 +70,15 @@ def read_listings(arguments: Iterable[str]) -> list[HostReport]:
                 hint='distinguish them with HOST=FILE, or with a line {"host": "NAME"} before each in a stream',
             )
     return reports
+
+
+def _closed_text(source: str, error: OSError) -> str:
+    """Return the reason why a listing cannot be opened, with its path."""
+    if isinstance(error, FileNotFoundError):
+        return f"{source} does not exist"
+    if isinstance(error, IsADirectoryError):
+        return f"{source} is a folder, but no repository of snapshots"
+    return f"{source}: {error.strerror or error}"
 
 
 def _where(report: HostReport) -> str:

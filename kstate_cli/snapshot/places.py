@@ -10,11 +10,11 @@ from typing import Final
 
 from kstate_cli import option
 from kstate_cli.diagnosis import shown_uri
-from kstate_cli.errors import Refused, UsageError
+from kstate_cli.errors import UsageError
 from kstate_cli.s3_objects import is_s3, place_in_bucket
 from kstate_cli.snapshot.bucket import BucketRepository
 from kstate_cli.snapshot.folder import FolderRepository
-from kstate_cli.snapshot.repository import Repository
+from kstate_cli.snapshot.repository import ForeignFilesError, Repository
 from kstate_cli.texts import first_lines, printable, quoted
 
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
@@ -40,12 +40,21 @@ def repository_of(place: str) -> Repository:
 
 
 def require_repository(repository: Repository) -> None:
-    """Raise Refused unless snapshots were written to the place."""
-    if not repository.exists():
-        raise Refused(
-            f"{repository.where} is not a repository of snapshots",
-            hint="pass the folder, or the bucket and prefix, that contains the snapshots",
-        )
+    """Raise UsageError unless snapshots were written to the place."""
+    state, details = "is not a repository of snapshots", []
+    try:
+        if repository.exists():
+            return
+        if isinstance(repository, FolderRepository) and not repository.path.exists():
+            state = "does not exist"
+    except ForeignFilesError as error:
+        # A writer refuses such a folder. A reader has only the wrong path.
+        details = [error.headline]
+    raise UsageError(
+        f"{repository.where} {state}",
+        details=details,
+        hint="pass the folder, or the bucket and prefix, that contains the snapshots",
+    )
 
 
 def refuse_inside(repository: Repository, app: Path) -> None:

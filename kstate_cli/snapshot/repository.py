@@ -49,6 +49,10 @@ _MOST_OBJECTS: Final = 5_000_000
 _MOST_NOTES: Final = 1_000_000
 
 
+class ForeignFilesError(Refused):
+    """The place of a repository has files of others, and no marker."""
+
+
 class DamagedError(Exception):
     """A file of the repository is not what its name, or a generation, states. ``path`` is relative to it."""
 
@@ -199,11 +203,11 @@ class Repository(ABC):
             )
 
     def refuse_foreign(self, names: Collection[str]) -> None:
-        """Raise Refused if the root of a place without marker has files of others: kstate deletes files there."""
+        """Raise ForeignFilesError for files of others in a place without marker, because kstate deletes files there."""
         foreign = [name for name in names if name not in IGNORED]
         if foreign:
-            raise Refused(
-                f"{self.where} is not a repository of snapshots, because it contains other files, but no {MARKER}: "
+            raise ForeignFilesError(
+                f"{self.where} contains other files, but no {MARKER}: "
                 f"{some([printable(name) for name in sorted(foreign)], _MOST_NAMES)}",
                 hint="pass a new or empty folder or prefix, or a repository of snapshots",
             )

@@ -135,7 +135,9 @@ def test_hint_never_moves_a_dump_file_without_read_permission(tmp_path: Path, pa
 
 
 def test_seed_names_no_option_of_other_commands_about_dumps(tmp_path: Path, warm: Warm) -> None:
-    refusal = warm("seed", "--from", tmp_path, "--app", "next", "--bootstrap-server", "127.0.0.1:9", folder=tmp_path)
+    dump = shutil.copytree(DUMP, tmp_path / "dump")
+    (dump / "_manifest.json").unlink()
+    refusal = warm("seed", "--from", dump, "--app", "next", "--bootstrap-server", "127.0.0.1:9", folder=tmp_path)
     assert refusal.status == 4, refusal.report
     assert "is neither an application directory nor a dump with a manifest" in refusal.err
     assert "pass state.dir/application.id, or a dump that kstate has written" in refusal.err

@@ -507,12 +507,12 @@ def test_a_folder_with_other_files_is_no_repository(app: Path, tmp_path: Path) -
     foreign = tmp_path / "foreign"
     foreign.mkdir()
     (foreign / "thesis.txt").write_text("years of work")
-    for words in (
-        ("snapshot", app, "--out"),
-        ("restore", tmp_path / "lost", "--from-snapshot"),
-        ("verify", "--snapshot"),
+    for words, status in (
+        (("snapshot", app, "--out"), 4),
+        (("restore-snapshot", tmp_path / "lost", "--from-snapshot"), 2),
+        (("verify-snapshots",), 2),
     ):
-        refusal = kstate(*words, foreign, status=4)
+        refusal = kstate(*words, foreign, status=status)
         assert "thesis.txt" in refusal.err
     assert os.listdir(foreign) == ["thesis.txt"]
 

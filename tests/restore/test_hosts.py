@@ -167,7 +167,7 @@ def test_a_file_that_does_not_tell(hosts: Hosts, name: str) -> None:
         (("--hosts", "3"), "pass --barrier too: --hosts needs it"),
         (("--barrier", "FOLDER"), "the number of hosts"),
         (("--barrier", "FOLDER", "--hosts", "3", "--share", "1/2"), "differ"),
-        (("--barrier", "FOLDER/missing", "--hosts", "3"), "is not a folder"),
+        (("--barrier", "FOLDER/missing", "--hosts", "3"), "does not exist"),
         (("--barrier", "FOLDER", "--hosts", "3", "--standby"), "does not wait at a barrier"),
         (("--barrier", "FOLDER", "--hosts", "3", "--host", "../x"), "is not a valid host name"),
     ],

@@ -28,6 +28,9 @@ OF_OTHERS = {"--format": "tar", "--force-reinstall": "pip", "--help": "every com
 """Options of other programs, and those that no single command has."""
 
 CARRIED_OUT = {
+    ("cli/other_places.py", "command(_LISTS[other], path)"): (
+        "directories/test_wrong_places.py::test_the_printed_command_lists_the_place"
+    ),
     ("snapshot/capture.py", "pass --guarantee at_least_once"): (
         "directories/test_snapshot.py::test_a_killed_at_least_once_directory_is_restored_as_closed"
     ),
@@ -93,7 +96,7 @@ CARRIED_OUT = {
             ("cli/views/spec_draft.py", "omit --from-changelog"),
             ("restore/running/pipeline.py", "omit --follow"),
             ("restore/sorting/memory.py", "pass a larger --memory"),
-            ("fleet/listing.py", "create one on each host"),
+            ("fleet/listing.py", "command('ls', 'APP'"),
             ("fleet/model.py", "check the files of --offsets and --spec"),
             ("cli/options/rehome.py", "--topology NEW.txt"),
             ("cli/options/rehome.py", "--for RELEASE"),

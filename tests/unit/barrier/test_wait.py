@@ -172,8 +172,10 @@ def test_a_place_that_is_gone(tmp_path: Path) -> None:
 
 
 def test_a_place_that_is_no_folder(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is not a folder"):
-        MeetingPlace(str(tmp_path / "missing"))
+    (tmp_path / "file").touch()
+    for name, state in (("missing", "does not exist"), ("file", "is not a folder")):
+        with pytest.raises(UsageError, match=state):
+            MeetingPlace(str(tmp_path / name))
 
 
 def test_a_word_is_read_as_it_was_left(tmp_path: Path) -> None:

@@ -150,7 +150,8 @@ def test_damaged_file(cut: int, tmp_path: Path) -> None:
 def test_nothing_there(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="does not exist"):
         open_dump(tmp_path / "missing")
-    assert "no Parquet file" in refusal(tmp_path).message
+    with pytest.raises(UsageError, match="is not a dump: it contains no Parquet file"):
+        open_dump(tmp_path)
     with pytest.raises(UsageError) as caught:
         open_dump("nonsense://user:secret@host/path?secret_key=secret")
     assert "secret" not in f"{caught.value.message}{caught.value.hint}"

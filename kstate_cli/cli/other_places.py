@@ -1,0 +1,104 @@
+"""Refuse a path of another kind: a dump where a command reads an application directory, a repository for a dump, ….
+
+The metavar of an argument or option states what its path is. A path that no marker identifies is left to the command.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
+from typing import Any, Final
+
+from kstate_cli.errors import Refused, UsageError
+from kstate_cli.texts import command
+
+
+class Place(Enum):
+    """What a folder is, as messages name it."""
+
+    APPLICATION = "an application directory"
+    REPOSITORY = "a repository of snapshots"
+    DUMP = "a changelog dump"
+    LISTING = "the output of kstate ls -o json"
+
+
+_OF_METAVAR: Final[Mapping[str, tuple[Place, ...]]] = {
+    "APP": (Place.APPLICATION,),
+    "A": (Place.APPLICATION,),
+    "B": (Place.APPLICATION,),
+    "REPO": (Place.REPOSITORY,),
+    "DUMP": (Place.DUMP,),
+    "DUMP/APP": (Place.DUMP, Place.APPLICATION),
+    "HOST=FILE": (Place.LISTING, Place.REPOSITORY),
+}
+_LISTS: Final = {Place.APPLICATION: "ls", Place.REPOSITORY: "ls-snapshots", Place.DUMP: "ls-dump"}
+"""The command that lists a place."""
+
+
+def notes_of(parameter: Any) -> Iterator[Callable[[Any], None]]:
+    """Yield the function that refuses a value of Click's ``parameter``; none if it is no such path."""
+    places = _OF_METAVAR.get(parameter.metavar or "")
+    if places is None:
+        return
+
+    def refuse(value: Any) -> None:
+        for text in value if isinstance(value, (list, tuple)) else (value,):
+            if isinstance(text, (str, os.PathLike)):
+                _refuse_other(os.fspath(text), places)
+
+    yield refuse
+
+
+def _refuse_other(path: str, places: tuple[Place, ...]) -> None:
+    """Raise UsageError if a folder is certainly another place than ``places``."""
+    if Place.LISTING in places and not os.path.lexists(path):
+        path = path.partition("=")[2]  # HOST=FILE
+    # The expected kinds first, because a command mostly gets the right path, and the others take longer to load.
+    if not os.path.isdir(path) or any(_IS[place](path) for place in places if place in _IS):
+        return
+    other = next((place for place, test in _IS.items() if place not in places and test(path)), None)
+    if other is None:
+        return
+    negation, conjunction = ("not ", "") if len(places) == 1 else ("neither ", " nor ")
+    raise UsageError(
+        f"{path} is {other.value}, {negation}{conjunction.join(place.value for place in places)}",
+        hint=f"pass {' or '.join(place.value for place in places)}. To list {path}:",
+        hint_details=[command(_LISTS[other], path)],
+    )
+
+
+def _is_repository(path: str) -> bool:
+    from kstate_cli.statedir.names import SNAPSHOTS_MARKER
+
+    return os.path.isfile(os.path.join(path, SNAPSHOTS_MARKER))
+
+
+def _is_application(path: str) -> bool:
+    from pathlib import Path
+
+    from kstate_cli.statedir.find import has_application
+
+    try:
+        return has_application(Path(path))
+    except Refused:
+        return False  # unreadable: the command reports it
+
+
+def _is_dump(path: str) -> bool:
+    from kstate_cli.dump_reader.growing import generation_of
+    from kstate_cli.dump_reader.manifest import NAME
+
+    try:
+        names = os.listdir(path)
+    except OSError:
+        return False
+    return NAME in names or any(generation_of(name) is not None for name in names)
+
+
+_IS: Final[Mapping[Place, Callable[[str], bool]]] = {
+    Place.REPOSITORY: _is_repository,
+    Place.APPLICATION: _is_application,
+    Place.DUMP: _is_dump,
+}
+"""The places that a folder may be, those that are recognized first in front."""
