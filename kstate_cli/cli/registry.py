@@ -157,9 +157,8 @@ class LazyGroup(HelpfulGroup):
 def other_words(args: list[str]) -> list[str]:
     """Return the words of a command line with the name of the command that they mean.
 
-    ``dump ls`` and ``dump verify``: ``dump`` is a command with options, and no group. Snapshots have commands with
-    options of their own, and are also reached by the commands for directories: ``restore --from-snapshot``, ``ls REPO``
-    and ``verify --snapshot REPO``.
+    Help and documentation have one name for each command. Earlier versions documented others, which continue to work:
+    ``dump ls``, ``dump verify``, ``restore --from-snapshot``, ``ls REPO`` and ``verify --snapshot REPO``.
     """
     if args[:1] == ["dump"] and args[1:2] in (["ls"], ["verify"]):
         # The words are not the name of a dump: the command dump has no argument.

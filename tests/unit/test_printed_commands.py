@@ -385,6 +385,23 @@ def test_commands_within_the_sentences_of_the_documentation(path: Path) -> None:
             raise AssertionError(f"kstate {span}: {error}") from error
 
 
+_ALIAS = re.compile(r"kstate (?:dump (?:ls|verify)\b|restore [^`\n]*--from-snapshot|verify --snapshot|ls (?:REPO|\S*snapshots))")
+HISTORY = {"CHANGELOG.md", "docs/development/defects.md"}
+"""Pages about earlier versions."""
+
+
+def test_every_text_has_the_documented_name_of_a_command() -> None:
+    """The other names work (:func:`kstate_cli.cli.registry.other_words`), but only one is documented and printed."""
+    texts = [path for path in documents() if str(path.relative_to(REPOSITORY)) not in HISTORY]
+    texts += [path for path in ROOT.rglob("*.py") if path.name != "registry.py"]
+    texts += [path for path in (REPOSITORY / "examples").rglob("*") if path.suffix in (".md", ".yaml", ".toml", ".sh")]
+    assert len(texts) > 300
+    found = {str(path): _ALIAS.findall(path.read_text(encoding="utf-8")) for path in texts}
+    assert {path: names for path, names in found.items() if names} == {}
+    for alias in ("dump ls /a", "dump verify /a", "restore /a --from-snapshot /b", "verify --snapshot /b"):
+        assert _ALIAS.search(f"kstate {alias}") and other_words(alias.split()) != alias.split()
+
+
 def test_the_search_finds_commands_of_the_documentation() -> None:
     count = {
         str(path.relative_to(REPOSITORY)): len([*typed_commands(path.read_text(encoding="utf-8"))])

@@ -1,8 +1,9 @@
-"""``kstate dump ls``, by its other name ``ls-dump``: what a dump holds, partition by partition."""
+"""``kstate ls-dump``: list what a dump holds, partition by partition."""
 
 from __future__ import annotations
 
 import contextlib
+import sys
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +11,7 @@ import typer
 
 from kstate_cli.cli.columns import Column, Fold
 from kstate_cli.cli.options.shared import OutputFormat, Quiet
-from kstate_cli.cli.output import Format, output_of, table, waiting
+from kstate_cli.cli.output import Format, output_of, print_line, table, waiting
 from kstate_cli.clock import duration_text, now_ms, utc_text
 from kstate_cli.errors import EXIT_OK, ConditionNotMet
 from kstate_cli.texts import command, plural, size_text, some
@@ -41,9 +42,12 @@ def ls_dump(
         overview = read_overview(dump)
     verified_ms = _verified_ms(dump)
     results: Output[LsDumpLine] = output_of(output, None, quiet=quiet)
-    results.show(_lines(dump, overview, verified_ms), partial(_show, overview))
-    for sentence in _ending(dump, overview, verified_ms):
-        results.remark(sentence)
+    results.show(_lines(dump, overview, verified_ms), partial(_show, overview, quiet=quiet))
+    sys.stdout.flush()
+    results.remark(_verified_text(dump, verified_ms))
+    # The totals come last, because a terminal scrolls a long table away.
+    results.text(lambda: print_line(_totals(overview)))
+    sys.stdout.flush()
     damaged = [partition for partition in overview.partitions if partition.damage is not None]
     if damaged:
         named = some([str(partition.key) for partition in damaged], 5)
@@ -66,8 +70,7 @@ def _verified_ms(dump: str) -> int | None:
     return None
 
 
-def _show(overview: DumpOverview) -> None:
-
+def _show(overview: DumpOverview, *, quiet: bool) -> None:
     rows = [
         (
             partition.key.topic,
@@ -84,12 +87,23 @@ def _show(overview: DumpOverview) -> None:
         )
         for partition in overview.partitions
     ]
-    names = ("topic", "partition", "from", "to", "full", "incremental", "gaps", "records", "size", "age")
     table(
         None,
-        (*names, Column("health", fold=Fold.WORDS)),
+        (
+            "topic",
+            Column("partition", right=True),
+            Column("from", right=True, spare=3),
+            Column("to", right=True),
+            Column("full", right=True, spare=5),
+            Column("incremental", right=True, spare=6),
+            "gaps",
+            Column("records", right=True, spare=4),
+            Column("size", right=True, spare=2),
+            Column("age", spare=1),
+            Column("health", fold=Fold.WORDS),
+        ),
         rows,
-        right=frozenset({"partition", "from", "to", "full", "incremental", "records", "size"}),
+        quiet=quiet,
     )
 
 
@@ -113,16 +127,29 @@ def _age(as_of_ms: int | None) -> str:
     return duration_text(max(0.0, (now_ms() - as_of_ms) / 1000))
 
 
-def _ending(dump: str, overview: DumpOverview, verified_ms: int | None) -> Iterator[str]:
+def _verified_text(dump: str, verified_ms: int | None) -> str:
+    if verified_ms is None:
+        return f"no command has read all files yet. To read them: {command('verify-dump', dump)}"
+    return f"all files were read since {utc_text(verified_ms)}"
 
+
+def _totals(overview: DumpOverview) -> str:
+    """Return the partitions, records, bytes and gaps of a dump, and whether a part is damaged."""
+    partitions = overview.partitions
     kind = "written at once"
     if overview.generation is not None:
         kind = f"generation {overview.generation}"
-    yield f"{plural(len(overview.partitions), 'partition')}, {kind}"
-    if verified_ms is None:
-        yield f"no command has read all files yet. To read them: {command('verify-dump', dump)}"
-    else:
-        yield f"all files were read since {utc_text(verified_ms)}"
+    gaps = sum(len(partition.gaps) for partition in partitions)
+    damaged = sum(partition.damage is not None for partition in partitions)
+    sizes = [partition.bytes for partition in partitions if partition.bytes is not None]
+    records = sum(partition.records for partition in partitions)
+    amount = [plural(len(partitions), "partition"), plural(records, "record")]
+    # If the size of one part is unknown, no sum is printed: it would look like that of all.
+    if len(sizes) == len(partitions):
+        amount.append(size_text(sum(sizes)))
+    amount.append(plural(gaps, "gap") if gaps else "no gaps")
+    health = f"{damaged} damaged" if damaged else "none damaged"
+    return f"{', '.join(amount)}, {kind}: {health}"
 
 
 def _lines(dump: str, overview: DumpOverview, verified_ms: int | None) -> Iterator[LsDumpLine]:

@@ -1,14 +1,16 @@
-"""``kstate ls-snapshots``, or ``kstate ls REPO``: the snapshots of a repository."""
+"""``kstate ls-snapshots``: list the snapshots of a repository."""
 
 from __future__ import annotations
 
+import sys
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kstate_cli import option
 from kstate_cli.cli.options.shared import OutputFormat, Quiet
-from kstate_cli.cli.output import Format, output_of, waiting
+from kstate_cli.cli.output import Format, output_of, print_line, safe, waiting
 from kstate_cli.errors import EXIT_OK
 
 if TYPE_CHECKING:
@@ -50,8 +52,11 @@ def ls_snapshots(
         listed = [row for row in listed if row.name == name]
     results: Output[LsSnapshotsLine] = output_of(output, None, quiet=quiet)
     with_stores = generation is not None
-    results.show(_lines(listed, place.where, with_stores=with_stores), lambda: _show(listed, with_stores=with_stores))
-    results.remark(f"{plural(len(listed), 'snapshot')} in {place.where}")
+    results.show(
+        _lines(listed, place.where, with_stores=with_stores),
+        partial(_show, listed, with_stores=with_stores, quiet=quiet),
+    )
+    sys.stdout.flush()
     guesses = sum(row.content is not None and row.delete_retention_ms is None for row in listed)
     if guesses:
         results.remark(
@@ -69,6 +74,9 @@ def ls_snapshots(
         results.remark(f"{plural(expired, 'snapshot')} expired: kstate deletes them after the grace period")
     if any(row.is_condemned is None for row in listed):
         results.remark("kstate cannot read a list of expired snapshots, so it does not know which ones expire")
+    # The totals come last, because a terminal scrolls a long table away.
+    results.text(lambda: print_line(safe(_totals(listed, place.where))))
+    sys.stdout.flush()
     damage = [f"{row.name}: {row.damage}" for row in listed if row.damage is not None]
     if damage:
         raise ConditionNotMet(
@@ -83,7 +91,21 @@ def ls_snapshots(
     return EXIT_OK
 
 
-def _show(listed: Sequence[ListedGeneration], *, with_stores: bool) -> None:
+def _totals(listed: Sequence[ListedGeneration], where: str) -> str:
+    """Return the number of snapshots, and whether one is damaged, too old, or expired."""
+    from kstate_cli import clock
+    from kstate_cli.texts import plural
+
+    states = {
+        "damaged": sum(row.damage is not None for row in listed),
+        "too old for the logs": sum(row.is_usable(clock.now_ms()) is False for row in listed),
+        "expired": sum(row.is_condemned is True for row in listed),
+    }
+    counts = ", ".join(f"{count} {state}" for state, count in states.items() if count) or "all can be restored"
+    return f"{plural(len(listed), 'snapshot')} in {where}" + (f": {counts}" if listed else "")
+
+
+def _show(listed: Sequence[ListedGeneration], *, with_stores: bool, quiet: bool) -> None:
     from kstate_cli.cli.columns import Column, Fold
     from kstate_cli.cli.output import table
     from kstate_cli.texts import size_text
@@ -106,12 +128,21 @@ def _show(listed: Sequence[ListedGeneration], *, with_stores: bool) -> None:
                 _health(row),
             )
         )
-    names = ("snapshot", "application", "host", "tasks", "stores", "size", "shared", "usable until")
     table(
         None,
-        (*names, Column("health", fold=Fold.WORDS)),
+        (
+            "snapshot",
+            Column("application", spare=3),
+            Column("host", spare=1),
+            Column("tasks", right=True, spare=2),
+            Column("stores", right=True, spare=4),
+            Column("size", right=True, spare=5),
+            Column("shared", right=True, spare=6),
+            "usable until",
+            Column("health", fold=Fold.WORDS),
+        ),
         rows,
-        right=frozenset({"tasks", "stores", "size", "shared"}),
+        quiet=quiet,
     )
     if with_stores:
         _show_stores(listed[0])

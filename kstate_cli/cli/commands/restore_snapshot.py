@@ -1,4 +1,4 @@
-"""``kstate restore-snapshot``, or ``kstate restore APP --from-snapshot REPO``: copy stores back from snapshots.
+"""``kstate restore-snapshot``: copy stores back from snapshots.
 
 With a dump, the records since the snapshot are added in the same run. With a release, the stores are migrated too.
 """

@@ -1,4 +1,4 @@
-"""``kstate verify-snapshots``, or ``kstate verify --snapshot REPO``: read the files of a repository in full."""
+"""``kstate verify-snapshots``: read the files of a repository in full."""
 
 from __future__ import annotations
 
