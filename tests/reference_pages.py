@@ -24,6 +24,7 @@ from kstate_cli.change.journal import CREATED, DAMAGED, INTERRUPTED, RunState
 from kstate_cli.check.findings import Level, Outcome
 from kstate_cli.cli.help_panels import panel_of
 from kstate_cli.cli.metrics import METRICS
+from kstate_cli.cli.quiet import ANSWERS, Answer
 from kstate_cli.cli.registry import COMMANDS
 from kstate_cli.errors import CommandEnd
 from kstate_cli.formats.store_kinds import store_kind
@@ -233,6 +234,20 @@ def exit_codes_page(classes: Iterable[type[CommandEnd]]) -> str:
                 (
                     "If a command fails after it has changed the directory, the exit code is 7 instead of 6. If kstate cannot "
                     "write all results, the exit code is never 0. If it cannot write messages, the exit code does not change."
+                ),
+                "## Quiet output",
+                (
+                    "With `--quiet`, a command prints only its answer, problems, warnings and errors. It does not print "
+                    "progress, notes and hints. The exit code states the result. With `-o json`, the lines on standard output "
+                    "are the same with and without `--quiet`."
+                ),
+                markdown_table(
+                    ("command", "output with `--quiet`"),
+                    [
+                        (", ".join(f"`{name}`" for name in names), answer.value)
+                        for answer in Answer
+                        if (names := [name for name in COMMANDS if ANSWERS.get(name) is answer])
+                    ],
                 ),
                 "## Codes of errors",
                 (

@@ -38,7 +38,6 @@ from kstate_cli.cli.options.shared import (
 from kstate_cli.cli.output import Format, output_of, say, waiting
 from kstate_cli.cli.shell_completion import releases
 from kstate_cli.errors import EXIT_OK, ConditionNotMet
-from kstate_cli.texts import plural, some
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,7 +51,6 @@ if TYPE_CHECKING:
     from kstate_cli.cli.views.check import Start
     from kstate_cli.statedir.model import Application
 
-_MAX_LISTED = 5
 """Most codes in one sentence."""
 
 
@@ -125,7 +123,16 @@ def check(
     from kstate_cli.check.snapshot import CheckRequest
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.options.logs import LogSources
-    from kstate_cli.cli.views.check import damage_in, parts_of, say_parts, show_report, start_of
+    from kstate_cli.cli.views.check import (
+        counts_of,
+        damage_in,
+        parts_of,
+        say_parts,
+        show_end,
+        show_problems,
+        show_report,
+        start_of,
+    )
     from kstate_cli.specification.homes import StoreKey
     from kstate_cli.statedir.find import find_application
     from kstate_cli.statedir.scan import read_application
@@ -174,17 +181,22 @@ def check(
             parts = parts_of(dump)
 
         def show() -> None:
-            show_report(request.release.version, report, start, every_store=every_store, running=application.running)
+            if quiet:
+                show_problems(to.version, report, start)
+                return
+            show_report(to.version, report, start, every_store=every_store)
+            # Messages come before the last lines, which say what to do.
             sys.stdout.flush()
             _say_running(application, quiet=quiet)
             if dump is not None:
                 say_parts(dump, parts, quiet=quiet)
+            show_end(to.version, report, start, running=application.running)
 
         results.show(_lines(application, request, report, start, parts), show)
         metrics.findings = Counter((finding.code.name, finding.level.value) for finding in report.findings)
         if not report.clean:
             # The error is reported and not raised: the result has been shown, and the metrics still have to be written.
-            error = ConditionNotMet(_verdict(report, request.release.version), where=str(path))
+            error = ConditionNotMet(counts_of(request.release.version, report), where=str(path))
             return metrics.finish(report_no(error))
         if dump is not None and (damaged := damage_in(dump, parts)) is not None:
             # Raised last, since the directory itself is fine, but the dump that would restore it is not.
@@ -196,22 +208,6 @@ def _age(option_name: str, text: str | None) -> timedelta | None:
     if text is None:
         return None
     return age(option_name, text)
-
-
-def _verdict(report: Report, release: str) -> str:
-    """Return ``the next start of 4.2 fails: 2 errors (offsets-in-column-family), 1 warning (kept-too-long)``."""
-    from kstate_cli.check.findings import Level
-
-    counts = []
-    for level in (Level.ERROR, Level.WARNING):
-        # Expected findings are left out, since they are no reason for exit code 3.
-        codes = [finding.code.name for finding in report.findings if finding.level is level]
-        if codes:
-            counts.append(f"{plural(len(codes), level.value)} ({some(list(dict.fromkeys(codes)), _MAX_LISTED)})")
-    fails = ""
-    if report.fails:
-        fails = f"the next start of {release} fails"
-    return ": ".join(filter(None, (fails, ", ".join(counts)))) or "some findings are not as expected"
 
 
 def _lines(

@@ -12,7 +12,7 @@ from kstate_cli.cli.ending import warnings_code
 from kstate_cli.cli.options.shared import App, LockIsShared, OutputFormat, Quiet, Wait, age
 from kstate_cli.cli.output import Format, output_of, say, waiting
 from kstate_cli.errors import EXIT_OK, RunFailed
-from kstate_cli.texts import size_text
+from kstate_cli.texts import plural, size_text
 
 if TYPE_CHECKING:
     from kstate_cli.change.clean import Choice
@@ -140,6 +140,11 @@ class _CleanReport:
 
     def end(self) -> None:
         """Print the end of the list."""
+        if self._runs > 1:
+            freed = f"{size_text(self._bytes)} would be freed"
+            if self._deleted:
+                freed = f"{size_text(self._bytes)} freed"
+            self._results.say(f"{plural(self._runs, 'run')}: {freed}")
         self._results.lines(
             [{"type": "summary", "runs": self._runs, "bytes_pinned": self._bytes, "executed": self._deleted}]
         )

@@ -23,10 +23,10 @@ from kstate_cli.cli.options.shared import (
     draft_of,
     workers_option,
 )
-from kstate_cli.cli.output import Format, output_of, table, waiting
+from kstate_cli.cli.output import Format, output_of, print_line, safe, table, waiting
 from kstate_cli.errors import ConditionNotMet
 from kstate_cli.host import STORES_STAY
-from kstate_cli.texts import command
+from kstate_cli.texts import command, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,8 +92,11 @@ def diff(
         report = DiffReport(limit, results, activity)
         compared = diff_applications(request, report)
     results.show(_lines(compared, request.b), partial(_show, compared, quiet=quiet))
+    # Flushed before the messages below, which go to standard error.
+    sys.stdout.flush()
     report.remarks(compared)
-    # Flushed before the messages below, which go to standard error and may become an error.
+    # The verdict comes last, because a terminal scrolls a long table away.
+    results.text(partial(_sum_up, compared))
     sys.stdout.flush()
     if compared.unread:
         damage = ("to see which files are damaged:", (command("verify", request.a), command("verify", request.b)))
@@ -129,8 +132,15 @@ def _verdict(compared: Diff, store: StoreDiff) -> str:
 
 
 def _show(compared: Diff, *, quiet: bool) -> None:
+    """Print the stores; with ``quiet`` a line for each that is not equal."""
     from kstate_cli.formats.store_kinds import short_name
 
+    if quiet:
+        for store in compared.stores:
+            verdict = _verdict(compared, store)
+            if verdict != "equal":
+                print_line(safe(f"{verdict}: {store.task}/{store.store}"))
+        return
     table(
         None,
         ("task", "store", Column("kind", spare=1), "rows A", "rows B", "only A", "only B", "different", "verdict"),
@@ -149,8 +159,18 @@ def _show(compared: Diff, *, quiet: bool) -> None:
             for store in compared.stores
         ],
         right=frozenset({"rows A", "rows B", "only A", "only B", "different"}),
-        quiet=quiet,
     )
+
+
+def _sum_up(compared: Diff) -> None:
+    """Print one line: the number of stores, and the verdict."""
+    counts = {
+        "equal": sum(store.unreadable is None and not compared.differs(store) for store in compared.stores),
+        "different": sum(map(compared.differs, compared.stores)),
+        "unreadable": sum(store.unreadable is not None for store in compared.stores),
+    }
+    verdict = ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count) or "nothing to compare"
+    print_line(f"{plural(len(compared.stores), 'store')}: {verdict}")
 
 
 def _lines(compared: Diff, other: Path) -> Iterator[DiffLine]:

@@ -173,7 +173,7 @@ def _show_round(request: DumpRequest, outcome: RoundOutcome, results: Output[Dum
     results.lines(_text_lines(outcome))
     # A cast, because the size may only be unknown of a dry run, and a dry run has no rounds.
     line = cast("DumpRoundLine", {"type": "round", **_members(request, outcome)})
-    results.show([line], lambda: print_line(_written_text(outcome)))
+    results.show([line], lambda: None if results.quiet else print_line(_written_text(outcome)))
     for text in outcome.notes:
         results.remark(text)
     # A program that follows reads each round when it ends.
@@ -220,7 +220,10 @@ def _show(request: DumpRequest, outcome: RoundOutcome, *, quiet: bool) -> None:
         place = (plan.key.topic, plan.key.partition)
         rows.append((*place, _range_text(plan), plan.start, plan.end, record_text, size_words))
     names = ("topic", "partition", "dumped", "from", "to", "records", "size")
-    table(None, names, rows, right=frozenset({"partition", "from", "to", "records", "size"}))
+    # Without --dry-run the table reports only what has succeeded.
+    if request.dry_run or not quiet:
+        table(None, names, rows, right=frozenset({"partition", "from", "to", "records", "size"}))
+        sys.stdout.flush()
     for text in outcome.notes:
         say(text, quiet=quiet)
     say(f"engine: {engine_text(request.engine)}", quiet=quiet)

@@ -46,7 +46,13 @@ def examples(
     files = write_examples(folder)
     results: Output[ExamplesLine] = output_of(output, None, quiet=quiet)
     rows = [(path, f"{size:,}") for path, size in files]
-    results.show(_lines(folder, files), lambda: table(None, ("file", "bytes"), rows, right=frozenset({"bytes"})))
+
+    def show() -> None:
+        # The table reports only what has succeeded.
+        if not quiet:
+            table(None, ("file", "bytes"), rows, right=frozenset({"bytes"}))
+
+    results.show(_lines(folder, files), show)
     results.remark(f"to read a description of each: {folder / 'README.md'}")
     restored = (
         out.with_name("orders"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -25,6 +26,7 @@ from kstate_cli.cli.options.shared import (
 )
 from kstate_cli.cli.output import Format, output_of, table
 from kstate_cli.cli.shell_completion import stores
+from kstate_cli.texts import plural, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -98,7 +100,11 @@ def export(
     for remark in exported.remarks:
         # Remarks are printed for every output format, since they are about the files that were written.
         results.say(remark)
-    results.show(_lines(exported, request.engine.reason), partial(_show, exported))
+    results.show(_lines(exported, request.engine.reason), partial(_show, exported, quiet=quiet))
+    sys.stdout.flush()
+    rows = plural(exported.manifest["rows"], "row")
+    files = plural(sum(len(task["files"]) for task in exported.manifest["tasks"]), "file")
+    results.remark(f"{rows} in {files}, {size_text(exported.size)}: {exported.out}")
     return warnings_code(exported.remarks and exported.warned)
 
 
@@ -143,8 +149,10 @@ def _lines(exported: Exported, reason: str) -> Iterator[ExportLine]:
     }
 
 
-def _show(exported: Exported) -> None:
-
+def _show(exported: Exported, *, quiet: bool) -> None:
+    # The table reports only what has succeeded.
+    if quiet:
+        return
     table(
         None,
         ("task", "store", "kind", "rows", "files"),

@@ -22,7 +22,7 @@ from kstate_cli.cli.options.shared import (
     Quiet,
     draft_of,
 )
-from kstate_cli.cli.output import Format, output_of, say, waiting
+from kstate_cli.cli.output import Format, output_of, print_line, safe, say, waiting
 from kstate_cli.errors import EXIT_OK, ConditionNotMet, UsageError
 from kstate_cli.texts import command, some
 
@@ -186,18 +186,34 @@ def _verdict(findings: Sequence[FleetFinding]) -> str:
 
 
 def _show(fleet: Fleet, findings: Sequence[FleetFinding], by: FleetRows, *, quiet: bool) -> None:
-    from kstate_cli.cli.views.fleet import show_findings, show_hosts, show_stores, show_tasks, show_totals
-
-    {FleetRows.host: show_hosts, FleetRows.task: show_tasks, FleetRows.store: show_stores}[by](
-        fleet, findings, quiet=quiet
+    """Print the table, the notes, the findings and the totals; with ``quiet`` only findings, briefly, and totals."""
+    from kstate_cli.cli.views.fleet import (
+        name_findings,
+        show_findings,
+        show_hosts,
+        show_stores,
+        show_tasks,
+        show_totals,
     )
-    show_totals(fleet)
-    show_findings(findings)
-    sys.stdout.flush()
-    for note in _notes(fleet):
-        say(note, quiet=quiet)
+
+    if quiet:
+        name_findings(findings)
+    else:
+        {FleetRows.host: show_hosts, FleetRows.task: show_tasks, FleetRows.store: show_stores}[by](fleet, findings)
+        sys.stdout.flush()
+        for note in _notes(fleet):
+            say(note)
+        show_findings(findings)
+        if findings:
+            print_line("")
+            print_line("to see what the finding means:")
+            print_line(safe(f"    {command('explain', f'fleet:{findings[0].code.name}')}"), "bold")
+            print_line("")
+    # The totals and the verdict come last, because a terminal scrolls a long table away.
+    verdict = "no findings"
     if findings:
-        say(f"to see what the finding means, run {command('explain', f'fleet:{findings[0].code.name}')}", quiet=quiet)
+        verdict = _verdict(findings)
+    show_totals(fleet, verdict)
 
 
 def _notes(fleet: Fleet) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -22,8 +23,9 @@ from kstate_cli.cli.options.shared import (
     Tasks,
     bound_of,
 )
-from kstate_cli.cli.output import Format, output_of, say, table, waiting
+from kstate_cli.cli.output import Format, output_of, print_line, say, table, waiting
 from kstate_cli.errors import ConditionNotMet
+from kstate_cli.texts import plural
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -78,6 +80,10 @@ def inspect_position(
     is_incomplete = say_incomplete_stores(
         application, {(row["task"], row["store"]) for row in selection.rows}, quiet=False
     )
+    # The totals come last, because a terminal scrolls a long table away.
+    sys.stdout.flush()
+    results.text(partial(_sum_up, selection, application, behind, has_bound=not bound.is_unbounded))
+    sys.stdout.flush()
     _raise_unmet(application, selection.wrong, behind)
     return warnings_code(doubts or is_incomplete)
 
@@ -204,6 +210,16 @@ def _show(selection: _PositionRows, *, merge: bool) -> None:
     if merge:
         cells.append(("", "(merged)", "", "", _text(selection.merged), *("" for _ in more)))
     table(None, ("task", "store", "offset in", "changelog offset", "position", *more), cells)
+
+
+def _sum_up(selection: _PositionRows, application: Application, behind: list[str], *, has_bound: bool) -> None:
+    """Print one line: the number of stores, whether they have reached the bound, and of when the offsets are."""
+    parts = [plural(len(selection.rows), "store")]
+    if has_bound:
+        parts.append(f"{len(behind)} below the bound" if behind else "all have reached the bound")
+    if application.running:
+        parts.append(f"running (pid {application.pid}), so these are the offsets of the last flush")
+    print_line("; ".join(parts))
 
 
 def _text(offsets: Mapping[str, Mapping[int, int]] | None) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -62,7 +63,7 @@ def lag(
     """
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.options.logs import LogSources
-    from kstate_cli.cli.views.lag import above_limit, gauges, lag_lines, read_stores, show_lags
+    from kstate_cli.cli.views.lag import above_limit, gauges, lag_lines, read_stores, show_lags, show_total
     from kstate_cli.cli.views.stores import fatal_problems, say_incomplete_stores, unreadable_error
     from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, UsageError
     from kstate_cli.statedir.find import find_application
@@ -97,6 +98,9 @@ def lag(
                 f"the application is running, so these are the offsets of its last flush ({application.as_of})",
                 quiet=quiet,
             )
+        # The total comes last, because a terminal scrolls a long table away.
+        results.text(partial(show_total, stores))
+        sys.stdout.flush()
         if wrong:
             # An error, because the lag of the readable stores alone would look like that of the whole application.
             raise unreadable_error(application, wrong)

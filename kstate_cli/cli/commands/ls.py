@@ -150,17 +150,20 @@ def ls(
     def show() -> None:
         if sums is not None:
             show_sums(sums, listing.rows, quiet=quiet)
-            print_line(_altogether(application, listing.rows))
             return
-        _show(application, listing.rows, by_size=sort is Order.size, quiet=quiet)
+        _show(listing.rows, by_size=sort is Order.size, quiet=quiet)
         say_missing_stores(listing.lacked, quiet=quiet)
 
     results.show(_lines(listing, sums, is_whole=not unlisted, quiet=quiet), show)
+    # Flushed, because the remarks go to the other stream, which may be the same terminal.
+    sys.stdout.flush()
+    has_warnings = _say_remarks(application, quiet=quiet, doubt=listing.doubt)
+    # The totals come last, because a terminal scrolls a long table away.
+    results.text(lambda: print_line(_altogether(application, listing.rows)))
+    sys.stdout.flush()
     if os.path.realpath(app) != str(path):
         # The table shows tasks and stores only, so this line names the application.id.
         results.remark(f"the application directory is {path}")
-    # Remarks come after the results: on a terminal, what is printed last is what is read.
-    has_warnings = _say_remarks(application, quiet=quiet, doubt=listing.doubt)
     if unlisted:
         # Raised only now, so that the tasks that could be read have been listed.
         raise unlisted_error(unlisted)
@@ -317,8 +320,8 @@ def _raise_problems(application: Application, uncounted: AbstractSet[str], unrea
     )
 
 
-def _show(app: Application, rows: list[LsStoreLine], *, by_size: bool, quiet: bool) -> None:
-    """Print the stores, the legend and the totals."""
+def _show(rows: list[LsStoreLine], *, by_size: bool, quiet: bool) -> None:
+    """Print the stores and the legend."""
     from kstate_cli.cli.views.store_homes import home_text
     from kstate_cli.cli.views.stores import legend, short_kind, short_offsets, short_place, span
 
@@ -364,7 +367,6 @@ def _show(app: Application, rows: list[LsStoreLine], *, by_size: bool, quiet: bo
         signs = legend(rows)
         if signs:
             say(f"signs: {'; '.join(signs)}", quiet=quiet)
-    print_line(_altogether(app, rows))
 
 
 def _altogether(app: Application, rows: list[LsStoreLine]) -> str:

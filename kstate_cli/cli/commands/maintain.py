@@ -211,7 +211,8 @@ def _show_text(end: StepEnd, *, quiet: bool) -> None:
         line += f": {end.message}"
     if end.exit is None:
         say(line, quiet=quiet)
-    else:
+    elif end.exit or not quiet:
+        # With --quiet a step that has succeeded prints nothing.
         print_line(safe(line))
 
 

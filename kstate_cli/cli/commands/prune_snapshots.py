@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -67,9 +68,14 @@ def prune_snapshots(
         if expiry.obstacle is ExpiryObstacle.CLEANER:
             raise InUse(ExpiryObstacle.CLEANER.value, where=place.where, hint="run the command again later")
         results: Output[PruneSnapshotsLine] = output_of(output, None, quiet=quiet)
-        results.show(
-            _lines(listed, expiry, place.where, dry_run=dry_run), lambda: _show(listed, expiry, dry_run=dry_run)
-        )
+
+        def show() -> None:
+            # Without --dry-run the table reports only what has succeeded.
+            if dry_run or not quiet:
+                _show(listed, expiry, dry_run=dry_run)
+                sys.stdout.flush()
+
+        results.show(_lines(listed, expiry, place.where, dry_run=dry_run), show)
         _remark(expiry, results, grace, dry_run=dry_run)
         return metrics.finish(EXIT_OK)
 
@@ -143,9 +149,9 @@ def _remark(expiry: Expiry, results: Output[PruneSnapshotsLine], grace: str, *, 
             f", and {plural(len(expiry.waiting), 'file')} ({size_text(expiry.waiting_bytes)}) can be deleted by a run "
             f"after the grace period of {grace}"
         )
-    results.remark(removed)
     if expiry.obstacle is ExpiryObstacle.WRITER:
         results.remark(f"some files are not deleted yet: {ExpiryObstacle.WRITER.value}")
+    results.remark(removed)
 
 
 def _lines(

@@ -94,7 +94,10 @@ def verify(
         _remarks(report, subset, quiet=quiet)
         emptied = backups_of_missing(request.app, quiet=quiet)
         # The report has only stores that are here. Those that only a backup of kstate has are named beside it.
-        say_backups(emptied, quiet=quiet)
+        say_backups(emptied, quiet=False)
+        # The verdict comes last, because a terminal scrolls a long table away.
+        results.text(partial(_sum_up, report))
+        sys.stdout.flush()
         _raise_verdict(codes, report)
         return metrics.finish(warnings_code(report.doubtful or emptied))
 
@@ -105,7 +108,8 @@ def _remarks(report: AppReport, subset: str, *, quiet: bool) -> None:
 
     for store in report.stores:
         for remark in store.remarks:
-            say(remark, quiet=quiet)
+            # A doubt is a problem, which --quiet does not hide.
+            say(remark, quiet=quiet and not store.doubt)
     if report.running:
         say(
             (f"locked, because the application is running (pid {report.pid}); this is the state of its last flush"),
@@ -170,6 +174,15 @@ def _ways_out(report: AppReport) -> list[str]:
 
 
 def _show(report: AppReport, *, quiet: bool) -> None:
+    """Print the stores, then the findings; with ``quiet`` only the findings."""
+    if not quiet:
+        _print_table(report)
+    for finding in report.findings:
+        # Lines, not a table: a path that is folded cannot be searched for.
+        sys.stdout.write(safe(f"{finding.code.name}: {finding.file}: {finding.text}") + "\n")
+
+
+def _print_table(report: AppReport) -> None:
     from kstate_cli.cli.views.stores import short_kind
 
     table(
@@ -195,12 +208,7 @@ def _show(report: AppReport, *, quiet: bool) -> None:
             )
             for store in report.stores
         ],
-        quiet=quiet,
     )
-    for finding in report.findings:
-        # Lines, not a table: a path that is folded cannot be searched for.
-        sys.stdout.write(safe(f"{finding.code.name}: {finding.file}: {finding.text}") + "\n")
-    _sum_up(report)
 
 
 def _verdict_of(store: StoreReport) -> str:

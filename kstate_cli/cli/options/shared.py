@@ -126,10 +126,10 @@ OutputFormat = Annotated[
         rich_help_panel=OUTPUT_PANEL,
     ),
 ]
-# Warnings are printed all the same: they say that a result is not what it seems.
+# The rule for each command is in cli/quiet.py. Warnings are printed too: they say that a result is not what it seems.
 Quiet = Annotated[
     bool,
-    typer.Option(option.QUIET, "-q", help="Print only results and errors.", rich_help_panel=OUTPUT_PANEL),
+    typer.Option(option.QUIET, "-q", help="Print only the answer, problems and errors.", rich_help_panel=OUTPUT_PANEL),
 ]
 Verbose = Annotated[
     bool,

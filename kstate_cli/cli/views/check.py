@@ -45,22 +45,12 @@ _READY: Final[Mapping[bool | None, str]] = {
 _RESTORED: Final = (Outcome.RESTORES, Outcome.RESTORES_ALL, Outcome.WIPED)
 
 
-def show_report(release: str, report: Report, start: Start, *, every_store: bool, running: bool | None) -> None:
-    """Print verdict, findings, outcomes by cause, and at the end what to do, on standard output.
+def show_report(release: str, report: Report, start: Start, *, every_store: bool) -> None:
+    """Print verdict, findings, and outcomes by cause, on standard output; :func:`show_end` prints the rest.
 
     ``every_store`` lists each store on its own line, instead of one line for stores with the same cause and outcome.
-    ``running`` says whether the application is running; None if that is unknown.
     """
-    worst = worst_of(report.findings)
-    style = "bold green"
-    if not report.clean:
-        # If there is no finding, only the start itself can be unexpected, which is an error.
-        level = Level.ERROR
-        if worst is not None and not report.fails:
-            level = worst.level
-        style = _STYLES[level]
-    headline = "; ".join(filter(None, (verdict(report.predictions), start.text)))
-    print_prose(f"{release}: {headline}", style)
+    print_prose(_headline(release, report, start), _style(report))
     # The most severe findings come first, next to the verdict.
     for level in _STYLES:
         for alike in _grouped(finding for finding in report.findings if finding.level is level):
@@ -82,7 +72,59 @@ def show_report(release: str, report: Report, start: Start, *, every_store: bool
             table(None, ("task", "store", "finding", outcomes), rows)
         else:
             _show_outcomes(release, others)
+
+
+def show_end(release: str, report: Report, start: Start, *, running: bool | None) -> None:
+    """Print what to do, and the verdict again as the last line, because a terminal may have scrolled the first away.
+
+    ``running`` says whether the application is running; None if that is unknown.
+    """
+    # Without findings the report is one line.
+    if not report.findings:
+        return
     _show_actions(release, report, running=running)
+    print_line("")
+    text = _headline(release, report, start)
+    if not report.clean:
+        text = counts_of(release, report)
+    print_prose(text, _style(report))
+
+
+def show_problems(release: str, report: Report, start: Start) -> None:
+    """Print a line for each unexpected finding, and the verdict: with ``--quiet``."""
+    for level in (Level.ERROR, Level.WARNING):
+        for alike in _grouped(finding for finding in report.findings if finding.level is level):
+            print_prose(_finding_title(alike), _STYLES[level])
+    print_prose(_headline(release, report, start), _style(report))
+
+
+def counts_of(release: str, report: Report) -> str:
+    """Return ``the next start of 4.2 fails: 2 errors (offsets-in-column-family), 1 warning (kept-too-long)``."""
+    counts = []
+    for level in (Level.ERROR, Level.WARNING):
+        # Expected findings are left out, since they are no reason for exit code 3.
+        codes = [finding.code.name for finding in report.findings if finding.level is level]
+        if codes:
+            counts.append(f"{plural(len(codes), level.value)} ({some(list(dict.fromkeys(codes)), _MAX_LISTED)})")
+    fails = ""
+    if report.fails:
+        fails = f"the next start of {release} fails"
+    return ": ".join(filter(None, (fails, ", ".join(counts)))) or "some findings are not as expected"
+
+
+def _headline(release: str, report: Report, start: Start) -> str:
+    return f"{release}: {'; '.join(filter(None, (verdict(report.predictions), start.text)))}"
+
+
+def _style(report: Report) -> str:
+    """Return the style of the verdict: that of the most severe finding."""
+    if report.clean:
+        return "bold green"
+    worst = worst_of(report.findings)
+    # If there is no finding, only the start itself can be unexpected, which is an error.
+    if worst is None or report.fails:
+        return _STYLES[Level.ERROR]
+    return _STYLES[worst.level]
 
 
 def _cause(prediction: Prediction) -> str:
@@ -130,9 +172,12 @@ def _group_outcome(group: Sequence[Prediction]) -> str:
 
 
 def _show_actions(release: str, report: Report, *, running: bool | None) -> None:
-    """Print the end of the report: what to do about each finding, most severe first; nothing without a finding."""
-    if not report.findings:
-        return
+    """Print how to explain the most severe finding, then what to do about each of them, most severe first."""
+    worst = worst_of(report.findings)
+    if worst is not None:
+        print_line("")
+        print_prose(f"to see what {worst.code.name} means:")
+        print_line(safe(f"{_INDENT}{command('explain', worst.code.name)}"), "bold")
     print_line("")
     print_line("what to do:", "bold")
     order = list(_STYLES)
@@ -149,10 +194,6 @@ def _show_actions(release: str, report: Report, *, running: bool | None) -> None
         for hint in first_lines(list(hints), _MAX_LISTED):
             # If the next finding has the same advice, only its command is printed.
             before = _show_hint(hint, before)
-    worst = worst_of(report.findings)
-    if worst is not None:
-        print_prose(f"to see what {worst.code.name} means:", indent=_INDENT)
-        print_line(safe(f"{_INDENT}{_INDENT}{command('explain', worst.code.name)}"), "bold")
 
 
 def _show_hint(hint: str, before: str | None) -> str | None:
@@ -262,17 +303,22 @@ def _or_else(outcome: Outcome) -> str:
 def _show_finding(alike: list[Finding]) -> None:
     """Print findings of one code once, with all places, since hundreds of stores often have the same finding."""
     first = alike[0]
+    print_line("")
+    print_prose(_finding_title(alike), _STYLES[first.level])
+    for text in first_lines(list(dict.fromkeys(finding.text for finding in alike)), _MAX_LISTED):
+        print_prose(text, indent=_INDENT)
+    print_prose(f"rule: {first.code.rule}", indent=_INDENT)
+
+
+def _finding_title(alike: list[Finding]) -> str:
+    """Return the level, the code, and some of the places of findings of one code."""
     places = list(
         dict.fromkeys(filter(None, ("/".join(filter(None, (finding.task, finding.store))) for finding in alike)))
     )
     where = ""
     if places:
         where = f": {some(places, _MAX_LISTED)}"
-    print_line("")
-    print_prose(f"{first.level.value}: {first.code.name}{where}", _STYLES[first.level])
-    for text in first_lines(list(dict.fromkeys(finding.text for finding in alike)), _MAX_LISTED):
-        print_prose(text, indent=_INDENT)
-    print_prose(f"rule: {first.code.rule}", indent=_INDENT)
+    return f"{alike[0].level.value}: {alike[0].code.name}{where}"
 
 
 def _grouped(findings: Iterable[Finding]) -> list[list[Finding]]:

@@ -22,7 +22,6 @@ from kstate_cli.diff.model import (
 )
 from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.formats.topic_partition import typed_offsets
-from kstate_cli.texts import plural
 
 if TYPE_CHECKING:
     from kstate_cli.cli.lines.rows import DiffDifferenceLine, DiffLine
@@ -84,9 +83,10 @@ class DiffReport(DiffWatcher):
             say(f"kstate: {of.task}/{of.store}: {rows:,} rows", quiet=self._quiet)
 
     def remarks(self, compared: Diff) -> None:
-        """Print on standard error what the table does not show, and the totals."""
+        """Print on standard error what the table does not show."""
+        # Printed with --quiet too, since it is a difference.
         for name, where in compared.tasks:
-            say(f"task {name} is only in {where.side}", quiet=self._quiet)
+            say(f"task {name} is only in {where.side}")
         # Printed even with --quiet: what was not read was not compared, and must not pass for equal.
         for unread in compared.unreadable:
             say(f"kstate cannot read it: {unread.text}")
@@ -100,7 +100,6 @@ class DiffReport(DiffWatcher):
         for side, as_of in zip("AB", compared.as_of, strict=True):
             if as_of != "closed":
                 say(f"{side}: the application is running, so this is the state of its last flush", quiet=self._quiet)
-        say(f"{plural(len(compared.stores), 'store')}: {_counts(compared)}", quiet=self._quiet)
 
     def _remarks_of(self, store: StoreDiff) -> None:
         place = f"{store.task}/{store.store}"
@@ -122,15 +121,6 @@ def _skipped(stores: Sequence[StoreDiff]) -> dict[str, dict[str, None]]:
             # A dict, which keeps the order; the same reason often holds for many stores.
             skipped.setdefault(text, {})[store.store] = None
     return skipped
-
-
-def _counts(compared: Diff) -> str:
-    counts = {
-        "equal": sum(store.unreadable is None and not compared.differs(store) for store in compared.stores),
-        "different": sum(map(compared.differs, compared.stores)),
-        "unreadable": sum(store.unreadable is not None for store in compared.stores),
-    }
-    return ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count) or "nothing to compare"
 
 
 def _placed(value: Any) -> str:

@@ -29,7 +29,7 @@ _STYLES: Final = {FleetLevel.ERROR: "bold red", FleetLevel.WARNING: "yellow", Fl
 UNKNOWN: Final = "?"
 
 
-def show_hosts(fleet: Fleet, findings: Sequence[FleetFinding], *, quiet: bool) -> None:
+def show_hosts(fleet: Fleet, findings: Sequence[FleetFinding]) -> None:
     """Print a row for each host."""
     # A finding counts once for a host, even if it names the host for several tasks.
     wrong = Counter(host for finding in findings for host in set(finding.hosts))
@@ -71,11 +71,10 @@ def show_hosts(fleet: Fleet, findings: Sequence[FleetFinding], *, quiet: bool) -
             )
             for repository in fleet.repositories
         ],
-        quiet=quiet,
     )
 
 
-def show_tasks(fleet: Fleet, findings: Sequence[FleetFinding], *, quiet: bool) -> None:
+def show_tasks(fleet: Fleet, findings: Sequence[FleetFinding]) -> None:
     """Print a row for each task, including tasks without a host."""
     # Tasks that should exist but are on no host get rows too.
     absent = [finding.task for finding in findings if finding.task is not None and finding.task not in fleet.tasks]
@@ -92,7 +91,6 @@ def show_tasks(fleet: Fleet, findings: Sequence[FleetFinding], *, quiet: bool) -
             Column("which", fold=Fold.WORDS),
         ),
         rows,
-        quiet=quiet,
     )
 
 
@@ -123,7 +121,7 @@ def _task_row(fleet: Fleet, task: str) -> tuple[object, ...]:
     )
 
 
-def show_stores(fleet: Fleet, _: Sequence[FleetFinding], *, quiet: bool) -> None:
+def show_stores(fleet: Fleet, _: Sequence[FleetFinding]) -> None:
     """Print a row for each store of a task on a host."""
     rows = [
         _store_row(fleet, copy, host)
@@ -146,7 +144,6 @@ def show_stores(fleet: Fleet, _: Sequence[FleetFinding], *, quiet: bool) -> None
             Column("size", right=True, spare=2),
         ),
         rows,
-        quiet=quiet,
     )
 
 
@@ -179,9 +176,17 @@ def totals(fleet: Fleet) -> str:
     return f"{plural(len(fleet.reports), 'host')}, {len(tasks)} of {plural(should, 'task')}, {size}{limit}{ends}"
 
 
-def show_totals(fleet: Fleet) -> None:
-    """Print the last line of the table."""
+def show_totals(fleet: Fleet, verdict: str) -> None:
+    """Print the totals and the verdict."""
     print_prose(totals(fleet))
+    print_prose(verdict)
+
+
+def name_findings(findings: Sequence[FleetFinding]) -> None:
+    """Print a line for each finding: with ``--quiet``."""
+    for finding in findings:
+        code = finding.code
+        print_prose(f"{code.level.value}: {code.name}: {finding.text}", _STYLES[code.level])
 
 
 def show_findings(findings: Sequence[FleetFinding]) -> None:

@@ -70,7 +70,7 @@ def read_stores(
 
 
 def show_lags(stores: Sequence[StoreLag], *, verbose: bool, quiet: bool) -> None:
-    """Print a line for each store, the total last; with ``verbose`` a line for each log of each task instead."""
+    """Print a line for each store; with ``verbose`` a line for each log of each task instead."""
     if verbose:
         names = ("store", "task", "partition", "offset", "log end", "lag", "age")
         rows = [
@@ -103,15 +103,19 @@ def show_lags(stores: Sequence[StoreLag], *, verbose: bool, quiet: bool) -> None
             ],
             quiet=quiet,
         )
+    # Flushed, since the messages go to the other stream, which may be the same terminal.
+    sys.stdout.flush()
+    _say_unknown(stores, quiet=quiet)
+
+
+def show_total(stores: Sequence[StoreLag]) -> None:
+    """Print the last line: the lag of all stores."""
     parts = [standing.part for standing in stores if standing.part is not None]
     unknown = sum(len(standing.unknown) for standing in stores)
     behind = f"{count_text(sum_of(parts) if parts else None)} records behind"
     if unknown:
         behind += f", and the lag of {plural(unknown, 'store')} in a task is unknown"
     print_line(f"{plural(len(stores), 'store')}: {behind}")
-    # Flushed, since the table above goes to the other stream, which may be the same terminal.
-    sys.stdout.flush()
-    _say_unknown(stores, quiet=quiet)
 
 
 def _sum_text(standing: StoreLag) -> str:

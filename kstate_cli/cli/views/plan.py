@@ -87,7 +87,24 @@ def _lines(plan: Plan) -> Iterator[PlanLine]:
 
 
 def _show_steps(plan: Plan, view: PlanView) -> None:
-    """Print a summary of the steps, and in a dry run or with ``verbose`` each step."""
+    """Print a summary of the steps; in a dry run or with ``verbose``, each step before it.
+
+    The summary comes last, because a terminal scrolls the first lines of a long plan away.
+    """
+    # The steps are listed only in a dry run, whose purpose is to show them, or on request: a long run has hundreds.
+    if plan.steps and (view.dry_run or (view.verbose and not view.results.quiet)):
+        table(
+            None,
+            ("step", "path", Column("what", fold=Fold.WORDS)),
+            [(step.action, step.path, step.describe()) for step in plan.steps],
+        )
+        print_line("")
+        # Flushed, because the messages go to the other stream, which may be the same terminal.
+        sys.stdout.flush()
+    for text in plan.notes:
+        view.results.say(f"note: {text}")
+    for text in plan.warnings:
+        say(f"warning: {text}")
     if plan.steps and (view.dry_run or not view.results.quiet):
         print_line(safe(f"{plan.command}: {plan.app}"), "bold")
         for line in _summed_up(plan, view):
@@ -96,18 +113,6 @@ def _show_steps(plan: Plan, view: PlanView) -> None:
                 print_line(safe(f"  {line}"))
             else:
                 print_prose(line, indent="  ")
-        # The steps are listed only in a dry run, whose purpose is to show them, or on request: a long run has hundreds.
-        if view.dry_run or view.verbose:
-            print_line("")
-            table(
-                None,
-                ("step", "path", Column("what", fold=Fold.WORDS)),
-                [(step.action, step.path, step.describe()) for step in plan.steps],
-            )
-    for text in plan.warnings:
-        say(f"warning: {text}")
-    for text in plan.notes:
-        view.results.say(f"note: {text}")
 
 
 def _summed_up(plan: Plan, view: PlanView) -> Iterator[str]:
@@ -217,7 +222,10 @@ def show_end(
     if plan.empty:
         results.remark(f"nothing to do: {nothing}")
     elif result is None:
-        results.remark("dry run: kstate has changed nothing")
+        planned = f"{plural(len(plan.steps), 'step')} planned"
+        if plan.warnings:
+            planned += f", {plural(len(plan.warnings), 'warning')}"
+        results.remark(f"dry run: {planned}. kstate has changed nothing")
     else:
         for sentence in sentences(result):
             results.remark(sentence)

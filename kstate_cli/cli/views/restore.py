@@ -139,7 +139,8 @@ def _store_lines(outcome: RestoreOutcome) -> Iterator[RestoredStoreLine]:
 
 def _show_stores(outcome: RestoreOutcome, *, quiet: bool) -> None:
 
-    if outcome.reports:
+    # With --quiet only the warnings count: the table reports what has succeeded.
+    if outcome.reports and not quiet:
         table(
             "restored",
             ("store", "records", "rows", "deleted", "expired", "seconds", "offset"),

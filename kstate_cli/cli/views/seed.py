@@ -76,7 +76,8 @@ def show_plan(request: SeedRequest, plan: SeedPlan, results: Output[SeedLine]) -
     """Print what a run would do."""
     results.show(_lines(request, plan, None, None), partial(_print_topics, plan, {}))
     _say_notes(plan, results)
-    results.remark(f"{_offsets_text(plan)}. Nothing was written: --dry-run")
+    amount = f"{plural(len(plan.topics), 'topic')}, {plural(plan.records, 'record')}"
+    results.remark(f"dry run: {amount}. {_offsets_text(plan)}. Nothing was written")
 
 
 def show_outcome(
@@ -87,7 +88,7 @@ def show_outcome(
     results: Output[SeedLine],
 ) -> None:
     """Print what a run has done, and what to do next."""
-    results.show(_lines(request, plan, outcome, restored), partial(_print_topics, plan, outcome.topics))
+    results.show(_lines(request, plan, outcome, restored), partial(_show_topics, plan, outcome.topics, results))
     _say_notes(plan, results)
     results.remark(
         f"{plural(outcome.written, 'record')} written; kstate read all records again, and they are equal. "
@@ -114,7 +115,7 @@ def show_end(
         "executed": False,
     }
     text = f"nothing to do: {request.app} already has all its changelogs"
-    results.show([*_restore_notes(restored), summary], lambda: print_line(text))
+    results.show([*_restore_notes(restored), summary], lambda: None if results.quiet else print_line(text))
     _say_restored(restored, results)
 
 
@@ -150,7 +151,11 @@ def show_undone(journal: Path, undone: UndoneSeed, results: Output[SeedLine]) ->
     """Print the topics that were deleted."""
     results.show(
         _undone_lines(journal, undone),
-        lambda: print_line(f"{plural(len(undone.topics), 'topic')} deleted: {some(undone.topics, 5)}"),
+        lambda: (
+            None
+            if results.quiet
+            else print_line(f"{plural(len(undone.topics), 'topic')} deleted: {some(undone.topics, 5)}")
+        ),
     )
 
 
@@ -183,6 +188,12 @@ def _offsets_text(plan: SeedPlan) -> str:
 def _say_notes(plan: SeedPlan, results: Output[SeedLine]) -> None:
     for note in plan.notes:
         results.remark(note)
+
+
+def _show_topics(plan: SeedPlan, counts: Mapping[str, int], results: Output[SeedLine]) -> None:
+    # The table reports only what has succeeded.
+    if not results.quiet:
+        _print_topics(plan, counts)
 
 
 def _print_topics(plan: SeedPlan, counts: Mapping[str, int]) -> None:

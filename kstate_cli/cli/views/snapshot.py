@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from kstate_cli import clock
@@ -23,37 +24,45 @@ _MOST_NAMES = 5
 
 
 def show_capture(report: CaptureReport, results: Output[SnapshotLine], out: str, host: str, expiry: Expiry) -> None:
-    """Print the stores that were captured and, as warnings, the tasks that were not."""
-    results.show(_lines(report, out, host, expiry), lambda: _print_table(report))
+    """Print the stores that were captured and, as warnings, the tasks that were not; the totals come last."""
+    # Without --dry-run the table reports only what has succeeded.
+    is_hidden = results.quiet and report.generation is not None
+    results.show(_lines(report, out, host, expiry), lambda: _print_table(report, is_hidden=is_hidden))
+    if report.generation is not None:
+        for text in _remarks(report, expiry):
+            results.remark(text)
     size = sum(store.bytes for store in report.stores)
-    new = sum(store.new_bytes for store in report.stores)
+    new = size_text(sum(store.new_bytes for store in report.stores))
     tasks = plural(report.tasks, "task")
     if report.skipped:
         # The last line of a log or a mail must not look like that of a whole snapshot.
         tasks = f"{report.tasks} of {plural(report.tasks + len(report.skipped), 'task')}"
     amount = f"{tasks}, {plural(len(report.stores), 'store')}, {size_text(size)}"
     if report.generation is None:
-        results.remark(f"dry run: {amount}, of which at most {size_text(new)} are new. Nothing was written")
-        return
-    results.remark(f"snapshot {report.generation} in {out}: {amount}, of which {size_text(new)} are new")
+        results.remark(f"dry run: {amount}, of which at most {new} are new. Nothing was written")
+    else:
+        results.remark(f"snapshot {report.generation} in {out}: {amount}, of which {new} are new")
+
+
+def _remarks(report: CaptureReport, expiry: Expiry) -> Iterator[str]:
+    """Yield what a restoration must know of the snapshot, and which older ones expire."""
     for why, stores in _unusable(report).items():
-        results.remark(
-            f"{some(stores, _MOST_NAMES)}: {why}, so after a restoration Kafka Streams reads the whole log of the store"
-        )
+        names = some(stores, _MOST_NAMES)
+        yield f"{names}: {why}, so after a restoration Kafka Streams reads the whole log of the store"
     if report.usable_until_ms is not None and report.usable_until_ms < clock.now_ms():
-        results.remark(
+        yield (
             "the data of this snapshot is old, and the logs may no longer contain all later deletes. So "
             "restore-snapshot needs a dump (--from-changelog) or --accept-resurrected"
         )
     if expiry.condemned or expiry.waiting:
-        results.remark(
+        yield (
             f"{plural(len(expiry.condemned), 'snapshot')} expired; {plural(len(expiry.waiting), 'file')} will be "
             "deleted later"
         )
     if expiry.removed:
-        results.remark(f"{plural(expiry.removed, 'file')} deleted")
+        yield f"{plural(expiry.removed, 'file')} deleted"
     if expiry.obstacle is not None:
-        results.remark(f"expired snapshots are not deleted yet: {expiry.obstacle.value}")
+        yield f"expired snapshots are not deleted yet: {expiry.obstacle.value}"
 
 
 def _unusable(report: CaptureReport) -> dict[str, list[str]]:
@@ -97,22 +106,24 @@ def _lines(report: CaptureReport, out: str, host: str, expiry: Expiry) -> Iterat
     }
 
 
-def _print_table(report: CaptureReport) -> None:
-    table(
-        None,
-        ("task", "store", "files", "bytes", "new", "offset"),
-        [
-            (
-                store.task,
-                store.store,
-                store.files,
-                size_text(store.bytes),
-                size_text(store.new_bytes),
-                typed_offsets(by_topic(store.offsets)),
-            )
-            for store in report.stores
-        ],
-        right=frozenset({"files", "bytes", "new"}),
-    )
+def _print_table(report: CaptureReport, *, is_hidden: bool) -> None:
+    if not is_hidden:
+        table(
+            None,
+            ("task", "store", "files", "bytes", "new", "offset"),
+            [
+                (
+                    store.task,
+                    store.store,
+                    store.files,
+                    size_text(store.bytes),
+                    size_text(store.new_bytes),
+                    typed_offsets(by_topic(store.offsets)),
+                )
+                for store in report.stores
+            ],
+            right=frozenset({"files", "bytes", "new"}),
+        )
+        sys.stdout.flush()
     for task, why in sorted(report.skipped.items()):
         say(f"warning: kstate skips {task}: {why}")
