@@ -385,7 +385,9 @@ def test_commands_within_the_sentences_of_the_documentation(path: Path) -> None:
             raise AssertionError(f"kstate {span}: {error}") from error
 
 
-_ALIAS = re.compile(r"kstate (?:dump (?:ls|verify)\b|restore [^`\n]*--from-snapshot|verify --snapshot|ls (?:REPO|\S*snapshots))")
+_ALIAS = re.compile(
+    r"kstate (?:dump (?:ls|verify)\b|restore [^`\n]*--from-snapshot|verify --snapshot|ls (?:REPO|\S*snapshots))"
+)
 HISTORY = {"CHANGELOG.md", "docs/development/defects.md"}
 """Pages about earlier versions."""
 
