@@ -23,6 +23,8 @@ OUTPUT_PANEL: Final = "Output"
 DELETES: Final = "DELETES"
 """First word in the help of every command and option that deletes without undo."""
 _ARGUMENTS, _OPTIONS = "Arguments", "Options"
+_HYPHEN: Final = "\N{NON-BREAKING HYPHEN}"
+"""Stands for ``-`` while Click folds a text, because it would break ``--from-changelog`` there."""
 
 
 def choices_text(choices: type[Enum]) -> str:
@@ -70,6 +72,16 @@ class PanelledCommand(_WithExamples, typer.core.TyperCommand):
         arguments = [parameter for parameter in self.params if parameter.param_type_name == "argument"]
         return [*([self.options_metavar] if self.options_metavar else []), *map(metavar_of, arguments)]
 
+    def get_help(self, ctx: Any) -> str:
+        """Return the help, in which no name of an option or command is broken at a hyphen."""
+        return str(super().get_help(ctx)).replace(_HYPHEN, "-")
+
+    def format_help_text(self, ctx: Any, formatter: Any) -> None:
+        """Write the description of the command."""
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text(inspect.cleandoc(self.help or "").replace("-", _HYPHEN))
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the options, panel by panel."""
         # The panel with the options that only this command has comes first.
@@ -86,7 +98,7 @@ class PanelledCommand(_WithExamples, typer.core.TyperCommand):
         for title, rows in panels.items():
             if rows:
                 with formatter.section(title):
-                    formatter.write_dl(rows)
+                    formatter.write_dl([(names, text.replace("-", _HYPHEN)) for names, text in rows])
 
 
 class HelpfulGroup(_WithExamples, typer.core.TyperGroup):

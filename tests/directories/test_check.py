@@ -115,10 +115,11 @@ def test_a_release_that_cannot_open_it_and_the_command_that_mends_it(demo: Path)
     assert not codes(check(demo, "4.2", status=0))
 
 
-def test_last_line_explains_the_most_severe_finding(demo: Path) -> None:
+def test_the_report_explains_the_most_severe_finding_and_ends_with_the_verdict(demo: Path) -> None:
     (demo / "0_0" / ".checkpoint.tmp").touch()  # which is expected, and found first
     lines = kstate("check", demo, "--for", "4.2", status=3).out.splitlines()
-    assert lines[-1].strip() == "kstate explain offsets-in-column-family"
+    assert lines[lines.index("what to do:") - 2].strip() == "kstate explain offsets-in-column-family"
+    assert lines[-1] == "the next start of 4.2 fails: 7 errors (offsets-in-column-family)"
 
 
 def test_stores_of_the_same_cause_share_an_entry_unless_all_is_passed(demo: Path) -> None:

@@ -131,13 +131,16 @@ def test_a_plan_is_summed_up_and_quiet_is_without_it(tmp_path: Path) -> None:
     planned = ("migrate", app, "--to", "4.2")
     steps = [row for row in kstate(*planned, "--dry-run", "-o", "json").rows if row["type"] == "step"]
     for more in ((), ("-q",)):
-        lines = kstate(*planned, "--dry-run", *more).out.splitlines()
+        printed = kstate(*planned, "--dry-run", *more).out.splitlines()
+        # The steps come first, and a terminal still shows the summary.
+        lines = printed[-6:]
+        assert lines[0] == f"migrate --to 4.2: {app}"
         assert lines[1].startswith(f"  7 stores in 3 tasks; {len(steps)} steps: ")
         assert "data rewritten: 0 B; space needed: " in lines[2]
         assert lines[3] == "  estimated time: less than 10 s (no earlier run to compare with)"
         assert lines[4].endswith(f"remains in {tmp_path}/.kstate/orders, until:")
         assert lines[5].strip() == f"kstate clean {app}"
-        assert sum(line.startswith(("edit store  ", "write file  ")) for line in lines) == len(steps)
+        assert sum(line.startswith(("edit store  ", "write file  ")) for line in printed) == len(steps)
     result = kstate(*planned, "-q")
     assert (result.out, result.err) == ("", "")
     kstate("undo", app)

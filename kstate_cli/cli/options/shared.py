@@ -208,7 +208,7 @@ LogOffsets = Annotated[
     typer.Option(
         option.OFFSETS,
         metavar="FILE",
-        help='{"TOPIC": {"0": {"start": 0, "end": 42}}}.',
+        help='Read log starts and ends from this file: {"TOPIC": {"0": {"start": 0, "end": 42}}}.',
         rich_help_panel=LOGS,
         readable=False,
     ),

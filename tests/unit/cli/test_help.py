@@ -155,6 +155,8 @@ def test_help(path: str) -> None:
     assert len(help_lines) <= LONGEST
     assert "env var" not in text and "KSTATE_" not in text, "docs/environment.md has them"
     assert "<" not in text and "x>=" not in text, "types of a program"
+    assert not [line for line in help_lines if line.endswith("-")], "a name that is broken at its hyphen"
+    assert text.isascii() or "…" in text, "a character that stands for a hyphen"
     examples = EXAMPLES[path]
     assert len(examples) >= 2
     assert help_lines[-1 - 2 * len(examples)] == "Examples:" or path == ""
