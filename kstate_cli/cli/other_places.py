@@ -14,25 +14,25 @@ from kstate_cli.errors import Refused, UsageError
 from kstate_cli.texts import command
 
 
-class Place(Enum):
+class PlaceKind(Enum):
     """What a folder is, as messages name it."""
 
     APPLICATION = "an application directory"
     REPOSITORY = "a repository of snapshots"
     DUMP = "a changelog dump"
-    LISTING = "the output of kstate ls -o json"
+    LISTING = f"the output of {command('ls', '-o', 'json')}"
 
 
-_OF_METAVAR: Final[Mapping[str, tuple[Place, ...]]] = {
-    "APP": (Place.APPLICATION,),
-    "A": (Place.APPLICATION,),
-    "B": (Place.APPLICATION,),
-    "REPO": (Place.REPOSITORY,),
-    "DUMP": (Place.DUMP,),
-    "DUMP/APP": (Place.DUMP, Place.APPLICATION),
-    "HOST=FILE": (Place.LISTING, Place.REPOSITORY),
+_OF_METAVAR: Final[Mapping[str, tuple[PlaceKind, ...]]] = {
+    "APP": (PlaceKind.APPLICATION,),
+    "A": (PlaceKind.APPLICATION,),
+    "B": (PlaceKind.APPLICATION,),
+    "REPO": (PlaceKind.REPOSITORY,),
+    "DUMP": (PlaceKind.DUMP,),
+    "DUMP/APP": (PlaceKind.DUMP, PlaceKind.APPLICATION),
+    "HOST=FILE": (PlaceKind.LISTING, PlaceKind.REPOSITORY),
 }
-_LISTS: Final = {Place.APPLICATION: "ls", Place.REPOSITORY: "ls-snapshots", Place.DUMP: "ls-dump"}
+_LISTS: Final = {PlaceKind.APPLICATION: "ls", PlaceKind.REPOSITORY: "ls-snapshots", PlaceKind.DUMP: "ls-dump"}
 """The command that lists a place."""
 
 
@@ -50,9 +50,9 @@ def notes_of(parameter: Any) -> Iterator[Callable[[Any], None]]:
     yield refuse
 
 
-def _refuse_other(path: str, places: tuple[Place, ...]) -> None:
+def _refuse_other(path: str, places: tuple[PlaceKind, ...]) -> None:
     """Raise UsageError if a folder is certainly another place than ``places``."""
-    if Place.LISTING in places and not os.path.lexists(path):
+    if PlaceKind.LISTING in places and not os.path.lexists(path):
         path = path.partition("=")[2]  # HOST=FILE
     # The expected kinds first, because a command mostly gets the right path, and the others take longer to load.
     if not os.path.isdir(path) or any(_IS[place](path) for place in places if place in _IS):
@@ -96,9 +96,9 @@ def _is_dump(path: str) -> bool:
     return NAME in names or any(generation_of(name) is not None for name in names)
 
 
-_IS: Final[Mapping[Place, Callable[[str], bool]]] = {
-    Place.REPOSITORY: _is_repository,
-    Place.APPLICATION: _is_application,
-    Place.DUMP: _is_dump,
+_IS: Final[Mapping[PlaceKind, Callable[[str], bool]]] = {
+    PlaceKind.REPOSITORY: _is_repository,
+    PlaceKind.APPLICATION: _is_application,
+    PlaceKind.DUMP: _is_dump,
 }
 """The places that a folder may be, those that are recognized first in front."""

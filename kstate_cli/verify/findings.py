@@ -91,7 +91,7 @@ UNDECODABLE: Final = VerifyCode(
     page="stores.md",
     do=(
         (
-            "if `kstate ls` marks the kind with ?, specify it in kstate.toml, and read the rows with it: "
+            f"if {command('ls', 'APP')} marks the kind with ?, specify it in kstate.toml, and read the rows with it: "
             f"{command('query', 'raw-scan', 'APP', 'STORE', option.SPEC, 'kstate.toml')}"
         ),
         *_REBUILD[:2],

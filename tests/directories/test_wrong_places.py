@@ -41,7 +41,7 @@ Topologies:
       --> none
       <-- source
 """
-MADE = {
+NEW_PLACES = {
     # Places that a command creates: a missing or empty one is new, and a folder with other files is refused (4).
     ("restore", "APP"): {"missing", "empty"},
     ("restore-snapshot", "APP"): {"missing", "empty"},
@@ -135,7 +135,7 @@ def test_every_path_with_a_kind_is_here() -> None:
 def test_a_wrong_place(
     command: str, metavar: str, option: str | None, place: str, places: dict[str, Path], warm: Warm
 ) -> None:
-    if place in FITS[metavar] | MADE.get((command, metavar), set()) | ALIASES.get(command, set()):
+    if place in FITS[metavar] | NEW_PLACES.get((command, metavar), set()) | ALIASES.get(command, set()):
         return
     path = places[place]
     before = tree_hash(places["missing"].parent)

@@ -140,7 +140,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return results
 
 
-def shown(words: list[str], *, height: int = 24) -> tuple[int, list[str]]:
+def terminal_lines(words: list[str], *, height: int = 24) -> tuple[int, list[str]]:
     """The exit code, and the lines that a terminal of 80 columns gets from both streams, in their order."""
     terminal = Terminal()
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
@@ -183,7 +183,7 @@ def test_every_command_is_here() -> None:
 @pytest.mark.parametrize("name", ENDS)
 def test_the_last_lines_are_the_answer(name: str, places: dict[str, Path], tmp_path: Path) -> None:
     words, answer = ENDS[name]
-    _, lines = shown(_words(words, places, tmp_path))
+    _, lines = terminal_lines(_words(words, places, tmp_path))
     end = [line for line in lines if line.strip()][-LAST:]
     assert re.search(answer, " ".join(map(str.strip, end))), "\n".join(end)
 
@@ -194,8 +194,8 @@ def test_quiet_leaves_only_the_answer(command: str, places: dict[str, Path], tmp
     words = QUIET[command]
     for folder in ("loud", "quiet"):
         (tmp_path / folder).mkdir()
-    code, loud = shown(_words(words, places, tmp_path / "loud"))
-    quiet_code, quiet = shown([*_words(words, places, tmp_path / "quiet"), "--quiet"])
+    code, loud = terminal_lines(_words(words, places, tmp_path / "loud"))
+    quiet_code, quiet = terminal_lines([*_words(words, places, tmp_path / "quiet"), "--quiet"])
     assert (code, quiet_code) == (0, 0), "\n".join([*loud, *quiet])
     assert loud
     match ANSWERS[command]:
@@ -222,8 +222,8 @@ def test_quiet_names_each_problem(
     words: tuple[str, ...], problem: str, places: dict[str, Path], tmp_path: Path
 ) -> None:
     """And the table, the advice and the explanations are not printed: they are there without the option."""
-    code, loud = shown(_words(words, places, tmp_path))
-    quiet_code, quiet = shown([*_words(words, places, tmp_path), "--quiet"])
+    code, loud = terminal_lines(_words(words, places, tmp_path))
+    quiet_code, quiet = terminal_lines([*_words(words, places, tmp_path), "--quiet"])
     assert code == quiet_code == 3
     assert any(re.search(problem, line) for line in quiet), "\n".join(quiet)
     assert len(quiet) < len(loud) and not any(line.startswith("\u2500") for line in quiet), "\n".join(quiet)

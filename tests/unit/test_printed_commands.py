@@ -398,8 +398,8 @@ def test_every_text_has_the_documented_name_of_a_command() -> None:
     texts += [path for path in ROOT.rglob("*.py") if path.name != "registry.py"]
     texts += [path for path in (REPOSITORY / "examples").rglob("*") if path.suffix in (".md", ".yaml", ".toml", ".sh")]
     assert len(texts) > 300
-    found = {str(path): _ALIAS.findall(path.read_text(encoding="utf-8")) for path in texts}
-    assert {path: names for path, names in found.items() if names} == {}
+    aliases = {str(path): _ALIAS.findall(path.read_text(encoding="utf-8")) for path in texts}
+    assert {path: names for path, names in aliases.items() if names} == {}
     for alias in ("dump ls /a", "dump verify /a", "restore /a --from-snapshot /b", "verify --snapshot /b"):
         assert _ALIAS.search(f"kstate {alias}") and other_words(alias.split()) != alias.split()
 
