@@ -20,7 +20,7 @@ class PlaceKind(Enum):
     APPLICATION = "an application directory"
     REPOSITORY = "a repository of snapshots"
     DUMP = "a changelog dump"
-    LISTING = f"the output of {command('ls', '-o', 'json')}"
+    LISTING = "a listing of ls -o json"
 
 
 _OF_METAVAR: Final[Mapping[str, tuple[PlaceKind, ...]]] = {

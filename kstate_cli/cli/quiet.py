@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Final
 
 
-class Answer(Enum):
+class QuietOutput(Enum):
     """What a command answers, and so prints with ``--quiet``; progress and explanations are never part of it."""
 
     ROWS = "the table and its last line"
@@ -14,16 +14,16 @@ class Answer(Enum):
     CHANGE = "nothing if it succeeds, or the plan with `--dry-run`"
 
 
-ANSWERS: Final = {
-    **dict.fromkeys(("ls", "lag", "query", "ls-dump", "ls-snapshots"), Answer.ROWS),
-    **dict.fromkeys(("check", "diff", "fleet", "verify", "verify-dump", "verify-snapshots"), Answer.VERDICT),
+QUIET_OUTPUTS: Final = {
+    **dict.fromkeys(("ls", "lag", "query", "ls-dump", "ls-snapshots"), QuietOutput.ROWS),
+    **dict.fromkeys(("check", "diff", "fleet", "verify", "verify-dump", "verify-snapshots"), QuietOutput.VERDICT),
     **dict.fromkeys(
         (
             *("migrate", "wipe", "rehome", "restore", "undo", "clean"),
             *("dump", "snapshot", "restore-snapshot", "prune-snapshots", "seed"),
             *("export", "start-barrier", "maintain", "warm-up", "examples"),
         ),
-        Answer.CHANGE,
+        QuietOutput.CHANGE,
     ),
 }
 """Every command with the option ``--quiet``."""

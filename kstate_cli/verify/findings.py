@@ -91,7 +91,7 @@ UNDECODABLE: Final = VerifyCode(
     page="stores.md",
     do=(
         (
-            f"if {command('ls', 'APP')} marks the kind with ?, specify it in kstate.toml, and read the rows with it: "
+            "if ls marks the kind of the store with ?, specify it in kstate.toml, and read the rows with it: "
             f"{command('query', 'raw-scan', 'APP', 'STORE', option.SPEC, 'kstate.toml')}"
         ),
         *_REBUILD[:2],
