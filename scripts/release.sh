@@ -28,7 +28,10 @@ mkdir "$work/source" "$work/out"
 git archive HEAD | tar -x -C "$work/source"
 python -m tests.packaging.man_pages "$work/source/man"
 python -m build --no-isolation --outdir "$work/out" "$work/source" >"$work/log" 2>&1 || { cat "$work/log" >&2; exit 6; }
-python -m tests.packaging.sbom "$work/out/kstate-$version-py3-none-any.whl" >"$work/out/kstate-$version.cdx.json"
+python -m tests.packaging.lock --check "$work/out/kstate-$version-py3-none-any.whl" ||
+    refuse "requirements.lock does not pin the installed dependencies: python -m tests.packaging.lock"
+cp requirements.lock "$work/out/kstate-$version.requirements.lock"
+python -m tests.packaging.sbom "$work/out/kstate-$version-py3-none-any.whl" requirements.lock >"$work/out/kstate-$version.cdx.json"
 printf '%s\n' "$section" | sed '/./,$!d' >"$work/out/NOTES.md"
 (cd "$work/out" && sha256sum -- * >"$work/SHA256SUMS" && mv "$work/SHA256SUMS" .)
 

@@ -1,7 +1,8 @@
-"""What a wheel needs, as CycloneDX 1.6: `python -m tests.packaging.sbom kstate-0.1.0-py3-none-any.whl >sbom.cdx.json`.
+"""What a wheel needs, as CycloneDX 1.6: `python -m tests.packaging.sbom WHEEL requirements.lock >sbom.cdx.json`.
 
-All that it depends on, and what that depends on, in the versions that are installed here: those that the tests ran with.
-The same wheel and environment give the same text.
+All that it depends on, and what that depends on, in the versions that are installed here: those that the tests ran with. What
+only its extras need is optional. Hashes are those of ``requirements.lock``, of the files that pip installs. The same wheel and
+environment give the same text.
 """
 
 from __future__ import annotations
@@ -13,16 +14,19 @@ import re
 import sys
 import uuid
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from packaging.requirements import Requirement
 
+EXTRAS = ("delta", "iceberg", "kafka", "s3")
+"""The extras of kstate itself."""
 
-def sbom(wheel: Path) -> dict[str, Any]:
-    """The document. Raises PackageNotFoundError where something that is needed is not installed."""
+
+def sbom(wheel: Path, hashes: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """The document; ``hashes``: name -> SHA-256. Raises PackageNotFoundError where something that is needed is not installed."""
     metadata = _metadata(wheel)
     digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
     itself = {
@@ -30,9 +34,55 @@ def sbom(wheel: Path) -> dict[str, Any]:
         "type": "application",
         "hashes": [{"alg": "SHA-256", "content": digest}],
     }
-    needs = {itself["bom-ref"]: sorted(_refs(metadata.get_all("Requires-Dist", []), ()))}
+    requirements = metadata.get_all("Requires-Dist", [])
+    needs = {itself["bom-ref"]: sorted(_refs(requirements, EXTRAS))}
+    components, needs_of = _closure(requirements, EXTRAS)
+    needs |= needs_of
+    required, _ = _closure(requirements, ())
+    for ref, component in components.items():
+        component["scope"] = "required" if ref in required else "optional"
+        digest_of = (hashes or {}).get(canonical(component["name"]))
+        if digest_of is not None:
+            component["hashes"] = [{"alg": "SHA-256", "content": digest_of}]
+    return {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, digest)}",
+        "version": 1,
+        "metadata": {"component": itself},
+        "components": [components[name] for name in sorted(components)],
+        "dependencies": [{"ref": name, "dependsOn": needs[name]} for name in sorted(needs)],
+    }
+
+
+def needed_by(requirements: Sequence[str]) -> dict[str, str]:
+    """Name -> installed version of all that these requirements need, with the extras of kstate."""
+    components, _ = _closure(requirements, EXTRAS)
+    return {canonical(component["name"]): component["version"] for component in components.values()}
+
+
+def requirements_of(wheel: Path) -> list[str]:
+    """The requirements of a wheel."""
+    return [*_metadata(wheel).get_all("Requires-Dist", [])]
+
+
+def hashes_in(lock: str) -> dict[str, str]:
+    """Name -> SHA-256 of the pins in a file like ``requirements.lock``."""
+    return dict(re.findall(r"^(\S+)==\S+ --hash=sha256:([0-9a-f]{64})$", lock, re.MULTILINE))
+
+
+def canonical(name: str) -> str:
+    """The name of a distribution as indexes compare it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _closure(
+    requirements: Sequence[str], extras: Sequence[str]
+) -> tuple[dict[str, dict[str, Any]], dict[str, list[str]]]:
+    """Return the components by their reference, and the references that each depends on."""
+    needs: dict[str, list[str]] = {}
     components: dict[str, dict[str, Any]] = {}
-    ahead = [*_needed_distributions(metadata.get_all("Requires-Dist", []), ())]
+    ahead = [*_needed_distributions(requirements, extras)]
     while ahead:
         results, extras = ahead.pop()
         component = _component(results.name, results.version, results.metadata)
@@ -45,15 +95,7 @@ def sbom(wheel: Path) -> dict[str, Any]:
                 for below, more in _needed_distributions(requires, extras)
                 if _ref(below) not in components
             ]
-    return {
-        "bomFormat": "CycloneDX",
-        "specVersion": "1.6",
-        "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, digest)}",
-        "version": 1,
-        "metadata": {"component": itself},
-        "components": [components[name] for name in sorted(components)],
-        "dependencies": [{"ref": name, "dependsOn": needs[name]} for name in sorted(needs)],
-    }
+    return components, needs
 
 
 def _metadata(wheel: Path) -> Any:
@@ -81,7 +123,7 @@ def _ref(distribution: metadata.Distribution) -> str:
 
 
 def _purl(name: str, version: str) -> str:
-    return f"pkg:pypi/{re.sub(r'[-_.]+', '-', name).lower()}@{version}"
+    return f"pkg:pypi/{canonical(name)}@{version}"
 
 
 def _component(name: str, version: str, messages: Any) -> dict[str, Any]:
@@ -91,8 +133,13 @@ def _component(name: str, version: str, messages: Any) -> dict[str, Any]:
         component["licenses"] = [{"expression": messages["License-Expression"]}]
     elif messages["License"] and "\n" not in messages["License"]:
         component["licenses"] = [{"license": {"name": messages["License"]}}]
+    else:
+        # Older distributions state it only here: "License :: OSI Approved :: MIT License".
+        names = [entry for entry in messages.get_all("Classifier", []) if entry.startswith("License ::")]
+        if names:
+            component["licenses"] = [{"license": {"name": entry.rpartition(" :: ")[2]}} for entry in names]
     return component
 
 
 if __name__ == "__main__":
-    print(json.dumps(sbom(Path(sys.argv[1])), indent=1))
+    print(json.dumps(sbom(Path(sys.argv[1]), hashes_in(Path(sys.argv[2]).read_text(encoding="utf-8"))), indent=1))

@@ -6,13 +6,17 @@ import hashlib
 import json
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from kstate_cli import __version__
 
 from .built import clone
+from .lock import LOCK, pins
+from .sbom import canonical, needed_by
 
 CHANGES = f"## [{__version__}] - 2026-01-31\n\n- What there is.\n\n## [0.0.1]\n"
 
@@ -30,6 +34,10 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     changelog = folder / "CHANGELOG.md"
     assert f"## [{__version__}] - " in changelog.read_text(encoding="utf-8"), "the next release has no dated section"
     changelog.write_text(f"# Changelog\n\n{CHANGES}", encoding="utf-8")
+    # Pins of the versions that are installed here: a later environment may have others than the committed file.
+    needed = needed_by(metadata.distribution("kstate").requires or [])
+    lines = [f"{name}=={version} --hash=sha256:{'0' * 64}\n" for name, version in needed.items()]
+    (folder / "requirements.lock").write_text("".join(lines))
     (folder / ".venv").mkdir()
     for path in Path(sys.prefix).iterdir():
         (folder / ".venv" / path.name).symlink_to(path)
@@ -69,6 +77,12 @@ def _remove_versions(folder: Path) -> None:
     _commit(folder)
 
 
+def _unpin(folder: Path) -> None:
+    lock = folder / "requirements.lock"
+    lock.write_text("".join(line for line in lock.open() if not line.startswith("rocksdict==")))
+    _commit(folder)
+
+
 def _tag(folder: Path) -> None:
     _git(folder, "tag", f"v{__version__}")
 
@@ -77,6 +91,7 @@ WRONG = {
     _dirty: "changes that are not committed",
     _unwritten: "CHANGELOG.md has no section",
     _remove_versions: "says 7.8.9",
+    _unpin: "requirements.lock does not pin the installed dependencies",
     _tag: f"a tag v{__version__} already",
 }
 
@@ -112,8 +127,9 @@ def test_a_release(repository: Path) -> None:
     assert _git(repository, "tag").split() == [f"v{__version__}"]
     out = repository / "dist" / __version__
     first = {path.name: path.read_bytes() for path in out.iterdir()}
-    wheel, sdist, bill = (f"kstate-{__version__}{end}" for end in ("-py3-none-any.whl", ".tar.gz", ".cdx.json"))
-    assert first.keys() == {wheel, sdist, bill, "NOTES.md", "SHA256SUMS"}
+    ends = ("-py3-none-any.whl", ".tar.gz", ".cdx.json", ".requirements.lock")
+    wheel, sdist, bill, lock = (f"kstate-{__version__}{end}" for end in ends)
+    assert first.keys() == {wheel, sdist, bill, lock, "NOTES.md", "SHA256SUMS"}
     sums = dict(line.split("  ")[::-1] for line in first["SHA256SUMS"].decode().splitlines())
     assert sums == {name: hashlib.sha256(data).hexdigest() for name, data in first.items() if name != "SHA256SUMS"}
     assert first["NOTES.md"].decode().strip() == "- What there is."
@@ -123,6 +139,11 @@ def test_a_release(repository: Path) -> None:
     assert document["metadata"]["component"]["hashes"] == [{"alg": "SHA-256", "content": sums[wheel]}]
     names = {component["name"].lower() for component in document["components"]}
     assert {"rocksdict", "pyarrow", "pyspark", "py4j", "typer"} <= names and not {"pytest", "mypy", "ruff"} & names
+    for component in document["components"]:
+        assert component["version"] and component["licenses"], component
+        assert component["hashes"] == [{"alg": "SHA-256", "content": "0" * 64}], component
+    optional = {component["name"] for component in document["components"] if component["scope"] == "optional"}
+    assert {"confluent-kafka", "boto3", "deltalake", "pyiceberg"} <= optional and "rocksdict" not in optional
     refs = {dependency["ref"]: dependency["dependsOn"] for dependency in document["dependencies"]}
     assert {entry for below in refs.values() for entry in below} == {
         component["bom-ref"] for component in document["components"]
@@ -130,3 +151,19 @@ def test_a_release(repository: Path) -> None:
     assert _git(repository, "status", "--porcelain") == ""
     again = _release(repository, __version__, "--dry-run")
     assert again.returncode == 4 and "tag" in again.stderr
+
+
+def test_pins_are_complete_and_name_no_place() -> None:
+    """The versions may be older than those of this environment: only the names are compared."""
+    text = LOCK.read_text(encoding="utf-8")
+    assert "://" not in text and "index" not in text
+    pinned = pins(text)
+    own = [Requirement(line) for line in metadata.distribution("kstate").requires or []]
+    for requirement in own:
+        if (
+            requirement.marker is None
+            or requirement.marker.evaluate({"extra": ""})
+            or "extra" in str(requirement.marker)
+        ):
+            version, digest = pinned[canonical(requirement.name)]
+            assert requirement.specifier.contains(version) and len(digest) == 64, requirement
