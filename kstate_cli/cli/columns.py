@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+
+from kstate_cli.cli.list_of_commands import TEXT as LIST_OF_COMMANDS
 
 _GAP = 2
 _LEAST = 16
@@ -172,9 +175,12 @@ def fold_message(text: str, width: int) -> list[str]:
     """
     sentence = text.lstrip(" ")
     indent = " " * (len(text) - len(sentence))
-    if width_of(text) <= width or sentence.startswith(_PROGRAMS):
+    if width_of(text) <= width or _COMMAND.match(sentence):
         return [text]
-    at = min((place for name in _PROGRAMS if (place := sentence.find(f" {name}")) >= 0), default=len(sentence))
+    begin = _COMMAND.search(sentence)
+    at = len(sentence)
+    if begin is not None:
+        at = begin.start() - 1
     lines = fold_words(sentence[:at], max(width - len(indent) - _GAP, _LEAST))
     command = sentence[at + 1 :]
     if command and len(indent) + _GAP + width_of(f"{lines[-1]} {command}") <= width:
@@ -184,11 +190,13 @@ def fold_message(text: str, width: int) -> list[str]:
     return [f"{indent}{' ' * _GAP if number else ''}{line}" for number, line in enumerate(lines)]
 
 
-_PROGRAMS = tuple(
-    f"{name} "
-    for name in ("kstate", "pip", "python", "python3", "uv", "sudo", "mv", "cp", "rm", "chown", "chmod", "setfacl")
+_OTHER_PROGRAMS = ("pip", "python", "python3", "uv", "sudo", "mv", "cp", "rm", "chown", "chmod", "setfacl")
+_OWN_COMMANDS = re.findall(r"^  ([a-z][a-z-]*) {2,}", LIST_OF_COMMANDS.partition("Commands:")[2], re.MULTILINE)
+_COMMAND = re.compile(
+    rf"(?:(?<= )|^)(?:(?:{'|'.join(_OTHER_PROGRAMS)}) "
+    rf"|kstate (?:-|(?:{'|'.join(map(re.escape, _OWN_COMMANDS))})(?: |$)))"
 )
-"""Words that begin a command in a message."""
+"""The beginning of a command in a message. In a sentence, kstate is a subject: "kstate assumes that …"."""
 
 
 def fold_words(text: str, width: int) -> list[str]:

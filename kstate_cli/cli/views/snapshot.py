@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from kstate_cli import clock
+from kstate_cli.cli.columns import Column
 from kstate_cli.cli.output import say, table
 from kstate_cli.formats.topic_partition import typed_offsets
 from kstate_cli.offsets.model import by_topic
@@ -110,7 +111,14 @@ def _print_table(report: CaptureReport, *, is_hidden: bool) -> None:
     if not is_hidden:
         table(
             None,
-            ("task", "store", "files", "bytes", "new", "offset"),
+            (
+                "task",
+                "store",
+                Column("files", right=True),
+                Column("bytes", right=True),
+                Column("new", right=True),
+                Column("offset", spare=1),
+            ),
             [
                 (
                     store.task,
@@ -122,7 +130,6 @@ def _print_table(report: CaptureReport, *, is_hidden: bool) -> None:
                 )
                 for store in report.stores
             ],
-            right=frozenset({"files", "bytes", "new"}),
         )
         sys.stdout.flush()
     for task, why in sorted(report.skipped.items()):

@@ -93,3 +93,11 @@ def test_a_message_is_folded_at_words_and_its_command_never(text: str, words: st
     lines = fold_message(f"{sentence} {command}", width)
     assert " ".join(line.strip() for line in lines) == f"{text} {command}" and lines[-1].endswith(command)
     assert fold_message(f"{indent}{command}", width) == [f"{indent}{command}"]
+
+
+def test_a_sentence_about_kstate_is_folded_too() -> None:
+    """``kstate`` begins a command only before the name of one, or before an option."""
+    sentence = "for 1 snapshot, which a host took without a broker, kstate assumes that the logs keep deletes for a day"
+    assert all(width_of(line) <= 60 for line in fold_message(sentence, 60))
+    for command in ("kstate check /data/app --for 4.3", "kstate --version --verbose", "kstate undo"):
+        assert fold_message(f"{sentence} {command}", 60)[-1].endswith(command)
