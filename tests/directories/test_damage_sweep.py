@@ -146,7 +146,7 @@ NO_MATTER: dict[Callable[[Path], None], set[str]] = {
 }
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
 def test_no_reader_says_that_all_is_well(tmp_path: Path, damage: Callable[[Path], None]) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path)

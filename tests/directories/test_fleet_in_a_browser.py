@@ -74,6 +74,7 @@ def test_findings_unfold_with_the_text_of_explain(browser: webdriver.Chrome, pag
         assert not inside.is_displayed()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1400])
 def test_it_fits_the_screen_and_can_be_read(browser: webdriver.Chrome, page: Path, scheme: str, width: int) -> None:

@@ -73,7 +73,7 @@ def _outcomes(app: Path, status: int | None) -> dict[tuple[str, str], str]:
     return {(row["task"], row["store"]): row["outcome"] for row in rows if row["type"] == "prediction"}
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("leave", [_in_the_application, _in_a_task, _among_stores, _in_a_database])
 def test_files_of_others_are_no_part_of_the_state(leave: Callable[[Path], None], tmp_path: Path) -> None:
     """No table, task, store, offset or damage; a change carries them along."""
@@ -108,7 +108,7 @@ def test_a_folder_that_only_looks_foreign_is_a_store(tmp_path: Path) -> None:
     assert ".snapshot" in names
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("place", ["store", "segmented store", "segment", "file of a database", "task"])
 def test_a_store_behind_a_link_is_unknown(place: str, tmp_path: Path) -> None:
     """It was moved to another volume, and a link was left in its place: Streams opens it, and nothing is missing."""

@@ -63,6 +63,7 @@ def write_rows(path: Path, rows: dict[bytes, bytes]) -> None:
     database.close()
 
 
+@pytest.mark.in_full("tests/directories/test_hints_followed.py::test_followed")
 @pytest.mark.parametrize("line", READERS)
 def test_a_store_of_several_kinds(line: str, tmp_path: Path, warm: Warm) -> None:
     """The written specification lists the kinds, and with one of them each command reads the store."""
@@ -89,6 +90,7 @@ def rows_of(warm: Warm, app: Path, store: str) -> dict[str, int]:
     return {row["task"]: row["rows"] for row in lines if row["type"] == "store" and row["store"] == store}
 
 
+@pytest.mark.in_full("tests/directories/test_hints_followed.py::test_followed")
 def test_a_store_of_another_kind_in_another_task(tmp_path: Path, warm: Warm) -> None:
     """The printed command gives every row of both."""
     app = unpack("4.3.1-kinds-eos", tmp_path / "state")
@@ -106,6 +108,7 @@ def test_a_store_of_another_kind_in_another_task(tmp_path: Path, warm: Warm) -> 
     assert {f"0_{partition}": partitions.count(partition) for partition in (0, 1)} == rows and all(rows.values())
 
 
+@pytest.mark.in_full("tests/directories/test_hints_followed.py::test_followed")
 @pytest.mark.parametrize("line", READERS)
 def test_a_database_of_another_store(line: str, tmp_path: Path, warm: Warm) -> None:
     """Moved out with the printed command, or with the right one in its place, nothing keeps the rest from being read."""
@@ -134,6 +137,7 @@ def test_a_database_of_another_store(line: str, tmp_path: Path, warm: Warm) -> N
         assert kstate(warm, line, app, store).status in (0, 1)
 
 
+@pytest.mark.in_full("tests/directories/test_hints_followed.py::test_followed")
 def test_a_store_that_is_not_segmented_where_others_are(tmp_path: Path, warm: Warm) -> None:
     app = unpack("4.3.1-headers-eos", tmp_path / "state")
     segment = min((app / "0_1" / "session-headers").iterdir())
@@ -153,6 +157,7 @@ def test_a_store_that_is_not_segmented_where_others_are(tmp_path: Path, warm: Wa
     assert rows_of(warm, app, "window-headers") == rows
 
 
+@pytest.mark.in_full("tests/directories/test_hints_followed.py::test_followed")
 def test_segments_that_begin_elsewhere(tmp_path: Path, warm: Warm) -> None:
     """The printed command reads the rows of every segment."""
     app = unpack("4.3.1-kinds-eos", tmp_path / "state")
@@ -169,6 +174,7 @@ def test_segments_that_begin_elsewhere(tmp_path: Path, warm: Warm) -> None:
     assert {f"0_{partition}": partitions.count(partition) for partition in (0, 1)} == rows and all(rows.values())
 
 
+@pytest.mark.in_full("tests/directories/test_hints_followed.py::test_followed")
 def test_a_purge_that_ends_halfway(tmp_path: Path, warm: Warm) -> None:
     """With its cause fixed the printed command deletes the rest, and what is in use stays."""
     app = unpack("4.3.1-demo-eos", tmp_path / "state")
@@ -187,6 +193,7 @@ def test_a_purge_that_ends_halfway(tmp_path: Path, warm: Warm) -> None:
     assert not (app.parent / ".kstate").exists() and warm("verify", app).out == before
 
 
+@pytest.mark.in_full("tests/directories/test_hints_followed.py::test_followed")
 def test_versions_that_a_started_store_has_filed_wrongly(tmp_path: Path, warm: Warm) -> None:
     """The dry run refuses them too; rebuilt from the whole changelog, the store has every version."""
     half = tiny_dump.make(tmp_path / "half", (tiny_dump.VERSIONED,), part=0.5)
@@ -210,6 +217,7 @@ def test_versions_that_a_started_store_has_filed_wrongly(tmp_path: Path, warm: W
     assert digests[0] == digests[1] and len(digests[0]) == 1
 
 
+@pytest.mark.in_full("tests/directories/test_hints_followed.py::test_followed")
 def test_rows_that_do_not_fit_and_are_in_no_order(tmp_path: Path, warm: Warm) -> None:
     """With more memory this host sorts them; without `--engine local` Spark does."""
     count = 8_000
@@ -261,6 +269,7 @@ def test_a_store_in_both_of_its_places(line: str, tmp_path: Path, warm: Warm) ->
     assert kstate(warm, line, app, "visits").status == before.status
 
 
+@pytest.mark.in_full("tests/directories/test_hints_followed.py::test_followed")
 def test_ls_of_a_store_without_current(tmp_path: Path, warm: Warm) -> None:
     """The printed `check` names the store, and with its file put back `ls` succeeds."""
     app = unpack("4.3.1-demo-eos", tmp_path / "state")
@@ -275,6 +284,7 @@ def test_ls_of_a_store_without_current(tmp_path: Path, warm: Warm) -> None:
     assert warm("ls", app).status == 0
 
 
+@pytest.mark.in_full("tests/directories/test_hints_followed.py::test_followed")
 def test_a_directory_that_cannot_be_migrated(tmp_path: Path, warm: Warm) -> None:
     """The printed `check` says what to do about each problem; the other command leaves the task out."""
     app = unpack("4.3.1-demo-eos", tmp_path / "state")
@@ -292,6 +302,7 @@ def test_a_directory_that_cannot_be_migrated(tmp_path: Path, warm: Warm) -> None
     assert warm("migrate", app, "--to", "4.2").status == 0
 
 
+@pytest.mark.in_full("tests/directories/test_hints_followed.py::test_followed")
 def test_offsets_that_streams_never_writes(tmp_path: Path, warm: Warm) -> None:
     """With the task moved out the others are migrated, and `undo` brings it back."""
     app = unpack("4.3.1-demo-eos", tmp_path / "state")
@@ -336,6 +347,7 @@ def test_damage_and_the_dump(tmp_path: Path, warm: Warm) -> None:
     assert warm("export", app, "bulk", "--out", tmp_path / "out").status == 0
 
 
+@pytest.mark.in_full("tests/directories/test_hints_followed.py::test_followed")
 def test_a_serde_that_does_not_exist(tmp_path: Path, warm: Warm) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path / "state")
     words = ("export", app, "latest-order", "--out", tmp_path / "out", "--key-serde")
@@ -347,6 +359,7 @@ def test_a_serde_that_does_not_exist(tmp_path: Path, warm: Warm) -> None:
     assert warm(*words, "string").status == 0
 
 
+@pytest.mark.in_full("tests/directories/test_hints_followed.py::test_followed")
 def test_a_line_that_may_be_of_several_stores(tmp_path: Path, warm: Warm) -> None:
     """All stores of the task are moved out with the printed command, and `undo` brings them back."""
     app = unpack("4.2.1-kinds-eos", tmp_path / "state")
@@ -366,6 +379,7 @@ def test_a_line_that_may_be_of_several_stores(tmp_path: Path, warm: Warm) -> Non
     assert file.read_text().endswith("in-events 0 5\n")
 
 
+@pytest.mark.in_full("tests/directories/test_hints_followed.py::test_followed")
 def test_records_that_only_the_store_has(tmp_path: Path, warm: Warm) -> None:
     """They are exported with the printed command; `--rebuild` replaces the store then."""
     half = tiny_dump.make(tmp_path / "half", (tiny_dump.KV,), part=0.5)
@@ -393,6 +407,7 @@ def test_records_that_only_the_store_has(tmp_path: Path, warm: Warm) -> None:
     assert followed.status in (0, 1), followed.report
 
 
+@pytest.mark.in_full("tests/directories/test_hints_followed.py::test_followed")
 def test_a_text_that_kstate_does_not_know(tmp_path: Path, warm: Warm) -> None:
     """More of the log has the cause; the other command is about the directory itself."""
     app = unpack("4.3.1-demo-eos", tmp_path / "state")

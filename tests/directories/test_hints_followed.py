@@ -231,6 +231,7 @@ def flip(path: Path, at: int) -> None:
     path.write_bytes(data)
 
 
+@pytest.mark.in_full("tests/directories/test_hints_followed.py::test_followed")
 @pytest.mark.parametrize("line", ["export APP visits --out out", "diff APP APP"])
 def test_while_the_application_is_running(line: str, app: Path, tmp_path: Path, warm: Warm) -> None:
     """It reads what was flushed last, or the application is stopped."""
@@ -245,6 +246,7 @@ def test_while_the_application_is_running(line: str, app: Path, tmp_path: Path, 
     assert warm(*words, folder=tmp_path).status in (0, 1)
 
 
+@pytest.mark.in_full("tests/directories/test_hints_followed.py::test_followed")
 def test_no_room(tmp_path: Path, warm: Warm) -> None:
     """What earlier runs keep is only named where there is something; deleting it makes the room."""
     with mounted(tmp_path / "small", "-t", "tmpfs", "-o", "size=40m", "none") as small:
@@ -281,6 +283,7 @@ def _needed_bytes(warm: Warm, app: Path, small: Path) -> int:
     return most
 
 
+@pytest.mark.in_full("tests/directories/test_hints_followed.py::test_followed")
 def test_hint_about_a_directory_that_is_no_standby(dump: GrowingDump, warm: Warm) -> None:
     """It is moved away, or caught up once; nothing of it is lost either way."""
     assert warm(*grown(dump)).status in (0, 1)
@@ -295,6 +298,7 @@ def test_hint_about_a_directory_that_is_no_standby(dump: GrowingDump, warm: Warm
     assert Path(target).is_dir()
 
 
+@pytest.mark.in_full("tests/directories/test_hints_followed.py::test_followed")
 def test_ages_that_cannot_be_read(dump: GrowingDump, warm: Warm) -> None:
     assert warm(*grown(dump)).status in (0, 1)
     app = dump.path.parent / "grown" / APP
@@ -311,6 +315,7 @@ def test_ages_that_cannot_be_read(dump: GrowingDump, warm: Warm) -> None:
     assert warm(*grown(dump)).status in (0, 1)
 
 
+@pytest.mark.in_full("tests/directories/test_hints_followed.py::test_followed")
 def test_damage_that_diff_meets(app: Path, tmp_path: Path, warm: Warm) -> None:
     """`verify` names the files, and what takes them out; then the two are compared."""
     other = shutil.copytree(app, tmp_path / "other" / app.name)
@@ -327,6 +332,7 @@ def test_damage_that_diff_meets(app: Path, tmp_path: Path, warm: Warm) -> None:
     assert warm("diff", app, other).status == 3, "they differ, and all was compared"
 
 
+@pytest.mark.in_full("tests/directories/test_hints_followed.py::test_followed")
 def test_damage_that_a_dump_has_recorded(dump: GrowingDump, warm: Warm) -> None:
     """The printed command names the file; copied from elsewhere, and verified again, the dump is as before."""
     folder = dump.path.parent
@@ -353,6 +359,7 @@ def _backup_of_migration(app: Path, warm: Warm) -> Path:
     return app.parent / ".kstate" / app.name / "0001-migrate" / "tree"
 
 
+@pytest.mark.in_full("tests/directories/test_hints_followed.py::test_followed")
 @pytest.mark.parametrize("way", ["put back", "given up"])
 def test_hint_about_a_changed_backup(way: str, app: Path, warm: Warm) -> None:
     tree = _backup_of_migration(app, warm)
@@ -369,6 +376,7 @@ def test_hint_about_a_changed_backup(way: str, app: Path, warm: Warm) -> None:
     assert warm("ls", app).status == 0 and warm("status", app).status == 0
 
 
+@pytest.mark.in_full("tests/directories/test_hints_followed.py::test_followed")
 def test_a_kept_directory_that_is_gone(app: Path, warm: Warm) -> None:
     tree = _backup_of_migration(app, warm)
     tree.rename(app.parent / "aside")
@@ -379,6 +387,7 @@ def test_a_kept_directory_that_is_gone(app: Path, warm: Warm) -> None:
     assert warm("migrate", app, "--to", "4.3").status == 0
 
 
+@pytest.mark.in_full("tests/directories/test_hints_followed.py::test_followed")
 def test_a_kept_directory_that_cannot_be_put_back(app: Path, tmp_path: Path, warm: Warm) -> None:
     _backup_of_migration(app, warm)
     copy = tmp_path / "copy"
@@ -390,6 +399,7 @@ def test_a_kept_directory_that_cannot_be_put_back(app: Path, tmp_path: Path, war
     assert warm(*clean).status == 0 and warm("ls", copy / app.name).status == 0
 
 
+@pytest.mark.in_full("tests/directories/test_hints_followed.py::test_followed")
 def test_two_exports_at_once(app: Path, tmp_path: Path, warm: Warm) -> None:
     out = tmp_path / "out"
     out.mkdir()
@@ -404,6 +414,7 @@ def test_two_exports_at_once(app: Path, tmp_path: Path, warm: Warm) -> None:
     assert warm("export", app, "visits", "--out", out).status in (0, 1)
 
 
+@pytest.mark.in_full("tests/directories/test_hints_followed.py::test_followed")
 def test_a_listing_that_was_not_whole(app: Path, tmp_path: Path, warm: Warm) -> None:
     """An older one says what the host had; or this host takes its share of what is missing."""
     (tmp_path / "web.json").write_text(warm("ls", app, "-o", "json").out)
@@ -420,6 +431,7 @@ def test_a_listing_that_was_not_whole(app: Path, tmp_path: Path, warm: Warm) -> 
     assert warm(*words, "--missing", fleet, "--share", "1/1").status in (0, 1)
 
 
+@pytest.mark.in_full("tests/directories/test_hints_followed.py::test_followed")
 def test_a_store_in_several_topologies(tmp_path: Path, warm: Warm) -> None:
     app = unpack(NAMES, tmp_path / "named")
     shutil.copytree(app / "__orders__", app / "__others__")
@@ -428,6 +440,7 @@ def test_a_store_in_several_topologies(tmp_path: Path, warm: Warm) -> None:
     assert warm("query", "range", app, "kv-written", "--topology", "orders").status in (0, 1)
 
 
+@pytest.mark.in_full("tests/directories/test_hints_followed.py::test_followed")
 def test_a_store_in_several_subtopologies(app: Path, tmp_path: Path, warm: Warm) -> None:
     """The specification says which one counts, with the very line of the hint."""
     for partition in (0, 1):
@@ -443,6 +456,7 @@ def test_a_store_in_several_subtopologies(app: Path, tmp_path: Path, warm: Warm)
     assert followed.status in (0, 1), followed.report
 
 
+@pytest.mark.in_full("tests/directories/test_hints_followed.py::test_followed")
 def test_a_step_of_maintain_that_failed(app: Path, tmp_path: Path, warm: Warm) -> None:
     """The printed command shows more of it; once the cause is fixed, the next call does what was not done."""
     current = app / "0_0" / "rocksdb" / "latest-order" / "CURRENT"
@@ -467,6 +481,7 @@ def test_a_number_that_is_taken(tmp_path: Path, warm: Warm) -> None:
     assert warm("rehome", app, "--map", "6=5", "--map", match, "--dry-run").status in (0, 1)
 
 
+@pytest.mark.in_full("tests/directories/test_hints_followed.py::test_followed")
 def test_a_directory_that_cannot_be_rehomed_as_it_is(app: Path, tmp_path: Path, warm: Warm) -> None:
     """`check` says what to do about each problem: of a database without its CURRENT, put it back."""
     current = app / "0_0" / "rocksdb" / "latest-order" / "CURRENT"
@@ -480,6 +495,7 @@ def test_a_directory_that_cannot_be_rehomed_as_it_is(app: Path, tmp_path: Path, 
     assert warm(*words).status in (0, 1)
 
 
+@pytest.mark.in_full("tests/directories/test_hints_followed.py::test_followed")
 def test_hint_about_a_position_without_current(app: Path, tmp_path: Path, warm: Warm) -> None:
     current = app / "0_0" / "rocksdb" / "latest-order" / "CURRENT"
     current.rename(tmp_path / "CURRENT")
@@ -492,6 +508,7 @@ def test_hint_about_a_position_without_current(app: Path, tmp_path: Path, warm: 
     assert warm("inspect-position", app).status in (0, 1)
 
 
+@pytest.mark.in_full("tests/directories/test_hints_followed.py::test_followed")
 def test_a_specification_that_is_not_complete(app: Path, tmp_path: Path, warm: Warm) -> None:
     """The printed lines, each below its table, complete it."""
     words = ["restore", str(app), "--from-changelog", str(DUMP), "--for", "4.3", "--engine", "local", "--dry-run"]
@@ -505,6 +522,7 @@ def test_a_specification_that_is_not_complete(app: Path, tmp_path: Path, warm: W
     assert followed.status in (0, 1), followed.report
 
 
+@pytest.mark.in_full("tests/directories/test_hints_followed.py::test_followed")
 def test_sessions_that_a_release_reads_wrong(tmp_path: Path, warm: Warm) -> None:
     """The store is wiped with the printed command, or `dsl.store.format` stays at DEFAULT.
 
@@ -525,6 +543,7 @@ def test_sessions_that_a_release_reads_wrong(tmp_path: Path, warm: Warm) -> None
     assert followed.status in (0, 1), followed.report
 
 
+@pytest.mark.in_full("tests/directories/test_hints_followed.py::test_followed")
 def test_names_that_the_dsl_has_generated(app: Path, tmp_path: Path, warm: Warm) -> None:
     """Numbers alone say nothing of them; two texts show that the same operators have them."""
     generated = "KSTREAM-AGGREGATE-STATE-STORE-0000000003"
@@ -540,6 +559,7 @@ def test_names_that_the_dsl_has_generated(app: Path, tmp_path: Path, warm: Warm)
     assert followed.status in (0, 1), followed.report
 
 
+@pytest.mark.in_full("tests/directories/test_hints_followed.py::test_followed")
 def test_spark_that_does_not_start(tmp_path: Path, warm: Warm) -> None:
     """With a master that there is, it starts."""
     words = [

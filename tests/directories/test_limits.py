@@ -173,6 +173,7 @@ def test_every_command(state: Path, tmp_path: Path, limit: str) -> None:
     _sweep(state, tmp_path, limit)
 
 
+@pytest.mark.in_full("tests/directories/test_limits.py::test_every_command")
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="another user is needed")
 def test_every_command_without_threads(state: Path) -> None:
     with public_folder() as folder:

@@ -130,6 +130,7 @@ def test_rounds(host: Host) -> None:
     assert rows_of(other) == rows_of(host.standby)
 
 
+@pytest.mark.in_full("tests/directories/test_maintain.py::test_rounds")
 def test_snapshots_of_the_standby(host: Host) -> None:
     """Of each round a snapshot, the newest two of which stay; a skipped or refused one is named."""
     host.steps = '[maintain.restore]\n[maintain.snapshot]\nout = "repository"\nkeep = 2\n'
@@ -179,6 +180,7 @@ def test_snapshots_of_the_standby(host: Host) -> None:
     assert "is in the repository" in host.call(status=2).err
 
 
+@pytest.mark.in_full("tests/directories/test_maintain.py::test_rounds")
 def test_expired_snapshots_of_a_repository(host: Host) -> None:
     """A step of the repository, which other hosts may write to."""
     pruning = '[maintain.prune-snapshots]\nout = "repository"\nkeep = 1\nabandoned = "90d"\n'
@@ -250,6 +252,7 @@ def test_printed_steps_are_the_steps_that_run(host: Host) -> None:
         kstate(*words, status=None)
 
 
+@pytest.mark.in_full("tests/directories/test_maintain.py::test_rounds")
 def test_progress_of_a_step_is_reported(
     host: Host, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -295,6 +298,7 @@ def test_a_step_that_fails_does_not_keep_the_next_ones(host: Host) -> None:
     assert host.metric("kstate_step_last_success_timestamp_seconds", step="restore"), "of the call before"
 
 
+@pytest.mark.in_full("tests/directories/test_maintain.py::test_rounds")
 def test_the_exit_code_is_that_of_the_worst(host: Host) -> None:
     """3 of a check, then 3 and 4: a standby that somebody has used is refused."""
     host.call()
@@ -313,6 +317,7 @@ def test_the_exit_code_is_that_of_the_worst(host: Host) -> None:
     assert tree_hash(host.standby) == before
 
 
+@pytest.mark.in_full("tests/directories/test_maintain.py::test_rounds")
 def test_step_that_did_not_run_outranks_a_finding(host: Host) -> None:
     """A typing error keeps a step from being done, with 2: that is not outdone by the 3 of a check that has looked."""
     host.call()
@@ -424,6 +429,7 @@ def test_a_call_that_was_killed(killed: tuple[Host, int]) -> None:
     assert {came for _, came in _came(result)} == {"done"}
 
 
+@pytest.mark.in_full("tests/directories/test_maintain.py::test_rounds")
 def test_a_signal_ends_the_command_too(host: Host) -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
@@ -517,6 +523,7 @@ def test_a_dump_that_cannot_be_read_is_no_number(host: Host) -> None:
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.in_full("tests/directories/test_maintain.py::test_rounds")
 def test_missing_settings_are_refused_before_the_first_step(host: Host) -> None:
     host.steps = ""
     assert "has no steps for maintain" in host.call(status=2).error["message"]
@@ -581,6 +588,7 @@ def test_memory_file_is_read_back(host: Host) -> None:
     assert json.loads(path.read_text())["parts"]["standby"][:2] == [1, 2]
 
 
+@pytest.mark.in_full("tests/directories/test_maintain.py::test_rounds")
 def test_a_standby_that_was_taken_is_made_anew(host: Host) -> None:
     """Its host is lost, and the standby goes there, as the tutorial says: the next call makes another one."""
     host.call()
@@ -624,6 +632,7 @@ def test_every_store_that_fits_its_time_is_verified(sizes: list[int], parts: int
         assert read == stores.keys() and memory.parts["directory"][2] is not None
 
 
+@pytest.mark.in_full("tests/directories/test_maintain.py::test_rounds")
 def test_a_part_that_does_not_fit_is_read_in_halves(tmp_path: Path) -> None:
     """The commands of the next calls, and what is said: of a real directory, with a limit that no command meets."""
     app = unpack("4.3.1-demo-eos", tmp_path / "state")
@@ -655,6 +664,7 @@ with open("/proc/self/cmdline", "rb") as file:
 """Of sitecustomize: a host on which `kstate verify` comes to nothing within its limit."""
 
 
+@pytest.mark.in_full("tests/directories/test_maintain.py::test_rounds")
 def test_a_verify_that_really_runs_out_of_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each call ends the process at its limit and has the next one read less; with time enough every store is read."""
     app = unpack("4.3.1-demo-eos", tmp_path / "state")

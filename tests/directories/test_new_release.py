@@ -93,6 +93,7 @@ def test_without_its_row_it_is_refused_by_name(tmp_path: Path) -> None:
         chains_with(f"{NEXT}.0", everything=False)
 
 
+@pytest.mark.in_full("tests/directories/test_new_release.py::test_into_it_and_back")
 def test_stores_open_in_the_new_release(kstate: Sources, tmp_path: Path) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path)
     stores = [row for row in kstate("ls", app, "-o", "json").rows if "opens_in" in row]
@@ -115,6 +116,7 @@ def test_into_it_and_back(kstate: Sources, tmp_path: Path) -> None:
     assert kstate("check", app, "--for", "4.2", "-o", "json").summary["start_fails"] is False
 
 
+@pytest.mark.in_full("tests/directories/test_new_release.py::test_into_it_and_back")
 def test_it_is_restored_for(kstate: Sources, tmp_path: Path) -> None:
     app = tmp_path / "orders"
     examples = ROOT / "examples"
@@ -126,6 +128,7 @@ def test_it_is_restored_for(kstate: Sources, tmp_path: Path) -> None:
     assert steps(result)
 
 
+@pytest.mark.in_full("tests/directories/test_new_release.py::test_into_it_and_back")
 def test_proof_runs_every_chain_of_the_new_release(kstate: Sources) -> None:
     """scripts/prove-release.sh runs them: into it and out of it, there and back."""
     code = (
@@ -240,6 +243,7 @@ def plans(kstate: Sources, lines: list[list[str]]) -> dict[str, list[Any]]:
     return document
 
 
+@pytest.mark.in_full("tests/directories/test_new_release.py::test_into_it_and_back")
 def test_new_row_changes_no_output_for_older_releases(three: tuple[Sources, Sources, Sources], tmp_path: Path) -> None:
     """Plans, notes, refusals, findings and what ``ls`` shows, to the letter."""
     apps = [

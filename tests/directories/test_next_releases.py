@@ -223,6 +223,7 @@ def test_output_of_every_command_is_documented(folder: Path) -> None:
     assert content[1] == target, "KSTATE_WRITE_DOCS=1 writes it anew"
 
 
+@pytest.mark.in_full("tests/directories/test_next_releases.py::test_output_of_every_command_is_documented")
 def test_command_printed_by_a_refusal_succeeds(tmp_path: Path) -> None:
     """With all that was said before it; where nothing is to do, nothing is asked for: an init container goes on."""
     app = unpack("4.2.1-sparse-eos", tmp_path)
@@ -240,6 +241,7 @@ def test_command_printed_by_a_refusal_succeeds(tmp_path: Path) -> None:
     assert kstate_here("check", app, "--for", "4.5", "-o", "json").summary["start_fails"] is False
 
 
+@pytest.mark.in_full("tests/directories/test_next_releases.py::test_output_of_every_command_is_documented")
 def test_restored_for_a_release_that_nobody_has_run(tmp_path: Path) -> None:
     app = tmp_path / "orders"
     words = (
@@ -265,6 +267,7 @@ def test_restored_for_a_release_that_nobody_has_run(tmp_path: Path) -> None:
     assert {releases[-1] for releases in opens} == {FROM_4_3[-1]}
 
 
+@pytest.mark.in_full("tests/directories/test_next_releases.py::test_output_of_every_command_is_documented")
 @pytest.mark.parametrize("edit", [as_left, turned_on, turned_off])
 def test_open_transactional_stores_migrate_down_like_closed_stores(
     tmp_path: Path, edit: Callable[[Path], None]
@@ -291,6 +294,7 @@ def test_undo_names_the_release_that_may_have_written_the_directory(tmp_path: Pa
     assert f"migrate {app} --to 4.4" in result.err and option.UNPROVEN not in result.err
 
 
+@pytest.mark.in_full("tests/directories/test_next_releases.py::test_output_of_every_command_is_documented")
 def test_printed_next_command_has_the_option(tmp_path: Path) -> None:
     app = unpack("4.2.1-sparse-eos", tmp_path)
     lines = []
@@ -302,6 +306,7 @@ def test_printed_next_command_has_the_option(tmp_path: Path) -> None:
     assert option.TRANSACTIONAL_STORES in result.err
 
 
+@pytest.mark.in_full("tests/directories/test_next_releases.py::test_output_of_every_command_is_documented")
 def test_proving_script_may_write_for_an_unproven_release(tmp_path: Path) -> None:
     """scripts/prove-release.sh: its migrations and restorations are told so."""
     app = unpack("4.2.1-sparse-eos", tmp_path)

@@ -118,6 +118,7 @@ def test_changelog_offsets_are_those_that_a_restart_starts_from(tmp_path: Path, 
     assert compared > 1
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", ["3.6.2-kinds-alos", "4.2.1-kinds-eos-killed-first", "4.3.1-kinds-eos-upgraded"])
 def test_reading_changes_nothing(tmp_path: Path, name: str) -> None:
     """In processes of their own; tests/frozen holds every reading command on every directory to it."""

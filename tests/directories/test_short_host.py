@@ -96,7 +96,7 @@ def test_no_room_for_temporary_files(app: Path, tmp_path: Path) -> None:
     assert judge(results, ("No space left on device",)) == {0, 6}
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("command", [("check", "--for", "4.3"), ("verify",), ("ls",), ("migrate", "--to", "4.2")])
 def test_a_disk_that_does_not_answer_has_lost_nothing(app: Path, command: tuple[str, ...]) -> None:
     """What cannot be read is named as that, and nothing is foretold of it: no advice to give the only copy away."""
@@ -114,7 +114,7 @@ def test_a_disk_that_does_not_answer_has_lost_nothing(app: Path, command: tuple[
     assert "wipe" not in output and "corrupt" not in output and "damaged" not in output, output
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("command", ["migrate", "query", "export", "diff"])
 def test_a_disk_that_does_not_answer_amid_the_rows(tmp_path: Path, command: str) -> None:
     """The scan has read it all: only who reads the rows, in the main thread, meets what the disk does not give."""

@@ -251,6 +251,7 @@ def test_all_volumes_are_lost(whole: Path, tmp_path: Path) -> None:
     assert data_rows(apps[0]) | data_rows(apps[1]) == data_rows(whole)
 
 
+@pytest.mark.in_full("tests/examples/test_examples.py::test_all_volumes_are_lost")
 def test_lost_volumes_get_the_newest_snapshot(whole: Path, tmp_path: Path) -> None:
     """Each pod restores its share of the snapshot; a pod that starts again finds its tasks and does nothing."""
     repository, volumes = tmp_path / "repository", tmp_path / "volumes"
@@ -265,6 +266,7 @@ def test_lost_volumes_get_the_newest_snapshot(whole: Path, tmp_path: Path) -> No
     assert tree_hash(volumes) == before
 
 
+@pytest.mark.in_full("tests/examples/test_examples.py::test_all_volumes_are_lost")
 def test_a_job_for_each_volume(whole: Path, tmp_path: Path) -> None:
     """job.yaml, with the StatefulSet scaled to zero: two volumes, each a half."""
     apps = [tmp_path / str(number) / "orders" for number in (0, 1)]
@@ -389,6 +391,7 @@ def test_spark_bounds(dumper: ModuleType) -> None:
     assert dumper._by_topic((key, 5) for key in keys) == '{"a": {"0": 5, "10": 5}, "b": {"2": 5}}'
 
 
+@pytest.mark.in_full("tests/examples/test_examples.py::test_readme_restores")
 def test_spark_submit(tmp_path: Path) -> None:
     """examples/spark-submit.sh restores the dump: the rows that real 4.3.1 has of the same input."""
     pyspark = importlib.util.find_spec("pyspark")

@@ -81,6 +81,7 @@ def struck(sweep: Sweep, number: int, step: Step, action: str) -> list[str]:
     return [f"{step} {action}, directory was {which}: {'; '.join(wrong)}"] if wrong else []
 
 
+@pytest.mark.in_full("tests/faults/test_sweep.py::test_whole_or_not_at_all")
 def test_faults_with_real_spark(sweep: Sweep) -> None:
     steps = steps_of(sweep)
     assert steps[3].call == "renameat2"

@@ -58,7 +58,7 @@ def lines(result: CommandResult, normal: Normal) -> list[str]:
     return results + [texts.json_line({"err": message}) for message in normal.messages(result.err.splitlines())]
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", names())
 def test_output_is_frozen(name: str, tmp_path: Path) -> None:
     with reading_once():

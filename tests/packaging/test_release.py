@@ -118,6 +118,7 @@ def test_refuses_an_invalid_version(words: tuple[str, ...], repository: Path) ->
     assert release.returncode == 2 and "which release?" in release.stderr
 
 
+@pytest.mark.in_full("tests/packaging/test_wheel.py::test_files_of_the_wheel")
 def test_a_release(repository: Path) -> None:
     (repository / "examples" / "beside.tar.xz").write_text("ignored by git, and by the release")
     with (repository / ".git" / "info" / "exclude").open("a") as excluded:

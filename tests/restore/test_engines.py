@@ -55,6 +55,7 @@ def test_every_failure_names_its_slice() -> None:
         OnThisHost().run([replace(job, staging="s3://nowhere")], lambda: None)
 
 
+@pytest.mark.in_full("tests/restore/test_repartition.py::test_shuffled")
 def test_rows_out_of_order_take_spark(dump: Path, tmp_path: Path) -> None:
     """Each file has rows from all over the partitions, and they are more than fit into memory at once."""
     rows = pa.concat_tables([pq.read_table(file) for file in sorted(dump.rglob("*.parquet"))])
@@ -168,6 +169,7 @@ def test_a_process_that_is_killed(large: Path, tmp_path: Path) -> None:
     assert support.remaining_files(app) == []
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_its_processes_end_with_it(large: Path, tmp_path: Path, number: signal.Signals) -> None:
     app = tmp_path / support.APP

@@ -84,6 +84,7 @@ def test_restores_the_tasks_of_a_lost_host(hosts: Hosts) -> None:
     assert hosts.tasks("web-3") == ["0_1"]
 
 
+@pytest.mark.in_full("tests/restore/test_hosts.py::test_restores_the_tasks_of_a_lost_host")
 def test_tasks_of_two_lost_hosts_are_restored_once(hosts: Hosts) -> None:
     before = hosts.fleet("before.json", "web-1", "web-2")
     for host in ("web-1", "web-2"):

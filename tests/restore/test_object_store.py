@@ -271,6 +271,7 @@ def test_denied_listing_is_no_empty_dump(both: Both) -> None:
         read_dump(both.dumps[0].uri, complete=True, committed_only=True)
 
 
+@pytest.mark.in_full("tests/restore/test_object_store.py::test_restored_as_from_a_folder")
 def test_maintained(both: Both) -> None:
     """``maintain`` with a dump in a bucket: the standby follows, and the metrics tell of the dump."""
     (both.folder / "maintained").mkdir()
