@@ -32,8 +32,6 @@ _OF_METAVAR: Final[Mapping[str, tuple[PlaceKind, ...]]] = {
     "DUMP/APP": (PlaceKind.DUMP, PlaceKind.APPLICATION),
     "HOST=FILE": (PlaceKind.LISTING, PlaceKind.REPOSITORY),
 }
-_LISTS: Final = {PlaceKind.APPLICATION: "ls", PlaceKind.REPOSITORY: "ls-snapshots", PlaceKind.DUMP: "ls-dump"}
-"""The command that lists a place."""
 
 
 def notes_of(parameter: Any) -> Iterator[Callable[[Any], None]]:
@@ -64,8 +62,19 @@ def _refuse_other(path: str, places: tuple[PlaceKind, ...]) -> None:
     raise UsageError(
         f"{path} is {other.value}, {negation}{conjunction.join(place.value for place in places)}",
         hint=f"pass {' or '.join(place.value for place in places)}. To list {path}:",
-        hint_details=[command(_LISTS[other], path)],
+        hint_details=[_listing_command(other, path)],
     )
+
+
+def _listing_command(place: PlaceKind, path: str) -> str:
+    """Return the command that lists a place."""
+    match place:
+        case PlaceKind.REPOSITORY:
+            return command("ls-snapshots", path)
+        case PlaceKind.DUMP:
+            return command("ls-dump", path)
+        case _:
+            return command("ls", path)
 
 
 def _is_repository(path: str) -> bool:
