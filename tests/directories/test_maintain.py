@@ -200,6 +200,7 @@ def test_expired_snapshots_of_a_repository(host: Host) -> None:
     assert "needs out" in host.call(status=2).err
 
 
+@pytest.mark.in_full("tests/directories/test_maintain.py::test_rounds")
 def test_a_changelog_that_was_recreated_is_no_success(host: Host) -> None:
     """It is shorter than the standby: the round fails, no gauge calls it a success, and none a lag of 0."""
     host.steps = "[maintain.restore]\n[maintain.lag]\n"
@@ -216,6 +217,7 @@ def test_a_changelog_that_was_recreated_is_no_success(host: Host) -> None:
     assert not host.metric("kstate_dump_lag_offsets", of="standby")
 
 
+@pytest.mark.in_full("tests/directories/test_maintain.py::test_rounds")
 def test_a_step_that_warns_is_no_success_unless_warnings_are_accepted(host: Host) -> None:
     host.steps = "[maintain.restore]\n"
     spec = host.config().read_text()
@@ -231,6 +233,7 @@ def test_a_step_that_warns_is_no_success_unless_warnings_are_accepted(host: Host
     assert host.metric("kstate_step_last_success_timestamp_seconds", step="restore") == success
 
 
+@pytest.mark.in_full("tests/directories/test_maintain.py::test_rounds")
 def test_the_lag_of_a_standby_that_is_behind(host: Host) -> None:
     host.call()
     host.more(30)
@@ -475,6 +478,7 @@ def test_a_step_is_due_again_a_tenth_early(host: Host) -> None:
     assert host.metric("kstate_step_exit_code", step="check") == [0], "what is not due is still told"
 
 
+@pytest.mark.in_full("tests/directories/test_maintain.py::test_a_step_is_due_again_a_tenth_early")
 def test_removed_step_is_never_late(host: Host) -> None:
     host.call()
     host.steps = "[maintain.restore]\n"
@@ -485,6 +489,7 @@ def test_removed_step_is_never_late(host: Host) -> None:
 # --- metrics ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.in_full("tests/directories/test_maintain.py::test_rounds")
 def test_headroom_agrees_with_the_plan_of_a_dump(host: Host) -> None:
     """At that moment the next reading is an increment still, and a moment later a full: by the plan of a dump itself."""
     host.call()
@@ -512,6 +517,7 @@ def test_every_metric_is_documented(host: Host) -> None:
     assert all(value == 0 for value in host.metric("kstate_kept_bytes"))
 
 
+@pytest.mark.in_full("tests/directories/test_maintain.py::test_a_memory_that_is_none_of_ours")
 def test_a_dump_that_cannot_be_read_is_no_number(host: Host) -> None:
     host.call()
     (host.dump.path / "_manifest-0000009999.json").write_text("{}")

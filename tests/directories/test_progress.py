@@ -113,7 +113,7 @@ def test_every_command_is_here() -> None:
     assert {*BOUNDED, *(words[0] for words in LINES.values())} == set(COMMANDS)
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", LINES)
 def test_progress_is_ready_before_the_first_file(name: str, case: Callable[[str], list[str]], tmp_path: Path) -> None:
     argv = case(name)

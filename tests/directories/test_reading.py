@@ -51,7 +51,7 @@ def test_largest_store_is_listed_last(tmp_path: Path) -> None:
     assert "--sort" in kstate("ls", app, "--spec", "--sort", "size", status=2).err
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "name", ["3.9.2-kinds-alos", "4.2.1-sparse-eos", "4.3.1-headers-eos", "4.3.1-kinds-eos-killed-open"]
 )

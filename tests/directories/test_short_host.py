@@ -154,6 +154,7 @@ def test_a_disk_that_does_not_answer_amid_the_rows(tmp_path: Path, command: str)
         assert word not in text, text
 
 
+@pytest.mark.in_full("tests/directories/test_short_host.py::test_a_disk_that_does_not_answer_amid_the_rows")
 def test_ls_of_a_disk_that_stops_to_answer(tmp_path: Path) -> None:
     """Its rows are counted as the store is read: from whichever read on, the number is right or none."""
     app = unpack("3.9.2-kinds-eos", tmp_path)

@@ -148,6 +148,7 @@ def test_command_that_needs_spark_states_the_requirement(bare: Bare, name: str) 
         assert "pass --engine local, which does not need" in result.stderr
 
 
+@pytest.mark.in_full("tests/directories/test_without_spark.py::test_command_that_needs_spark_states_the_requirement")
 @pytest.mark.skipif(find_java() is None, reason="Java is not installed")
 def test_java_without_pyspark(tmp_path: Path) -> None:
     """Every command whose Spark does not start names `--engine local`, and does its work with it."""
