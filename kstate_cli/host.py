@@ -224,7 +224,7 @@ def _try_threads(count: int) -> None:
         while released + len(failed) < started and time.monotonic() < silent:
             released += ended.acquire(timeout=_LOOK_SECONDS)
     if released < started:
-        raise MemoryError("there was no memory to start a thread")
+        raise MemoryError("the host had no memory to start a thread")
     if started < count:
         raise RuntimeError(_NO_THREAD)
 
@@ -372,9 +372,9 @@ def _short(number: int, where: str | None) -> HostError:
     words = os.strerror(number)
     if number == errno.EAGAIN:
         # "Resource temporarily unavailable" names no resource.
-        words = "no more threads or processes"
+        words = "the host cannot start more threads or processes"
     error = HostError(
-        f"this host does not have enough resources: {words}. This does not mean that the stores are damaged",
+        f"this host does not have enough resources: {words}. This error is no sign of damaged stores",
         where=where,
         hint=_hint(number),
     )
@@ -385,7 +385,7 @@ def _short(number: int, where: str | None) -> HostError:
 def full_hint(error: OSError) -> str:
     """Return the hint about a file system without free space, or without free inodes, for a file."""
     if error.errno == errno.EDQUOT:
-        return "free space within your quota (quota -s), then run the command again"
+        return "delete files to stay within your quota (quota -s), then run the command again"
     with suppress(OSError):
         path = file_of(error) or os.curdir
         # A file that could not be created has no file system: that of its folder counts.
@@ -427,7 +427,7 @@ def _hint(number: int) -> str:
 def _here(limit: int | None, unit: str = "") -> str:
     if limit is None:
         return ""
-    return f", {limit}{unit} here"
+    return f", which is {limit}{unit}"
 
 
 def _soft(kind: int) -> int | None:

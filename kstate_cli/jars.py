@@ -94,23 +94,23 @@ def release_in(path: Path, option: str | None = None) -> FoundRelease:
             damaged[file] = f"{file}: {error}"
     # A jar of something else that is damaged is not what was asked about.
     if damaged and (not versions or any(_NESTED.fullmatch(file.name) for file in damaged)):
-        raise Refused(f"{path}: not a readable jar", details=first_lines([*damaged.values()]), hint=_SAY)
+        raise Refused(f"{path} is not a readable jar", details=first_lines([*damaged.values()]), hint=_SAY)
     return _only_release(path, versions, option)
 
 
 _GIVE: Final = "pass the application's jar, or the folder with its jars"
-_SAY: Final = f"{_GIVE}, or pass the release itself"
+_SAY: Final = f"{_GIVE}, or pass the release"
 
 
 def _only_release(path: Path, versions: list[tuple[str, str]], option: str | None) -> FoundRelease:
     if not versions:
-        raise Refused(f"{path} has no Kafka Streams: it contains no {PROPERTIES}", hint=_SAY)
+        raise Refused(f"{path} does not contain Kafka Streams, because it has no {PROPERTIES}", hint=_SAY)
     if not _are_alike([version for version, _ in versions]):
         lines = [f"{version}: {where}" for version, where in versions]
         raise Refused(
-            f"{path} has several releases of Kafka Streams, and does not show which one is started",
+            f"{path} contains several releases of Kafka Streams, and does not show which one the application starts",
             details=first_lines(lines),
-            hint="pass the jar that is on the class path, or pass the release itself",
+            hint="pass the jar that is on the class path, or pass the release",
         )
     version, where = versions[0]
     try:
@@ -134,7 +134,9 @@ class _Beyond(Exception):
     """Something is larger than anything that is read here."""
 
 
-_TOO_MUCH: Final = f"it has a part of more than {size_text(_MOST_AT_ONCE)}, which kstate would have to read at once"
+_TOO_MUCH: Final = (
+    f"a part of the jar is larger than {size_text(_MOST_AT_ONCE)}, and kstate would have to read it at once"
+)
 
 
 class _InPortions(io.BufferedReader):
@@ -170,7 +172,7 @@ def _archives(folder: Path) -> Iterator[Path]:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 if depth == _DEEPEST:
-                    raise Refused(f"{at} is {_DEEPEST} folders below {folder}, and contains more", hint=_SAY)
+                    raise Refused(f"{at} is {_DEEPEST} folders below {folder}, and contains further folders", hint=_SAY)
                 waiting.append((Path(entry.path), depth + 1))
             elif entry.name.lower().endswith(_ARCHIVES) and entry.is_file():
                 yield Path(entry.path)
@@ -182,7 +184,7 @@ def _versions(file: Path) -> list[tuple[str, str]]:
         versions = [(version, str(file)) for version in _of_archive(archive)]
         nested = [entry for entry in archive.infolist() if _NESTED.fullmatch(entry.filename)]
         if len(nested) > _MOST_NESTED:
-            raise _Beyond(f"it has {len(nested)} jars of kafka-streams")
+            raise _Beyond(f"the jar contains {len(nested)} jars of kafka-streams")
         for entry in nested:
             data = _content(archive, entry, _MOST_NESTED_BYTES)
             with zipfile.ZipFile(io.BytesIO(data)) as inner:
@@ -200,12 +202,12 @@ def _content(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, most: int) -> byt
     """Return the bytes of an entry. Raises _Beyond if it unpacks to more than ``most``, whatever size it states."""
     # java.util.zip reads only these two, so no application could start with such a jar.
     if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise _Beyond(f"{entry.filename} in it is packed in a way that no JVM can read")
+        raise _Beyond(f"no JVM can read {entry.filename} in the jar, because of its compression")
     with archive.open(entry) as packed:
         # The size in the directory of the archive is not trusted: a zip bomb states a small one.
         data = _up_to(packed, most + 1)
     if len(data) > most:
-        raise _Beyond(f"{entry.filename} in it unpacks to more than {size_text(most)}")
+        raise _Beyond(f"{entry.filename} in the jar unpacks to more than {size_text(most)}")
     return data
 
 
@@ -224,5 +226,5 @@ def _version(properties: bytes) -> str:
         r"^[ \t\f]*version[ \t\f]*[=:][ \t\f]*(.*?)[ \t\f]*\r?$", properties.decode("latin-1"), re.MULTILINE
     )
     if not values:
-        raise ValueError(f"{PROPERTIES} in it names no version")
+        raise ValueError(f"{PROPERTIES} in the jar does not contain a version")
     return str(values[-1])

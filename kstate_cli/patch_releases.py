@@ -40,9 +40,10 @@ SHARED_STORE_BUILDER: Final = PatchDifference(
     "KAFKA-20464",
     "InternalTopologyBuilder.addStateStore",
     (("2.6.0", "4.2.1"), ("4.3.0", "4.3.1")),
-    "processors whose suppliers return one StoreBuilder are in separate sub-topologies, each with a "
-    "copy of the store, and all copies write one changelog",
-    "they are in one sub-topology with one store: numbers of tasks change, and Streams restores every moved store",
+    "Streams puts processors whose suppliers return one StoreBuilder into separate sub-topologies. Each has a copy "
+    "of the store, and all copies write to one changelog",
+    "Streams puts them into one sub-topology with one store. The task numbers change, and Streams restores every "
+    "moved store",
     "tests/interop/test_patch_releases.py::test_store_builder_shared_by_two_suppliers",
     decides_start=True,
 )
@@ -52,7 +53,7 @@ NEWEST_SEGMENT: Final = PatchDifference(
     "AbstractSegments.committedOffset",
     (("4.3.0", "4.3.0"),),
     "the offset of a segmented store is that of its oldest segment that has one",
-    "it is that of its newest segment that has one",
+    "the offset is that of its newest segment that has one",
     "bytecode: TreeMap.values of 4.3.0, TreeMap.descendingMap of 4.3.1",
     decides_start=True,
 )
@@ -62,7 +63,7 @@ BOUNDED_RESTORE: Final = PatchDifference(
     "StoreChangelogReader.seekNewPartitions",
     (("2.6.0", "4.2.1"), ("4.3.0", "4.3.1")),
     "Streams restores a window or session store without an offset from the beginning of its changelog",
-    "Streams restores it from the time of the last record less the retention, if that record shows its time",
+    "Streams restores such a store from the time of the last record minus the retention, if Streams can read that time",
     "tests/interop/test_killed.py::test_at_least_once with 4.2.2 and 4.4.0",
     decides_start=True,
 )
@@ -72,12 +73,12 @@ BACKWARD_PROBE: Final = PatchDifference(
     "StoreChangelogReader.runBackwardProbe, shouldProbePastStoredOffset",
     (("2.6.0", "4.2.1"), ("4.3.0", "4.4.0")),
     (
-        "the record right before the log end shows the time, so Streams reads all records if that is a "
-        "transaction marker. It restores a store with an offset from its offset"
+        "the record right before the log end shows the time. If this record is a transaction marker, Streams reads "
+        "all records. It restores a store with an offset from its offset"
     ),
     (
-        "the highest time of the last 128, 512 or 2,048 offsets counts, behind markers too. A store of an "
-        "active task with an offset 16,384 or more before the log end also skips expired records"
+        "Streams uses the highest time of the last 128, 512 or 2,048 offsets, also behind markers. If the offset of "
+        "a store of an active task is 16,384 or more before the log end, Streams also skips expired records"
     ),
     "tests/interop/test_patch_releases.py::test_a_windowed_store_far_behind",
     decides_start=True,
@@ -87,8 +88,8 @@ GLOBAL_OFFSETS: Final = PatchDifference(
     "KAFKA-18168",
     "GlobalStateUpdateTask.close",
     (("3.7.1", "3.9.1"), ("4.0.0", "4.0.1")),
-    "a global store that got fewer than 10,000 records writes no offset, and the next start reads all of its topic",
-    "Streams writes its offset when it opens and closes it",
+    "a global store that received fewer than 10,000 records writes no offset, and the next start reads its whole topic",
+    "Streams writes the offset when it opens and closes the store",
     "tests/interop/test_restore_kinds.py with 3.7.2, 3.8.1 and 3.9.1",
     decides_start=False,
 )

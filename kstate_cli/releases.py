@@ -172,10 +172,10 @@ def release(text: str, option_name: str | None = None) -> Release:
         # A snapshot of X.Y.1 was built after X.Y.0 was released, so it counts as that release.
         if _BEFORE_RELEASE.fullmatch(suffix) is None or (patch or "0") != "0":
             return row
-        instruction = f": {option_name} {row}" if option_name else f", name {row}"
+        instruction = f", pass {option_name} {row}" if option_name else f", pass {row}"
         raise UsageError(
-            f"release {text!r} was built before {row}.0 was released, so its formats are unknown",
-            hint=f"if it behaves as {row} does{instruction}",
+            f"release {text!r} was built before the release of {row}.0, so kstate does not know its formats",
+            hint=f"if the release behaves like {row}{instruction}",
         )
     choices = f"known releases: {', '.join(rows)} (or a patch release)"
     apache = confluent(text)
@@ -184,7 +184,7 @@ def release(text: str, option_name: str | None = None) -> Release:
         message = f"release {text!r} belongs to Confluent Platform, and contains Apache Kafka {apache}"
         hint = f"kstate does not know that release. {choices}"
         if apache in rows:
-            hint = f"give {apache}"
+            hint = f"pass {apache}"
         raise UsageError(message, hint=hint)
     raise UsageError(f"kstate does not know release {text!r}", hint=f"{did_you_mean([text.strip()], rows)}{choices}")
 
@@ -199,8 +199,8 @@ def build_note(text: str) -> str | None:
     if build is None or build[3] is None or _CONFLUENT_BUILD.fullmatch(name) is not None:
         return None
     return (
-        f"{name} is a build of another vendor, or unreleased: kstate treats it as Apache Kafka {build[1]}, "
-        "and does not know its own changes"
+        f"{name} is a build of another vendor, or was not released. kstate treats it as Apache Kafka {build[1]}, and "
+        "does not know its changes"
     )
 
 
@@ -300,10 +300,10 @@ def unproven_too(name: str) -> tuple[str, ...]:
 def unproven_release(target: Release, where: PathLike[str], line: str) -> Refused:
     """Return the refusal to write for an unproven release; ``line`` is the command that does it."""
     return Refused(
-        f"{target} is unproven: kstate follows public changes only, and no test has started it with files "
-        "that kstate wrote",
+        f"{target} is unproven, because no test has started this release with files that kstate wrote. kstate only "
+        "follows the published changes",
         where=str(where),
-        hint=f"to be the first, try it on a copy: {line}",
+        hint=f"to try it on a copy of the directory: {line}",
     )
 
 

@@ -66,7 +66,7 @@ def _page(group: CodeGroup) -> str:
         "",
         _MARK,
         "",
-        f"What do these codes mean, and what should you do? kstate prints them here: {group.where}.",
+        f"What do these codes mean, and what should you do? These commands print them: {group.where}.",
         "",
     ]
     return "\n".join([*head, *(line for row in group.explanations for line in _section(row))]).rstrip() + "\n"

@@ -26,7 +26,7 @@ PRECIOUS_EVENT: Final = "precious"
 _INTERRUPTED: Final = "was interrupted"
 _MAY_RUN: Final = "is in progress, or was interrupted"
 """Without the lock kstate cannot distinguish an interrupted run from one that is in progress."""
-_GO_ON: Final = "kstate can no longer undo it. To continue"
+_GO_ON: Final = "kstate can no longer undo the run. To continue the deletion"
 """The beginning of the hint for a run that is partially deleted. The command follows it."""
 
 
@@ -127,11 +127,11 @@ def _why_unsettled(app: Path, run: Run, *, locked: bool) -> str | None:
     interrupted = _INTERRUPTED if locked else _MAY_RUN
     if run.state is RunState.SWITCHING:
         return (
-            f"it {interrupted} while it exchanged the directories. The next command that changes the directory "
-            f"completes or removes the run. To settle it now and undo it, run {command('undo', app)}"
+            f"the run {interrupted} while it exchanged the directories. The next command that changes the directory "
+            f"completes or removes the run. To complete and undo it now, run {command('undo', app)}"
         )
     if run.state is RunState.UNDOING:
-        return f"it {interrupted} during its undo. To finish the undo, run {command('undo', app)}"
+        return f"the run {interrupted} during its undo. To complete the undo, run {command('undo', app)}"
     return None
 
 
@@ -143,12 +143,12 @@ def _why_precious(app: Path, run: Run, *, locked: bool) -> str | None:
     interrupted = _INTERRUPTED if locked else _MAY_RUN
     if run.state is RunState.STAGING:
         return (
-            f"it {interrupted}. The next command that changes the directory continues or removes it. To delete "
+            f"the run {interrupted}. The next command that changes the directory continues or removes it. To delete "
             f"it, run {_by_name(app, run)}"
         )
     if run.last(PRECIOUS_EVENT):
         return (
-            f"{run.last(PRECIOUS_EVENT).get('why', 'it may be the only copy of a store')}. To delete it: "
+            f"{run.last(PRECIOUS_EVENT).get('why', 'the backup may be the only copy of a store')}. To delete the run: "
             f"{_by_name(app, run)}"
         )
     return None
@@ -222,9 +222,9 @@ def _not_deleted(app: Path, failed: list[tuple[Run, OSError]], partial: set[str]
             details=others,
             hint=f"fix the cause. {_GO_ON}, run {_by_name(app, run)}",
         )
-    rest = "it is unchanged"
+    rest = "the run is unchanged"
     if run.name in partial:
-        rest = "a part of it may be removed"
+        rest = "a part of the run may already be deleted"
     return RunFailed(
         f"kstate could not delete run {run.name}: {first.strerror}",
         where=str(first.filename),
@@ -240,7 +240,7 @@ def _halfway(error: KstateError, deleted: list[str]) -> KstateError:
     halfway = RunHalfway(
         error.headline,
         where=error.where,
-        details=(*error.details, f"runs that were deleted before the failure: {', '.join(deleted)}"),
+        details=(*error.details, f"kstate deleted these runs before the failure: {', '.join(deleted)}"),
         hint=error.hint,
         hint_details=error.hint_details,
     )

@@ -69,14 +69,14 @@ FORWARD: Final = Direction(
     "switched",
     STAGED,
     "the new directory",
-    "fix the disk, then run the command again: it finishes this run. To undo the run instead, run:",
+    "fix the disk, then run the command again, which completes this run. To undo the run instead, run:",
 )
 BACKWARD: Final = Direction(
     "undoing",
     "undone",
     UNDOING,
     "the old directory again",
-    "fix the disk. To finish the undo, run:",
+    "fix the disk. To complete the undo, run:",
 )
 
 
@@ -118,7 +118,7 @@ def commit(
         record(app, run, way, **recorded)
     except OSError as error:
         raise RunHalfway(
-            f"{app} is {way.outcome}, but kstate could not record that: {error}",
+            f"{app} is {way.outcome}, but kstate could not record this in the journal: {error}",
             hint=way.hint,
             hint_details=[command("undo", app)],
         ) from error
@@ -166,7 +166,7 @@ def switch(plan: Plan, run: Run, lists: dict[str, str]) -> None:
     commit(plan.app, run, FORWARD, announced=dict(lists), recorded={"warnings": list(plan.warnings)})
 
 
-_BEFORE: Final = "interrupted before the exchange"
+_BEFORE: Final = "the run was interrupted before it exchanged the directories"
 _MOST_NAMES = 3
 
 
@@ -330,8 +330,8 @@ def _settles_lost(app: Path, run: Run, *, staged: bool) -> bool:
     content = digest(every_file(run.tree))
     if staged and content == announced.get("staged"):
         raise Refused(
-            f"run {run.name} was interrupted before it exchanged the directories, and {app} was removed since "
-            f"then: {run.tree} is the complete result of the run",
+            f"run {run.name} was interrupted before it exchanged the directories, and {app} was removed since then. "
+            f"{run.tree} is the complete result of the run",
             where=str(run.path),
             hint="to use this result, run:",
             hint_details=[shell("mv", run.tree, app)],
@@ -425,15 +425,19 @@ def _is_folder(path: Path) -> bool:
 
 def _neither(app: Path, run: Run) -> Refused:
     """Return the error for an interrupted exchange if nothing proves whether it happened."""
-    why, state, where = "no mark shows whether the exchange happened", "while it exchanged the directories", "is lost"
+    why, state, where = (
+        "no mark shows whether the exchange happened",
+        "while it exchanged the directories",
+        "does not exist",
+    )
     if run.token is None:
-        why = "the older version of kstate that started it left no mark"
+        why = "the older version of kstate that started the run left no mark"
     if run.state is RunState.UNDOING:
         state = "during its undo"
     if os.path.lexists(app):
         where = "exists"
     return Refused(
-        f"run {run.name} was interrupted {state}, and {why}: {app} {where}, and {run.tree} may be the only other copy",
+        f"run {run.name} was interrupted {state}, and {why}. {app} {where}, and {run.tree} may be the only other copy",
         where=str(run.path),
         hint=(
             f"keep the state that you need as {app}, then move {run.path} to another place. Until then kstate "

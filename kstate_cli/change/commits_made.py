@@ -26,8 +26,8 @@ class Commit:
     def __str__(self) -> str:
         app = self.app or "the application directory"
         if self.undone:
-            return f"run {self.run} was undone: {app} has its contents from before the run"
-        return f"{app} was changed by run {self.run}"
+            return f"run {self.run} was undone, and {app} is the directory from before the run"
+        return f"run {self.run} has changed {app}"
 
 
 # A global list, because the code that reports the end of a command has no access to the engine that failed.

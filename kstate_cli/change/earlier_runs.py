@@ -65,7 +65,7 @@ def refuse_after_error(app: Path, *, after_error: bool) -> None:
     more = [f"to see what the runs did, run {command('status', app)}"]
     if state_of(last) == _ERROR:
         raise Refused(
-            f"run {last.name} ended in ERROR: {last.last('failed').get('why', 'no reason recorded')}",
+            f"run {last.name} ended in ERROR: {last.last('failed').get('why', 'kstate has recorded no reason')}",
             hint=hint,
             hint_details=more,
         )

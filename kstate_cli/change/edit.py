@@ -237,14 +237,17 @@ def verify_database(step: BuildDatabase, staged: Path, *, full: bool) -> None:
     # Rows in a write-ahead log reach an SST only when RocksDB opens the database next. Streams would see them, but the
     # lists of files, which prove the tree, do not contain that SST.
     if logs := unflushed_logs(path):
-        raise RocksError(f"{step.path}: {', '.join(logs)} still holds rows, so the database was not flushed")
+        raise RocksError(
+            f"{step.path}: the write-ahead log {', '.join(logs)} still contains rows, so RocksDB did "
+            "not flush the database"
+        )
     with Shadow(path) as shadow:
         if step.family not in shadow.column_families:
-            raise RocksError(f"{step.path}: column family {step.family} is missing")
+            raise RocksError(f"{step.path}: the column family {step.family} is missing")
         if step.offsets is not None:
             stored = decode_rows(shadow.rows(OFFSETS_CF))
             if stored != step.offsets:
-                raise RocksError(f"{step.path}: column family offsets holds {stored}, not {step.offsets}")
+                raise RocksError(f"{step.path}: the column family offsets contains {stored} instead of {step.offsets}")
         if not step.exists:
             _verify_entries(step, shadow)
         if full:
@@ -261,22 +264,30 @@ def verify_placed(step: PlaceDatabase, staged: Path, *, full: bool) -> None:
     path = staged / step.path
     # A snapshot holds no rows of a log: those of its SSTs are all rows (see verify_database).
     if logs := unflushed_logs(path):
-        raise RocksError(f"{step.path}: {', '.join(logs)} still holds rows, so the database was not flushed")
+        raise RocksError(
+            f"{step.path}: the write-ahead log {', '.join(logs)} still contains rows, so RocksDB did "
+            "not flush the database"
+        )
     with Shadow(path) as shadow:
         if frozenset(shadow.column_families) != frozenset(step.live):
-            raise RocksError(f"{step.path}: has the column families {', '.join(shadow.column_families)}")
+            raise RocksError(
+                f"{step.path}: the database does not have the planned column families, but "
+                f"{', '.join(shadow.column_families)}"
+            )
         for family, planned in step.live.items():
             # The MANIFEST decides which files belong to the database. If it names others than the step, the copy is of
             # another moment than the snapshot states.
             files = tuple((file.name, file.size) for file in shadow.live_files(family))
             if sorted(files) != sorted(planned):
-                raise RocksError(f"{step.path}: column family {family} does not consist of the files of the snapshot")
+                raise RocksError(
+                    f"{step.path}: the column family {family} does not consist of the files of the snapshot"
+                )
             if full:
                 # RocksDB compares each block that it reads with its checksum.
                 for _ in shadow.rows(family):
                     pass
         if step.offsets is not None and decode_rows(shadow.rows(OFFSETS_CF)) != step.offsets:
-            raise RocksError(f"{step.path}: column family offsets differs from the snapshot")
+            raise RocksError(f"{step.path}: the column family offsets differs from the snapshot")
 
 
 def _verify_entries(step: BuildDatabase, shadow: Shadow) -> None:
@@ -406,7 +417,7 @@ def _copy_file(pair: _Pair, name: str, *, required: bool) -> None:
                 while copied < stat.st_size:
                     sent = os.sendfile(copy, original, copied, min(stat.st_size - copied, _CHUNK))
                     if sent == 0:
-                        raise OSError(errno.EIO, "is shorter than before", str(pair.path))
+                        raise OSError(errno.EIO, "the file became shorter while kstate copied it", str(pair.path))
                     copied += sent
                 _keep(stat, original, copy, required=required)
         finally:

@@ -158,7 +158,7 @@ def _refuse_copies(runs: list[Run]) -> None:
             first = by_token.setdefault(run.token, run)
             if first is not run:
                 raise Refused(
-                    f"{run.name} is a copy of run {first.name}",
+                    f"run {run.name} is a copy of run {first.name}",
                     where=str(run.path),
                     hint="move one of the two to another place, then run the command again",
                 )

@@ -94,7 +94,7 @@ def _step(state: RunState | None, event: str) -> RunState | None:
         last = "nothing"
         if state is not None:
             last = state.value
-        raise JournalError(f"{event} follows {last}")
+        raise JournalError(f"the event {event} cannot follow {last}")
     return after
 
 
@@ -222,7 +222,7 @@ def read_run(path: Path) -> Run:
         try:
             data = _journal(path / run._file)
         except JournalError as error:
-            run.damage = f"its journal {error}"
+            run.damage = str(error)
             return run
         if data is not None or not journals:
             break
@@ -250,9 +250,9 @@ def _take_in(run: Run, data: bytes) -> None:
             # All lines of a journal of version 2 have a number. A line without one was added by an old kstate, or by
             # hand.
             if run.token is not None and "n" not in row:
-                raise JournalError("is older than the line before it")
+                raise JournalError("the line has an older format than the line before it")
         except JournalError as error:
-            run.damage = f"line {number + 1} of its journal {error}"
+            run.damage = f"line {number + 1} of its journal is unreadable ({error})"
             return
         run.events.append(row)
         run.state = state
@@ -268,18 +268,18 @@ def _journal(path: Path) -> bytes | None:
     except PermissionError:
         raise
     except OSError as error:
-        raise JournalError(f"cannot be opened: {error.strerror}") from None
+        raise JournalError(f"kstate cannot open its journal: {error.strerror}") from None
     with open(descriptor, "rb") as file:
         status = os.fstat(descriptor)
         # Any other kind of file was not created by kstate. Without O_NONBLOCK above, opening a FIFO would wait forever.
         if not stat.S_ISREG(status.st_mode):
-            raise JournalError("is not a regular file")
+            raise JournalError("its journal is not a regular file")
         if status.st_size > _MOST_BYTES:
-            raise JournalError(f"has {status.st_size:,} bytes, but kstate writes at most {_MOST_BYTES:,}")
+            raise JournalError(f"its journal has {status.st_size:,} bytes, but kstate writes at most {_MOST_BYTES:,}")
         try:
             return file.read()
         except OSError as error:
-            raise JournalError(f"cannot be read: {error.strerror}") from None
+            raise JournalError(f"kstate cannot read its journal: {error.strerror}") from None
 
 
 def _now() -> str:
@@ -398,22 +398,22 @@ def decode_line(line: bytes, number: int) -> dict[str, Any]:
     try:
         row = parse_json(line)
     except ValueError:
-        raise JournalError("is not JSON") from None
+        raise JournalError("the line is not JSON") from None
     if not isinstance(row, dict):
-        raise JournalError("is not an object")
+        raise JournalError("the line is not a JSON object")
     version = row.get("schema_version", 1)
     # type() and not isinstance(), because in Python True is an int and equals 1.
     if type(version) is not int or version < 1:
-        raise JournalError(f"has the schema_version {version!r}")
+        raise JournalError(f"the schema_version {version!r} is not valid")
     if version > SCHEMA:
-        raise JournalError(f"has schema_version {version}, because a newer version of kstate wrote it")
+        raise JournalError(f"the schema_version is {version}, so a newer version of kstate wrote the line")
     if version == SCHEMA or _OF_2 & row.keys():
         # A line with members of version 2 is checked too: damage could have changed its schema_version to 1.
         _check_sum(line)
         if version != SCHEMA:
-            raise JournalError(f"has schema_version {version}, and members that only version {SCHEMA} has")
+            raise JournalError(f"the schema_version is {version}, but the line has members of version {SCHEMA}")
         if row.get("n") != number:
-            raise JournalError(f"is line {row.get('n')!r} of the journal, but is in the place of line {number}")
+            raise JournalError(f"this is line {row.get('n')!r} of the journal, but it is in the place of line {number}")
     _check_members(row, version)
     return row
 
@@ -422,24 +422,24 @@ def _check_sum(line: bytes) -> None:
     """Raise JournalError unless the CRC-32 at the end of a line of version 2 is that of its other bytes."""
     check_sum = _SUM.fullmatch(line[-_SUM_BYTES:])
     if check_sum is None or int(check_sum[1], 16) != zlib.crc32(line[:-_SUM_BYTES] + b"}"):
-        raise JournalError("was changed, because its checksum does not match")
+        raise JournalError("the line was changed, because its checksum does not match")
 
 
 def _check_members(row: dict[str, Any], version: int) -> None:
     """Raise JournalError unless ``row`` has an event, a time with an offset, and the members that its event needs."""
     event = row.get("event")
     if not isinstance(event, str):
-        raise JournalError("names no event")
+        raise JournalError("the line contains no event")
     try:
         at = datetime.fromisoformat(str(row.get("at")))
     except ValueError:
         at = None
     if at is None or at.tzinfo is None:
-        raise JournalError(f"has the time {row.get('at')!r}")
+        raise JournalError(f"the event has no valid time ({row.get('at')!r})")
     # ``also``: the members that only one version of this event has.
     also = _MEMBERS_OF_2
     if version == 1:
         also = _MEMBERS_OF_1
     for name, kind in {**_MEMBERS.get(event, {}), **also.get(event, {})}.items():
         if type(row.get(name)) is not kind:
-            raise JournalError(f"{event} has {name} = {row.get(name)!r}")
+            raise JournalError(f"the event {event} has {name} = {row.get(name)!r}")

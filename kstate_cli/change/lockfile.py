@@ -389,8 +389,8 @@ def _check_space(plan: Plan, workers: int, *, copy_ssts: bool) -> None:
     free = stat.f_bavail * stat.f_frsize
     if required > free:
         text = (
-            f"not enough free space: the file system of {plan.app} needs {size_text(required)}, but has "
-            f"{size_text(free)}"
+            f"the file system of {plan.app} does not have enough free space: kstate needs {size_text(required)}, "
+            f"but only {size_text(free)} are free"
         )
         # Backups have links to SSTs that the application has compacted away, so they are often the cause.
         if any(run.state in (RunState.KEPT, RunState.UNDONE) for run in read_runs(plan.app)):
@@ -405,7 +405,8 @@ def _check_space(plan: Plan, workers: int, *, copy_ssts: bool) -> None:
     files = edits * 16
     if stat.f_files and stat.f_favail < files:
         raise Refused(
-            f"not enough inodes: kstate needs {files}, but only {stat.f_favail} are free",
+            f"the file system of {plan.app} does not have enough inodes: kstate needs {files}, but only "
+            f"{stat.f_favail} are free",
             hint="delete files on that file system, then run the command again",
         )
 
@@ -478,8 +479,8 @@ def _check_owner(app: Path) -> None:
             if stat.st_uid != os.geteuid() or stat.st_gid not in groups:
                 raise Refused(
                     (
-                        f"{path} belongs to uid {stat.st_uid}, gid {stat.st_gid}, and this user cannot preserve "
-                        "that owner"
+                        f"{path} belongs to uid {stat.st_uid} and gid {stat.st_gid}, and this user does not have the "
+                        "permission to copy it with this owner"
                     ),
                     hint=f"run kstate as {_who_may(stat.st_uid)}, or pass {option.COPY}",
                 )

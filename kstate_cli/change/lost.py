@@ -15,7 +15,7 @@ from kstate_cli.change.undo import UndoOptions
 from kstate_cli.statedir.find import CONTENTS, DATABASE, SST, contents
 from kstate_cli.texts import command, shell
 
-_PLURAL: Final = dict(zip(CONTENTS, ("tasks", "tasks but the global one", "databases", "SSTs"), strict=True))
+_PLURAL: Final = dict(zip(CONTENTS, ("tasks", "tasks except the global one", "databases", "SSTs"), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class LostCopy:
     @property
     def text(self) -> str:
         """Return what is lost, and where the copy is."""
-        return f"{self.app} no longer contains any {_PLURAL[self.contents]}, and this run has the backup of them"
+        return f"{self.app} no longer contains any {_PLURAL[self.contents]}, and this run has a backup of them"
 
     @property
     def back(self) -> str | None:
@@ -50,7 +50,7 @@ class LostCopy:
     @property
     def ways(self) -> str:
         """Return what the user can do, in sentences."""
-        delete = f"To delete it: {self.delete}"
+        delete = f"To delete the run: {self.delete}"
         if self.back is None:
             return delete
         return f"To restore them: {self.back}. {delete}"

@@ -135,7 +135,8 @@ def remove_sorted_files(run: Run) -> None:
     folder = run.path / SORTED_FILES
     if folder.is_symlink():
         raise Refused(
-            f"{folder} is a symbolic link", hint="check it, then remove the link. kstate does not create links there"
+            f"{folder} is a symbolic link",
+            hint=("check the target of the link, then remove the link. kstate does not create links there"),
         )
     if folder.is_dir():
         _remove_all(folder)
@@ -154,13 +155,13 @@ def refuse_unproved(app: Path, run: Run) -> None:
     if not names:
         return
     if not _is_beside(app, run):
-        state = "is lost"
+        state = "does not exist"
         if os.path.lexists(app):
             state = "does not contain any tasks"
         raise _unproved(run, f"may be the last copy of {app}, which {state}")
     token = token_of(run.tree, STAGED)
     if token is None:
-        raise _unproved(run, "has no staging mark: it may be the only copy of the earlier directory")
+        raise _unproved(run, "has no staging mark, so it may be the only copy of the earlier directory")
     # A crash while the mark was written leaves an invalid mark. It is the only file then, since every other file is
     # created after the mark is durable.
     if token != run.token and names != {STAGED}:
@@ -202,7 +203,7 @@ def refuse_foreign(run: Run) -> None:
     if run.tree.is_symlink() or (run.path / SORTED_FILES).is_symlink():
         raise Refused(
             f"{run.path} contains a symbolic link where kstate keeps a directory",
-            hint="check where it points, remove the link, then run the command again",
+            hint="check the target of the link, remove the link, then run the command again",
         )
     # A foreign file may be the user's notes or data, so then nothing of the run is deleted.
     foreign = sorted(set(os.listdir(run.path)) - _OWN)
@@ -210,7 +211,7 @@ def refuse_foreign(run: Run) -> None:
         raise Refused(
             (f"the folder of run {run.name} contains {', '.join(foreign[:_MOST_NAMES])}, which kstate did not create"),
             where=str(run.path),
-            hint="move it to another place. Until then kstate does not delete the run",
+            hint="move these files to another place. Until then kstate does not delete the run",
         )
 
 

@@ -67,13 +67,13 @@ def read_standby(app: Path) -> Standby | None:
             row = JsonObject.of(parse_json(read_small(path, _MOST_BYTES)), STANDBY)
         version = row.members.get("schema_version")
         if version != _SCHEMA:
-            raise ValueError(f"unknown schema_version {version!r} (known: {_SCHEMA})")
+            raise ValueError(f"the schema_version is {version!r}, but this version of kstate reads only {_SCHEMA}")
         return Standby(row.text("run"), row.text("before"), row.text("after"))
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
         raise Refused(
-            f"kstate cannot read whether {app} is a standby: {error}",
+            f"kstate cannot determine whether {app} is a standby: {error}",
             where=str(path),
             hint=(
                 "if a newer version of kstate wrote it, use that version. Otherwise create the standby again, "
@@ -116,15 +116,15 @@ def refuse_no_standby(app: Path) -> None:
     if not now:
         return
     standby = read_standby(app)
-    why: str | None = "kstate did not create it as a standby"
+    why: str | None = "kstate did not create the directory as a standby"
     if standby is not None:
         why = _why_used(app, standby, now)
     if why is not None:
         raise Refused(
             f"kstate does not update {app} from the dump: {why}",
             hint=(
-                f"start the application on it, or update it once without {option.STANDBY}. To create a standby in its "
-                "place, first move it away:"
+                f"start the application on the directory, or update it once without {option.STANDBY}. To create a "
+                "standby in its place, first move the directory away:"
             ),
             hint_details=[shell("mv", app, app.with_name(f"{app.name}.old"))],
         )
@@ -139,10 +139,13 @@ def _why_used(app: Path, standby: Standby, now: Listing) -> str | None:
     run = next((run for run in read_runs(app) if run.name == standby.run), None)
     # The files would equal ``before``. But the user has rolled the round back, so the next round must not repeat it.
     if run is not None and run.state in (RunState.UNDOING, RunState.UNDONE):
-        return f"its last round (run {standby.run}) was undone"
+        return f"its last update (run {standby.run}) was undone"
     # Either digest proves it: if a kill came before the exchange, the directory is the one before the round.
     if digest(now) not in (standby.before, standby.after):
-        return f"it was started or changed after its last round (run {standby.run}){_changed(run, now)}"
+        return (
+            "an application has used or changed the directory since its last update (run "
+            f"{standby.run}){_changed(run, now)}"
+        )
     return None
 
 

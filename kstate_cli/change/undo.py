@@ -102,7 +102,7 @@ def undo(app: Path, options: UndoOptions, *, reason: str | None = None) -> tuple
             _cancel(run)
             raise _failed(app, options, error) from error
     if lost:
-        return run, f"run {run.name} ({name}) is undone: {app} was missing, and exists again"
+        return run, f"run {run.name} ({name}) is undone, and {app}, which was missing, exists again"
     return run, f"run {run.name} ({name}) is undone"
 
 
@@ -120,7 +120,7 @@ def _prove_kept(app: Path, run: Run, options: UndoOptions) -> Listing:
     # Before an exchange kstate removes all marks from APP (list_trees). So a tree with this mark has never been APP.
     if token_of(run.tree, STAGED) is not None:
         raise Refused(
-            f"{run.tree} has a staging mark, so it was never {app}",
+            f"{run.tree} has a staging mark, so it was never the directory {app}",
             hint=f"check {run.path}, then move it to another place",
         )
     list_digest = run.last("switching").get("kept")
@@ -170,13 +170,13 @@ def _only_times(app: Path, run: Run, options: UndoOptions, changed: list[str]) -
     """Return the refusal for a backup whose files have other times, but the same names and sizes."""
     return Refused(
         (
-            f"the backup of run {run.name} has changed: {len(changed)} files have the same names and sizes, but "
+            f"the backup of run {run.name} has changed. {len(changed)} files have the same names and sizes, but "
             f"other times: {some(changed, _MOST_NAMES)}"
         ),
         where=str(run.tree),
         hint=(
-            "a copy without times has this effect (cp -r, GNU tar without --format=posix, rsync without -t). "
-            "Choose one:"
+            "a copy that does not preserve times has this effect (cp -r, GNU tar without --format=posix, rsync "
+            "without -t). Choose one:"
         ),
         hint_details=[
             "if the original still exists, copy it again with its times (cp -a, rsync -a)",
@@ -224,12 +224,12 @@ def _refuse_newer(app: Path, run: Run, options: UndoOptions) -> None:
     if changed and not (times and options.times_lost):
         ways = _ways_on(app, run, options)
         if times:
-            ways.insert(0, f"if a copy lost the times: {replace(options, times_lost=True).command(app)}")
-        only = ""
+            ways.insert(0, f"if a copy did not preserve the times: {replace(options, times_lost=True).command(app)}")
+        text = f"{app} has changed since run {run.name}: "
         if times:
-            only = "only the times of files differ, but not their sizes: "
+            text = f"{app} has changed since run {run.name}. Only the times of files differ, but not their sizes: "
         raise Refused(
-            f"{app} has changed since run {run.name}: {only}{some(changed, _MOST_NAMES)}",
+            text + some(changed, _MOST_NAMES),
             hint="choose:",
             hint_details=ways,
         )

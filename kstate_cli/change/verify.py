@@ -114,7 +114,9 @@ def _verify(check: _Check) -> None:
     try:
         logs = unflushed_logs(path)
         if logs:
-            raise VerificationError(f"{', '.join(logs)} still holds rows, so the database was not flushed")
+            raise VerificationError(
+                f"the write-ahead log {', '.join(logs)} still contains rows, so RocksDB did not flush the database"
+            )
         with Shadow(path) as shadow:
             if isinstance(step, CreateDatabase):
                 _same_offsets(shadow, step.offsets)
@@ -128,7 +130,9 @@ def _verify_edited(check: _Check, step: EditDatabase, shadow: Shadow) -> None:
     """Compare an edited database with its step and its original."""
     # The target release does not open a database with a column family too many or too few.
     if frozenset(shadow.column_families) != step.families_after:
-        raise VerificationError(f"has the column families {', '.join(shadow.column_families)}")
+        raise VerificationError(
+            f"the database does not have the planned column families, but {', '.join(shadow.column_families)}"
+        )
     if step.offsets is not None:
         _same_offsets(shadow, step.offsets)
     changed = {c.source for c in step.conversions} | {c.target for c in step.conversions} | set(step.drop)
@@ -157,7 +161,10 @@ def _verify_moved(check: _Check, step: MoveStore) -> None:
         try:
             with Shadow(path) as shadow:
                 if frozenset(shadow.column_families) != frozenset(before.column_families):
-                    raise VerificationError(f"has the column families {', '.join(shadow.column_families)}")
+                    raise VerificationError(
+                        "the database does not have the planned column families, but "
+                        f"{', '.join(shadow.column_families)}"
+                    )
                 for name in before.column_families:
                     _same_files(
                         name, before.live[name], shadow.live_files(name), before.path, path, linked=check.linked
@@ -173,7 +180,7 @@ def _same_offsets(shadow: Shadow, planned: OffsetsRecord) -> None:
         or stored.status != planned.status
         or stored.position != planned.position
     ):
-        raise VerificationError(f"column family offsets holds {stored}, not {planned}")
+        raise VerificationError(f"the column family offsets contains {stored} instead of {planned}")
 
 
 def _same_files(
@@ -183,16 +190,16 @@ def _same_files(
     for file in before:
         original, clone = (old / file.name).stat(), (new / file.name).stat()
         if linked and (original.st_dev, original.st_ino) != (clone.st_dev, clone.st_ino):
-            raise VerificationError(f"{file.name} is not the original file")
+            raise VerificationError(f"{file.name} is not a link to the original file")
         if not linked and _digest_file(old / file.name) != _digest_file(new / file.name):
-            raise VerificationError(f"{file.name} differs from the file that it was copied from")
+            raise VerificationError(f"{file.name} differs from the original file")
 
 
 def _same_names(family: str, before: tuple[LiveFile, ...], after: tuple[LiveFile, ...]) -> None:
     # The MANIFEST of the clone must name the same files. Other ones would mean that RocksDB has compacted this family
     # while a step changed another one.
     if sorted(before, key=_name_of) != sorted(after, key=_name_of):
-        raise VerificationError(f"column family {family} consists of other SSTs than before")
+        raise VerificationError(f"the column family {family} consists of other SSTs than before")
 
 
 def _name_of(file: LiveFile) -> str:
@@ -234,11 +241,11 @@ def _compare_rows(step: EditDatabase, app: Path, shadow: Shadow, families: list[
         if not step.before.samples.get(name):
             continue
         if not shadow.live_files(name):
-            raise VerificationError(f"column family {name} has lost all rows")
+            raise VerificationError(f"the column family {name} has lost all rows")
         if full:
             with Shadow(app / step.path) as original:
                 if _digest_rows(original.rows(name)) != _digest_rows(shadow.rows(name)):
-                    raise VerificationError(f"column family {name} has other rows than before")
+                    raise VerificationError(f"the column family {name} has other rows than before")
 
 
 def _converted(step: EditDatabase, app: Path, shadow: Shadow) -> None:
@@ -249,7 +256,7 @@ def _converted(step: EditDatabase, app: Path, shadow: Shadow) -> None:
         for conversion in step.conversions:
             expected = _digest_rows(_expected_rows(original, conversion))
             if expected != _digest_rows(shadow.rows(conversion.target)):
-                raise VerificationError(f"column family {conversion.target} does not hold the converted rows")
+                raise VerificationError(f"the column family {conversion.target} does not contain the converted rows")
 
 
 def _expected_rows(original: Shadow, conversion: Conversion) -> Iterator[tuple[bytes, bytes]]:

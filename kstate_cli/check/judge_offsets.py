@@ -134,19 +134,21 @@ def _why(snapshot: Snapshot, task: Task, store: Store, read: TaskInitialOffsets)
     """Return the finding that explains why a store without an offset has none."""
     offsets_read = read.stores[store.name]
     if offsets_read.dropped_unknown:
-        text = f"its offset is -4, which {snapshot.request.release} does not support"
+        text = f"the offset of the store is -4, which {snapshot.request.release} does not support"
         return snapshot.finding(UNKNOWN_OFFSET, text, task, store.name)
     if snapshot.request.into_family and store.segmented and not store.databases:
         if offsets_read.line_without_home:
-            return snapshot.finding(NO_SEGMENTS, "it has an offset, but no segment that can keep it", task, store.name)
-        return snapshot.finding(NO_SEGMENTS_YET, "it has no segment, and therefore no offset", task, store.name)
+            return snapshot.finding(
+                NO_SEGMENTS, "the store has an offset, but no segment that can keep the offset", task, store.name
+            )
+        return snapshot.finding(NO_SEGMENTS_YET, "the store has no segment, and therefore no offset", task, store.name)
     if not any(offsets.offsets for offsets in read.stores.values()):
         text = (
-            "it has rows, but none of the stores has an offset: the task was not closed cleanly, or "
+            "the task has rows, but none of its stores has an offset. The task was not closed cleanly, or "
             ".checkpoint was lost"
         )
         return snapshot.finding(NO_OFFSETS, text, task)
-    text = "it has no offset, but other stores of the task have one"
+    text = "the store has no offset, but other stores of the task have one"
     return snapshot.finding(OFFSET_MISSING, text, task, store.name)
 
 
@@ -159,9 +161,9 @@ def compared_places(snapshot: Snapshot, task: Task, read: TaskInitialOffsets) ->
         return
     for store in task.stores:
         for tp, (inside, line) in read.stores[store.name].overridden.items():
-            text = f"{tp}: .checkpoint has {line}, and overrides {inside} in the store"
+            text = f"for {tp}, the offset {line} in .checkpoint overrides the offset {inside} in the store"
             if line > inside:
-                text += ": if the store does not have the rows in between, they are silently missing"
+                text += ". If the store does not have the rows in between, they are silently missing"
             # Streams restores records after the offset in the file. If the rows of the store end before it, the rows in
             # between are never restored.
             level = Level.ERROR if line > inside >= 0 else None
@@ -189,12 +191,12 @@ def _stale_position(snapshot: Snapshot, task: Task, store: Store) -> Iterator[Fi
     }
     if ahead:
         text = (
-            f"{position_file(store.name)} is ahead of the store ({offsets_text(ahead)}), so queries with a "
-            "bound succeed too early"
+            f"{position_file(store.name)} is ahead of the store ({offsets_text(ahead)}), so queries with a bound "
+            "succeed too early"
         )
         yield snapshot.finding(STALE_POSITION, text, task, store.name)
     else:
-        text = f"{position_file(store.name)} is older than the store's own Position"
+        text = f"{position_file(store.name)} is older than the Position in the store"
         yield snapshot.finding(STALE_POSITION, text, task, store.name, Level.EXPECTED)
 
 
@@ -206,7 +208,7 @@ def _segments(snapshot: Snapshot, task: Task, store: Store) -> Iterator[Finding]
                 values.setdefault(tp, set()).add(offset)
     for tp, offsets in values.items():
         if len(offsets) > 1:
-            text = f"{tp}: its segments have different offsets: {', '.join(map(str, sorted(offsets)))}"
+            text = f"the segments of the store have different offsets of {tp} ({', '.join(map(str, sorted(offsets)))})"
             yield snapshot.finding(SEGMENTS_DISAGREE, text, task, store.name)
 
 
@@ -220,7 +222,10 @@ def _replayed(snapshot: Snapshot, task: Task, store: Store) -> Iterator[Finding]
     if not keeps_versions(store):
         return
     if may_be_ahead(store, snapshot.resolved[task.name]):
-        text = "it was killed, and its rows may be ahead of its offset, so replayed records create other versions"
+        text = (
+            "the application was killed, so rows of the store may be ahead of its offset, and replayed records "
+            "create other versions"
+        )
         yield snapshot.finding(VERSIONED_REPLAYED, text, task, store.name, Level.ERROR)
     else:
         text = "the first out-of-order record of a key hides the older versions of that key"
@@ -260,7 +265,7 @@ def after_start(snapshot: Snapshot, draft: TaskCheckDraft) -> Iterator[Finding]:
         if store is None or prediction.outcome not in _RESTORED:
             continue
         if store.is_grace_buffer:
-            text = "Streams corrupts its keys when it restores it"
+            text = "Streams corrupts the keys of the store when it restores the store"
             yield snapshot.finding(GRACE_BUFFER_RESTORED, text, task, store.name)
         # A wiped store is empty, so records are not applied over existing rows.
         if prediction.outcome is not Outcome.WIPED:

@@ -43,21 +43,21 @@ def lacked(snapshot: Snapshot, task: Task, name: str) -> Finding:
     if snapshot.homes is not None:
         missing = snapshot.homes.missing[task.name].get(name)
     if missing is None or not (missing.other_task or missing.new):
-        text = "it is missing here, but other tasks of the sub-topology have it"
+        text = "the store is missing from this task, but other tasks of the sub-topology have it"
         return snapshot.finding(STORE_MISSING, text, task, name)
     if missing.other_task:
-        text = f"it is in {missing.other_task}, but the topology now has it in {task.name}"
+        text = f"the store is in {missing.other_task}, but the topology has it in {task.name}"
         return snapshot.finding(STORE_ELSEWHERE, text, task, name)
     costs = snapshot.request.exactly_once and not snapshot.task_is_empty(task)
     costs = costs and not has_line(snapshot, snapshot.resolved[task.name].absent.get(name, {}))
-    text = "none of the tasks here has it, so it is new"
+    text = "no task in this directory has the store, so it is new"
     if missing.on_disk is None:
         text += ", in memory, or on another host"
     if not costs:
         # Streams creates the store empty. Its changelog is new and empty too, so nothing is restored.
         return snapshot.finding(NEW_STORE, text, task, name, Level.EXPECTED)
     if missing.on_disk is None:
-        text += ". If it is in memory, its task is not affected"
+        text += ". If the store is in memory, its task is not affected"
     return snapshot.finding(NEW_STORE, text, task, name)
 
 
@@ -85,17 +85,21 @@ def left_behind(snapshot: Snapshot, task: Task, *, wiped: bool) -> tuple[tuple[P
         bad = Level.ERROR if lost else None
         code = STORE_ELSEWHERE
         if home is None or lost:
-            code, text = MOVED_WITHOUT_CHANGELOG, f"the topology now has it in {home}"
+            code, text = MOVED_WITHOUT_CHANGELOG, f"the topology has the store in {home}"
             if home is None:
-                code, text = STORE_NOT_IN_TOPOLOGY, "the topology does not have this store"
+                code, text = STORE_NOT_IN_TOPOLOGY, "the topology does not contain this store"
             if lost:
-                text += ", and no offset shows that it has a changelog"
+                text += ", and no offset shows that the store has a changelog"
             findings.append(snapshot.finding(code, text, task, name, bad))
         elif name not in homes.missing.get(home, {}):
-            findings.append(snapshot.finding(code, f"it is a copy, and Streams uses the one in {home}", task, name))
+            findings.append(
+                snapshot.finding(code, f"the store is a copy, and Streams uses the store in {home}", task, name)
+            )
         if wiped:
             code = COPY_DELETED
-            text = "Streams deletes it with its task, which is not the task of the store in the topology"
+            text = (
+                "Streams deletes the store with its task, but the topology has the store in another task or not at all"
+            )
             findings.append(snapshot.finding(code, text, task, name, bad))
         predictions.append(Prediction(task.name, name, Outcome.IGNORED, code=code))
     return tuple(predictions), tuple(findings)
@@ -107,15 +111,15 @@ def topology_findings(snapshot: Snapshot) -> Iterator[Finding]:
     if homes is None or topology is None:
         return
     for name in homes.global_unused:
-        text = "the topology does not have this global store, so it remains unchanged"
+        text = "the topology does not contain this global store, so the store remains unchanged"
         yield snapshot.finding(STORE_NOT_IN_TOPOLOGY, text, _global(snapshot), name, Level.EXPECTED)
     for name in homes.global_missing:
-        text = "it is not here, so Streams reads its whole topic"
+        text = "the directory does not have this global store, so Streams reads its whole topic"
         yield replace(snapshot.finding(NEW_STORE, text, level=Level.EXPECTED), task=GLOBAL, store=name)
     # No store of these sub-topologies is in the directory, so their partitions, and so their tasks, are unknown.
     for key in homes.unplaced:
         if topology.is_on_disk(key.store) is not False and not (topology.old is not None and key in topology.old.homes):
-            text = f"{key}: no store of its sub-topology is here"
+            text = f"the directory has no store of the sub-topology of {key}"
             yield snapshot.finding(NEW_STORE, text, level=Level.EXPECTED)
     yield from _of_other_operators(snapshot, homes)
     preview = topology.rehome
@@ -140,7 +144,7 @@ def _of_other_operators(snapshot: Snapshot, homes: Homes) -> Iterator[Finding]:
     keys = sorted(new.homes.keys() & old.homes.keys())
     names = [str(key) for key in keys if key.store in homes.stores and of_another_operator(key, new, old)]
     if names:
-        text = f"{some(names, _LISTED_NAMES)}: another operator created it before"
+        text = f"another operator created {some(names, _LISTED_NAMES)} before"
         yield snapshot.finding(NAME_OF_ANOTHER_OPERATOR, text)
 
 
@@ -175,7 +179,7 @@ def judge_left_over_task(snapshot: Snapshot, task: Task) -> TaskCheckDraft:
         return _ignored(snapshot, draft.with_findings(snapshot.finding(OLDER_THAN_MAX_AGE, text, task)))
     if snapshot.request.into_family:
         return _opened_at_start(snapshot, topology, draft)
-    text = "the topology does not have this sub-topology, so the cleaner deletes it"
+    text = "the topology does not contain this sub-topology, so the cleaner deletes the task"
     obstacle, findings = checkpoint_obstacle(snapshot, task)
     draft = draft.with_findings(snapshot.finding(LEFT_OVER_TASK, text, task), *findings)
     if obstacle is not None and len(obstacle.messages) == 1:
@@ -212,14 +216,14 @@ def _opened_at_start(snapshot: Snapshot, topology: RequestedTopology, draft: Tas
             finding = snapshot.finding(LEFT_OVER_TASK, _builds(snapshot), task)
             return _failing(snapshot, draft.with_findings(finding), name, draft.fails[name])
     if not global_parts:
-        text = f"{_builds(snapshot)}. Then the cleaner deletes it"
+        text = f"{_builds(snapshot)}. Then the cleaner deletes the task"
         return _ignored(snapshot, draft.with_findings(snapshot.finding(LEFT_OVER_TASK, text, task)))
     return _second_opening(snapshot, topology, draft, own or global_parts, is_own=bool(own))
 
 
 def _unknown_topology(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     task = draft.task
-    text = f"the topology does not have this named topology, so {snapshot.request.release} fails to start"
+    text = f"the application does not have this named topology, so {snapshot.request.release} fails to start"
     message = streams_log.UNKNOWN_TOPOLOGY.format(streams_log.NO_BUILDER, task.topology)
     obstacle = Obstacle(UNKNOWN_TOPOLOGY, text, task.name, (message,))
     finding = snapshot.finding(UNKNOWN_TOPOLOGY, text, task)
@@ -248,14 +252,14 @@ def _second_opening(
     names = [part.stores[0] for part in parts]
     or_else = None
     if is_own:
-        text = f"{_builds(snapshot, task.id.subtopology)}, too, and fails to start"
+        text = f"{_builds(snapshot, task.id.subtopology)} a second time, and fails to start"
     else:
-        text = f"{_builds(snapshot)}, global stores ({some(names, _LISTED_NAMES)}) too, and fails to start"
+        text = f"{_builds(snapshot)} with the global stores ({some(names, _LISTED_NAMES)}), and fails to start"
         if _corrupted_before(snapshot, topology, task, min(part.number for part in parts)):
             # A corrupted store may end the opening before a global store is reached. Then the start continues.
             or_else = Outcome.IGNORED
     if not any(name in _on_disk(snapshot) for name in names):
-        text += ", unless these are in memory, because they are not here"
+        text += ". These global stores are not in the directory. If they are in memory, startup does not fail"
         or_else = Outcome.IGNORED
     failing = draft.with_findings(snapshot.finding(LEFT_OVER_TASK, text, task, level=Level.ERROR))
     messages = (streams_log.ANOTHER_TASK.format(task.path.name),)
@@ -265,8 +269,13 @@ def _second_opening(
 def _builds(snapshot: Snapshot, number: int | None = None) -> str:
     """Return what the release builds in the directory; ``number`` is that of a global store."""
     if number is not None:
-        return f"{number} is the number of a global store in the topology, so {snapshot.request.release} builds it here"
-    return f"the topology does not have this sub-topology, so {snapshot.request.release} builds all of it here"
+        return (
+            f"{number} is the number of a global store in the topology, so {snapshot.request.release} builds this store"
+        )
+    return (
+        f"the topology does not contain this sub-topology, so {snapshot.request.release} builds the whole "
+        "topology for this task"
+    )
 
 
 def _global_stores(snapshot: Snapshot) -> tuple[str, ...]:

@@ -170,7 +170,7 @@ def _not_understood(task: str, store: str) -> Prediction:
     return Prediction(task, store, Outcome.UNKNOWN, code=NOT_UNDERSTOOD)
 
 
-_LATER: Final = "do nothing while the application is running. Check again after you have stopped it"
+_LATER: Final = "stop the application, then run the check again"
 
 
 def while_running(predictions: list[Prediction], findings: list[Finding]) -> tuple[list[Prediction], list[Finding]]:

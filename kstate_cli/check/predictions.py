@@ -173,12 +173,12 @@ def _lost(snapshot: Snapshot, task: Task, store: Store, code: FindingCode, or_el
     """Judge a store without a changelog in a task that is wiped."""
     outcome = Outcome.MAY_BE_LOST
     reason = (
-        f"it may be a store without a changelog. To find out, pass {option.BOOTSTRAP_SERVER}, "
-        f"{option.DUMP} or {option.OFFSETS}"
+        f"the store may not have a changelog (pass {option.BOOTSTRAP_SERVER}, {option.DUMP} or {option.OFFSETS} to "
+        "determine this)"
     )
     if is_surely_lost(snapshot, store):
         outcome, reason = Outcome.LOST, "Streams treats it as a store without a changelog"
-    text = f"no offset: {reason}, and Streams wipes its task ({code})"
+    text = f"the store has no offset, so {reason}, and Streams wipes its task ({code})"
     finding = snapshot.finding(LOST_WITH_ITS_TASK, text, task, store.name)
     return Prediction(task.name, store.name, outcome, None, finding.code, or_else=or_else), (finding,)
 
@@ -296,7 +296,7 @@ def _without_offset(snapshot: Snapshot, draft: TaskCheckDraft, name: str, store:
 def _without_changelog(snapshot: Snapshot, task: Task, store: Store) -> Verdict | None:
     """Judge a store for which no source names a changelog; None if it has no database, so nothing can be lost."""
     if _may_have_changelog(snapshot, store):
-        text = "it was not closed and has no offset, and kstate does not know whether it has a changelog"
+        text = "the store was not closed and has no offset, and kstate does not know whether it has a changelog"
         finding = snapshot.finding(OFFSET_MISSING, text, task, store.name)
         # The outcome that takes more time comes first, because users must plan for it.
         outcome, otherwise = Outcome.RESTORES_ALL, Outcome.OPENS
@@ -304,7 +304,7 @@ def _without_changelog(snapshot: Snapshot, task: Task, store: Store) -> Verdict 
             finding,
         )
     if store.databases:
-        text = "no offset: Streams treats it as a store without a changelog"
+        text = "the store has no offset, so Streams treats it as a store without a changelog"
         finding = snapshot.finding(WITHOUT_CHANGELOG, text, task, store.name)
         return Prediction(task.name, store.name, Outcome.OPENS, Records(0, exact=True), finding.code), (finding,)
     return None
@@ -317,7 +317,7 @@ def _from_the_beginning(
     task = draft.task
     is_empty = store is None or store.empty
     if is_empty and records is not None and not records.count and records.exact:
-        finding = snapshot.finding(NEVER_WRITTEN, "neither the store nor its changelog has rows", task, name)
+        finding = snapshot.finding(NEVER_WRITTEN, "both the store and its changelog are empty", task, name)
         return Prediction(task.name, name, Outcome.OPENS, records, finding.code), (finding,)
     if store is None:
         finding = lacked(snapshot, task, name)
@@ -325,12 +325,17 @@ def _from_the_beginning(
         # The store is empty, and its log was not read. Probably it never had a record: Streams wrote -4 when it closed.
         level = Level.EXPECTED if is_empty and records is None else None
         finding = snapshot.finding(
-            UNKNOWN_OFFSET, "its offset is -4", task, name, level, hint=_hint_about_unknown_offset(draft, name)
+            UNKNOWN_OFFSET,
+            "the offset of the store is -4",
+            task,
+            name,
+            level,
+            hint=_hint_about_unknown_offset(draft, name),
         )
     elif store.segmented and not store.databases:
-        finding = snapshot.finding(NO_SEGMENTS_YET, "it has no segment", task, name)
+        finding = snapshot.finding(NO_SEGMENTS_YET, "the store has no segment", task, name)
     else:
-        finding = snapshot.finding(OFFSET_MISSING, "it has no offset", task, name)
+        finding = snapshot.finding(OFFSET_MISSING, "the store has no offset", task, name)
     return Prediction(task.name, name, Outcome.RESTORES_ALL, records, finding.code), (finding,)
 
 

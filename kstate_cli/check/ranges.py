@@ -54,8 +54,11 @@ class Range:
     def text(self) -> str:
         """Return the text for a finding."""
         if self.log is None:
-            return f"{self.key}: next offset {self.following}"
-        return f"{self.key}: next offset {self.following}, log {self.log.start} to {self.log.end}"
+            return f"the next offset of {self.key} is {self.following}"
+        return (
+            f"the next offset of {self.key} is {self.following}, and the log ranges from {self.log.start} to "
+            f"{self.log.end}"
+        )
 
 
 def locate(snapshot: Snapshot, key: TopicPartition, following: int) -> Range:
@@ -155,7 +158,9 @@ def recreated(snapshot: Snapshot, key: TopicPartition, task: Task, store: str) -
     # A source may not know an id: brokers before 2.8 have none (KIP-516).
     if len(ids) < 2:
         return ()
-    return (snapshot.finding(TOPIC_RECREATED, f"{key.topic}: {' and '.join(ids)}", task, store),)
+    return (
+        snapshot.finding(TOPIC_RECREATED, f"the topic {key.topic} had different ids: {' and '.join(ids)}", task, store),
+    )
 
 
 def judge_age(snapshot: Snapshot, task: Task, store: Store, key: TopicPartition | None) -> Iterator[Finding]:
@@ -169,11 +174,11 @@ def judge_age(snapshot: Snapshot, task: Task, store: Store, key: TopicPartition 
     as_of = snapshot.ages[task.name, store.name].as_of_ms
     deletes_heard = delete_coverage(as_of, snapshot.now_ms, retention)
     if deletes_heard is DeleteCoverage.UNKNOWN or as_of is None:
-        yield snapshot.finding(AGE_UNKNOWN, "kstate does not know how old its data is", task, store.name)
+        yield snapshot.finding(AGE_UNKNOWN, "kstate does not know how old the data of the store is", task, store.name)
     elif deletes_heard is DeleteCoverage.NO:
         text = (
-            f"its data is from {moment(as_of)}, {span_text(snapshot.now_ms - as_of)} ago. Records that were "
-            f"deleted since then may remain in it (delete.retention.ms is {span_text(retention)})"
+            f"the data of the store is from {moment(as_of)}, {span_text(snapshot.now_ms - as_of)} ago. Keys that "
+            f"were deleted since then may remain in the store (delete.retention.ms is {span_text(retention)})"
         )
         yield snapshot.finding(OLDER_THAN_TOMBSTONES, text, task, store.name)
 
@@ -197,7 +202,7 @@ def rows_below(
         offset = stated_offset(segment, key)
         spans.append(f"{span} (no offset)" if offset is None else f"{span} ({offset})")
     text = (
-        f"Streams uses offset {offsets[key]} of {key}, but these segments are behind it: "
+        f"Streams uses offset {offsets[key]} of {key}, but some segments are behind this offset: "
         f"{some(spans, _LISTED_SEGMENTS)}. Their rows up to offset {offsets[key]} are then silently missing"
     )
     return snapshot.finding(SEGMENT_BEHIND, text, task, store.name)

@@ -91,7 +91,7 @@ def _no_database(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraft:
     # A negative offset is not that of a record. So the store may never have had a row.
     if draft.store.databases or not any(offset >= 0 for offset in draft.read.offsets.values()):
         return draft
-    text = "it has an offset, but no database, so its rows are lost"
+    text = "the store has an offset, but no database, so its rows are lost"
     finding = snapshot.finding(OFFSET_WITHOUT_STORE, text, draft.task, draft.store.name)
     return draft.with_findings(finding).without_rows(finding.code)
 
@@ -105,7 +105,10 @@ def _misplaced_segments(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreChec
     if not skipped:
         return draft
     starts = ", ".join(str(d.segment_start) for d in skipped)
-    text = f"{starts}: not multiples of a segment interval. Streams opens other segments instead, without these rows"
+    text = (
+        f"the segment numbers {starts} are not multiples of a segment interval. Streams opens other segments "
+        "instead, without these rows"
+    )
     finding = snapshot.finding(SEGMENT_OFF_GRID, text, draft.task, draft.store.name)
     return draft.with_findings(finding).without_rows(finding.code)
 
@@ -123,7 +126,7 @@ def _global_status(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraf
     request = snapshot.request
     if draft.fatal is not None or not (request.into_family and request.exactly_once and store.status == "open"):
         return draft
-    text = f"its status is open, so {request.release} fails at every start"
+    text = f"the status of the store is open, so {request.release} fails at every start"
     not_valid, because = streams_log.INVALID_STATE
     messages = (not_valid.format(store.name), because)
     file = f"{task.name}/{store_folder(store.name, segmented=False)}"
@@ -132,15 +135,15 @@ def _global_status(snapshot: Snapshot, draft: StoreCheckDraft) -> StoreCheckDraf
 
 
 STORE_RULES: tuple[Rule[StoreCheckDraft], ...] = (
-    Rule("releases.py: a later release added this kind of store", _kind),
+    Rule("a later release added this kind of store (kstate_cli/releases.py)", _kind),
     Rule("StoreQueryUtils.readPositionFromCheckpoint, LegacyCheckpointingStateStore.init", _files),
     Rule("AbstractSegments.segmentIdFromSegmentName", _segments),
     Rule("RocksDBStore.openRocksDB, AbstractSegments.openExisting", _databases),
     Rule("RocksDBTimeOrderedSessionStoreWithHeaders (KIP-1285)", _sessions),
     Rule("VersionSet::Recover (RocksDB)", _doubts),
-    Rule("OffsetCheckpoint: an offset remains after the directory of its store was removed", _no_database),
+    Rule("OffsetCheckpoint keeps an offset after the directory of its store was removed", _no_database),
     Rule("AbstractSegments.segmentName", _misplaced_segments),
-    Rule("DBImpl::Recover (RocksDB): create_if_missing", _recreated),
+    Rule("DBImpl::Recover (RocksDB) creates a database with create_if_missing", _recreated),
 )
 """The rules for stores of tasks, in the order of Streams."""
 GLOBAL_STORE_RULES: tuple[Rule[StoreCheckDraft], ...] = (
@@ -160,21 +163,25 @@ def misread_sessions(snapshot: Snapshot, task: Task, store: Store) -> tuple[Find
     if not knows_headers(snapshot.request.release):
         return ()
     if has_rows_without_headers(store):
-        return _misread(snapshot, task, store, "it has rows without headers, but was opened as a store with headers")
+        return _misread(
+            snapshot, task, store, ("the store has rows without headers, but was opened as a store with headers")
+        )
     if not may_be_misread_with_headers(store):
         return ()
     # Stores of some kinds have the same bytes. Then only the topology shows whether headers are read.
     certain = misread_with_headers(store.kind.name) is not None
     elsewhere = [twin for other in snapshot.siblings(task) for twin in other.stores if twin.name == store.name]
     if any(store_kind(twin.kind.name).misread_before for twin in elsewhere):
-        return _misread(snapshot, task, store, "in other tasks it is a store with headers, but its rows here have none")
+        return _misread(
+            snapshot, task, store, ("in other tasks, this is a store with headers, but its rows in this task have none")
+        )
     if snapshot.request.headers_format:
         if certain:
-            return _misread(snapshot, task, store, "its rows have no headers")
-        text = "if its rows are on-window-close sessions, they have no headers"
+            return _misread(snapshot, task, store, "the rows of the store have no headers")
+        text = "if the rows of the store are on-window-close sessions, they have no headers"
         return _misread(snapshot, task, store, text, Level.WARNING)
     if certain:
-        text = "nothing to do, unless the application sets dsl.store.format=HEADERS"
+        text = "you do not have to do anything, unless the application sets dsl.store.format=HEADERS"
         return _misread(snapshot, task, store, text, Level.EXPECTED)
     return ()
 
@@ -208,7 +215,7 @@ def judge_opening(snapshot: Snapshot, task: Task, store: Store) -> Opening:
         code, text = obstacle.code, obstacle.text
         swallowed = store.segmented and not snapshot.request.into_family
         if swallowed:
-            text += ": the store silently opens without it and without every later segment"
+            text += ". The store silently opens without this segment and all later ones"
             if code == DOES_NOT_OPEN:
                 code = SEGMENT_DOES_NOT_OPEN
         finding = snapshot.finding(code, text, task, store.name)
@@ -251,17 +258,23 @@ def _families(snapshot: Snapshot, store: Store, database: Database, path: str) -
         if not unknown:
             return None
         message = streams_log.UNEXPECTED_FAMILY.format(unknown[0], database.path.name)
-        return Obstacle(UNKNOWN_COLUMN_FAMILY, f"column family {unknown[0]}", path, (message,), by_streams=True)
+        return Obstacle(
+            UNKNOWN_COLUMN_FAMILY,
+            f"the store has the unknown column family {unknown[0]}",
+            path,
+            (message,),
+            by_streams=True,
+        )
     # RocksDB always opens its own column family for statistics.
     extra = families - (all_families() - headers_families() - {OFFSETS_CF}) - {STATISTICS_CF}
     if not extra:
         return None
     if extra & headers_families():
-        code, text = HEADERS_STORE, f"a store with record headers ({store.kind.name})"
+        code, text = HEADERS_STORE, f"the store has record headers ({store.kind.name})"
     elif OFFSETS_CF in extra:
-        code, text = OFFSETS_IN_COLUMN_FAMILY, "its RocksDB has the column family offsets"
+        code, text = OFFSETS_IN_COLUMN_FAMILY, "the database has the column family offsets"
     else:
-        code, text = UNKNOWN_COLUMN_FAMILY, f"column family {', '.join(sorted(extra))}"
+        code, text = UNKNOWN_COLUMN_FAMILY, f"the store has the unknown column family {', '.join(sorted(extra))}"
     names = ""
     if len(extra) == 1:
         # If there are several, RocksDB lists them in any order. So only the beginning of the message is certain.
@@ -275,7 +288,7 @@ def _formats(snapshot: Snapshot, database: Database, path: str) -> Obstacle | No
     reads = snapshot.request.release.reads_sst_format
     if newest <= reads:
         return None
-    text = f"SST format {newest}, but {snapshot.request.release} reads at most {reads}"
+    text = f"an SST has format {newest}, but {snapshot.request.release} reads formats up to {reads}"
     return Obstacle(SST_TOO_NEW, text, path, (streams_log.FORMAT_VERSION.format(newest),))
 
 
@@ -293,7 +306,7 @@ def _damage(snapshot: Snapshot, database: Database, path: str) -> Obstacle | Non
             continue
         if problem.code is ProblemCode.SST:
             name = problem.place.name
-            return Obstacle(DOES_NOT_OPEN, f"{name} {problem.description}", problem.place.text, (name,))
+            return Obstacle(DOES_NOT_OPEN, f"{name}: {problem.description}", problem.place.text, (name,))
         if problem.code in (ProblemCode.DOES_NOT_OPEN, ProblemCode.NO_MANIFEST):
             return Obstacle(DOES_NOT_OPEN, problem.description, path, ())
         if problem.code is ProblemCode.NOT_A_LONG:

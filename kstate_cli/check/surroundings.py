@@ -43,7 +43,10 @@ def _ages(snapshot: Snapshot) -> Iterator[Finding]:
     # No cleaner deletes the folder of the global stores, because every instance needs them.
     old = [t.name for t in snapshot.app.tasks if not t.is_global and now - t.mtime_ns / 1e9 > _CLEANUP_DELAY]
     if old:
-        text = f"{_some(old)}: older than ten minutes. The cleaner deletes tasks that are not assigned to this instance"
+        text = (
+            f"these tasks are older than ten minutes: {_some(old)}. The cleaner deletes those that are not assigned "
+            "to this instance"
+        )
         yield snapshot.finding(CLEANER_MAY_DELETE, text)
 
 
@@ -52,7 +55,7 @@ def _versioned(snapshot: Snapshot) -> Iterator[Finding]:
     names = sorted({store.name for store in stores if has_key(store.kind.name, KeySchema.VERSIONED)})
     # Up to 4.2 the Position is kept in ``<store>.position``.
     if names and snapshot.request.into_family:
-        yield snapshot.finding(VERSIONED_POSITION, f"{_some(names)}: its Position is empty after each start")
+        yield snapshot.finding(VERSIONED_POSITION, f"the Position of {_some(names)} is empty after each start")
 
 
 def _owners(snapshot: Snapshot) -> Iterator[Finding]:
@@ -61,15 +64,15 @@ def _owners(snapshot: Snapshot) -> Iterator[Finding]:
     if around.others:
         yield snapshot.finding(
             FOREIGN_OWNER,
-            f"{_some(list(around.others))}: they do not belong to the owner of the application directory (uid "
-            f"{around.owner})",
+            f"the owner of the application directory (uid {around.owner}) does not own these entries: "
+            f"{_some(list(around.others))}",
         )
 
 
 def _mount(snapshot: Snapshot) -> Iterator[Finding]:
     mount = snapshot.around.mount
     if mount is not None and mount.may_not_share_locks:
-        yield snapshot.finding(LOCK_NOT_SHARED, f"it is on {mount.kind} ({mount.point})")
+        yield snapshot.finding(LOCK_NOT_SHARED, f"the directory is on a {mount.kind} file system ({mount.point})")
 
 
 def _runs(snapshot: Snapshot) -> Iterator[Finding]:
@@ -101,8 +104,8 @@ def _in_memory(snapshot: Snapshot) -> Iterator[Finding]:
         names &= {key.store for key in snapshot.request.topology.new.homes}
     for name in sorted(names):
         text = (
-            f"{name}: its changelog exists, but it has no directory, because it is in memory. Streams restores "
-            "all of it at every start"
+            f"{name} has a changelog, but no directory, because the store is in memory. Streams restores the whole "
+            "store at every start"
         )
         yield snapshot.finding(CHANGELOG_WITHOUT_STORE, text)
 
@@ -111,11 +114,11 @@ AROUND_RULES: tuple[SurroundingsRule, ...] = (
     SurroundingsRule("StateDirectory.cleanRemovedTasks", _ages),
     SurroundingsRule("RocksDBVersionedStore.writePosition", _versioned),
     SurroundingsRule(
-        "StateDirectory: the application reads and writes its files (docs/internals/layout.md#owners)", _owners
+        "StateDirectory reads and writes the files as the application's user (docs/internals/layout.md#owners)", _owners
     ),
     SurroundingsRule("StateDirectory.lockStateDirectory", _mount),
-    SurroundingsRule("kstate: what its own runs keep", _runs),
-    SurroundingsRule("InMemoryKeyValueStore: Streams restores all of it at every start", _in_memory),
+    SurroundingsRule("the runs of kstate keep backups", _runs),
+    SurroundingsRule("Streams restores an InMemoryKeyValueStore at every start", _in_memory),
 )
 """The rules about the directory as a whole."""
 
@@ -141,7 +144,7 @@ def deleted_by_failure(snapshot: Snapshot, predictions: Sequence[Prediction]) ->
     # These stores may have no changelog. Then their rows are lost with the directory.
     without = _stores_without_offset(snapshot)
     if without:
-        text += f". Rows of {some(without, _LISTED_TASKS)} are then lost, unless they have a changelog"
+        text += f". The rows of {some(without, _LISTED_TASKS)} are then lost, unless these stores have a changelog"
     yield snapshot.finding(FAILED_START_DELETES, text)
 
 

@@ -115,12 +115,12 @@ def _absent_stores(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
             continue
         if task.has_offsets_family and name not in absent:
             text = (
-                "it has an offset, but no directory: it is in memory, and with upgrade.from .checkpoint "
-                "contains such stores too"
+                "the store has an offset, but no directory, because it is in memory. With upgrade.from, .checkpoint "
+                "also contains in-memory stores"
             )
             findings.append(snapshot.finding(OFFSET_WITHOUT_STORE, text, task, name, Level.EXPECTED))
             continue
-        text = f"its directory is missing, but its offset {offset} exists"
+        text = f"the directory of the store is missing, but its offset {offset} exists"
         findings.append(snapshot.finding(OFFSET_WITHOUT_STORE, text, task, name))
         empty[name] = findings[-1].code
         if name not in absent:
@@ -170,9 +170,9 @@ def _status(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
 
 
 def _status_text(store: Store) -> str:
-    text = "its status is open"
+    text = "the status of the store is open"
     if _keeps_segments_open(store):
-        text += f", but an earlier segment is not open: the first start ends in ERROR ({streams_log.LOCK_HELD})"
+        text += f", but an earlier segment is not open, so the first start ends in ERROR ({streams_log.LOCK_HELD})"
     return text
 
 
@@ -197,10 +197,10 @@ def _hanging(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     the topology, which no directory shows. If all of them have status 1, so has the first.
     """
     stores = [store for store in draft.stores.values() if store.databases]
-    hangs, text = None, "if the first store that Streams opens in it has status 1"
+    hangs, text = None, "if the first store that Streams opens in the task has the status open"
     if all(store.status == "open" for store in stores):
-        hangs, text = True, "its stores have status 1"
-    finding = snapshot.finding(START_HANGS, f"{text}: the client stays in REBALANCING", draft.task)
+        hangs, text = True, "because all stores of the task have the status open"
+    finding = snapshot.finding(START_HANGS, f"{text}, the client stays in REBALANCING", draft.task)
     return replace(draft.with_findings(finding), code=finding.code, hangs=hangs)
 
 
@@ -220,7 +220,7 @@ def _sentinels(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
         for tp, offset in draft.read.stores[name].offsets.items():
             if offset < 0 and offset not in _HARMLESS_NEGATIVE:
                 draft = draft.with_findings(
-                    snapshot.finding(SENTINEL_OFFSET, f"{tp}: offset {offset}", draft.task, name)
+                    snapshot.finding(SENTINEL_OFFSET, f"the offset of {tp} is {offset}", draft.task, name)
                 )
                 text, file = f"offset {offset} of {tp}", f"{draft.task.name}/{name}"
                 fails[name] = Obstacle(SENTINEL_OFFSET, text, file, streams_log.SENTINEL)
@@ -255,18 +255,20 @@ TASK_RULES: tuple[Rule[TaskCheckDraft], ...] = (
     Rule("StateDirectory.taskDirIsEmpty (docs/internals/layout.md#foreign-entries)", _foreign),
     Rule("StateDirectory.cleanOutdatedDirsOnStartup", _too_old),
     Rule("StateManagerUtil.registerStateStores", _stores),
-    Rule("OffsetCheckpoint: an offset remains after the directory of its store was removed", _absent_stores),
+    Rule("OffsetCheckpoint keeps an offset after the directory of its store was removed", _absent_stores),
     Rule("OffsetCheckpoint.read", read_checkpoint),
     Rule("LegacyCheckpointingStateStore.migrateLegacyOffsets, StoreQueryUtils, AbstractSegments", compare),
-    Rule("StateManagerUtil.registerStateStores: it opens no store after one that fails", _not_reached),
+    Rule("StateManagerUtil.registerStateStores does not open any store after one that fails", _not_reached),
     Rule("AbstractColumnFamilyAccessor.open", _status),
-    Rule("ProcessorStateManager.initializeStoreOffsets: OffsetCheckpoint.read throws", _unreadable),
+    Rule(
+        "ProcessorStateManager.initializeStoreOffsets fails if OffsetCheckpoint.read throws an exception", _unreadable
+    ),
     Rule("StateDirectory.updateTaskOffsets", _sentinels),
-    Rule("ProcessorStateManager.initializeStoreOffsets: TaskCorruptedException", _missing),
+    Rule("ProcessorStateManager.initializeStoreOffsets throws a TaskCorruptedException", _missing),
     Rule("StoreChangelogReader, DefaultStateUpdater (KIP-406)", predicted),
     Rule("RocksDBTimeOrderedKeyValueBytesStore; delete.retention.ms", _after),
     Rule("ProcessorStateManager.checkpoint", _unclean),
-    Rule("TopologyMetadata.buildSubtopology: a task has the stores of its sub-topology", _elsewhere),
+    Rule("TopologyMetadata.buildSubtopology gives a task the stores of its sub-topology", _elsewhere),
 )
 """The rules for a task, in the order of Streams."""
 
@@ -323,7 +325,7 @@ def _fails(task: Task, store: Store, obstacle: Obstacle) -> Prediction:
 def _by_offsets(snapshot: Snapshot, task: Task, store: Store, read: InitialOffsets) -> Verdict:
     """Judge a global store that opens, by its offsets, which are the next ones to read."""
     if OFFSET_UNKNOWN in read.offsets.values():
-        text = "its offset is -4, and Streams seeks to it"
+        text = "the offset of the store is -4, and Streams seeks to this offset"
         finding = snapshot.finding(GLOBAL_UNKNOWN_OFFSET, text, task, store.name)
         obstacle = Obstacle(finding.code, text, f"{task.name}/{CHECKPOINT}", (streams_log.SEEK_NEGATIVE,))
         return _fails(task, store, obstacle), (finding,)
@@ -337,7 +339,7 @@ def _by_offsets(snapshot: Snapshot, task: Task, store: Store, read: InitialOffse
             if range_.where is Where.ABOVE:
                 code = BEYOND_LOG_END
             elif snapshot.request.release.number <= _HANGS_UP_TO:
-                text += "; KafkaStreams#start never returns"
+                text += ". KafkaStreams#start never returns"
             findings.append(snapshot.finding(code, text, task, store.name))
             file = f"{task.name}/{store_folder(store.name, segmented=False)}"
             return Prediction(
@@ -350,7 +352,7 @@ def _by_offsets(snapshot: Snapshot, task: Task, store: Store, read: InitialOffse
     if not ranges:
         # Every global store begins without an offset. If it has rows, its records are read a second time.
         level = Level.EXPECTED if store.empty else None
-        text = "it has no offset, so Streams reads it from the beginning"
+        text = "the store has no offset, so Streams reads its topic from the beginning"
         finding = snapshot.finding(OFFSET_MISSING, text, task, store.name, level)
         return Prediction(task.name, store.name, Outcome.RESTORES_ALL, None, finding.code), (finding,)
     if missing_logs:
@@ -391,7 +393,10 @@ def _unknown_topic(snapshot: Snapshot, draft: TaskCheckDraft) -> TaskCheckDraft:
     topics = sorted({tp.topic for tp in task.checkpoint.entries})
     if len(topics) <= len(task.stores):
         return draft
-    text = f".checkpoint names {len(topics)} topics ({', '.join(topics)}), but {len(task.stores)} stores are here"
+    text = (
+        f".checkpoint contains {len(topics)} topics ({', '.join(topics)}), but the directory has "
+        f"{len(task.stores)} stores"
+    )
     finding = snapshot.finding(GLOBAL_UNKNOWN_TOPIC, text, task)
     file = f"{task.name}/{CHECKPOINT}"
     failing = []
@@ -417,6 +422,6 @@ GLOBAL_RULES: tuple[Rule[TaskCheckDraft], ...] = (
     Rule("LegacyCheckpointingStateStore.migrateLegacyOffsets, StoreQueryUtils, AbstractSegments", compare),
     Rule("AbstractColumnFamilyAccessor.open", _without_status),
     Rule("GlobalStateManagerImpl.registerStore, restoreState", _global_stores),
-    Rule("GlobalStateManagerImpl.initialize: more topics than persistent global stores", _unknown_topic),
+    Rule("GlobalStateManagerImpl.initialize does not accept more topics than persistent global stores", _unknown_topic),
 )
 """The rules for the folder ``global``, in the order of Streams."""

@@ -37,23 +37,25 @@ def groups() -> tuple[CodeGroup, ...]:
     return tuple(
         replace(group, explanations=tuple(_for_people(entry) for entry in group.explanations))
         for group in (
-            CodeGroup("finding", "Findings of check", "check: column finding, member code", _findings()),
-            CodeGroup("outcome", "What happens to a store at the next start", "check: member outcome",
+            CodeGroup("finding", "Findings of check", "check, in the column finding or the member code", _findings()),
+            CodeGroup("outcome", "What happens to a store at the next start", "check, in the member outcome",
                   plain("outcome", {member.value: texts for member, texts in OUTCOMES.items()})),
-            CodeGroup("verify", "Findings of verify", "verify: member code", _damages()),
-            CodeGroup("fleet", "Findings of fleet", "fleet: member code", _fleet_findings()),
-            CodeGroup("problem", "Problems of a directory", "ls and inspect-position, refusals: member code",
+            CodeGroup("verify", "Findings of verify", "verify, in the member code", _damages()),
+            CodeGroup("fleet", "Findings of fleet", "fleet, in the member code", _fleet_findings()),
+            CodeGroup("problem", "Problems of a directory",
+                  "ls, inspect-position and each refused command, in the member code",
                   plain("problem", {member.value: texts for member, texts in PROBLEMS.items()})),
-            CodeGroup("run", "States of a run", "status: member state", plain("run", RUN_STATES)),
-            CodeGroup("restoration", "States of a restoration", "status, restore: member restoration",
+            CodeGroup("run", "States of a run", "status, in the member state", plain("run", RUN_STATES)),
+            CodeGroup("restoration", "States of a restoration", "status and restore, in the member restoration",
                   plain("restoration", RESTORATION_STATES)),
-            CodeGroup("status", "How a store was left", "ls and inspect-position: member status",
+            CodeGroup("status", "Status of a store", "ls and inspect-position, in the member status",
                   plain("status", STORE_STATUS)),
-            CodeGroup("query", "Why a partition did not answer", "query: member code of a failure", _failures()),
-            CodeGroup("exit", "Exit codes", "every command", plain("exit", EXITS)),
-            CodeGroup("error", "Codes of errors", "every command, with -o json: member code of an error",
+            CodeGroup("query", "Why a partition did not answer", "query, in the member code of each failure",
+                  _failures()),
+            CodeGroup("exit", "Exit codes", "every command, as its exit code", plain("exit", EXITS)),
+            CodeGroup("error", "Codes of errors", "every command with -o json, in the member code of the error",
                   plain("error", {**ERRORS, **{member.value: texts for member, texts in REHOME.items()}})),
-            CodeGroup("note", "Notes in passing", "restore, ls, check, query and export: standard error", _notes()),
+            CodeGroup("note", "Notes", "restore, ls, check, query and export, on standard error", _notes()),
         )
     )  # fmt: skip
 

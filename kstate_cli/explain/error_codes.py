@@ -33,14 +33,14 @@ from kstate_cli.streams_log import OTHER_PARTITIONS
 from kstate_cli.texts import command
 
 _STATUS = f"to see what the run did: {command('status', 'APP')}"
-_MESSAGE = "the message contains what failed, where, and what to do next"
+_MESSAGE = "read the message, which states what failed, where, and what to do next"
 
 # By the attribute of the class: a code and its text cannot part.
 ERRORS: Final = {
-    UsageError.code: Texts("The command line is invalid (exit 2)", "Nothing was changed.", do=(_MESSAGE,)),
+    UsageError.code: Texts("The command line is invalid (exit 2)", "kstate changed nothing.", do=(_MESSAGE,)),
     UnknownStateStoreError.code: Texts(
-        "No task here has a store of that name (exit 2)",
-        "Streams reports the same with UnknownStateStoreException.",
+        "No task in this directory has a store with that name (exit 2)",
+        "Streams throws an UnknownStateStoreException in the same case.",
         do=(f"to list the stores: {command('ls', 'APP')}",),
     ),
     ConditionNotMet.code: Texts(
@@ -48,25 +48,27 @@ ERRORS: Final = {
     ),
     QueryFailedError.code: Texts(
         "A partition did not answer the query (exit 3)",
-        "kstate printed the rows of the other partitions. Each failure has a reason, such as NOT_UP_TO_BOUND.",
+        "kstate printed the rows of the other partitions. For each failure, it prints a reason, such as "
+        "NOT_UP_TO_BOUND.",
         do=("check the reason of each failure",),
     ),
     Refused.code: Texts(
-        "Refused: the state is unknown, or the operation is unsafe (exit 4)",
-        "Nothing was changed.",
+        "kstate refused the operation, because it is unsafe or the state is unknown (exit 4)",
+        "kstate changed nothing.",
         do=(_MESSAGE,),
     ),
     DumpError.code: Texts(
         "A dump contradicts its manifest, or kstate cannot read it (exit 4)",
-        "Files are missing, a column has another type, or the manifest does not match the records.",
+        "For example, files are missing, a column has another type, or the manifest does not match the records.",
         do=(str(DumpError.usual_hint),),
     ),
     DumpRot.code: Texts(
         "A file of a dump is damaged, because its bytes have changed since it was written (exit 4)",
-        "Its SHA-256 differs from the manifest, or kstate cannot decode a page of it. Nothing was changed.",
+        "The SHA-256 of the file differs from the manifest, or kstate cannot decode a page of the file. kstate "
+        "changed nothing.",
         do=(
             "copy the file again from another copy of the dump",
-            "or read the topics again into a new full dump, while the broker has their records: "
+            "or create a new full dump, while the broker still has the records: "
             + command("dump", option.BOOTSTRAP_SERVER, "HOST:PORT", option.APP, "ID", option.OUT, "NEW"),
             f"to see which other files are damaged: {command('verify-dump', 'DUMP')}",
         ),
@@ -74,11 +76,12 @@ ERRORS: Final = {
     SerdeError.code: Texts(
         "The serde cannot read the bytes, or cannot serialize this key (exit 4)",
         "kstate printed the rows that it could read.",
-        do=(f"pass another serde: {option.KEY_SERDE}, {option.VALUE_SERDE}",),
+        do=(f"pass another serde with {option.KEY_SERDE} or {option.VALUE_SERDE}",),
     ),
     InUse.code: Texts(
         "Another process is using the directory (exit 5)",
-        "The application or another command of kstate is running. If the process is known, the message names it.",
+        "The application or another kstate command is running. If kstate can determine the process, the message "
+        "names it.",
         (log.LOCKED, log.TASK_LOCKED),
         do=(f"stop the application, or pass {option.WAIT} SECONDS",),
     ),
@@ -89,81 +92,81 @@ ERRORS: Final = {
     ),
     HostError.code: Texts(
         "This host lacks descriptors, threads, memory or disk space (exit 6)",
-        "This does not mean that the stores are damaged, so do not wipe them for this reason.",
+        "This error is no sign of damaged stores, so do not wipe them for this reason.",
         do=("raise the limit that the message names, or free the resource, then run the command again", STORES_STAY),
     ),
     # These three stand for exceptions of Python and of libraries, which are no classes of kstate.
     SYSTEM_CODE: Texts(
         "The operating system returned an error (exit 6)",
-        "For example, a file is missing, the disk does not respond, or permissions are missing.",
+        "For example, a file does not exist, the disk does not respond, or this user lacks a permission.",
         do=(_MESSAGE,),
     ),
     DATABASE_CODE: Texts("RocksDB returned an error (exit 6)", do=(look_closer("APP"),)),
     StoreUnreadable.code: Texts(
         "kstate cannot read a store (exit 6)",
-        "The store is damaged, open in a running application, or of an ambiguous kind.",
-        do=(look_closer("APP"), f"to read the last flush of a running application: {option.LAST_FLUSH}"),
+        "The store is damaged, a running application has it open, or its kind is ambiguous.",
+        do=(look_closer("APP"), f"to read the last flush of a running application, pass {option.LAST_FLUSH}"),
     ),
     OutputLost.code: Texts(
         "kstate could not write all results (exit 6)",
         "The printed output is incomplete.",
         do=("free disk space for the output, then run the command again",),
     ),
-    KstateError.code: Texts("A failure without a specific code (exit 6)", do=(_MESSAGE,)),
+    KstateError.code: Texts("The command failed, and the failure has no specific code (exit 6)", do=(_MESSAGE,)),
     DEFECT_CODE: Texts(
-        "A defect of kstate (exit 6)",
-        "kstate ended with an unexpected error. Even then, a change is complete or has no effect.",
-        do=("report it: run the command again with KSTATE_LOG=FILE, and attach the file", _STATUS),
+        "kstate has a defect (exit 6)",
+        "kstate ended with an unexpected error. Even then, a change is either complete or has no effect.",
+        do=("run the command again with KSTATE_LOG=FILE, then report the defect and attach the file", _STATUS),
     ),
     RunHalfway.code: Texts(
         "A run failed after it exchanged the directories (exit 7)",
         "APP is completely the new directory, but the run did not complete its last steps.",
-        do=("run the command again", f"or roll it back: {command('undo', 'APP')}", _STATUS),
+        do=("run the command again", f"or roll the run back: {command('undo', 'APP')}", _STATUS),
     ),
     Interrupted.code: Texts(
         "A signal ended the command (exit 128 plus the number of the signal)",
-        "kstate removes all new files that are not part of APP yet.",
+        "kstate removed all new files that were not yet part of APP.",
         do=("run the command again", _STATUS),
     ),
 }
 
 
 # The same advice for several refusals: only the old text distinguishes their cases.
-_OLD: Final = f"pass the text of the topology that ran here last too: {option.FROM} OLD.txt"
+_OLD: Final = f"also pass the text of the topology that ran here last, with {option.FROM} OLD.txt"
 
 REHOME: Final = {
     WhyRefused.OTHER_APPLICATION: Texts(
         "The new topology has few or none of the stores in this directory (exit 4)",
         "The text belongs to another application, or nearly all stores were renamed.",
-        do=("pass the text of this application", _OLD),
+        do=("pass the topology text of this application", _OLD),
     ),
     WhyRefused.OLD_DOES_NOT_FIT: Texts(
-        "The old topology has stores in other tasks than the directory (exit 4)",
-        "With topology.optimization, the numbers depend on the properties that you pass to build.",
-        do=("pass the text of the topology that ran here last, from build(props)",),
+        "The old topology does not have the stores in the same tasks as the directory (exit 4)",
+        "With topology.optimization, the task numbers depend on the properties that you pass to StreamsBuilder.build.",
+        do=("pass the text of the topology that ran here last, as StreamsBuilder.build(props) returned it",),
     ),
     WhyRefused.GLOBAL: Texts(
         "A store is global only in the topology or only in the directory (exit 4)",
         (
-            "A global store has no partitions, and Streams restores it from its whole topic. So its rows cannot "
-            "become the rows of a task's store."
+            "A global store is not partitioned, and Streams restores it from its whole topic. So kstate cannot move "
+            "rows between a global store and the store of a task."
         ),
-        do=("wipe that store. Streams then recreates it",),
+        do=("wipe the store, and Streams recreates it",),
     ),
     WhyRefused.TWO_COPIES: Texts(
         "Two tasks with the same partition number each have a copy of the store (exit 4)",
-        "You have started the new topology once, and it created stores in addition to the old ones.",
+        "The new topology was already started, and it created stores in addition to the old ones.",
         do=(_OLD,),
     ),
     WhyRefused.HALF_A_TASK: Texts(
         "The tasks of merged sub-topologies are on different hosts (exit 4)",
         (
-            "Each host would have half a task. Under exactly-once, Streams wipes a task if the offset of a store "
-            "is missing."
+            "After the move, each host would have only a part of the task. Under exactly-once, Streams wipes a task "
+            "if the offset of a store is missing."
         ),
         do=(
             (
-                f"complete it from a dump, in the same run and on every host: {option.FROM_CHANGELOG} DUMP "
+                f"complete the task from a dump in the same run, on every host: pass {option.FROM_CHANGELOG} DUMP "
                 f"{option.FOR} RELEASE"
             ),
             "or move the directories of one partition to one host, while the application is stopped on both hosts",
@@ -172,25 +175,28 @@ REHOME: Final = {
     WhyRefused.GENERATED: Texts(
         "A name that the DSL generated contains the number of the operator (exit 4)",
         (
-            "After a change, the operator has another number, and so its store has another name and another "
-            "changelog. The same name may belong to another operator. kstate moves such a store only if it has "
-            "the same sources and processors in both texts."
+            "After a change of the topology, the operator may have another number. Then its store has another name "
+            "and another changelog, and the old name may belong to another operator. kstate moves such a store only "
+            "if it has the same sources and processors in both texts."
         ),
         do=(_OLD, "or set the old name in the code, with Materialized.as"),
     ),
     WhyRefused.NUMBER_TAKEN: Texts(
         "The directory already has tasks with the new number of a sub-topology (exit 4)",
-        (
-            "From the numbers alone, kstate cannot see whether sub-topologies were merged, or whether one "
-            "replaced another."
+        ("The numbers do not show whether sub-topologies were merged, or whether one replaced another."),
+        do=(
+            (
+                f"map these tasks with another {option.MAP}, or pass the texts of both topologies with "
+                f"{option.TOPOLOGY} and {option.FROM}"
+            ),
         ),
-        do=(f"map those tasks with another {option.MAP}, or pass texts: {option.TOPOLOGY}, {option.FROM}",),
     ),
     WhyRefused.KIND_UNKNOWN: Texts(
         "A store is new, and its kind is unknown (exit 4)",
         (
-            'From 4.3 on, an empty store needs an offset that means "from the beginning". Without it, Streams '
-            "wipes the task under exactly-once. Where this offset is stored depends on the kind of the store."
+            'From 4.3 on, an empty store needs an offset that means "from the beginning". Without this offset, '
+            "Streams wipes the task under exactly-once. The kind of the store determines where kstate must write "
+            "the offset."
         ),
         do=(
             f"specify the kind in kstate.toml: {option.SPEC}",
@@ -200,8 +206,8 @@ REHOME: Final = {
     ),
     # Both ways lose something: the restoration its time, the other guarantee its safety. The user chooses.
     WhyRefused.UNCLEAN: Texts(
-        "Stores that kstate would move were not closed cleanly (exit 4)",
-        "Under exactly-once they may contain uncommitted rows.",
+        "The application did not cleanly close the stores that kstate would move (exit 4)",
+        "Under exactly-once, these stores may contain uncommitted rows.",
         do=(
             f"pass {option.WIPE_UNCLEAN} to remove these stores, so that Streams restores only them",
             f"or {option.GUARANTEE} at_least_once",
@@ -209,26 +215,26 @@ REHOME: Final = {
     ),
     WhyRefused.FOREIGN: Texts(
         "A task from which kstate would move stores contains a file that Streams did not create (exit 4)",
-        "kstate cannot determine the task of this file.",
+        "kstate cannot determine to which task this file belongs.",
         do=("move it out of the application directory",),
     ),
     WhyRefused.MEMBERS: Texts(
-        "The group of the application has members (exit 4)",
+        "The consumer group of the application has members (exit 4)",
         (
-            "An instance is running, or was stopped less than session.timeout.ms ago. Streams does not leave its "
-            "group when it stops."
+            "An instance is running, or stopped less than session.timeout.ms ago. By default, an instance does not "
+            "leave its group when it stops."
         ),
         do=("stop all instances", f"then wait until the sessions of stopped instances end: {option.WAIT} 60"),
     ),
     WhyRefused.UNREAD: Texts(
         "The new topology does not read some topics that have unread records (exit 4)",
         (
-            "For example, a renamed repartition topic is a new topic, and no instance ever reads the rest of the "
-            "old one."
+            "For example, if a repartition topic is renamed, Streams creates a new topic, and no instance reads the "
+            "remaining records of the old one."
         ),
         do=(
             "start the old topology, let it process all its input, and stop it",
-            f"if you can lose these records, omit {option.BOOTSTRAP_SERVER}",
+            f"if you do not need these records, omit {option.BOOTSTRAP_SERVER}",
         ),
     ),
     WhyRefused.PARTITIONS: Texts(
@@ -242,8 +248,9 @@ REHOME: Final = {
         do=("keep these sub-topologies separate", "or repartition one of their inputs"),
     ),
     WhyRefused.OTHER_CLUSTER: Texts(
-        "The broker has none of the changelogs of the directory (exit 4)",
-        "It is another cluster, or this user does not have the permission to describe these topics.",
+        "The broker has none of the changelogs of this directory (exit 4)",
+        "Either the broker belongs to another cluster, or this user does not have the permission to describe these "
+        "topics.",
         do=("pass the cluster of this application, and a user with the permission to describe its topics",),
     ),
 }
@@ -265,15 +272,15 @@ def _of_signal(number: signal.Signals) -> str:
 # By the exit code of the class, or of the signal, in ascending order.
 EXITS: Final = {
     str(EXIT_OK): Texts(
-        "The command is done, or there was nothing to do",
-        "check, diff, verify, and inspect-position with a bound have a positive result.",
+        "The command succeeded, or there was nothing to do",
+        "For check, diff, verify, and inspect-position with a bound, the result is positive.",
         do=("nothing",),
     ),
     str(EXIT_WARNINGS): Texts(
-        "The command is done, with warnings",
+        "The command succeeded, but printed warnings",
         (
-            "The work is complete, but you should know something: stores were skipped, headers were dropped, or a "
-            "shutdown was unclean. If the command reads, rows may be silently missing."
+            "The work is complete. For example, kstate skipped stores, dropped headers, or found an unclean "
+            "shutdown. If the command reads, its output may lack rows."
         ),
         do=(f"read the warnings. If you accept them, pass {option.WARNINGS_OK} to exit with 0",),
     ),
@@ -288,43 +295,43 @@ EXITS: Final = {
     str(ConditionNotMet.exit_code): Texts(
         "A check has a negative result",
         (
-            "The command is complete. For example, check reported a finding, diff found a difference, verify found "
+            "The command succeeded. For example, check reported a finding, diff found a difference, verify found "
             "damage, ls found a foreign entry, or a store is below the bound. kstate changed nothing."
         ),
-        do=("look up the code of each finding with this command",),
+        do=(f"to see what a finding means: {command('explain', 'CODE')}",),
     ),
     str(Refused.exit_code): Texts(
-        "Refused: the state is unknown, or the operation is unsafe",
+        "kstate refused the operation, because it is unsafe or the state is unknown",
         (
             "kstate never changes a directory whose state it does not know, and it does not guess. It changed "
-            "nothing. If the command reads, kstate could not judge some of the state, and the output lists it."
+            "nothing. A command that reads lists the parts of the state that kstate could not judge."
         ),
         do=("read the message, which names the obstacle and how to remove it",),
     ),
     str(InUse.exit_code): Texts(
         "Another process is using the directory",
         (
-            "The application or another command of kstate is running. A client of Streams holds the lock of "
-            "APP/.lock from its constructor to its close. If you start a client while kstate changes the "
-            "directory, it prints the messages below."
+            "The application or another kstate command is running. A Streams client holds the lock of APP/.lock "
+            "from its creation until it is closed. If you start a client while kstate changes the directory, the "
+            "client prints the messages below."
         ),
         (log.LOCKED, log.TASK_LOCKED),
         do=(f"stop the application, or pass {option.WAIT} SECONDS",),
     ),
     str(RunFailed.exit_code): Texts(
-        "Failed, and the application directory is unchanged",
+        "The command failed, and the application directory is unchanged",
         ("The disk is full or broken, kstate could not read a store or write a result, or Spark reported an error."),
         do=("fix the cause that the message names, then run the command again", _STATUS),
     ),
     str(RunHalfway.exit_code): Texts(
-        "The command failed midway: it has changed the application directory, but a later step failed",
+        "The command changed the application directory, but a later step failed",
         (
-            "APP is completely the new directory. A last step is missing, such as a sync, a journal line or the "
-            "summary. After clean, a part of the backup is deleted."
+            "APP is completely the new directory. The command did not complete a last step, such as a sync, a "
+            "journal line or the summary. If the command was clean, a part of the backup is deleted."
         ),
         do=(
             _AGAIN,
-            f"or, except after clean, roll it back: {command('undo', 'APP')}",
+            f"or roll the run back, unless the command was clean: {command('undo', 'APP')}",
             _STATUS,
         ),
     ),
@@ -344,7 +351,7 @@ EXITS: Final = {
         do=(f"give the container more memory, or pass fewer {option.WORKERS}", _AGAIN, _STATUS),
     ),
     _of_signal(signal.SIGPIPE): Texts(
-        "The program that reads the output has ended, for example | head",
+        "The program that reads the output ended, as with | head",
         "The printed output is correct, but incomplete.",
         do=("if you intended that, do nothing",),
     ),

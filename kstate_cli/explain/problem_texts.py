@@ -17,7 +17,7 @@ from kstate_cli.texts import internals as see
 
 _PUT_BACK = "move it out of the application directory, or restore the original entry"
 _CHECK = f"to see what happens when the application starts: {command('check', 'APP', option.FOR, 'RELEASE')}"
-_VERIFY = f"to read all files: {command('verify', 'APP')}"
+_VERIFY = f"to check all files for damage: {command('verify', 'APP')}"
 _REBUILD = (
     f"rebuild the store from a dump: {command('restore', 'APP', option.FROM_CHANGELOG, 'DUMP', option.FOR, 'RELEASE')}"
 )
@@ -34,17 +34,17 @@ _HALF_MADE = (*_DAMAGED, _KILLED)
 _NOT_SET = "if it sets neither, let the application restore the store when it starts: " + command(
     "wipe", "APP", option.TASK, "TASK", option.STORE, "STORE"
 )
-_OPENS = f"RocksDBStore.openDB: RocksDB has to open the directory ({see('rocksdb.md')})"
+_OPENS = f"RocksDBStore.openDB fails if RocksDB cannot open the directory ({see('rocksdb.md')})"
 
 # The third text is what Streams prints: SILENT where it continues and prints nothing, None where no message of its own
 # belongs to the problem.
 PROBLEMS: Final = {
     ProblemCode.LINK: Texts(
-        "A symbolic link where Streams does not create one",
-        ("kstate does not follow links below the application directory, because the target could belong to "
-        "another application. It refuses to change the directory."),
+        "The directory contains a symbolic link in a place where Streams does not create one",
+        ("kstate does not follow links below the application directory, because the target could belong to another "
+            "application. kstate refuses to change the directory."),
         SILENT,
-        f"StateDirectory: tasks and stores are directories ({see('layout.md#paths')})",
+        f"StateDirectory creates tasks and stores as directories ({see('layout.md#paths')})",
         ("replace the link with the real file or folder",),
     ),
     ProblemCode.NOT_A_DIRECTORY: Texts(
@@ -55,30 +55,31 @@ PROBLEMS: Final = {
         (_PUT_BACK,),
     ),
     ProblemCode.NOT_A_FILE: Texts(
-        "An entry has the name of an offsets file, or is in a database, but is not a file",
+        "An entry should be an offsets file or a file of a database, but is not a regular file",
         "kstate and Streams cannot read it.",
         None,
         f"OffsetCheckpoint.read ({see('offsets.md#checkpoint')})",
         (_PUT_BACK,),
     ),
     ProblemCode.SPECIAL: Texts(
-        "A FIFO, a socket, a device, an endless folder tree, or a small file that is far too large",
-        "kstate does not read it, because reading a FIFO could block forever.",
+        "An entry is a FIFO, a socket, a device, an endless folder tree, or a file that is far too large",
+        "kstate does not read such an entry, because it could block forever or exhaust the memory.",
         None,
         None,
         (_PUT_BACK,),
     ),
     ProblemCode.UNREADABLE: Texts(
-        "This user does not have the permission to read it, or the disk returned an error",
-        "kstate does not know its contents, so do not wipe the store for this reason.",
+        "This user does not have the permission to read a file, or the disk returned an error",
+        "kstate does not know whether the file is damaged, so do not wipe the store for this reason.",
         None,
         None,
         # No command that changes the store: it may be healthy, and its rows would be replaced for a missing right.
         (CHECK_THE_DISK, "run the command as the user of the application"),
     ),
     ProblemCode.FOREIGN: Texts(
-        "A file that Streams did not create",
-        "Streams ignores the file. kstate keeps it during a change, and removes it if you wipe its task.",
+        "The directory contains a file that Streams did not create",
+        "Streams ignores the file. kstate keeps the file when it changes the directory, and removes it if you wipe "
+        "its task.",
         SILENT,
         f"StateDirectory.taskDirIsEmpty ({see('layout.md#foreign-entries')})",
         ("do nothing, or move it out of the application directory",),
@@ -99,36 +100,37 @@ PROBLEMS: Final = {
         (_PUT_BACK,),
     ),
     ProblemCode.MALFORMED_OFFSETS: Texts(
-        "A .checkpoint or a .position is unreadable, also for Streams",
+        "Streams and kstate cannot read a .checkpoint or .position file",
         "The file is empty or truncated, or was edited by hand.",
         MALFORMED_FILE_MESSAGES,
         f"OffsetCheckpoint.read ({see('offsets.md#checkpoint')})",
         (_CHECK,),
     ),
     ProblemCode.READING_FAILED: Texts(
-        "The operating system returned an error when kstate read the file",
-        "The file is not damaged, and kstate has the permission to read it.",
+        "The operating system returned an error when kstate read a file",
+        "kstate has the permission to read the file, and has found no damage in its contents.",
         None,
         None,
         (CHECK_THE_DISK,),
     ),
     ProblemCode.NEGATIVE_PARTITION: Texts(
-        "A line of a file of offsets contains a negative partition",
-        "Streams reads the line, but partitions are not negative, so the file was edited.",
+        "A line of an offsets file contains a negative partition",
+        "Streams reads the line, but partitions are never negative, so the file was edited.",
         SILENT,
         f"OffsetCheckpoint.read ({see('offsets.md#checkpoint')})",
         (_CHECK,),
     ),
     ProblemCode.DROPPED_LINE: Texts(
-        "A line of .checkpoint has a negative offset, and Streams skips it",
-        "Streams treats the store as a store without an offset.",
+        "A line of .checkpoint has a negative offset, and Streams skips the line",
+        "For Streams, the store then has no offset.",
         (log.LINE_DROPPED,),
         f"OffsetCheckpoint.read ({see('offsets.md#checkpoint')})",
         (_CHECK,),
     ),
     ProblemCode.ONLY_KEPT: Texts(
-        "All stores that a run of kstate has in its backup were removed from the directory",
-        "The directory was emptied after the run. The backup may be the only copy, so clean keeps it.",
+        "The directory no longer has any of the stores in the backup of a run",
+        "The directory was emptied after the run. The backup may be the only copy of the stores, so clean does not "
+        "delete it.",
         None,
         None,
         (
@@ -138,33 +140,33 @@ PROBLEMS: Final = {
     ),
     ProblemCode.NO_CURRENT: Texts(
         "The file CURRENT of a database is missing",
-        ("RocksDB treats the folder as a new database and creates an empty one, unless it contains a "
-        "write-ahead log."),
+        ("RocksDB treats the folder as a new database, and creates an empty one, unless the folder contains a "
+            "write-ahead log."),
         (log.LOG_WITHOUT_CURRENT,),
-        "DBImpl::Recover of RocksDB: create_if_missing",
+        "DBImpl::Recover of RocksDB creates a database with create_if_missing",
         _HALF_MADE,
     ),
     ProblemCode.NO_DATABASE: Texts(
         "The folder of a store has files, but neither CURRENT nor a MANIFEST",
-        "It is an incomplete copy, or does not belong to RocksDB.",
+        "The folder is an incomplete copy of a database, or does not belong to RocksDB.",
         None,
         _OPENS,
         _HALF_MADE,
     ),
     ProblemCode.DOES_NOT_OPEN: Texts(
         "RocksDB cannot open the database",
-        "The message is the error of RocksDB, and names the file.",
+        "The message contains the error of RocksDB, which names the file.",
         (log.STORE_NOT_OPENED,),
         _OPENS,
         _DAMAGED,
     ),
     ProblemCode.NOT_OPENED_HERE: Texts(
-        "The RocksDB of kstate cannot open the database",
-        "The RocksDB of the application may be able to open it. kstate has found no damage.",
+        "The RocksDB version of kstate cannot open the database",
+        "The RocksDB version of the application may be able to open it. kstate has found no damage.",
         SILENT,
         _OPENS,
         # No restoration: the database may be healthy, and only too new for the RocksDB of kstate.
-        ("leave this store unchanged", "a newer version of kstate may open it"),
+        ("leave this store unchanged", "try a newer version of kstate, which may open it"),
     ),
     ProblemCode.NOT_A_LONG: Texts(
         "A stored offset does not have 8 bytes",
@@ -174,21 +176,21 @@ PROBLEMS: Final = {
         _DAMAGED,
     ),
     ProblemCode.FOREIGN_OFFSETS: Texts(
-        "The column family of offsets contains a row that Streams did not write",
-        "Its key is not a topic and partition, or its Position is malformed.",
+        "The column family offsets contains a row that Streams did not write",
+        "The key of the row is not a topic and partition, or the Position is malformed.",
         None,
         f"AbstractColumnFamilyAccessor.commit ({see('offsets.md#column-family')})",
         _DAMAGED,
     ),
     ProblemCode.NO_MANIFEST: Texts(
-        "CURRENT refers to a MANIFEST that does not exist",
+        "The file CURRENT of a database refers to a MANIFEST that does not exist",
         "RocksDB does not know which files belong to the database.",
         (log.STORE_NOT_OPENED,),
         _OPENS,
         _HALF_MADE,
     ),
     ProblemCode.TORN_MANIFEST: Texts(
-        "The MANIFEST ends in the middle of a record",
+        "The MANIFEST of a database ends in the middle of a record",
         "RocksDB opens an earlier state of the database, so rows may be silently missing.",
         SILENT,
         f"VersionSet::Recover of RocksDB ({see('rocksdb.md#unreported-faults')})",
@@ -196,92 +198,95 @@ PROBLEMS: Final = {
     ),
     ProblemCode.NO_OPTIONS: Texts(
         "A database has no OPTIONS file",
-        ("RocksDB writes it last when it creates a database. If the application is killed at that moment, the "
-        "file is missing, and kstate does not know the settings of the database."),
+        ("When RocksDB creates a database, it writes this file last. If the application was killed before that, the "
+            "file is missing. Without it, kstate does not know the settings of the database."),
         SILENT,
-        f"RocksDB writes OPTIONS at every open ({see('rocksdb.md#options')})",
+        f"RocksDB writes OPTIONS whenever it opens a database ({see('rocksdb.md#options')})",
         (_CHECK, _REBUILD, _WIPE, _KILLED),
     ),
     ProblemCode.MALFORMED_OPTIONS: Texts(
-        "The OPTIONS file does not have the form that RocksDB writes",
+        "The OPTIONS file of a database does not have the form that RocksDB writes",
         "kstate does not know the settings of the database, so it does not write to it.",
         SILENT,
-        f"RocksDB writes OPTIONS at every open ({see('rocksdb.md#options')})",
+        f"RocksDB writes OPTIONS whenever it opens a database ({see('rocksdb.md#options')})",
         _DAMAGED,
     ),
     ProblemCode.FOREIGN_SETTING: Texts(
         "The database has a setting that kstate does not support",
-        ("rocksdb.config.setter sets a custom comparator or merge operator, files outside the store, or an "
-        "encrypted environment. If kstate read or wrote the database without this setting, it would damage it."),
+        ("The rocksdb.config.setter of the application sets a custom comparator or merge operator, folders outside "
+        "the store, or an encrypted environment. Without this setting, kstate could misread or damage the "
+        "database."),
         SILENT,
         f"RocksDBConfigSetter ({see('rocksdb.md#options')})",
         # No rebuild either: kstate would create the database without the setting, and Streams could not read it.
-        ("leave this store to Streams, unchanged",),
+        ("leave this store unchanged. Only Streams can use it",),
     ),
     ProblemCode.NO_SSTS: Texts(
-        "The directory of the database does not contain its SSTs",
-        ("The application may store its SSTs in other folders, with setDbPaths or setCfPaths in its "
-        "rocksdb.config.setter. RocksDB does not record these folders in a file. If the application does not "
-        "use them, the SSTs were removed."),
+        "The directory of a database does not contain its SSTs",
+        ("The rocksdb.config.setter of the application may put the SSTs into other folders with setDbPaths or "
+            "setCfPaths. RocksDB does not record these folders in a file. If the application does not use such "
+            "folders, the SSTs were removed."),
         (log.STORE_NOT_OPENED,),
         f"RocksDBConfigSetter ({see('rocksdb.md#options')})",
         # The question comes first: SSTs in other folders are healthy, and a wipe would lose them.
         ("if the application sets db_paths or cf_paths, leave this store unchanged", _NOT_SET),
     ),
     ProblemCode.TWO_LAYOUTS: Texts(
-        "A store is in both of its possible places: rocksdb/NAME as one database, and NAME/ as segments",
-        ("The application uses only one of them. The other one remains if a store became a windowed store, or "
-        "is no longer one. kstate cannot determine which one the application uses, so it predicts nothing and "
-        "refuses to change the directory."),
+        "A store exists twice, as one database in rocksdb/NAME and as segments in NAME/",
+        ("The application uses only one of them. The other one remains if the application changed the store to a "
+            "windowed store, or back. kstate cannot determine which one the application uses, so it predicts nothing "
+            "and refuses to change the directory."),
         SILENT,
         f"RocksDBStore.openDB, AbstractSegments ({see('layout.md#paths')})",
         # Only the code of the application shows which place it opens, so a user has to decide.
         ("move the one that the application no longer uses out of the application directory",),
     ),
     ProblemCode.FAMILIES_DISAGREE: Texts(
-        "OPTIONS and the MANIFEST contain different column families",
+        "The OPTIONS file and the MANIFEST of a database list different column families",
         "One of the two files is truncated, or was copied from another place.",
         SILENT,
-        f"RocksDB keeps both equal ({see('rocksdb.md#options')})",
+        f"RocksDB writes the same column families to both files ({see('rocksdb.md#options')})",
         _HALF_MADE,
     ),
     ProblemCode.UNKNOWN_FAMILY: Texts(
-        "A column family that Streams does not use",
-        "Another program has written to the store, or a release that this version of kstate does not support.",
+        "A database has a column family that Streams does not use",
+        "Either another program has written to the store, or this version of kstate does not support the release "
+        "that wrote it.",
         (log.FAMILIES_NOT_OPENED, log.UNEXPECTED_FAMILY),
         f"RocksDBStore.openRocksDB ({see('stores.md#column-families')})",
         ("use a newer version of kstate, which may support the release", _REBUILD),
     ),
     ProblemCode.UNDER_WAY: Texts(
-        "A running application is creating or dropping the database at this moment",
-        "Afterwards, kstate can determine its kind.",
+        "The running application is creating or dropping a database at this moment",
+        "kstate can determine the kind of the store when this is complete.",
         None,
         None,
         ("run the command again",),
     ),
     ProblemCode.SST: Texts(
         "A file with rows is missing, truncated, damaged, or of an unknown format",
-        ("The MANIFEST lists the file, so RocksDB does not open the database. Up to 4.2, Streams silently "
-        "skips a segment that cannot be opened."),
+        ("The MANIFEST lists the file, so RocksDB does not open the database. Up to 4.2, Streams silently skips a "
+            "segment that RocksDB cannot open."),
         (log.STORE_NOT_OPENED,),
         _OPENS,
         _DAMAGED,
     ),
     ProblemCode.BLOB: Texts(
         "A blob file with values is missing, or does not have the size that the MANIFEST records",
-        "RocksDB opens the database, but fails when the application reads a row with a value in that file.",
+        "RocksDB opens the database, but returns an error when the application reads a row whose value is in that "
+        "file.",
         SILENT,
         f"BlobSource::GetBlob of RocksDB ({see('rocksdb.md#options')})",
         _DAMAGED,
     ),
     ProblemCode.SST_NOT_NAMED: Texts(
         "The database has a file with rows that its MANIFEST does not list",
-        ("A crash leaves such files, and they are harmless. If the application did not crash, the MANIFEST is "
-        "truncated, and rows are silently missing. kstate still lets you change the directory."),
+        ("A crash can leave such files behind, and they are harmless. If the application did not crash, the "
+            "MANIFEST is truncated, and rows are silently missing. kstate does not refuse to change the directory."),
         SILENT,
         f"VersionSet::Recover of RocksDB ({see('rocksdb.md#unreported-faults')})",
         # After a crash the file is expected: a restoration would replace a healthy store.
-        (_VERIFY, f"if the application did not crash: {_REBUILD}"),
+        (_VERIFY, f"if the application did not crash, {_REBUILD}"),
     ),
 }  # fmt: skip
 
@@ -303,10 +308,10 @@ NOTES: Final = {
         ("no changelog record carried a Position for",),
         Texts(
             "The records of the dump have no Positions, so the restored stores start with an empty Position",
-            ("This affects only applications with bounded queries (IQv2, PositionBound). Such a query fails "
-            "with NOT_UP_TO_BOUND until the application reads new input. Rows and offsets are complete. If "
-            "Kafka Streams restores from a topic without Positions, the result is the same."),
-            rule=f"StoreQueryUtils: the Position comes from the header c of changelog records ({see('changelogs.md')})",
+            ("This affects only applications with bounded queries (IQv2, PositionBound). Such a query fails with "
+                "NOT_UP_TO_BOUND until the application has read new input. Rows and offsets are complete. When Kafka "
+                "Streams restores from a topic without Positions, the result is the same."),
+            rule=f"StoreQueryUtils takes the Position from the header c of changelog records ({see('changelogs.md')})",
             do=("if the application has no bounded queries, do nothing",
                 "otherwise send one record to each input partition"),
         ),
@@ -315,8 +320,8 @@ NOTES: Final = {
         ("the dump has no record headers",),
         Texts(
             "The dump was written without record headers, so it has no Positions",
-            ("This affects only applications with bounded queries (IQv2, PositionBound), until they read new "
-            "input. kstate refuses to restore stores with headers from such a dump."),
+            ("This affects only applications with bounded queries (IQv2, PositionBound), until they have read new "
+                "input. kstate refuses to restore stores with record headers from such a dump."),
             do=("dump the topics with their headers: "
                 + command("dump", option.BOOTSTRAP_SERVER, "HOST:PORT", option.APP, "ID", option.OUT, "DUMP"),),
         ),
@@ -325,16 +330,17 @@ NOTES: Final = {
         ("kstate has not read the rows of the dump",),
         Texts(
             "The dry run has not read the rows, so restore may still refuse the dump",
-            ("kstate detects damaged bytes, and rows that do not match their stores, only when it reads the rows. "
-             "In this case, the restoration changes nothing."),
-            do=(f"run the dry run without {option.NO_VERIFY_DUMP}",),
+            ("Only when kstate reads the rows can it detect damaged bytes, and rows that do not match their stores. "
+                "If it then refuses the dump, it changes nothing."),
+            do=(f"repeat the dry run without {option.NO_VERIFY_DUMP}",),
         ),
     ),
     "topic-not-used": Note(
         ("of the dump, which is not a changelog of this application",),
         Texts(
-            "The dump contains a topic that belongs to no store of this application",
-            "This is correct if the topic belongs to another application, or to a store that was removed.",
+            "The dump contains a topic that does not belong to any store of this application",
+            "You do not have to do anything if the topic belongs to another application, or to a store that was "
+            "removed.",
             do=(
                 (
                     "if a store is missing from the plan, describe it in kstate.toml, and pass the file with "
@@ -355,70 +361,77 @@ NOTES: Final = {
         ("records without a key, which Streams skips too",),
         Texts(
             "The changelog contains records without a key, which do not belong to any row",
-            "Kafka Streams skips them when it restores, so the restored store is the same.",
-            do=("if the topic is a changelog of Kafka Streams, find out which other program writes to it",),
+            "Kafka Streams also skips these records when it restores a store, so the result is the same.",
+            do=("find out which other program writes to this changelog",),
         ),
     ),
     "past-the-dump": Note(
         ("it is past the end of the dump",),
         Texts(
             "The store has all records of the dump, so kstate leaves it unchanged",
-            ("This is normal for a healthy store. If the note states that the log was truncated or recreated, "
-            "the store may be the only copy of its records."),
-            do=("if the log may have been recreated, compare with the broker: "
+            ("This is normal if the application has run since the dump was taken. If the note states that the log "
+                "was truncated or recreated, the store may be the only copy of its records."),
+            do=("if the log may have been recreated, compare the store with the broker: "
                 + command("check", "APP", option.FOR, "RELEASE", option.BOOTSTRAP_SERVER, "HOST:PORT"),),
         ),
     ),
     "as-of-last-flush": Note(
         ("as of", "last flush"),
         Texts(
-            "The application is running: kstate shows the files of the last flush of RocksDB",
-            "Rows and offsets that are still in the memory of the application are missing. This is normal.",
-            do=("for the newest rows, stop the application, or query the application itself",),
+            "The application is running, so kstate reads the files of the last flush of RocksDB",
+            "The output lacks rows and offsets that are still in the memory of the application. This is normal.",
+            do=("if you need the newest rows, stop the application, or query the application itself",),
         ),
     ),
     "not-logged": Note(
-        ("kstate treats it as a store without logging",),
+        ("so kstate treats it as a store without a changelog",),
         Texts(
             "kstate has found no offset for the store, so it treats it as a store without a changelog",
-            ("If the application calls withLoggingDisabled() for the store, this is correct, and its rows "
-            "exist only in this directory. Otherwise set logged in the specification, or kstate does not "
-            "restore the store."),
-            do=(f"if it has a changelog, set logged = true in the specification of: {_LS_SPEC}",),
+            ("This is correct if the application calls withLoggingDisabled() for the store. The rows then exist "
+                "only in this directory. Otherwise set logged = true in the specification, because kstate does not "
+                "restore a store without a changelog."),
+            do=((
+                "if the store has a changelog, set logged = true in the specification that this command prints: "
+                f"{_LS_SPEC}"
+            ),),
         ),
     ),
     "kind-not-certain": Note(
-        ("not certain from",),
+        ("the kind is uncertain, because kstate inferred it from",),
         Texts(
-            "The rows of the store are possible in several kinds of store, or the store has no rows",
+            "The rows of the store fit several kinds of store, or the store has no rows",
             ("ls, verify and check do not need the kind. restore, query and export need it if the store has "
             "rows."),
-            do=(f"set kind in the specification: {_LS_SPEC}",),
+            do=(f"set kind in the specification that this command prints: {_LS_SPEC}",),
         ),
     ),
     "retention-not-known": Note(
-        ("the bytes do not show the history retention",),
+        ("the files do not show the history retention",),
         Texts(
-            "The retention of a versioned store is only in the code of the application",
-            "Only restore needs it, to find out which versions have expired.",
-            do=(f"set retention_ms to the historyRetention of the store, in the specification of: {_LS_SPEC}",),
+            "Only the code of the application contains the retention of a versioned store",
+            "Only restore needs the retention, to determine which versions have expired.",
+            do=((
+                "set retention_ms to the historyRetention of the store, in the specification that this command "
+                f"prints: {_LS_SPEC}"
+            ),),
         ),
     ),
     "source-not-known": Note(
-        ("the bytes do not show whether it is a globalTable or from addGlobalStore",),
+        ("the files do not show whether it is a globalTable or from addGlobalStore",),
         Texts(
-            "kstate cannot see whether a globalTable or a processor of the application fills a global store",
-            ("Only restore needs to know this, because only the rows of a globalTable are equal to the records "
-            "of its topic."),
-            do=(f'set source = "table" or "processor", in the specification of: {_LS_SPEC}',),
+            "The files do not show whether a globalTable or a processor of the application fills a global store",
+            ("Only restore needs this information, because only the rows of a globalTable are equal to the records "
+                "of its topic."),
+            do=('set source to "table" or "processor", in the specification that this command prints: '
+                + _LS_SPEC,),
         ),
     ),
     "dump-never-verified": Note(
         ("dump verified: never",),
         Texts(
-            "No command has read all files of this dump yet, so they may be damaged",
-            "check compares only offsets with the manifest, and does not need the rows.",
-            do=(f"read all files once, or a part each night: {command('verify-dump', 'DUMP')}",),
+            "No command has read all files of this dump yet, so files may be damaged",
+            "check compares only offsets with the manifest, and does not read the rows.",
+            do=(f"verify all files once, or a part of them each night: {command('verify-dump', 'DUMP')}",),
         ),
     ),
     "left-over": Note(
@@ -430,10 +443,10 @@ NOTES: Final = {
         ),
     ),
     "segments-without-offset": Note(
-        ("segments without an offset (", "while others have one"),
+        ("some segments have no offset (", "although others have one"),
         Texts(
-            "Some segments of the store were never flushed before the application was killed",
-            "Rows may be missing from these segments, so ls, query, export and diff exit with 1.",
+            "The application was killed before RocksDB flushed some segments of the store",
+            "These segments may lack rows, so ls, query, export and diff exit with 1.",
             rule=("a store has reached a Position or an offset only if every segment has reached it "
                 f"({see('offsets.md')})"),
             do=(("to see what happens when the application starts: "
@@ -443,9 +456,9 @@ NOTES: Final = {
     "unproven": Note(
         ("is unproven: no test has started it with state that kstate restored",),
         Texts(
-            "kstate has not been tested with an application of this release",
-            "kstate follows the rules of the previous release.",
-            do=("try it on a copy first, and keep the backup until the application is running well",),
+            "No test has started an application of this release with files that kstate wrote",
+            "kstate treats the release like the previous one.",
+            do=("try the command on a copy first, and keep the backup until the application is running well",),
         ),
     ),
 }  # fmt: skip

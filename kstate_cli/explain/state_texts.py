@@ -17,76 +17,80 @@ from kstate_cli.restore.running.states import RestoreState
 from kstate_cli.texts import command
 from kstate_cli.texts import internals as see
 
-_UNDO = f"to roll it back: {command('undo', 'APP')}"
-_CLEAN = f"to free the space of its backup: {command('clean', 'APP', option.OLDER_THAN, '7d')}"
-_TAKEN_OVER = "run the command again. The next command that changes the directory completes or removes the run"
+_UNDO = f"to roll the run back: {command('undo', 'APP')}"
+_CLEAN = f"to free the space of the backup: {command('clean', 'APP', option.OLDER_THAN, '7d')}"
+_TAKEN_OVER = "run the command again, because the next command that changes the directory completes or removes the run"
 _WAIT = "do nothing, because the run is in progress"
 _AFTER_ERROR = f"fix the cause, then run the command again with {option.AFTER_ERROR}"
-_WHY = f"to see why it failed: {command('status', 'APP')}"
-_RUNS = f"no rule of Streams: the change engine ({see('engine.md#run-states')})"
-_LIKE = f"KafkaStreams.State, as of KIP-696 ({see('restoring.md#states')})"
+_WHY = f"to see why the run failed: {command('status', 'APP')}"
+_RUNS = f"the change engine of kstate defines this state ({see('engine.md#run-states')})"
+_LIKE = f"the state has the same meaning as in KafkaStreams.State (KIP-696; {see('restoring.md#states')})"
 
 # CREATED has no line of a journal yet, so it is no RunState.
 RUN_STATES: Final = {
     CREATED: Texts("The folder of the run exists, but is still empty", rule=_RUNS, do=(_TAKEN_OVER,)),
     RunState.STAGING.value: Texts(
         "kstate is building the new directory next to the old one",
-        "APP has not changed. If the process has ended, status shows interrupted.",
+        "APP is unchanged. If the process has ended, status shows the run as interrupted.",
         rule=_RUNS,
         do=(_WAIT,),
     ),
     RunState.SWITCHING.value: Texts(
-        "kstate was about to exchange the two directories",
-        "APP is completely the old or completely the new one. Marks in both trees show which.",
+        "kstate was about to exchange the old and the new directory",
+        "APP is either completely the old or completely the new directory. Marks in both trees show which of them "
+        "it is.",
         rule=_RUNS,
         do=(_WAIT, _TAKEN_OVER),
     ),
     RunState.KEPT.value: Texts(
-        "The run is complete: APP is the new directory, and the old one is the backup for undo",
-        ("The backup shares its files with the new directory. It uses disk space when Streams compacts these files."),
+        "The run is complete, and kstate keeps the old directory as the backup for undo",
+        (
+            "APP is the new directory, and shares its files with the backup. The backup uses disk space when Streams "
+            "compacts these files."
+        ),
         rule=_RUNS,
         do=(_UNDO, _CLEAN),
     ),
     RunState.UNDOING.value: Texts(
-        "kstate was about to exchange the two directories back",
-        "APP is completely one of the two directories.",
+        "The undo of the run was about to exchange the two directories back",
+        "APP is either completely the old or completely the new directory.",
         rule=_RUNS,
-        do=(_WAIT, f"if its process died: {command('undo', 'APP')}"),
+        do=(_WAIT, f"if the process has ended: {command('undo', 'APP')}"),
     ),
     RunState.UNDONE.value: Texts(
-        "The run was rolled back: APP is the old directory again",
-        "kstate keeps the result of the run until you delete it with `clean`.",
+        "The run was rolled back, and APP is the old directory again",
+        "kstate keeps the result of the run until you delete it with clean.",
         rule=_RUNS,
         do=(_CLEAN,),
     ),
     RunState.FAILED.value: Texts(
         "The run ended before it exchanged the directories, so APP is unchanged",
-        "kstate deleted the new files. status shows whether a signal ended the run, or its process died.",
+        "kstate deleted the new files. The output of status shows why the run ended.",
         rule=_RUNS,
         do=(_WHY, "fix the cause, and run the command again"),
     ),
     RunState.CLEANING.value: Texts(
         "kstate is deleting the backup of the run",
-        "kstate can no longer undo it.",
+        "You can no longer undo the run.",
         rule=_RUNS,
-        do=(f"if its process died: {command('clean', 'APP')}",),
+        do=(f"if the process has ended: {command('clean', 'APP')}",),
     ),
     RUN_INTERRUPTED: Texts(
         "The process ended before the run was complete",
         (
-            "The cause was a kill or a power failure. APP is completely the old or completely the new directory. "
-            "The sorted files of a restoration remain, and the next restoration uses them."
+            "The process was killed, or the host lost power. APP is either completely the old or completely the new "
+            "directory. The sorted files of a restoration remain, and the next restoration uses them."
         ),
-        rule=f"no rule of Streams: the change engine ({see('engine.md#dies-here')})",
+        rule=f"the change engine of kstate defines this state ({see('engine.md#dies-here')})",
         do=(_TAKEN_OVER,),
     ),
     DAMAGED: Texts(
         "kstate cannot read the journal of the run, so it does not delete the backup",
         (
-            "The journal is missing, truncated, corrupt, a copy, or from a newer version of kstate. The folder of "
-            "the run may be the only copy of a directory."
+            "The journal is missing, truncated or corrupt, is a copy, or a newer version of kstate wrote it. The "
+            "folder of the run may be the only copy of a directory."
         ),
-        rule=f"no rule of Streams: the change engine ({see('engine.md#what-proves-what')})",
+        rule=f"the change engine of kstate defines this state ({see('engine.md#what-proves-what')})",
         do=(
             f"to see what is wrong with it: {command('status', 'APP')}",
             "save the files that you need, then move the folder of the run to another place",
@@ -96,17 +100,21 @@ RUN_STATES: Final = {
 
 # In the order in which a restoration passes through them; interrupted is none of its own, but what status infers.
 RESTORATION_STATES: Final = {
-    RestoreState.CREATED.value: Texts("The restoration is planned, but has not started", rule=_LIKE, do=(_WAIT,)),
-    RestoreState.REBALANCING.value: Texts("kstate is assigning tasks and parts of the dump", rule=_LIKE, do=(_WAIT,)),
+    RestoreState.CREATED.value: Texts(
+        "kstate has planned the restoration, but has not started it", rule=_LIKE, do=(_WAIT,)
+    ),
+    RestoreState.REBALANCING.value: Texts(
+        "kstate is assigning tasks and parts of the dump to its workers", rule=_LIKE, do=(_WAIT,)
+    ),
     RestoreState.RESTORING.value: Texts(
         "At least one store is not complete",
-        ("Streams has this state only for tasks. KIP-728 proposes it for the client, but no release contains it."),
+        ("Streams has this state only for tasks. KIP-728 proposes it for the client, but no release implements it."),
         (log.RESTORES_FROM_OFFSET, log.RESTORES_FROM_START, log.RESTORED),
         f"KIP-728 ({see('restoring.md#states')})",
-        (f"to see its progress: {command('status', 'APP')}",),
+        (f"to see the progress: {command('status', 'APP')}",),
     ),
     RestoreState.RUNNING.value: Texts(
-        "Every store is complete and in its place", "Only the run itself is not closed yet.", rule=_LIKE, do=(_WAIT,)
+        "Every store is complete and in its place", "kstate still has to close the run.", rule=_LIKE, do=(_WAIT,)
     ),
     RestoreState.PENDING_SHUTDOWN.value: Texts(
         "The restoration is closing, because it is complete or was stopped", rule=_LIKE, do=(_WAIT,)
@@ -115,8 +123,8 @@ RESTORATION_STATES: Final = {
     RestoreState.PENDING_ERROR.value: Texts(
         "A step failed, and kstate is closing Spark, databases and locks",
         (
-            "The next state is ERROR. A restoration can enter this state from every other state, because closing "
-            "can fail. A client of Streams cannot."
+            "The next state is ERROR. Unlike a Streams client, a restoration can enter this state from every other "
+            "state, because closing can fail."
         ),
         rule=_LIKE,
         do=(_WAIT, _WHY),
@@ -124,17 +132,17 @@ RESTORATION_STATES: Final = {
     RestoreState.ERROR.value: Texts(
         "The restoration has failed, and this state is final",
         (
-            f"The next restoration and the next wipe require {option.AFTER_ERROR}, so that a cron job does not repeat "
-            "the failure forever."
+            f"The next restoration and the next wipe require {option.AFTER_ERROR}, so that a cron job does not "
+            "repeat the failure forever."
         ),
         rule=_LIKE,
         do=(_WHY, _AFTER_ERROR),
     ),
     INTERRUPTED: Texts(
-        "The process of the restoration died",
+        "The process of the restoration ended before the restoration was complete",
         "The next restoration uses the sorted files. After three interruptions in a row, it requires "
         f"{option.AFTER_ERROR}.",
-        rule=f"no state of Streams ({see('restoring.md#taken-up-again')})",
+        rule=f"kstate adds this state to those of KafkaStreams.State ({see('restoring.md#taken-up-again')})",
         do=("run the restoration again",),
     ),
 }
@@ -145,7 +153,7 @@ STORE_STATUS: Final = {
         "The store was not closed, because the application is running or was killed",
         (
             "Under exactly-once, 4.3 wipes the task when it starts, because the store may contain rows of an "
-            "aborted transaction. For a global store, every start fails."
+            "aborted transaction. If a global store has this status, every start fails."
         ),
         log.INVALID_STATE,
         f"AbstractColumnFamilyAccessor.open ({see('offsets.md#status')})",
@@ -153,7 +161,7 @@ STORE_STATUS: Final = {
     ),
     "closed": Texts(
         "The store was closed cleanly",
-        "Rows, offset and Position belong together.",
+        "The rows, the offset and the Position match.",
         SILENT,
         f"AbstractColumnFamilyAccessor.close ({see('offsets.md#status')})",
         ("nothing",),
@@ -161,7 +169,7 @@ STORE_STATUS: Final = {
 }
 
 
-_FINDING = "read the finding that causes this, and its hint"
+_FINDING = "read the finding that causes this outcome, and its hint"
 _DUMP = (
     "to restore from a dump before you start the application: "
     f"{command('restore', 'APP', option.FROM_CHANGELOG, 'DUMP', option.FOR, 'RELEASE')}"
@@ -178,8 +186,8 @@ OUTCOMES: Final = {
     Outcome.OPENS_EMPTY: Texts(
         "Streams silently opens the store without some or all of its rows",
         (
-            "According to its offset the store is complete, so Streams restores nothing. This is the worst "
-            "outcome, because queries and joins give wrong results, and Streams prints no message."
+            "According to its offset, the store is complete, so Streams restores nothing. This is the worst "
+            "outcome, because queries and joins return wrong results, and Streams prints no message."
         ),
         (log.FROM_OFFSET,),
         f"AbstractSegments.openExisting; OffsetCheckpoint ({see('start.md#going-down')})",
@@ -202,7 +210,7 @@ OUTCOMES: Final = {
     ),
     Outcome.WIPED: Texts(
         "Streams deletes the directory of the task, then restores all its stores from the beginning",
-        "Streams treats a task as corrupted as a whole, so it restores all stores because of one.",
+        "If one store is corrupted, Streams treats its whole task as corrupted.",
         (log.NO_OFFSETS, log.CORRUPTED, log.REVIVED, log.WIPED, log.RESTORES_FROM_START),
         _WIPED,
         (_FINDING, _DUMP),
@@ -226,8 +234,8 @@ OUTCOMES: Final = {
         _WIPED,
         (
             (
-                f"before you start the application, pass a source of the topics: {option.BOOTSTRAP_SERVER}, "
-                f"{option.DUMP} or {option.OFFSETS}"
+                "before you start the application, run check with a source of the topics "
+                f"({option.BOOTSTRAP_SERVER}, {option.DUMP} or {option.OFFSETS})"
             ),
             f"to keep its rows as Parquet: {command('export', 'APP', 'STORE', option.OUT, 'DIR')}",
             _FINDING,
@@ -235,10 +243,7 @@ OUTCOMES: Final = {
     ),
     Outcome.FAILS: Texts(
         "Startup or a stream thread fails, and the client ends in ERROR",
-        (
-            "It fails at every start until you remove the cause. check prints the exceptions, beginning with the "
-            "outermost."
-        ),
+        ("Every start fails until you remove the cause. check prints the exceptions, beginning with the outermost."),
         (log.STORE_NOT_OPENED, log.CHECKPOINT_NOT_LOADED, log.CHECKPOINT_NOT_MIGRATED, log.GLOBAL_FAILED),
         f"StateManagerUtil.registerStateStores ({see('start.md')})",
         (_FINDING,),
@@ -246,9 +251,9 @@ OUTCOMES: Final = {
     Outcome.HANGS: Texts(
         "The client stays in REBALANCING, and restores nothing",
         (
-            "With transactional stores, the first store that a task opens has status 1. Streams marks the stores "
-            "that it opened before as corrupted. There are none, so it wipes nothing and retries forever. The "
-            "order of the stores of a task is not on disk."
+            "The application uses transactional stores, and the first store that a task opens has the status open "
+            "(1). Streams marks only the stores that it opened before as corrupted. There are no such stores, so it "
+            "wipes nothing and retries forever. The directory does not show the order of the stores."
         ),
         log.INVALID_STATE,
         f"TaskManager.closeDirtyAndRevive ({see('offsets.md#transactional-stores')})",
@@ -256,17 +261,18 @@ OUTCOMES: Final = {
     ),
     Outcome.NOT_REACHED: Texts(
         "Startup fails at another store of the task, before Streams opens this one",
-        "So the outcome of this store is unknown.",
+        "So kstate does not know what would happen to this store.",
         SILENT,
-        "StateManagerUtil.registerStateStores: it opens no store after one that fails",
+        "StateManagerUtil.registerStateStores does not open any store after one that fails",
         ("check the store that fails",),
     ),
     Outcome.UNKNOWN: Texts(
-        ("Unknown: the application is running, the broker lacks the log, or kstate cannot read all of the task"),
+        ("kstate cannot predict the outcome"),
         (
+            "The application is running, the broker does not have the log, or kstate cannot read the whole task. "
             "While the application is running, its files are those of the last flush, and the outcome depends on "
-            "how it closes the stores. Entries that kstate does not read, such as a link or a database that its "
-            "RocksDB cannot open, never count as missing."
+            "how it closes the stores. kstate does not treat entries that it cannot read as missing, such as a link "
+            "or a database that its RocksDB version cannot open."
         ),
         SILENT,
         f"AbstractColumnFamilyAccessor.close, ProcessorStateManager.checkpoint ({see('start.md#clean-or-not')})",
@@ -276,7 +282,7 @@ OUTCOMES: Final = {
         ),
     ),
     Outcome.IGNORED: Texts(
-        "The release has no such store, or no such task",
+        "The release does not use the store or the task",
         "The directory remains until the cleaner deletes it.",
         SILENT,
         f"StateDirectory.cleanRemovedTasks ({see('layout.md#ages')})",
@@ -292,14 +298,14 @@ FAILURES: Final = {
     FailureReason.UNKNOWN_QUERY_TYPE: Texts(
         "This kind of store does not support this kind of query",
         (
-            "For example, a window store has no range of keys, and a plain store has no timestamps. The message "
-            "lists the queries that the store supports."
+            "For example, a window store does not support ranges of keys, and a plain store has no timestamps. The "
+            "message lists the queries that the store supports."
         ),
         rule=_RULE,
     ),
     FailureReason.NOT_ACTIVE: Texts(
         "The query requires a running active task, but the application is stopped",
-        "In Streams, this means that the task is a standby here, or is still restoring.",
+        "Streams returns this reason if the task is a standby on this instance, or is still restoring.",
         rule="KafkaStreams.query with StateQueryRequest.requireActive",
     ),
     FailureReason.NOT_UP_TO_BOUND: Texts(
@@ -309,18 +315,18 @@ FAILURES: Final = {
             "least one partition."
         ),
         rule=f"StoreQueryUtils.isPermitted ({see('positions.md#bounds')})",
-        do=("restore it, or let the application process more input",),
+        do=("restore the store, or let the application process more input",),
     ),
     FailureReason.NOT_PRESENT: Texts(
-        "None of the tasks in this directory has the partition",
-        "Another instance has the task. In Streams, it may also have moved during the query.",
+        "This directory has no task for the partition",
+        "Another instance has the task. In Streams, the task may also have moved during the query.",
         (log.MIGRATED,),
         rule="KafkaStreams.query",
     ),
     FailureReason.DOES_NOT_EXIST: Texts(
-        "The store has fewer partitions",
+        "The store has fewer partitions than the query requested",
         (
-            "kstate knows the number of partitions only from kstate.toml. Streams declares this reason, but no "
+            "kstate reads the number of partitions only from kstate.toml. Streams declares this reason, but no "
             "release returns it."
         ),
         rule=f"FailureReason ({see('positions.md#who-answers-what')})",
@@ -328,13 +334,13 @@ FAILURES: Final = {
     FailureReason.STORE_EXCEPTION: Texts(
         "kstate could not read the store",
         (
-            "The store is damaged, open in a running application, or of an ambiguous kind. The rows that kstate "
-            "has printed are correct."
+            "The store is damaged, a running application has it open, or its kind is ambiguous. The rows that "
+            "kstate has printed are correct."
         ),
         rule=_RULE,
         do=(
-            f"to read the last flush of a running application: {option.LAST_FLUSH}",
-            f"to see its kind: {command('ls', 'APP')}",
+            f"to read the last flush of a running application, pass {option.LAST_FLUSH}",
+            f"to see the kind of the store: {command('ls', 'APP')}",
         ),
     ),
 }

@@ -108,10 +108,11 @@ class Reader:
     def take(self, length: int, field: str) -> bytes:
         """Return the next ``length`` bytes."""
         if length < 0:
-            raise self.fail(f"negative length {length} of {field}", "NegativeArraySizeException")
+            raise self.fail(f"the length of {length} is negative: {field}", "NegativeArraySizeException")
         if length > self.remaining:
             raise self.fail(
-                f"{field} needs {length} bytes at offset {self.offset}, only {self.remaining} left", _UNDERFLOW
+                f"{field} needs {length} bytes at offset {self.offset}, but only {self.remaining} bytes are left",
+                _UNDERFLOW,
             )
         # The slice of ``bytes`` is a copy, so that a record does not keep the whole row in memory.
         start = self.offset
@@ -163,7 +164,7 @@ class Reader:
     def end(self) -> None:
         """Raise MalformedBytesError if anything follows."""
         if self.remaining:
-            raise self.fail(f"{self.remaining} bytes too many")
+            raise self.fail(f"{self.remaining} bytes follow the last field")
 
 
 MIN_I32: Final = -(1 << 31)
@@ -226,7 +227,7 @@ def binary_of(table: npt.NDArray[np.uint8]) -> pa.BinaryArray:
 
     rows, width = table.shape
     if rows * width > np.iinfo(np.int32).max:
-        raise OverflowError(f"a table of {rows} × {width} is too much for one array")
+        raise OverflowError(f"a table of {rows} × {width} values is too large for one array")
     ends = np.arange(rows + 1, dtype=np.int32) * np.int32(width)
     data = np.ascontiguousarray(table)
     return pa.BinaryArray.from_buffers(pa.binary(), rows, [None, pa.py_buffer(ends), pa.py_buffer(data)])
@@ -251,7 +252,7 @@ def parse_json(data: bytes) -> Any:
     except MalformedBytesError:
         raise
     except RecursionError:
-        raise MalformedBytesError("it is nested too deeply") from None
+        raise MalformedBytesError("the JSON text is nested too deeply") from None
     except ValueError as error:
         raise MalformedBytesError(str(error)) from None
     _check_depth(document)
@@ -266,7 +267,7 @@ def _check_depth(document: Any) -> None:
         level = [member for value in level if isinstance(value, (dict, list)) for member in _members(value)]
         if not level:
             return
-    raise MalformedBytesError("it is nested too deeply")
+    raise MalformedBytesError("the JSON text is nested too deeply")
 
 
 def _members(value: dict[str, Any] | list[Any]) -> Iterable[Any]:
@@ -280,7 +281,7 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     for name, value in pairs:
         if name in members:
             # Which of the two counts is left to the reader by JSON; here it would decide what is restored.
-            raise MalformedBytesError(f"a name occurs twice in one object: {name[:100]!r}")
+            raise MalformedBytesError(f"an object contains the same name twice: {name[:100]!r}")
         members[name] = value
     return members
 
@@ -293,7 +294,7 @@ def _finite(text: str) -> float:
     number = float(text)
     # Python reads 1e999 as infinity, and would write it as a word that no other parser of JSON reads.
     if number in (float("inf"), float("-inf")):
-        raise MalformedBytesError(f"{text[:100]} is too large for a number")
+        raise MalformedBytesError(f"the number {text[:100]} is too large")
     return number
 
 

@@ -75,17 +75,19 @@ def parse(data: bytes) -> Checkpoint:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise _malformed(f"not UTF-8 at byte {error.start}", "MalformedInputException") from None
+        raise _malformed(f"the file is not UTF-8 at byte {error.start}", "MalformedInputException") from None
     # The number of lines is bounded, since a file of another kind may have millions of them.
     lines = _LINE_END.split(text, maxsplit=MOST_ENTRIES + _FIELDS)
     if len(lines) > MOST_ENTRIES + _FIELDS:
-        raise MalformedBytesError(f"has more than {MOST_ENTRIES:,} lines")
+        raise MalformedBytesError(f"the file has more than {MOST_ENTRIES:,} lines")
     if lines[-1] == "":
         # The text after the last newline is empty: it is no line.
         lines.pop()
     version = _header(lines, 0, "version")
     if version != _VERSION:
-        raise _malformed(f"unknown offset checkpoint version: {version}", "IllegalArgumentException")
+        raise _malformed(
+            f"the version of the offset checkpoint is {version}, which is unknown", "IllegalArgumentException"
+        )
     expected = _header(lines, 1, "number of entries")
     entries: dict[TopicPartition, int] = {}
     dropped: list[str] = []
@@ -100,7 +102,7 @@ def parse(data: bytes) -> Checkpoint:
     # The count reveals a file that lost its end. Otherwise the stores of the lost lines would silently count as without
     # offset, and Streams restores those from the beginning.
     if len(entries) != expected:
-        raise _malformed(f"expected {expected} entries, found {len(entries)}", "IOException")
+        raise _malformed(f"the file should have {expected} entries, but has {len(entries)}", "IOException")
     return Checkpoint(entries, tuple(dropped))
 
 
@@ -112,15 +114,15 @@ def render(entries: Mapping[TopicPartition, int]) -> bytes:
     for no entries at all: Streams then deletes the file instead of writing one.
     """
     if not entries:
-        raise ValueError("a checkpoint without entries is a deleted file, not an empty one")
+        raise ValueError("a checkpoint without entries must be deleted, and not be empty")
     lines = [str(_VERSION), str(len(entries))]
     for topic_partition, offset in sorted(entries.items()):
         topic, partition = topic_partition.topic, topic_partition.partition
         if (offset < 0 and offset != OFFSET_UNKNOWN) or offset > MAX_I64:
-            raise ValueError(f"offset {offset} of {topic_partition} must not be written")
+            raise ValueError(f"a checkpoint cannot contain the offset {offset} of {topic_partition}")
         # Blanks separate the fields, so a topic with a blank would be read back as two fields.
         if not topic or _BLANKS.search(topic) is not None:
-            raise ValueError(f"topic {topic!r} cannot be written to a checkpoint")
+            raise ValueError(f"a checkpoint cannot contain the topic {topic!r}")
         if not MIN_I32 <= partition <= MAX_I32:
             raise ValueError(f"partition {partition} of {topic} is out of range")
         lines.append(f"{topic} {partition} {offset}")
@@ -130,7 +132,7 @@ def render(entries: Mapping[TopicPartition, int]) -> bytes:
 def _header(lines: list[str], index: int, field: str) -> int:
     if index >= len(lines):
         raise _malformed(f"the file ends before the {field} (line {index + 1})", "EOFException")
-    return _number(lines[index], MIN_I32, MAX_I32, f"{field} (line {index + 1})")
+    return _number(lines[index], MIN_I32, MAX_I32, f"{field} in line {index + 1}")
 
 
 def _entry(line: str, number: int) -> tuple[TopicPartition, int]:
@@ -140,13 +142,13 @@ def _entry(line: str, number: int) -> tuple[TopicPartition, int]:
     while fields and not fields[-1]:
         fields.pop()
     if len(fields) != _FIELDS:
-        text = f"malformed line {number}: {line[:80]!r} is not three fields"
+        text = f"line {number} does not have three fields: {line[:80]!r}"
         raise MalformedBytesError(text, "IOException", streams_message=_MALFORMED_LINE)
     # Java reads a line that begins with a blank as an empty topic. No log has that name, and kstate could not write it.
     if not fields[0]:
-        raise MalformedBytesError(f"malformed line {number}: {line[:80]!r} has no topic")
-    partition = _number(fields[1], MIN_I32, MAX_I32, f"partition (line {number})")
-    offset = _number(fields[2], MIN_I64, MAX_I64, f"offset (line {number})")
+        raise MalformedBytesError(f"line {number} does not contain a topic: {line[:80]!r}")
+    partition = _number(fields[1], MIN_I32, MAX_I32, f"partition in line {number}")
+    offset = _number(fields[2], MIN_I64, MAX_I64, f"offset in line {number}")
     return TopicPartition(fields[0], partition), offset
 
 
@@ -161,7 +163,7 @@ def _number(text: str, low: int, high: int, field: str) -> int:
             number = -number
         if low <= number <= high:
             return number
-    raise _malformed(f"{field} is not a number in range: {text[:80]!r}", "NumberFormatException")
+    raise _malformed(f"the {field} is not a number in range: {text[:80]!r}", "NumberFormatException")
 
 
 def _malformed(reason: str, exception: str) -> MalformedBytesError:

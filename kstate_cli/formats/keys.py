@@ -155,7 +155,7 @@ class VersionedKey:
         # Streams uses -1 for the latest versions (``RocksDBVersionedStore``), and ids of segments are times divided by
         # an interval.
         if segment < LATEST_SEGMENT:
-            raise reader.fail(f"segment id {segment}")
+            raise reader.fail(f"the segment id {segment} is not valid")
         return cls(segment, reader.rest())
 
 
@@ -186,7 +186,7 @@ class JoinSideKey:
         side = reader.u8("side")
         # ``TimestampedKeyAndJoinSideSerializer`` writes 1 for left and 0 for right: another byte is another kind's key.
         if side > _LEFT:
-            raise reader.fail(f"side {side}")
+            raise reader.fail(f"the side {side} is not valid")
         return cls(timestamp, side == _LEFT, reader.rest())
 
 
@@ -215,5 +215,5 @@ def _prefixed(data: bytes, prefix: bytes, subject: str) -> Reader:
     first = reader.take(1, "prefix")
     # Without this check any long key would pass as a time-ordered one.
     if first != prefix:
-        raise reader.fail(f"prefix {first.hex()} instead of {prefix.hex()}")
+        raise reader.fail(f"the prefix is {first.hex()} instead of {prefix.hex()}")
     return reader

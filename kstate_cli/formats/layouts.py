@@ -265,7 +265,7 @@ def lifted(older: ValueLayout, newer: ValueLayout) -> bytes:
         return b""
     header = _LIFTED.get((older, newer))
     if header is None:
-        raise ValueError(f"values are not converted from {older.value} to {newer.value}")
+        raise ValueError(f"kstate does not convert values from {older.value} to {newer.value}")
     return header
 
 
@@ -276,7 +276,7 @@ def _strict_timestamped(value: bytes) -> tuple[bytes, int]:
     """Strip headers of a row that must have a timestamp: only index rows of time-ordered stores are empty."""
     # As an index row, a damaged value would silently become an empty one.
     if value in (b"", _NO_HEADERS):
-        raise MalformedBytesError("a headers value without a timestamp")
+        raise MalformedBytesError("a value with headers has no timestamp")
     return strip_headers_to_timestamped(value)
 
 
@@ -304,5 +304,5 @@ def stripped(newer: ValueLayout, older: ValueLayout, key: KeySchema) -> str:
     """Return the name in :data:`STRIP` of what takes a value back to the older layout. ValueError if nothing does."""
     name = _STRIPPED.get((newer, older))
     if name is None:
-        raise ValueError(f"values are not converted back from {newer.value} to {older.value}")
+        raise ValueError(f"kstate does not convert values back from {newer.value} to {older.value}")
     return "time-ordered" if name == "timestamped" and key.time_ordered else name

@@ -52,17 +52,17 @@ def parse(data: bytes | str) -> StoredOptions:
     try:
         text = data if isinstance(data, str) else data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise _malformed(f"not UTF-8 at byte {error.start}") from None
+        raise _malformed(f"the file is not UTF-8 at byte {error.start}") from None
     sections = _sections(text)
     version = sections.get(("Version", ""), {}).get("rocksdb_version")
     if version is None:
-        raise _malformed("no rocksdb_version")
+        raise _malformed("rocksdb_version is missing")
     db = sections.get(("DBOptions", ""))
     if db is None:
-        raise _malformed("no [DBOptions]")
+        raise _malformed("the section [DBOptions] is missing")
     families = {name: options for (kind, name), options in sections.items() if kind == "CFOptions"}
     if "default" not in families:
-        raise _malformed('no [CFOptions "default"]')
+        raise _malformed('the section [CFOptions "default"] is missing')
     tables = {name: options for (kind, name), options in sections.items() if kind == "TableOptions"}
     return StoredOptions(version, db, families, tables)
 
@@ -80,16 +80,16 @@ def _sections(text: str) -> dict[tuple[str, str], dict[str, str]]:
             section = _section(line, number)
             # Of two equal sections the later one would win here, and kstate would restore wrong values.
             if section in sections:
-                raise _malformed(f"line {number}: section {line} occurs twice")
+                raise _malformed(f"line {number} repeats the section {line}")
             current = sections[section] = {}
             continue
         name, equals, value = line.partition("=")
         # A line without ``=`` was cut off within its name: half a file is refused.
         if current is None or not equals or not name.strip():
-            raise _malformed(f"line {number}: {line[:80]!r} is neither a section nor an option of one")
+            raise _malformed(f"line {number} is neither a section nor an option: {line[:80]!r}")
         # RocksDB would take the first of these values (``OptionsParser``), and the line below the last one.
         if name.strip() in current:
-            raise _malformed(f"line {number}: option {name.strip()[:80]!r} occurs twice in its section")
+            raise _malformed(f"line {number} repeats the option {name.strip()[:80]!r} of its section")
         current[name.strip()] = _ESCAPE.sub(lambda match: _ESCAPES.get(match[1], match[1]), value.strip())
     return sections
 
@@ -106,28 +106,28 @@ def foreign_settings(stored: StoredOptions, db_path: str = "") -> tuple[str, ...
     # The log is elsewhere: a copy of the directory would lack the newest rows, and kstate would write to that other
     # place if it opened the copy for writing.
     if wal_dir not in _UNSET and not (db_path and _same_path(wal_dir, db_path)):
-        reasons.append(f"wal_dir is {wal_dir}: the write-ahead log is outside the database's directory")
+        reasons.append(f"wal_dir is {wal_dir}, so the write-ahead log is outside the directory of the database")
     db_paths = stored.db.get("db_paths", "")
     if db_paths not in _UNSET and not _same_path(db_paths, db_path):
-        reasons.append(f"db_paths is {db_paths}: table files are outside the database's directory")
+        reasons.append(f"db_paths is {db_paths}, so SSTs are outside the directory of the database")
     env = stored.db.get("env", "")
     if env not in _UNSET and not _is_default_env(env):
-        reasons.append(f"env is {env}: not the default environment")
+        reasons.append(f"env is {env}, which is not the default environment")
     for name, options in stored.column_families.items():
         cf_paths = options.get("cf_paths", "")
         if cf_paths not in _UNSET and not _same_path(cf_paths, db_path):
-            reasons.append(f"column family {name}: cf_paths is {cf_paths}, outside the database's directory")
+            reasons.append(f"cf_paths of column family {name} is {cf_paths}, outside the directory of the database")
         # Rows in another order would be merged and searched wrongly, without an error.
         comparator = options.get("comparator", _COMPARATOR)
         if comparator != _COMPARATOR:
-            reasons.append(f"column family {name}: comparator is {comparator}, not {_COMPARATOR}")
+            reasons.append(f"the comparator of column family {name} is {comparator}, not {_COMPARATOR}")
         merge_operator = options.get("merge_operator", "")
         # With a merge operator a value may be a chain of operands that only the application can combine.
         if merge_operator not in _UNSET:
-            reasons.append(f"column family {name}: merge_operator is {merge_operator}")
+            reasons.append(f"the merge_operator of column family {name} is {merge_operator}")
         factory = options.get("table_factory", _TABLE_FACTORY)
         if factory != _TABLE_FACTORY:
-            reasons.append(f"column family {name}: table_factory is {factory}, not {_TABLE_FACTORY}")
+            reasons.append(f"the table_factory of column family {name} is {factory}, not {_TABLE_FACTORY}")
     return tuple(reasons)
 
 
@@ -195,11 +195,11 @@ def _assignments(text: str) -> Iterator[tuple[str, str, str, str]]:
 def _section(line: str, number: int) -> tuple[str, str]:
     match = _SECTION.fullmatch(line)
     if match is None or (kind := match[1]) not in {"Version", "DBOptions", "CFOptions", "TableOptions"}:
-        raise _malformed(f"line {number}: unknown section {line[:80]!r}")
+        raise _malformed(f"line {number} begins the unknown section {line[:80]!r}")
     has_name = kind in {"CFOptions", "TableOptions"}
     # A name where none belongs, or none where one does: the section of another file, or a line that was cut.
     if has_name != (match[3] is not None) or (kind == "TableOptions") != (match[2] is not None):
-        raise _malformed(f"line {number}: section {line[:80]!r} is not complete")
+        raise _malformed(f"line {number} begins a section with an incomplete name: {line[:80]!r}")
     return kind, match[3] or ""
 
 
@@ -265,16 +265,16 @@ def torn(data: bytes) -> str | None:
         # The header of a recyclable type also has the number of the log, 4 bytes.
         end = at + (_RECYCLABLE_HEADER if kind in _RECYCLABLE else _HEADER) + size
         if end > len(data):
-            return f"ends {end - len(data)} bytes before the end of its last record"
+            return f"the file ends {end - len(data)} bytes before the end of its last record"
         # A record may be split at the ends of blocks. Its parts have the types full, first, middle and last; the
         # recyclable types, for log files that are used again, are the same four.
         piece = kind - _RECYCLABLE[0] + 1 if kind in _RECYCLABLE else kind
         within = piece not in (_FULL, _LAST)
         at = end
     if within:
-        return "ends within a record"
+        return "the file ends within a record"
     if not data:
-        return "is empty"
+        return "the file is empty"
     return None
 
 
@@ -440,7 +440,7 @@ class _VersionEdit:
             self._number()
         else:
             # Its fields have unknown lengths, so everything behind it would be misread.
-            raise _unclear(f"unknown tag {tag}")
+            raise _unclear(f"the tag {tag} is unknown")
 
     def _number(self) -> int:
         """Read a varint of at most 64 bits."""
@@ -456,14 +456,14 @@ class _VersionEdit:
             # megabytes, byte by byte.
             if shift >= _MOST_BITS:
                 raise _unclear("a number has more than 64 bits")
-        raise _unclear("a number runs past the end")
+        raise _unclear("a number extends beyond the end of the record")
 
     def _skip(self) -> int:
         """Skip a byte string; return its length."""
         size = self._number()
         self._at += size
         if self._at > len(self._record):
-            raise _unclear("a byte string runs past the end")
+            raise _unclear("a byte string extends beyond the end of the record")
         return size
 
 

@@ -155,7 +155,7 @@ class Position:
         reader = Reader(data, "position")
         version = reader.u8("version")
         if version != _VERSION:
-            raise reader.fail(f"unknown version {version}", "IllegalArgumentException")
+            raise reader.fail(f"the version {version} is unknown", "IllegalArgumentException")
         offsets: dict[str, dict[int, int]] = {}
         for _ in range(_count(reader, _MIN_TOPIC_BYTES, "number of topics")):
             topic = reader.text(reader.i32("topic length"), "topic")
@@ -164,7 +164,7 @@ class Position:
                 partition = reader.i32("partition")
                 # A negative number is no partition: the bytes are damaged, or of another format.
                 if partition < 0:
-                    raise reader.fail(f"negative partition {partition} of {topic!r}")
+                    raise reader.fail(f"the partition {partition} of {topic!r} is negative")
                 partitions[partition] = reader.i64("offset")
         return cls.from_map(offsets)
 
@@ -211,10 +211,12 @@ def is_permitted(position: Position, bound: PositionBound, partition: int) -> bo
 def _count(reader: Reader, size: int, field: str) -> int:
     count = reader.i32(field)
     if count < 0:
-        raise reader.fail(f"negative {field}: {count}", "IllegalArgumentException")
+        raise reader.fail(f"the {field} is negative: {count}", "IllegalArgumentException")
     # A count that the rest cannot hold is found here, not after reading what there is.
     if count * size > reader.remaining:
-        raise reader.fail(f"{field} is {count}, {reader.remaining} bytes left", "BufferUnderflowException")
+        raise reader.fail(
+            f"the {field} is {count}, but only {reader.remaining} bytes are left", "BufferUnderflowException"
+        )
     return count
 
 
@@ -238,7 +240,7 @@ def encode_offset(value: int) -> bytes:
 def decode_offset(value: bytes) -> int:
     """Return the i64 in ``value``; :class:`MalformedBytesError` (``SerializationException``) unless it has 8 bytes."""
     if len(value) != _OFFSET_BYTES:
-        raise MalformedBytesError(f"an offset has 8 bytes, not {len(value)}", "SerializationException")
+        raise MalformedBytesError(f"an offset has {len(value)} bytes instead of 8", "SerializationException")
     return int.from_bytes(value, "big", signed=True)
 
 
@@ -285,5 +287,5 @@ def _topic_partition(key: bytes) -> TopicPartition:
     try:
         text = key.decode("utf-8")
     except UnicodeDecodeError:
-        raise MalformedBytesError(f"key {key.hex()} of {OFFSETS_CF} is not UTF-8") from None
+        raise MalformedBytesError(f"the key {key.hex()} of {OFFSETS_CF} is not encoded in UTF-8") from None
     return TopicPartition.parse(text)

@@ -57,7 +57,7 @@ def check_footer(data: bytes) -> None:
         chunks = _list(_as_struct(group), _COLUMNS)
         # Arrow takes the type of a chunk from the schema by its number, and reads beyond the schema.
         if len(chunks) != len(leaves):
-            raise _wrong(f"a row group has {len(chunks)} columns, and the schema {len(leaves)}")
+            raise _wrong(f"a row group has {len(chunks)} columns, but the schema has {len(leaves)}")
         for chunk, leaf in zip(chunks, leaves, strict=True):
             _check_chunk(_as_struct(chunk), leaf)
 
@@ -68,15 +68,15 @@ def _check_chunk(chunk: _Struct, leaf: _Leaf) -> None:
         return
     facts = _as_struct(chunk.get(_CHUNK))
     if facts.get(_TYPE) != leaf.kind:
-        raise _wrong(f"a column has the physical type {facts.get(_TYPE)}, and {leaf.kind} in the schema")
+        raise _wrong(f"a column has the physical type {facts.get(_TYPE)}, but the schema has {leaf.kind}")
     if _SIZES not in facts:
         return
     sizes = _as_struct(facts[_SIZES])
     for field, highest in ((_REPETITION_LEVELS, leaf.repetition), (_DEFINITION_LEVELS, leaf.definition)):
         if (count := len(_list(sizes, field))) not in {0, highest + 1}:
-            raise _wrong(f"a histogram of {count} levels, where the schema has {highest + 1}")
+            raise _wrong(f"a histogram has {count} levels, but the schema has {highest + 1}")
     if _UNENCODED in sizes and leaf.kind != _BYTE_ARRAY:
-        raise _wrong("a number of unencoded bytes of a column that has no byte arrays")
+        raise _wrong("a column without byte arrays has a number of unencoded bytes")
 
 
 def _leaves(elements: list[Any]) -> list[_Leaf]:
@@ -98,7 +98,7 @@ def _leaves(elements: list[Any]) -> list[_Leaf]:
             repetition += element.get(_REPETITION) == _REPEATED
         children = element.get(_CHILDREN, 0)
         if not isinstance(children, int) or not 0 <= children < len(elements):
-            raise _wrong("an element of its schema has more children than elements follow")
+            raise _wrong("an element of its schema has more children than there are further elements")
         if children:
             waiting.append([children, definition, repetition])
         elif number:
@@ -161,7 +161,7 @@ class _Thrift:
             return self._map(depth)
         if kind == _STRUCT:
             return self.struct(depth + 1)
-        raise _wrong(f"unknown type {kind}")
+        raise _wrong(f"the type {kind} is unknown")
 
     def _elements(self, depth: int) -> list[Any]:
         head = self._byte()
@@ -187,7 +187,7 @@ class _Thrift:
     def _count(self, size: int) -> int:
         # Each element has a byte at least: a larger number would fill the memory before the end is met.
         if size > len(self._data) - self._at:
-            raise _wrong(f"a list of {size} elements is longer than the rest")
+            raise _wrong(f"a list of {size} elements extends beyond the end of the footer")
         return size
 
     def _byte(self) -> int:

@@ -181,7 +181,7 @@ class PartitionMetadata:
         magic = reader.u8("magic")
         # Magic 1 is that of releases before 3.5: the partition time only.
         if magic not in (_MAGIC_TIME_ONLY, _MAGIC_WITH_PROCESSORS):
-            raise reader.fail(f"magic {magic}")
+            raise reader.fail(f"the magic number {magic} is unknown")
         time = reader.i64("partition time")
         processors: dict[str, int] = {}
         if reader.remaining:

@@ -47,19 +47,21 @@ def footer(data: bytes) -> SstFooter:
     footer, and for an unknown checksum type.
     """
     if len(data) != FOOTER_LENGTH:
-        raise MalformedBytesError(f"an SST footer has {FOOTER_LENGTH} bytes, not {len(data)}")
+        raise MalformedBytesError(f"an SST footer should have {FOOTER_LENGTH} bytes, but has {len(data)}")
     magic = data[-len(_MAGIC) :]
     # LevelDB's footer is shorter, so what is read below as version and checksum type would be other bytes.
     if magic == _LEGACY_MAGIC:
-        raise MalformedBytesError("SST with the magic number of LevelDB (format version 0)")
+        raise MalformedBytesError("the SST has the magic number of LevelDB (format version 0)")
     if magic != _MAGIC:
-        raise MalformedBytesError(f"not a block-based SST: magic number {magic.hex()}", "RocksDBException")
+        raise MalformedBytesError(
+            f"the file is not a block-based SST, because its magic number is {magic.hex()}", "RocksDBException"
+        )
     format_version = int.from_bytes(data[_VERSION_AT], "little")
     checksum_type = data[0]
     if format_version == 0:
-        raise MalformedBytesError("SST format version 0 with a new magic number", "RocksDBException")
+        raise MalformedBytesError("the SST has format version 0, but a newer magic number", "RocksDBException")
     if checksum_type not in _CHECKSUM_TYPES:
-        raise MalformedBytesError(f"unknown SST checksum type {checksum_type}", "RocksDBException")
+        raise MalformedBytesError(f"the SST has the unknown checksum type {checksum_type}", "RocksDBException")
     return SstFooter(checksum_type, format_version)
 
 
@@ -128,7 +130,7 @@ def read_properties(file: BinaryIO) -> SstProperties:
     """Return the properties of an open table file. Raises :class:`MalformedBytesError` for other contents, OSError."""
     size = file.seek(0, 2)
     if size < FOOTER_LENGTH:
-        raise MalformedBytesError(f"a table file of {size} bytes has no footer")
+        raise MalformedBytesError(f"the file has only {size} bytes, so it has no footer")
     tail = _read(file, size - FOOTER_LENGTH, FOOTER_LENGTH)
     # Properties are found through the metaindex block. From format 6 on, the footer has no handle of it, which is
     # offset and size, but only the size: it is right before the footer.
@@ -142,7 +144,7 @@ def read_properties(file: BinaryIO) -> SstProperties:
     # RocksDB has renamed the block of the properties, so both names are looked up.
     handle = next((index[name] for name in _PROPERTIES if name in index), None)
     if handle is None:
-        raise MalformedBytesError("the table file has no properties")
+        raise MalformedBytesError("the SST has no properties")
     at, next_ = _varint(handle, 0)
     length, _ = _varint(handle, next_)
     block = _block(file, at, length, size)
@@ -163,18 +165,18 @@ def _read(file: BinaryIO, at: int, length: int) -> bytes:
     file.seek(at)
     data = file.read(length)
     if len(data) != length:
-        raise MalformedBytesError(f"the table file ends within {length} bytes from {at}")
+        raise MalformedBytesError(f"the SST ends less than {length} bytes after byte {at}")
     return data
 
 
 def _block(file: BinaryIO, at: int, length: int, size: int) -> bytes:
     # A damaged handle may state any size: at most a mebibyte is read.
     if not 0 < length <= _MAX_BLOCK or not 0 <= at <= size - FOOTER_LENGTH - _TRAILER - length:
-        raise MalformedBytesError(f"a block of {length} bytes at {at} is not inside the table file")
+        raise MalformedBytesError(f"a block of {length} bytes at byte {at} extends beyond the SST")
     data = _read(file, at, length + 1)
     # The byte behind a block is its compression; RocksDB never compresses the properties.
     if data[-1]:
-        raise MalformedBytesError(f"the block at {at} is compressed, which properties never are")
+        raise MalformedBytesError(f"the block at byte {at} is compressed, but RocksDB never compresses properties")
     return data[:-1]
 
 
@@ -191,7 +193,7 @@ def _entries(block: bytes) -> list[tuple[bytes, bytes]]:
         unshared, at = _varint(block, at)
         length, at = _varint(block, at)
         if shared > len(key) or at + unshared + length > end:
-            raise MalformedBytesError("an entry of a block reaches beyond it")
+            raise MalformedBytesError("an entry extends beyond its block")
         # A key begins with the first ``shared`` bytes of the key before, so only the rest of it is stored.
         key = key[:shared] + block[at : at + unshared]
         # A few bytes can repeat a long key: a damaged block of a mebibyte would become gigabytes.
@@ -222,7 +224,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << (7 * number)
         if byte < 0x80:
             return value, at + number + 1
-    raise MalformedBytesError("a varint does not end")
+    raise MalformedBytesError("a varint has no end")
 
 
 BLOB_HEADER_LENGTH: Final = 30
@@ -258,7 +260,7 @@ def blob_records(file: BinaryIO, size: int) -> Iterator[BlobRecord]:
         file.seek(at)
         head = file.read(_RECORD.size)
         if len(head) < _RECORD.size:
-            raise _malformed(f"ends within the record at byte {at}")
+            raise _malformed(f"the file ends within the record at byte {at}")
         key_length, value_length, _, head_crc, crc = _RECORD.unpack(head)
         after = at + _RECORD.size + key_length + value_length
         # The checksum is compared before the lengths are used: damaged ones would lead anywhere in the file.
@@ -278,7 +280,7 @@ def check_blob_ends(file: BinaryIO, size: int) -> None:
         or header[12]
         or any(header[_EXPIRATION:])
     ):
-        raise _malformed("does not begin as RocksDB writes it")
+        raise _malformed("the file does not begin with the header of a blob file")
     file.seek(max(0, size - BLOB_FOOTER_LENGTH))
     footer = file.read(BLOB_FOOTER_LENGTH)
     summed = footer[:-_CRC]
@@ -287,7 +289,7 @@ def check_blob_ends(file: BinaryIO, size: int) -> None:
         or footer[:4] != _BLOB_MAGIC
         or masked(summed).to_bytes(_CRC, "little") != footer[-_CRC:]
     ):
-        raise _malformed("has no footer that matches its checksum")
+        raise _malformed("the file has no footer that matches its checksum")
 
 
 def is_whole_blob(file: BinaryIO, record: BlobRecord) -> bool:

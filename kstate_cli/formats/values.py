@@ -89,7 +89,7 @@ def decode_headers(data: bytes) -> tuple[Headers, int]:
         return (), reader.offset
     count = body.zigzag("number of headers")
     if count < 0:
-        raise body.fail(f"negative number of headers {count}", "IllegalArgumentException")
+        raise body.fail(f"the number of headers is negative: {count}", "IllegalArgumentException")
     headers = []
     for _ in range(count):
         key = body.text(body.zigzag("length of header key"), "header key")
@@ -197,7 +197,9 @@ def strip_index_headers(value: bytes) -> tuple[bytes, int]:
     Such a row holds nothing, or ``00`` after a lazy migration; anything else is malformed.
     """
     if value not in {b"", _NO_HEADERS}:
-        raise Reader(value, "index row").fail(f"a value of {len(value)} bytes where none is expected")
+        raise Reader(value, "index row").fail(
+            f"the row has a value of {len(value)} bytes, but index rows have no value"
+        )
     return b"", 0
 
 
@@ -228,10 +230,10 @@ def decode_list(data: bytes) -> tuple[ListEntry | None, ...]:
     strategy = reader.u8("strategy")
     # ``ListSerializer`` has other strategies for serdes of a fixed size; Streams uses only this one for its lists.
     if strategy != _VARIABLE_SIZE:
-        raise reader.fail(f"serialization strategy {strategy}")
+        raise reader.fail(f"the serialization strategy {strategy} is unknown")
     count = reader.i32("number of entries")
     if count < 0:
-        raise reader.fail(f"negative number of entries {count}")
+        raise reader.fail(f"the number of entries is negative: {count}")
     entries: list[ListEntry | None] = []
     for _ in range(count):
         length = reader.i32("length of entry")
@@ -242,7 +244,7 @@ def decode_list(data: bytes) -> tuple[ListEntry | None, ...]:
         entry = Reader(reader.take(length, "entry"), "list entry")
         side = entry.u8("side")
         if side > _LEFT:
-            raise entry.fail(f"side {side}")
+            raise entry.fail(f"the side {side} is not valid")
         entries.append(ListEntry(side == _LEFT, entry.rest()))
     reader.end()
     return tuple(entries)
@@ -269,15 +271,15 @@ class SubscriptionWrapper:
         :class:`ValueError` for a combination of fields that Streams does not write.
         """
         if self.version not in {0, _VERSION_WITH_PARTITION}:
-            raise ValueError(f"unknown version {self.version}")
+            raise ValueError(f"the version {self.version} is unknown")
         # Version 1 added the partition (Kafka 3.4). A reader learns only from the version whether its four bytes
         # follow.
         if (self.partition is None) != (self.version == 0):
-            raise ValueError(f"version {self.version} with partition {self.partition}")
+            raise ValueError(f"a subscription of version {self.version} cannot have the partition {self.partition}")
         if not DELETE_KEY_NO_PROPAGATE <= self.instruction <= PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE:
-            raise ValueError(f"unknown instruction {self.instruction}")
+            raise ValueError(f"the instruction {self.instruction} is unknown")
         if self.hash is not None and len(self.hash) != _HASH_BYTES:
-            raise ValueError(f"a hash has {_HASH_BYTES} bytes, not {len(self.hash)}")
+            raise ValueError(f"a hash should have {_HASH_BYTES} bytes, but has {len(self.hash)}")
         first, tail = self.version, b""
         if self.hash is None:
             first |= _NO_HASH_BIT
@@ -293,10 +295,10 @@ class SubscriptionWrapper:
         # The highest bit says that there is no hash; the rest is the version.
         version = first & ~_NO_HASH_BIT
         if version > _VERSION_WITH_PARTITION:
-            raise reader.fail(f"version {version}", "UnsupportedVersionException")
+            raise reader.fail(f"the version {version} is unknown", "UnsupportedVersionException")
         instruction = reader.u8("instruction")
         if instruction > PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE:
-            raise reader.fail(f"instruction {instruction}", "IllegalArgumentException")
+            raise reader.fail(f"the instruction {instruction} is unknown", "IllegalArgumentException")
         digest = None
         if not first & _NO_HASH_BIT:
             digest = reader.take(_HASH_BYTES, "hash")
@@ -338,7 +340,9 @@ class BufferValue:
         """Return the bytes of the value; :class:`ValueError` if ``trailing`` is neither 0 nor 8 bytes."""
         # There are 8 bytes only in a changelog record, and in a row that Streams restored from one.
         if len(self.trailing) not in {0, _CHANGELOG_TIME_BYTES}:
-            raise ValueError(f"{len(self.trailing)} trailing bytes")
+            raise ValueError(
+                f"a buffer value has {len(self.trailing)} trailing bytes instead of 0 or {_CHANGELOG_TIME_BYTES}"
+            )
         topic = self.topic.encode("utf-8")
         out = bytearray(i64(self.timestamp) + i64(self.offset) + i32(len(topic)) + topic)
         out += i32(self.partition) + i32(len(self.headers))
@@ -363,7 +367,7 @@ class BufferValue:
         count = reader.i32("number of headers")
         # -1 is accepted and means no headers, as Streams does for the sake of old releases.
         if count < _NULL:
-            raise reader.fail(f"negative number of headers {count}", "SerializationException")
+            raise reader.fail(f"the number of headers is negative: {count}", "SerializationException")
         headers = []
         for _ in range(count):
             key = reader.text(reader.i32("length of header key"), "header key")
@@ -377,7 +381,7 @@ class BufferValue:
         # A record of the changelog ends in a time of 8 bytes. Streams leaves it in the rows that it restores, and
         # ignores it there.
         if reader.remaining not in {0, _CHANGELOG_TIME_BYTES}:
-            raise reader.fail(f"{reader.remaining} bytes after the new value")
+            raise reader.fail(f"{reader.remaining} bytes follow the new value")
         return cls(timestamp, offset, topic, partition, tuple(headers), prior, old, new, reader.rest())
 
 

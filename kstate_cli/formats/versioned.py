@@ -108,7 +108,7 @@ class SegmentValue:
             timestamp = reader.i64("timestamp of version")
             size = reader.i32("size of version")
             if size < _TOMBSTONE:
-                raise reader.fail(f"size {size} of version {timestamp}")
+                raise reader.fail(f"the size {size} of version {timestamp} is not valid")
             entries.append((timestamp, size))
         # The list went past the minimum: it is not sorted, or no version is from that time.
         if entries[-1][0] != min_timestamp:
@@ -143,7 +143,7 @@ def oldest_of_any_order(data: bytes) -> int:
     while timestamp != min_timestamp:
         timestamp, size = reader.i64("timestamp of version"), reader.i32("size of version")
         if size < _TOMBSTONE:
-            raise reader.fail(f"size {size} of version {timestamp}")
+            raise reader.fail(f"the size {size} of version {timestamp} is not valid")
         sizes.append(size)
     for size in sizes:
         reader.take(max(size, 0), "value")
@@ -161,12 +161,12 @@ def read_versions(at: VersionedKey, data: bytes) -> LatestValue | SegmentValue:
 def _problem(next_timestamp: int, versions: tuple[Version, ...]) -> str | None:
     """Return why these versions, the newest first, cannot be a segment value; None if they can."""
     if not versions:
-        return "no versions"
+        return "the segment value has no versions"
     # A lone tombstone may end when it begins: Streams writes such a row, and its first real version replaces it.
     if next_timestamp == versions[-1].valid_from:
         if len(versions) == 1 and versions[0].value is None:
             return None
-        return "only a lone tombstone may end when it begins"
+        return "only a single tombstone may end when it begins"
     later = next_timestamp
     for version in versions:
         if version.valid_from >= later:

@@ -55,7 +55,7 @@ def refuse_unreadable(snapshot: MigrationSnapshot) -> None:
     for task, store, name in _stores(snapshot):
         kind = store.kind.name
         if store.families & headers_families() and not snapshot.into_family:
-            headers.append(f"{name}: a store with record headers ({kind})")
+            headers.append(f"{name} has record headers ({kind})")
             doubt = undecided(store)
             # If it is uncertain which layout the rows have, a conversion could silently cut bytes off the values.
             if doubt is not None:
@@ -72,7 +72,9 @@ def refuse_unreadable(snapshot: MigrationSnapshot) -> None:
             f"{snapshot.target} cannot read these stores",
             details=first_lines(lines),
             where=str(snapshot.app.path),
-            hint=("stay with a release that supports such stores. Or remove them from the topology, then wipe them"),
+            hint=(
+                "stay with a release that supports such stores, or remove the stores from the topology, then wipe them"
+            ),
         )
     if headers and not snapshot.options.drop_headers:
         # A restoration from a snapshot migrates too, and cannot drop headers.
@@ -82,7 +84,7 @@ def refuse_unreadable(snapshot: MigrationSnapshot) -> None:
             details=first_lines(headers),
             where=str(snapshot.app.path),
             hint=suggest(
-                f"pass {option.DROP_HEADERS} to convert their rows to the older layout. You lose the headers",
+                f"to convert the rows to the older layout without headers, pass {option.DROP_HEADERS}",
                 option.DROP_HEADERS,
             )
             or f"restore without {option.FOR} first. Then run {drop}",
@@ -103,7 +105,7 @@ def misread_sessions(snapshot: MigrationSnapshot) -> Iterator[Remark]:
     for _, store, place in _stores(snapshot):
         # For every target: 4.3.1 may have written some rows back already, and kstate cannot recognize these.
         if has_rows_without_headers(store):
-            mixed.append(f"{place}: rows without headers among rows with headers")
+            mixed.append(f"{place} has both rows with headers and rows without headers")
             mixed_names[store.name] = None
         elif not knows_headers(snapshot.target) or not may_be_misread_with_headers(store):
             continue
@@ -145,8 +147,8 @@ def refuse_rewrites_of_forgetful(snapshot: MigrationSnapshot, steps: Sequence[St
     """
     lines = [
         (
-            f"{step.path}: column family {step.before.forgetful_family} has compaction_style=kCompactionStyleFIFO, "
-            f"but kstate must rewrite its files for {snapshot.target}"
+            f"{step.path}: the column family {step.before.forgetful_family} has "
+            f"compaction_style=kCompactionStyleFIFO, but kstate must rewrite its files for {snapshot.target}"
         )
         for step in steps
         # An edit that only writes offsets is safe, because it keeps the data files.
@@ -174,14 +176,14 @@ def undecided(store: Store) -> str | None:
             segmented = "not segmented"
             if store.segmented:
                 segmented = "segmented"
-            return f"column family {family} does not occur in a store that is {segmented}"
+            return f"the column family {family} does not occur in a store that is {segmented}"
     if store.kind.certain or store.empty:
         return None
     # If the kinds that may use this column family have different older layouts, the rows do not show which one is
     # right.
     for family in families:
         if len({_older(kind, family, store.name) for kind in kinds_of_family(family, segmented=store.segmented)}) > 1:
-            return "its rows do not show whether sessions are time-ordered"
+            return "the rows do not show whether the sessions are time-ordered"
     return None
 
 
@@ -232,8 +234,8 @@ def wiped_all_the_same(app: Application, resolved: TaskOffsets, target: Release,
         return []
     text = (
         f"{resolved.task.name}: kstate has found no offset of {some(never, _MOST_NAMES)}. Under exactly-once, "
-        f"{target} wipes the task and restores all of it, like every release. Otherwise it restores those that "
-        "have a changelog"
+        f"{target} wipes the whole task and restores it, as every release does. Under at-least-once, it restores the "
+        "stores that have a changelog"
     )
     return [text]
 
@@ -266,9 +268,9 @@ def replayed(app: Application, resolved: TaskOffsets) -> list[str]:
     """Return a warning for each versioned store whose rows may be ahead of its offset: a start replays records then."""
     return [
         (
-            f"{resolved.task.name}/{state.store.name}: it was killed, and its rows may be ahead of its offset. "
-            "When Streams starts, it replays records over them, which changes the versions of a versioned store. "
-            "To restore it instead: "
+            f"{resolved.task.name}/{state.store.name}: the application was killed, and the rows of the store may be "
+            "ahead of its offset. When Streams starts, it replays records over these rows, which changes the "
+            "versions in the store. To let Streams restore the store instead, run: "
         )
         + command("wipe", app.path, option.TASK, resolved.task.name, option.STORE, state.store.name)
         for state in resolved.stores
@@ -287,7 +289,7 @@ def lost_with_it(app: Application, resolved: TaskOffsets, logged: Collection[str
         return []
     untold = _untold(resolved.task, unknown)
     keep = command("export", app.path, unknown[0], option.OUT, "DIR")
-    return [f"{untold} rows are lost with the task. To keep them, first run {keep}"]
+    return [f"{untold} their rows are lost with the task. To keep the rows, first run {keep}"]
 
 
 def lost_unread(task: Task, unfinished: Collection[Problem], logged: Collection[str]) -> list[str]:
@@ -299,8 +301,8 @@ def lost_unread(task: Task, unfinished: Collection[Problem], logged: Collection[
     unread = sorted(names - {*logged})
     if not unread:
         return []
-    untold = _untold(task, unread, " of partially created databases")
-    return [f"{untold}, and the only copy of them is in the backup of the run"]
+    untold = _untold(task, unread, " (partially created databases)")
+    return [f"{untold} the only copy of their rows is in the backup of the run"]
 
 
 def _untold(task: Task, stores: Sequence[str], which: str = "") -> str:
@@ -308,7 +310,10 @@ def _untold(task: Task, stores: Sequence[str], which: str = "") -> str:
     have = "have"
     if len(stores) == 1:
         have = "has"
-    return f"{task.name}: no offset shows whether {some(stores, _MOST_NAMES)}{which} {have} a changelog: without one"
+    return (
+        f"{task.name}: no offset shows whether {some(stores, _MOST_NAMES)}{which} {have} a changelog. Without a "
+        "changelog,"
+    )
 
 
 def refuse_unclean(snapshot: MigrationSnapshot, reasons: Sequence[str]) -> None:
@@ -316,7 +321,7 @@ def refuse_unclean(snapshot: MigrationSnapshot, reasons: Sequence[str]) -> None:
     if reasons:
         wipe = f". Otherwise pass {option.WIPE_UNCLEAN} to remove these tasks, so that Streams restores them"
         raise Refused(
-            "unclean shutdown: under exactly-once, the stores may contain uncommitted data",
+            "tasks had an unclean shutdown, so under exactly-once their stores may contain uncommitted data",
             details=first_lines(reasons),
             where=str(snapshot.app.path),
             hint=f"{_transactional_hint(snapshot.offsets, snapshot.options)}if the application ran with "
@@ -343,8 +348,8 @@ def refuse_losses(snapshot: MigrationSnapshot, reasons: Sequence[str]) -> None:
             details=first_lines(reasons),
             where=str(snapshot.app.path),
             hint=(
-                "let the older release recreate the wiped store: start it, stop it, then migrate. If the "
-                f"application runs with at-least-once, it does not wipe the task, so pass {option.GUARANTEE} "
+                "start and stop the application with the older release, which recreates the wiped store, then "
+                f"migrate. With at-least-once, the application does not wipe the task, so pass {option.GUARANTEE} "
                 "at_least_once"
             ),
         )
@@ -355,4 +360,4 @@ def unproven_pair(sources: Collection[Release], target: Release) -> tuple[str, .
     names = tuple(source.name for source in sources)
     if target.name in names or proven(names, target):
         return ()
-    return (f"unproven: kstate was not tested with real releases from {'/'.join(names) or '?'} to {target}",)
+    return (f"unproven: kstate was not tested with real applications from {'/'.join(names) or '?'} to {target}",)

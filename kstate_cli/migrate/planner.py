@@ -201,7 +201,7 @@ def _leave_out(snapshot: MigrationSnapshot, state: TaskOffsets, reason: str) -> 
     why = f"removed, so that Streams restores it: {reason}"
     # Only the new directory lacks the task. The backup has it until ``kstate clean``.
     yield OmitTree(snapshot.relative(state.task.path), why)
-    yield warning(f"{state.task.name}: {why}")
+    yield warning(f"kstate removes {state.task.name}, so that Streams restores it: {reason}")
     yield from map(warning, lost_with_it(snapshot.app, state, snapshot.logged))
 
 
@@ -216,7 +216,7 @@ def _rewrite_only(snapshot: MigrationSnapshot, task: Task) -> Iterator[Change]:
     yield from rewrites
     # Without the file the offsets of the task are missing, which rewritten SSTs do not change.
     if rewrites and task.checkpoint is None and not task.is_global:
-        yield note(f"{task.name}: it has no .checkpoint, so Streams restores it, with or without a migration")
+        yield note(f"{task.name}: the task has no .checkpoint, so Streams restores it, with or without a migration")
 
 
 def _too_new(snapshot: MigrationSnapshot, database: Database) -> bool:
@@ -249,7 +249,9 @@ def _leave_out_store(snapshot: MigrationSnapshot, silent: StoreOffsets) -> Itera
     come back. The rows stay in the backup, for ``kstate undo``.
     """
     store = silent.store
-    yield OmitTree(snapshot.relative(store.path), "removed, so that Streams restores it: segments without an offset")
+    yield OmitTree(
+        snapshot.relative(store.path), ("removed, so that Streams restores it: some segments have no offset")
+    )
     if snapshot.into_family and silent.offsets:
         keeping = Keeping(snapshot.relative(store.path.parent))
         yield keeping.carrier(store.name, closed(silent.offsets), segmented=True)
@@ -267,12 +269,14 @@ def _into_family(snapshot: MigrationSnapshot, state: TaskOffsets) -> Iterator[Ch
         if not task.is_global and legal_store_name(name) and name not in task.store_files:
             yield from _absent_into_family(snapshot, state, name, offsets)
     for key, offset in state.unknown.items():
-        yield warning(f"{task.name}: the store of offset {offset} of {key} is not here, so kstate drops the offset")
+        yield warning(
+            f"{task.name}: kstate drops the offset {offset} of {key}, because the task does not have a store for it"
+        )
     if task.checkpoint is not None:
-        yield keeping.without_lines("its offsets are in the stores now")
+        yield keeping.without_lines("the offsets are in the stores now")
     yield from _remove_leftovers(snapshot, task)
     for name in sorted(set(task.position_files) - {store.name for store in task.stores}):
-        yield note(f"{task.name}/{position_file(name)}: there is no such store here, so the file remains")
+        yield note(f"{task.name}/{position_file(name)}: the task does not have this store, so the file remains")
 
 
 def _store_into_family(snapshot: MigrationSnapshot, task: Task, state: StoreOffsets) -> Iterator[Change]:
@@ -282,7 +286,7 @@ def _store_into_family(snapshot: MigrationSnapshot, task: Task, state: StoreOffs
     if state.silent:
         yield from _leave_out_store(snapshot, state)
         if store.position_file is not None:
-            yield keeping.without_position(store.name, "its store is removed")
+            yield keeping.without_position(store.name, "the store is removed")
         return
     record = closed(state.offsets, state.position)
     for database in store.databases:
@@ -295,7 +299,7 @@ def _store_into_family(snapshot: MigrationSnapshot, task: Task, state: StoreOffs
         yield _offsets_file(snapshot, task, state.offsets, store.name)
     yield from _name_unlogged(snapshot, state)
     if store.position_file is not None and (store.databases or state.offsets):
-        yield keeping.without_position(store.name, "its Position is in the store now")
+        yield keeping.without_position(store.name, "the Position is in the store now")
 
 
 def _absent_into_family(
@@ -316,7 +320,10 @@ def _absent_into_family(
         yield _keeping(snapshot, task).carrier(name, closed(offsets), segmented=kept_inside[0].segmented)
         return
     yield _offsets_file(snapshot, task, offsets, name)
-    yield note(f"{task.name}: {name} has no RocksDB here, so its offset goes to {store_checkpoint(name)}")
+    yield note(
+        f"{task.name}: the store {name} has no database in this task, so kstate writes its offset to "
+        f"{store_checkpoint(name)}"
+    )
     if unknown and not buffers:
         yield _wiped_everywhere(snapshot, state, name)
 
@@ -335,7 +342,7 @@ def _wiped_everywhere(snapshot: MigrationSnapshot, state: TaskOffsets, name: str
     if not lost or snapshot.options.at_least_once:
         return warning(f"{wiped} and restores it. Restore {name} first, or start the older release")
     # Streams (StateManagerUtil) wipes the whole directory of a corrupted task, with its stores without a changelog.
-    rows = f"{', '.join(lost)} in it has no offset. Without a changelog, its rows are lost"
+    rows = f"These stores of the task have no offset: {', '.join(lost)}. Without a changelog, their rows are lost"
     return Remark(RemarkKind.LOSS, f"{wiped}. {rows}")
 
 
@@ -350,8 +357,8 @@ def _out_of_family(snapshot: MigrationSnapshot, state: TaskOffsets) -> Iterator[
         # this takes time, but the result is right.
         if lines.pop(key, None) is not None:
             yield warning(
-                f"global: kstate does not write {key} to .checkpoint, because it belongs to a store that the "
-                "last run did not open"
+                f"global: kstate does not write {key} to .checkpoint, because this topic belongs to a store that the "
+                "last run of the application did not open"
             )
     if not task.is_global:
         for absent in state.absent.values():
@@ -362,10 +369,10 @@ def _out_of_family(snapshot: MigrationSnapshot, state: TaskOffsets) -> Iterator[
     if lines:
         yield _offsets_file(snapshot, task, lines)
     elif task.checkpoint is not None:
-        yield keeping.without_lines("none of the stores here has an offset")
+        yield keeping.without_lines("no store of the task has an offset")
     # The older release would never remove this file. ``.checkpoint``, which the step before writes, has its offset now.
     for name in task.store_files:
-        yield keeping.without_lines_of(name, "its offset is in .checkpoint now")
+        yield keeping.without_lines_of(name, "the offset is in .checkpoint now")
     yield from _remove_leftovers(snapshot, task)
 
 
@@ -385,8 +392,9 @@ def _store_out_of_family(
         yield from _edit_out(snapshot, store)
     if state.stale:
         yield warning(
-            f"{task.name}/{store.name}: the last run did not open it. kstate does not write its topics to "
-            ".checkpoint, because releases up to 4.2 fail to start if it contains an unknown topic"
+            f"{task.name}/{store.name}: the last run of the application did not open this store. kstate does not "
+            "write its topics to .checkpoint, because releases up to 4.2 fail to start if the file contains an "
+            "unknown topic"
         )
         return
     for key, offset in _line_offsets(snapshot, task, state).items():
@@ -447,8 +455,8 @@ def _refuse_below_zero(snapshot: MigrationSnapshot, task: Task, lines: Offsets) 
     if bad:
         out = command("wipe", snapshot.app.path, option.TASK, task.name)
         raise Refused(
-            "Streams does not write such offsets",
-            details=first_lines([f"{task.name}: offset {offset} of {key}" for key, offset in bad.items()]),
+            "the directory contains negative offsets that Streams does not write",
+            details=first_lines([f"{task.name}: the offset of {key} is {offset}" for key, offset in bad.items()]),
             where=str(snapshot.app.path),
             hint=f"remove the task, and Streams restores it from its changelogs: {out}",
         )
@@ -483,9 +491,9 @@ def _offsets_file(snapshot: MigrationSnapshot, task: Task, offsets: Offsets, sto
 
 def _unwritable(snapshot: MigrationSnapshot, place: str, error: ValueError) -> Refused:
     return Refused(
-        f"kstate cannot write {place} to a file: {error}",
+        f"kstate cannot write {place}: {error}",
         where=str(snapshot.app.path),
-        hint=("wipe that store, and Streams restores it from its changelog. An older release could not read the file"),
+        hint=("wipe the store, and Streams restores it from its changelog. An older release could not read the file"),
     )
 
 
@@ -496,14 +504,15 @@ def _name_unlogged(snapshot: MigrationSnapshot, state: StoreOffsets) -> Iterator
     store = state.store
     if not state.offsets and store.databases and not store.empty:
         yield warning(
-            f"{snapshot.relative(store.path)}: it has no offset, so kstate treats it as a store without a changelog"
+            f"{snapshot.relative(store.path)}: the store has no offset, so kstate treats it as a store without a "
+            "changelog"
         )
 
 
 def _remove_leftovers(snapshot: MigrationSnapshot, task: Task) -> Iterator[Change]:
     for name in task.leftovers:
         if name.endswith(".tmp"):
-            yield RemoveFile(snapshot.relative(task.path / name), "a temporary file from a crash")
+            yield RemoveFile(snapshot.relative(task.path / name), "a crash left this temporary file")
 
 
 def _keeping(snapshot: MigrationSnapshot, task: Task) -> Keeping:

@@ -109,17 +109,20 @@ def _refuse_fatal(
     # If the disk does not answer, nothing proves damage. So no hint may suggest to remove these stores.
     if all(problem.code is ProblemCode.UNREADABLE for problem in fatal):
         raise _not_all_read(app.path, [problem.text for problem in fatal])
-    hint = f"to see what to do about each problem, run {command('check', app.path, option.FOR, target.version)}"
+    checking = f"to see what to do about each problem, run {command('check', app.path, option.FOR, target.version)}"
+    hint = checking
+    hint_details: list[str] = []
     # Wiping is only suggested if it is enough: with other problems the command would be refused again.
     if {problem.place.task for problem in fatal} <= unfinished.keys():
         wipe = options.command(app.path, target.version, option.WIPE_UNCLEAN)
-        killed = f"if the application was killed, remove these tasks, so that Streams restores them: {wipe}"
-        hint = f"{killed}; {hint}"
+        hint = f"if the application was killed, remove these tasks, so that Streams restores them: {wipe}"
+        hint_details = [checking]
     raise Refused(
         "kstate cannot migrate the directory in its present state",
         details=first_lines([problem.reasoned for problem in fatal]),
         where=str(app.path),
         hint=hint,
+        hint_details=hint_details,
     )
 
 
@@ -152,21 +155,22 @@ def _newer_subscription(name: str, store: Store, first_releases: Mapping[int, st
                     for _, value in shadow.rows(family):
                         version = subscription_version(value)
                         if version in first_releases:
-                            return f"foreign-key subscriptions of version {version} need {first_releases[version]}"
+                            since = first_releases[version]
+                            return f"foreign-key subscriptions of version {version} require {since} or later"
     except (RocksError, MalformedBytesError, OSError) as error:
         # An error of the disk proves nothing, because the rows may be undamaged.
         if cannot_be_read(error):
             raise _not_all_read(store.path, [f"{name}: {error}"]) from None
         if isinstance(error, OSError):
             raise
-        return f"kstate cannot read its rows: {error}"
+        return f"kstate cannot read the rows: {error}"
     return None
 
 
 def _not_all_read(where: Path, lines: list[str]) -> Refused:
     """Return the error for unreadable data. It may be whole, so kstate neither plans nor advises its removal."""
     return Refused(
-        "kstate cannot read all of the directory, so it does not migrate it",
+        "kstate cannot read the whole directory, so it does not migrate it",
         details=first_lines(lines),
         where=str(where),
         hint=STORES_STAY,

@@ -125,7 +125,7 @@ def left_behind(
         if unknown:
             yield keeping.lines_of(store.name, unknown)
         else:
-            yield keeping.without_lines_of(store.name, "its store is wiped")
+            yield keeping.without_lines_of(store.name, "the store is wiped")
     # If the store is too damaged to show its column families, those of other stores show which release ran last.
     keeps_offsets = store.has_offsets_family or (_unreadable(store) and inside)
     # Up to 4.2 the caller writes -4 into .checkpoint. For a grace buffer the file above has it.

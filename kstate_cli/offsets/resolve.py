@@ -92,7 +92,7 @@ def as_of_note(app: Application) -> tuple[str, ...]:
         f"{process} uses {app.path}. This prediction is based on the last flush, and assumes that the "
         "application closes cleanly now"
     )
-    return (f"{text}. Before you run it, stop the application. kstate then plans again",)
+    return (f"{text}. Stop the application before you run the command, which then plans again",)
 
 
 # --- one task ---------------------------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ def _absent_stores(task: Task, owners: Owners, entries: frozenset[str]) -> tuple
         # custom store has an entry of its name in the task; the offset of any other one is ignored.
         for name in sorted(absent.keys() - entries):
             notes.append(
-                f"{task.name}: {name} has no files here, so kstate treats its offset as that of an in-memory store"
+                f"{task.name}: the store {name} has no files in this task, so kstate treats it as an in-memory store"
             )
             del absent[name]
     directories = {store.name for store in task.stores}
@@ -258,9 +258,9 @@ def _silent_segments(label: str, offsets: StoreOffsets) -> Iterator[str]:
     if offsets.silent:
         starts = ", ".join(str(segment.segment_start) for segment in offsets.silent)
         yield (
-            f"{label}: segments without an offset ({starts}), while others have one: the offset of the store is "
-            "unknown. At startup, Streams uses the offset of one segment, and never restores rows that are missing "
-            "from another"
+            f"{label}: some segments have no offset ({starts}), although others have one, so the offset of the store "
+            "is unknown. At startup, Streams uses the offset of one segment, and never restores rows that are "
+            "missing from another"
         )
 
 
@@ -268,7 +268,9 @@ def _skipped_file(label: str, store: Store) -> tuple[str, ...]:
     """Return a note if Streams ignores ``.checkpoint_<store>``, because the store has its offsets in its databases."""
     if store.store_file is None or store.offsets_file is not None:
         return ()
-    return (f"{label}: the store has its own offsets, so kstate ignores {store_checkpoint(store.name)}",)
+    return (
+        (f"{label}: the database of the store contains its offsets, so kstate ignores {store_checkpoint(store.name)}"),
+    )
 
 
 def _differing_file(store: Store, places: _Places) -> str | None:
@@ -351,8 +353,8 @@ def _give_global(task: Task, lines: _Offsets) -> Owners:
             owners.stores[store.name] = dict(lines)
     if len(task.stores) > 1 and lines:
         owners.notes.append(
-            "global: kstate assigns the offsets of all topics to each store, because Streams uses only those "
-            "of the store's topic"
+            "global: kstate assigns the offsets of all topics to each store, because Streams uses only the offsets "
+            "of the topic of the store"
         )
     return owners
 
@@ -391,11 +393,11 @@ def unclean_store(
     if left_committed(store, transactional=transactional):
         return
     if segments_disagree(store):
-        yield Unclean(label, "its segments have different offsets", store.name)
+        yield Unclean(label, "the segments of the store have different offsets", store.name)
     if not store.empty and OFFSET_UNKNOWN in offsets.values():
-        yield Unclean(label, "its offset is unknown (-4), although it has rows", store.name)
+        yield Unclean(label, "the offset of the store is unknown (-4), although the store has rows", store.name)
     if store.is_grace_buffer and store.has_offsets_family and store.store_file is None and not store.empty:
-        yield Unclean(label, f"it has rows, but no {store_checkpoint(store.name)}", store.name)
+        yield Unclean(label, f"the store has rows, but no {store_checkpoint(store.name)}", store.name)
 
 
 def _unclean_databases(task: Task, store: Store, *, beside: str | None, transactional: bool) -> Iterator[Unclean]:
@@ -403,11 +405,11 @@ def _unclean_databases(task: Task, store: Store, *, beside: str | None, transact
         end = ending(database, transactional=transactional)
         place = database_shown(task, store, database)
         if end is Ending.OPEN:
-            yield Unclean(place, "its status is open", store.name)
+            yield Unclean(place, "the status of the store is open", store.name)
         elif end is Ending.SILENT and not database.empty:
-            yield Unclean(place, "it has rows, but no status", store.name, no_status=True)
+            yield Unclean(place, "the store has rows, but no status", store.name, no_status=True)
         elif end is Ending.COMMITTED and not database.empty and beside:
-            text = f"it has rows, but no status, and its offset in {beside} was not committed with them"
+            text = f"the store has rows, but no status, and its offset in {beside} was not committed with the rows"
             yield Unclean(place, text, store.name, no_status=True)
 
 
@@ -433,14 +435,14 @@ def unclean_files(task: Task) -> Iterator[Unclean]:
         # If another store of the task has the column family, 4.3 has run: it keeps offsets there, and deletes the file
         # after its first start.
         if not task.has_offsets_family:
-            yield Unclean(task.name, "it has rows, but no .checkpoint")
+            yield Unclean(task.name, "the task has rows, but no .checkpoint")
         return
     for store in old:
         # Streams flushes every store before it writes .checkpoint. So after a clean shutdown no SST is younger than
         # that file.
         if max(database.newest_sst_ns for database in store.databases) > task.checkpoint.mtime_ns:
             text = (
-                "an SST is newer than .checkpoint (after a crash, a late compaction, or a copy that did not "
-                "preserve times)"
+                "an SST is newer than .checkpoint, because of a crash, a late compaction, or a copy that did not "
+                "preserve times"
             )
             yield Unclean(f"{task.name}/{store.name}", text, store.name, younger=True)

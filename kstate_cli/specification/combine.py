@@ -182,7 +182,7 @@ def _merge(
     _refuse_any(name, _contradictions(in_file, file_name, described, FROM))
     if in_directory is None:
         if read and in_file.kind is None:
-            why = "it has no directory here: it is in memory, was never opened, or was removed"
+            why = "the store has no directory, because it is in memory, was never opened, or was removed"
             nothing = StoreDraft(name=name, questions={"kind": Question(why, (IN_MEMORY,))})
         return in_file.over(described).over(nothing)
     # The sources are compared in pairs before they are merged: the merge keeps one value of each field and would hide
@@ -207,9 +207,9 @@ def _contradictions(draft: StoreDraft, source: str, other: StoreDraft, by: str) 
             yield f"{source} has {key} = {literal(first)}, but {by} has {key} = {literal(second)} ({why})"
     # This is no difference between two values of one field: a global store has no sub-topology at all.
     if draft.is_global and other.subtopology is not None:
-        yield f"in {source} it is global, but in {by} it is in subtopology {other.subtopology}"
+        yield f"in {source} the store is global, but in {by} it is in sub-topology {other.subtopology}"
     if other.is_global and draft.subtopology is not None:
-        yield f"in {source} it is in subtopology {draft.subtopology}, but in {by} it is global"
+        yield f"in {source} the store is in sub-topology {draft.subtopology}, but in {by} it is global"
     if draft.logged is False and other.changelog is not None:
         yield f"{source} has logged = false, but {by} has changelog = {literal(other.changelog)}"
     # More partitions than the directory shows are no contradiction: other hosts have the tasks of those.
@@ -234,8 +234,8 @@ def _against_evidence(in_file: StoreDraft, file_name: str, merged: StoreDraft, e
         if retention is not None:
             by_retention = f" (retention_ms = {retention})"
         yield (
-            f"{file_name} specifies segments of {interval} ms{by_retention}, but segments of the directory, or "
-            "rows in them, do not match"
+            f"{file_name} specifies segments of {interval} ms{by_retention}, but segments in the directory, or their "
+            "rows, do not match"
         )
 
 

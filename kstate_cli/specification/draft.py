@@ -109,7 +109,7 @@ class StoreDraft:
         # another application.
         if application is not None and has_changelog:
             prefix = changelog_prefix(application, self.topology)
-            default("changelog", changelog_topic(prefix, self.name), "the names of application and store")
+            default("changelog", changelog_topic(prefix, self.name), "the names of the application and the store")
         topic = self.changelog
         if topic is not None and not self.is_global and prefix_of_changelog(topic, self.name) is None:
             # The topic may be a source topic or a changelog with an unusual name. It is treated as a source topic,
@@ -131,21 +131,22 @@ class StoreDraft:
     def missing(self) -> tuple[Missing, ...]:
         """Return the required fields without a value, of a draft that was :meth:`filled`."""
         # The kind decides how rows are written, so no store is built without it.
-        required = {"kind": "kstate has found no source for the kind of the store"}
+        required = {"kind": "kstate cannot determine the kind of the store"}
         if self.is_global:
             required["source"] = (
-                "'table' for a globalTable, 'processor' for addGlobalStore, whose processor may transform records"
+                "set 'table' for a globalTable, or 'processor' for addGlobalStore, whose processor may transform "
+                "records"
             )
-            required["changelog"] = "kstate has found no source for the topic of the global store"
+            required["changelog"] = "kstate cannot determine the topic of the global store"
         elif self.logged is not False:
             required["changelog"] = "without the application.id, you must specify the changelog"
         # kstate never builds an unlogged store, so its retention is not needed.
         if has_retention(self.kind) and self.logged is not False:
-            required["retention_ms"] = "kstate has found no source for the retention"
+            required["retention_ms"] = "kstate cannot determine the retention"
         # An index row that is missing or superfluous makes lookups by key miss rows, silently
         # (KIP-825).
         if is_time_ordered(self.kind) and not store_kind(str(self.kind)).always_indexed:
-            required["indexed"] = "true for sliding windows, false for others"
+            required["indexed"] = "set true for sliding windows, and false for other windows"
         questions = {name: Question(why) for name, why in required.items() if self.get(name) is None}
         # A question of a source replaces the general one, since it lists the likely answers.
         questions |= self._open()
@@ -284,13 +285,13 @@ def complete(draft: SpecDraft, *, file_name: str, only: Collection[str] | None =
 def _refusal(missing: list[Missing], file_name: str) -> Refused:
     """Return the refusal of an incomplete specification: the first missing fields, and the lines to add for them."""
     first = missing[:_MOST_QUESTIONS]
-    questions = "; ".join(map(question_text, first))
-    more = ""
+    questions = list(map(question_text, first))
     if len(missing) > len(first):
-        more = f"; and {len(missing) - len(first)} more"
+        questions.append(f"and {len(missing) - len(first)} more")
     lines = [f"{table_of(field.store)} {line_of(field)}" for field in first]
     return Refused(
-        f"the specification is incomplete: {questions}{more}",
+        "the specification is incomplete",
+        details=questions,
         hint=f"add the missing lines to {file_name} and pass it with {option.SPEC}. Its first line is format = 1, and "
         "each line belongs below its table:",
         hint_details=lines,
@@ -298,15 +299,15 @@ def _refusal(missing: list[Missing], file_name: str) -> Refused:
 
 
 def question_text(missing: Missing) -> str:
-    """Return ``store: key: why it is unknown``, with the possible answers."""
+    """Return ``key of store: why it is unknown``, with the possible answers."""
     answers = list(map(literal, missing.question.answers))
-    text = f"{missing.store}: {key_of(missing.field)}: {missing.question.why}"
+    text = f"{key_of(missing.field)} of {missing.store}: {missing.question.why}"
     if not answers:
         return text
-    word = "possible"
+    label = "possible values"
     if len(answers) == 1:
-        word = "likely"
-    return f"{text} ({word}: {', '.join(answers)})"
+        label = "likely value"
+    return f"{text} ({label}: {', '.join(answers)})"
 
 
 IN_MEMORY: Final = "in-memory"

@@ -140,13 +140,16 @@ def read_pairs(pairs: Iterable[str]) -> dict[int, int | None]:
         old, new = int(match[1]), _new_number(match[2])
         # The same change may be given twice, since scripts repeat options. Only another target is a contradiction.
         if numbers.setdefault(old, new) != new:
-            raise UsageError(f"sub-topology {old} gets two new numbers", hint=_HINT)
+            raise UsageError(f"the mapping gives sub-topology {old} two new numbers", hint=_HINT)
     # ``gone`` is left out of the check for repeated targets: any number of sub-topologies may disappear.
     targets = [new for new in numbers.values() if new is not None]
     for twice in sorted({new for new in targets if targets.count(new) > 1}):
         raise UsageError(
-            f"two sub-topologies become {twice}",
-            hint=f"for merged sub-topologies, pass two texts instead: {option.TOPOLOGY}, {option.FROM}",
+            f"the mapping gives two sub-topologies the number {twice}",
+            hint=(
+                f"for merged sub-topologies, pass the texts of both topologies instead, with {option.TOPOLOGY} and "
+                f"{option.FROM}"
+            ),
         )
     return numbers
 
@@ -155,4 +158,6 @@ def _new_number(text: str) -> int | None:
     return None if text == REMOVED else int(text)
 
 
-_HINT: Final = f"pass {option.MAP} OLD=NEW, such as 6=4, or 5={REMOVED} if the new topology has nothing of 5"
+_HINT: Final = (
+    f"pass {option.MAP} OLD=NEW, such as 6=4, or 5={REMOVED} if the new topology does not have sub-topology 5"
+)

@@ -79,7 +79,7 @@ def infer(app: Application, *, skip_intervals: Collection[str] = ()) -> Inferenc
         if any(store.databases for _, store in in_tasks):
             evidence[name] = facts
         if draft.logged is False:
-            notes.append(f"{name}: {draft.inferred['logged']}: kstate treats it as a store without logging")
+            notes.append(f"{name}: {draft.inferred['logged']}, so kstate treats it as a store without a changelog")
     for task in app.tasks:
         for name, topic in absent_stores(owners[task.name]).items():
             if name not in places and not any(draft.name == name for draft in drafts):
@@ -160,17 +160,19 @@ def _kind(answers: _Answers, stores: list[Store]) -> tuple[str | None, frozenset
     segmented = any(store.segmented for store in stores)
     possible = frozenset(name for name in spec_kinds() - {IN_MEMORY} if is_segmented(name) is segmented)
     if certain:
-        answers.ask("kind", f"its tasks have different kinds of it: {' and '.join(sorted(certain))}", *sorted(certain))
+        answers.ask(
+            "kind", f"the tasks have different kinds of the store: {' and '.join(sorted(certain))}", *sorted(certain)
+        )
         return None, frozenset(certain)
     # No task is certain. A kind that is inferred from rows comes before "ambiguous", which says least.
     unsure = min((store.kind for store in stores), key=lambda kind: kind.name == AMBIGUOUS)
     likely: tuple[str, ...] = (unsure.name,)
     if unsure.name == AMBIGUOUS:
         likely = _kinds_by_rows()
-    answers.ask("kind", f"not certain from {unsure.inferred_from}", *likely)
+    answers.ask("kind", f"the kind is uncertain, because kstate inferred it from {unsure.inferred_from}", *likely)
     # A grace buffer has segment 0 only, so it has no retention to ask for.
     if segmented and not has_key(unsure.name, KeySchema.BUFFER):
-        answers.ask("retention_ms", "kstate derives it from the rows when you specify the kind")
+        answers.ask("retention_ms", "kstate derives the retention from the rows after you specify the kind")
     return None, possible
 
 
@@ -182,13 +184,15 @@ def _place(answers: _Answers, app: Application, tasks: list[Task]) -> None:
     parts = {_subtopology(task) for task in tasks}
     topologies = {topology for topology, _ in parts}
     if len(topologies) > 1:
-        answers.ask("topology", "several named topologies contain it", *sorted(map(str, topologies)))
+        answers.ask("topology", "several named topologies contain the store", *sorted(map(str, topologies)))
         return
     # A store belongs to one sub-topology: further ones mean directories left over from before, whose rows may be old.
     if len(parts) > 1:
         numbers = sorted(number for _, number in parts)
         answers.ask(
-            "subtopology", "tasks of several sub-topologies contain it, but only one of them is current", *numbers
+            "subtopology",
+            "tasks of several sub-topologies contain the store, but only one sub-topology is current",
+            *numbers,
         )
         return
     topology, number = next(iter(parts))
@@ -200,16 +204,16 @@ def _place(answers: _Answers, app: Application, tasks: list[Task]) -> None:
         answers.know("topology", topology, "the directory of its tasks")
     # This is a lower bound: this host may lack the tasks of higher partitions.
     highest = max(task.partition or 0 for task in app.tasks if not task.is_global and _subtopology(task) in parts)
-    answers.know("partitions", highest + 1, "the highest partition among its tasks here, plus 1")
+    answers.know("partitions", highest + 1, "the highest partition of its tasks in this directory, plus 1")
 
 
 def _place_of_global(answers: _Answers, tasks: list[Task]) -> None:
     if not all(task.is_global for task in tasks):
-        answers.ask("is_global", "both global and a task contain it", True, False)
+        answers.ask("is_global", "both the folder global and a task contain the store", True, False)
         return
-    answers.know("is_global", True, "its directory is in global")
+    answers.know("is_global", True, "the directory of the store is in global")
     answers.ask(
-        "source", "the bytes do not show whether it is a globalTable or from addGlobalStore", "table", "processor"
+        "source", "the files do not show whether it is a globalTable or from addGlobalStore", "table", "processor"
     )
 
 
@@ -235,11 +239,11 @@ def _topic(
         return
     answers.know("changelog", topic.name, topic.why)
     if topic.source is not None:
-        why = f"its name is not {changelog_topic(prefix_of(app.app_id, places[0][0]), name)}"
+        why = f"the name of the topic is not {changelog_topic(prefix_of(app.app_id, places[0][0]), name)}"
         answers.know("source", topic.source, why)
     if places[0][0].is_global:
         partitions = [tp.partition for task, store in places for tp in _offsets(task, store) if tp.topic == topic.name]
-        answers.know("partitions", max(partitions, default=0) + 1, "the highest partition among its offsets, plus 1")
+        answers.know("partitions", max(partitions, default=0) + 1, "the highest partition of its offsets, plus 1")
 
 
 def _offsets(task: Task, store: Store) -> list[Any]:
@@ -270,14 +274,14 @@ def _times(answers: _Answers, kind: str | None, databases: list[Database], *, re
         most = 2 * MIN_INTERVAL_MS + 1
         answers.ask("retention_ms", f"every retention up to {most} ms has segments of {exact} ms")
     else:
-        why = f"2 x segment_interval_ms ({2 * exact + 1} would have the same segments)"
+        why = f"2 x segment_interval_ms (a retention of {2 * exact + 1} would have the same segments)"
         answers.know("retention_ms", 2 * exact, why)
     return interval
 
 
 def _unclear(interval: Interval) -> str:
     if interval.wrong is not None:
-        return f"{interval.wrong}: no segment interval fits"
+        return f"no segment interval fits, because of {interval.wrong}"
     if interval.unread is not None:
         return f"kstate cannot read rows that might show the segment interval: {interval.unread} ({CHECK_THE_DISK})"
     read = ""
@@ -291,15 +295,17 @@ def _history(answers: _Answers, databases: list[Database]) -> Interval:
     interval = versioned_interval(databases)
     exact = interval.exact
     if exact is None:
-        answers.ask("retention_ms", "the bytes do not show the history retention (nor, here, the segment interval)")
+        answers.ask(
+            "retention_ms", ("the files do not show the history retention (nor, for this store, the segment interval)")
+        )
         return interval
     answers.know("segment_interval_ms", exact, "the only value that fits the segments of all sampled versions")
     histories = histories_of(exact)
     usual = ""
     if histories:
         defaults = " or ".join(f"{least}..{most}" for least, most in histories)
-        usual = f". Without a custom segment interval it would be {defaults}"
-    answers.ask("retention_ms", f"the bytes do not show the history retention{usual}")
+        usual = f". Without a custom segment interval, the retention would be {defaults}"
+    answers.ask("retention_ms", f"the files do not show the history retention{usual}")
     return interval
 
 
@@ -307,7 +313,7 @@ def _index(answers: _Answers, databases: list[Database]) -> None:
     """Index rows begin with 01, base rows with 00, so the last row of any database shows an index (KIP-825)."""
     last = {rows[-1][0][:1] for d in databases for rows in d.samples.values() if rows}
     if not last:
-        answers.ask("indexed", "no rows", True, False)
+        answers.ask("indexed", "the store has no rows", True, False)
     elif INDEX_PREFIX in last:
         answers.know("indexed", True, "rows of an index")
     else:
@@ -316,7 +322,9 @@ def _index(answers: _Answers, databases: list[Database]) -> None:
 
 def _absent(app: Application, task: Task, name: str, topic: str) -> StoreDraft:
     answers = _Answers()
-    answers.ask("kind", "only its offset is here: the store is in memory, custom, or was removed", IN_MEMORY)
+    answers.ask(
+        "kind", "only the offset of the store exists, so the store is in memory, is custom, or was removed", IN_MEMORY
+    )
     answers.know("changelog", topic, CHECKPOINT)
     _place(answers, app, [task])
     return answers.draft(name)
@@ -356,7 +364,7 @@ def topic_of(app_id: str, name: str, places: Sequence[tuple[Task, Store]], owner
     if possible:
         return _source_topic(name, in_tasks, possible, is_global=is_global)
     if is_global:
-        return Topic(question=Question("no offset shows the topic that it is read from"))
+        return Topic(question=Question("no offset shows the topic of the global store"))
     return _topic_without_offset(places)
 
 
@@ -365,7 +373,7 @@ def _single_topic(
 ) -> Topic:
     """Return the topic that the store's offsets, in ``where``, name; a question if they name several."""
     if len(topics) > 1:
-        return Topic(question=Question(f"{where} name several topics", tuple(sorted(topics))))
+        return Topic(question=Question(f"the topic is ambiguous in {where}", tuple(sorted(topics))))
     topic = next(iter(topics))
     if places[0][0].is_global:
         return Topic(topic, where)
@@ -376,7 +384,7 @@ def _single_topic(
     if prefix_of_changelog(topic, name) is not None and not built_from:
         # The name ends as a changelog of this store but begins otherwise: an internal setting changed the prefix, or it
         # is an input topic that is itself a changelog of another application.
-        why = f'{where}: a changelog with another prefix. If it is a source topic, add source = "topic"'
+        why = f'the topic in {where} is a changelog with another prefix. If it is a source topic, add source = "topic"'
         return Topic(question=Question(why, (topic,)))
     return Topic(topic, where, SOURCE_TOPIC)
 
@@ -389,7 +397,7 @@ def _source_topic(name: str, in_tasks: Sequence[TopicOwners], possible: frozense
         if is_global:
             topic = replace(topic, source=None)
         return topic
-    why = "either several topics in .checkpoint may be its changelog, or it has none"
+    why = "several topics in .checkpoint may be the changelog of the store, or the store has none"
     return Topic(question=Question(why, tuple(sorted(possible))))
 
 
@@ -397,10 +405,10 @@ def _topic_without_offset(places: Sequence[tuple[Task, Store]]) -> Topic:
     """Return that a store has no changelog if a logged store would have an offset here, else a question."""
     # All tasks must agree: one that was killed has no line although the store is logged.
     if all(_would_have_line(task, store) for task, store in places):
-        return Topic(unlogged=True, why="its tasks have no line for it in .checkpoint, which lists each logged store")
+        return Topic(unlogged=True, why=".checkpoint, which lists each logged store, has no line for the store")
     if all(_would_have_offset(store) for _, store in places):
-        return Topic(unlogged=True, why="no offset, although the store was closed cleanly")
-    why = "no offset, and the store was not closed cleanly or is empty"
+        return Topic(unlogged=True, why="the store has no offset, although it was closed cleanly")
+    why = "the store has no offset, and was not closed cleanly or is empty"
     return Topic(field="logged", question=Question(why, (True, False)))
 
 

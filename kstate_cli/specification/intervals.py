@@ -146,7 +146,7 @@ def segment_interval(kind: str, databases: Sequence[Database], *, read: bool = T
     divides = math.gcd(*starts)
     # Streams makes no shorter segments of windows and sessions, so it did not give the directories these names.
     if 0 < divides < MIN_INTERVAL_MS:
-        return Interval(divides, wrong=f"starts of segments that have only the divisor {divides} ms in common")
+        return Interval(divides, wrong=f"segment starts whose only common divisor is {divides} ms")
     time_of = store_kind(kind).key.segment_time
     # The greatest distance of a row from the start of its segment. It is -1 while no row is read, and then rules out no
     # interval.
@@ -217,7 +217,7 @@ def _distance(database: Database, key: bytes, time_of: Callable[[bytes], int]) -
     # A row before its segment proves another key layout or another store, so no interval may be
     # inferred.
     if distance < 0:
-        raise _OutsideError(f"a row before the start of its segment {database.segment_start}")
+        raise _OutsideError(f"a row that is older than its segment {database.segment_start}")
     return distance
 
 

@@ -53,7 +53,9 @@ def refuse_unknown_keys(where: str, table: str, members: Mapping[str, Any], keys
 def fitting(where: str, table: str, members: object, keys: Mapping[str, KeyRule]) -> dict[str, Any]:
     """Return a table if all its keys exist and all values fit. Raise UsageError with file, table and key."""
     if not isinstance(members, dict):
-        raise UsageError(f"{where}: {table} is not a table", hint=f"write {table} on a separate line, its keys below")
+        raise UsageError(
+            f"{where}: {table} is not a table", hint=f"write {table} on a separate line, and its keys below it"
+        )
     refuse_unknown_keys(where, table, members, keys)
     for key, value in members.items():
         if not keys[key].fits(value):
@@ -320,7 +322,9 @@ def require_maintain(where: str, table: object) -> dict[str, Any]:
     """Return ``[maintain]`` with the tables of its steps if it is correct. Raise UsageError."""
     name = f"[{MAINTAIN_TABLE}]"
     if not isinstance(table, dict):
-        raise UsageError(f"{where}: {name} is not a table", hint=f"write {name} on a separate line, its keys below")
+        raise UsageError(
+            f"{where}: {name} is not a table", hint=f"write {name} on a separate line, and its keys below it"
+        )
     refuse_unknown_keys(where, name, table, (*MAINTAIN, *STEPS))
     fitting(where, name, {key: value for key, value in table.items() if key in MAINTAIN}, MAINTAIN)
     for step in STEPS:

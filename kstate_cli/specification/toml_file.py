@@ -32,7 +32,6 @@ from kstate_cli.specification.draft import (
     StoreDraft,
     complete,
     draft_of,
-    key_of,
     line_of,
     literal,
     spec_kinds,
@@ -122,7 +121,7 @@ def _text(path: Path) -> str:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise UsageError(
-            f"{path} is not UTF-8 at byte {error.start}", hint="convert it to UTF-8: TOML is always UTF-8"
+            f"{path} is not UTF-8 at byte {error.start}", hint="convert the file to UTF-8, because TOML requires it"
         ) from None
 
 
@@ -132,7 +131,7 @@ def parse_draft(text: str, where: str = "kstate.toml") -> SpecDraft:
         document = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
         raise UsageError(
-            f"{where} is not TOML: {error}", hint=f"write it in the form of {example('kstate.toml')}"
+            f"{where} is not a valid TOML file: {error}", hint=f"write it in the form of {example('kstate.toml')}"
         ) from None
     refuse_unknown_keys(where, "the file", document, TOP)
     number = document.get("format")
@@ -196,15 +195,15 @@ KEYS: Final[Mapping[str, _Key]] = {
         "is_global",
         flag,
         "true or false",
-        "Whether it is a global store, which every instance has in `global`.",
+        "Whether the store is global. Every instance has the global stores in `global`.",
     ),
     "source": _Key(
         "source",
         word_in({*GLOBAL_SOURCES, SOURCE_TOPIC}),
         '"table", "processor" or "topic"',
         (
-            "The kind of its changelog, if that is not a changelog topic. `topic`: the source topic of a table "
-            "(`topology.optimization`). For a global store, `table` means a `globalTable`, and `processor` an "
+            "The source of the records, if the store has no changelog topic. `topic` means the source topic of a "
+            "table (`topology.optimization`). For a global store, `table` means a `globalTable`, and `processor` an "
             "`addGlobalStore`, whose processor may transform records."
         ),
     ),
@@ -231,8 +230,8 @@ KEYS: Final[Mapping[str, _Key]] = {
         whole(1, MAX_I64),
         "milliseconds, a whole number from 1",
         (
-            "How long windows, sessions or versions are kept: `withRetention`, or window size plus grace. For a "
-            "versioned store, its history retention."
+            "How long Streams keeps windows, sessions or versions. This is `withRetention`, or window size plus "
+            "grace. For a versioned store, it is the history retention."
         ),
     ),
     "segment_interval_ms": _Key(
@@ -245,7 +244,7 @@ KEYS: Final[Mapping[str, _Key]] = {
         "indexed",
         flag,
         "true or false",
-        "Whether a time-ordered store has an index: `true` for sliding windows.",
+        "Whether a time-ordered store has an index. Set `true` for sliding windows.",
     ),
     "topology": _Key(
         "topology",
@@ -263,12 +262,12 @@ def _store(where: str, name: str, table: object) -> StoreDraft:
         raise UsageError(f"{where}: {short(name)} is not a legal store name", hint=f"a store name consists of {_LEGAL}")
     header = f"[stores.{name}]"
     if not isinstance(table, dict):
-        hint = f'write [stores."{name}"] instead: a name with dots needs the quotes'
+        hint = f'write [stores."{name}"] instead, because a name with dots must be quoted'
         raise UsageError(f"{where}: {header} is not a table", hint=hint)
     # A name with dots needs quotes: TOML reads [stores.a.b] as a table "b" in the table "a".
     if any(isinstance(value, dict) for value in table.values()):
         inner = next(key for key, value in table.items() if isinstance(value, dict))
-        hint = f'write [stores."{name}.{inner}"]: a store name with dots needs quotes'
+        hint = f'write [stores."{name}.{inner}"] instead, because a store name with dots must be quoted'
         raise UsageError(f"{where}: {header} contains a table {inner!r}", hint=hint)
     refuse_unknown_keys(where, header, table, KEYS)
     values: dict[str, Any] = {}
@@ -300,10 +299,13 @@ def _contradictions(store: StoreDraft) -> Iterator[tuple[str, str]]:
     if not has_retention(store.kind):
         for key in ("retention_ms", "segment_interval_ms"):
             if store.get(key) is not None:
-                yield f"is of kind {store.kind}, but has {key}", f"remove {key}, which that kind does not have"
+                yield f"is of kind {store.kind}, but has {key}", f"remove {key}, which this kind does not have"
     # Refused, not ignored: otherwise a user would believe that kstate had built an index.
     if store.indexed and not is_time_ordered(store.kind):
-        yield f"is of kind {store.kind}, but indexed", "remove indexed, because only time-ordered stores have an index"
+        yield (
+            f"is of kind {store.kind}, but has indexed = true",
+            "remove indexed, because only time-ordered stores have an index",
+        )
 
 
 def _contradictions_of_source(store: StoreDraft) -> Iterator[tuple[str, str]]:
@@ -318,7 +320,7 @@ def _contradictions_of_source(store: StoreDraft) -> Iterator[tuple[str, str]]:
         if store.logged is not None:
             yield (
                 "is global, but has 'logged'",
-                "specify the source topic as changelog. A global store is restored from it",
+                "specify the source topic as changelog, because Streams restores a global store from this topic",
             )
         if store.source == SOURCE_TOPIC:
             yield 'is global with source = "topic"', 'use source = "table" or "processor" for a global store'
@@ -395,10 +397,8 @@ def _worth_writing(store: StoreDraft, field: str, value: Any) -> bool:
 def _to_fill_in(missing: Missing) -> str:
     others, possible = missing.question.answers[1:], ""
     if others:
-        possible = f"; or {', '.join(literal(answer) for answer in others)}"
-    return _plain(
-        f"{line_of(missing)}  # to fill in: {key_of(missing.field)} is unknown: {missing.question.why}{possible}"
-    )
+        possible = f". Other possible values: {', '.join(literal(answer) for answer in others)}"
+    return _plain(f"{line_of(missing)}  # to fill in: {missing.question.why}{possible}")
 
 
 def _plain(text: str) -> str:

@@ -209,8 +209,8 @@ def _absent(app: Application, store: StoreDraft, described: SpecDraft) -> str | 
     if not tasks or not others or not complete or any(task.problems for task in tasks):
         return None
     return (
-        f"{FROM} has it, and the tasks of sub-topology {store.subtopology} here have the other stores of this "
-        "sub-topology on disk"
+        f"{FROM} contains the store, and the tasks of sub-topology {store.subtopology} in this directory have the "
+        "other stores of the sub-topology on disk"
     )
 
 
@@ -255,10 +255,10 @@ def doubt_of(store: StoreDraft) -> str | None:
     usual = " or ".join(f"{least} to {most}" for least, most in histories_of(interval))
     without = ""
     if usual:
-        without = f". Without a custom interval, such segments are those of a retention of {usual} ms"
+        without = f". Without a custom interval, the retention of such segments would be {usual} ms"
     return (
-        f"{store.name}: retention_ms = {retention} comes from its changelog. It is right if the code sets "
-        f"a custom segment interval of {interval} ms for it{without}"
+        f"{store.name}: retention_ms = {retention} comes from the changelog of the store. This value is correct if "
+        f"the code sets a custom segment interval of {interval} ms for the store{without}"
     )
 
 
@@ -291,7 +291,7 @@ def _logged(store: StoreDraft, topic: str | None, statements: Statements, report
         if live is not None:
             return _with_value(store, "logged", False, f"{store.inferred['logged']}, and {live} has no {topic}")
     if statements and "logged" in store.questions and store.changelog is None:
-        return _with_value(store, "changelog", topic, f"its name, and {_by(statements)} has this topic")
+        return _with_value(store, "changelog", topic, f"the name of the store, and {_by(statements)} has this topic")
     return store
 
 
@@ -299,7 +299,7 @@ def _in_memory(store: StoreDraft, evidence: ByteEvidence, statements: Statements
     # A store that is new in the topology has a topic as well, but no record of a task that is still here.
     has_records = any(evidence.partitions & settings.partitions_with_records for _, settings in statements)
     if store.kind is None and evidence.absent is not None and has_records:
-        why = f"{evidence.absent}, but {_by(statements)} has a changelog with records of it"
+        why = f"{evidence.absent}, but {_by(statements)} has a changelog with records of the store"
         return _with_value(store, "kind", IN_MEMORY, why)
     return store
 
@@ -312,12 +312,12 @@ def _partitions(store: StoreDraft, statements: Statements) -> StoreDraft:
     values, here = sorted(set(counts.values())), store.partitions or 0
     if len(values) == 1 and values[0] >= here:
         return _with_value(
-            store, "partitions", values[0], f"{' and '.join(counts)}: the number of partitions of its changelog"
+            store, "partitions", values[0], f"the number of partitions of its changelog in {' and '.join(counts)}"
         )
     sources = " and ".join(f"{by} has {count}" for by, count in counts.items())
     highest = ""
     if here:
-        highest = f", but its tasks here go up to {here - 1}"
+        highest = f", but the highest partition of its tasks in this directory is {here - 1}"
     # The largest number is offered first: too few partitions would leave tasks without their store.
     answers = sorted(filter(None, {*values, here}), reverse=True)
     return _with_question(store, "partitions", f"{sources}{highest}", *answers)
@@ -333,7 +333,7 @@ def _retention(store: StoreDraft, evidence: ByteEvidence, statements: Statements
     if not values or MAX_I64 in values.values():
         return store
     sources = ", ".join(f"{setting} = {value} of its changelog in {by}" for by, value in values.items())
-    less = f"{sources}, less the {DAY_MS} that Streams adds"
+    less = f"{sources}, minus the {DAY_MS} ms that Streams adds"
     candidates = sorted({value - DAY_MS for value in values.values()}, reverse=True)
     fitting = [candidate for candidate in candidates if evidence.agrees(kind, candidate)]
     if len(candidates) == 1 and fitting:
@@ -369,21 +369,24 @@ def _agreed_retention(store: StoreDraft, kind: str, retention: int, evidence: By
         is_confirmed = evidence.narrow
     if not is_confirmed:
         # An operator may have changed the setting, and these bytes would not show it.
-        why = f"only the changelog shows it ({less}). The rows here do not"
+        why = f"only the changelog shows the retention ({less}). The rows in this directory do not"
         return _with_question(store, "retention_ms", why, retention)
     verdict = "agree"
     if exact is not None and default_segment_interval(kind, retention) != exact:
-        verdict = "allow it"
-    return _with_value(store, "retention_ms", retention, f"{less}; the segments here {verdict}")
+        verdict = "allow this value"
+    return _with_value(store, "retention_ms", retention, f"{less}. The segments in this directory {verdict}")
 
 
 def _contradiction(by_bytes: int | None, candidates: Sequence[int], sources: str, less: str) -> str:
     """Return why the retention is a question, although the changelog states it."""
     if by_bytes is not None:
-        return f"{less}, is {' or '.join(map(str, candidates))}, and the segments here are those of {by_bytes}"
+        return (
+            f"{less}, is {' or '.join(map(str, candidates))}, but the segments in this directory are those of a "
+            f"retention of {by_bytes}"
+        )
     if len(candidates) > 1:
-        return f"{sources}: they differ"
-    return f"{less}, is {candidates[0]}, which contradicts the segments here"
+        return f"the settings differ ({sources})"
+    return f"{less}, is {candidates[0]}, which contradicts the segments in this directory"
 
 
 def _answers(store: StoreDraft) -> tuple[object, ...]:

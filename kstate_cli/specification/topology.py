@@ -298,7 +298,7 @@ def _read_line(where: str, number: int, line: str, topology: str | None, parts: 
             _read_other(line, parts[-1])
         return
     if not parts:
-        raise _wrong(where, number, "a node before the first sub-topology")
+        raise _wrong(where, number, "a node comes before the first sub-topology")
     if source is not None:
         _read_source(source["topics"], parts[-1])
         parts[-1].nodes.append(Node(source["name"], source["topics"]))
@@ -356,7 +356,7 @@ def _check(where: str, parts: Iterable[_SubtopologyDraft]) -> None:
         # Streams gives each global store a sub-topology of its own with one source
         # (InternalTopologyBuilder.addGlobalStore).
         if part.is_global and (len(part.stores) != 1 or len(part.topics) != 1 or part.pattern):
-            raise _wrong(where, part.line, "a global store must have one store and one topic")
+            raise _wrong(where, part.line, "the sub-topology of a global store must have one store and one topic")
         for name in part.stores:
             owner = owners.setdefault(name, part)
             if owner is not part and (owner.is_global or part.is_global or owner.topology != part.topology):

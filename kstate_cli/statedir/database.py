@@ -30,7 +30,7 @@ from kstate_cli.rocks.shadow import LiveFile, Shadow
 from kstate_cli.statedir.model import Database
 from kstate_cli.statedir.problems import Place, Problem, ProblemCode
 
-OWN_FOLDER = "kstate handles only settings that keep the store in its directory"
+OWN_FOLDER = "kstate supports only settings that keep the store in its directory"
 _MANIFEST_ATTEMPTS = 3
 _MANIFEST_PAUSE_SECONDS = 0.05
 """The pause between two attempts. An application writes a record with one system call, so a record that is still
@@ -121,7 +121,9 @@ def read_copy(path: Path, segment: int | None, place: Place, opened_ns: int) -> 
         # file.
         size = os.stat(path / file.name).st_size
         if size != file.size:
-            raise FileNotFoundError(errno.ENOENT, f"has {size} bytes, not {file.size}", str(path / file.name))
+            raise FileNotFoundError(
+                errno.ENOENT, f"the file has {size} bytes instead of {file.size}", str(path / file.name)
+            )
     return Database(
         path=path,
         segment_start=segment,
@@ -190,7 +192,12 @@ def foreign_offsets(place: Place, error: MalformedBytesError) -> Problem:
     # Streams fails elsewhere if a value is not a long: its LongDeserializer throws while the application starts.
     if not_long:
         code = ProblemCode.NOT_A_LONG
-    return Problem(code, place, f"column family offsets: {error}", "Streams 4.3 writes these keys and values")
+    return Problem(
+        code,
+        place,
+        f"the column family offsets is malformed: {error}",
+        "Streams 4.3 does not write such keys or values",
+    )
 
 
 def disagreeing_families(place: Place, families: Sequence[str], options: StoredOptions | None) -> Iterator[Problem]:
@@ -200,8 +207,8 @@ def disagreeing_families(place: Place, families: Sequence[str], options: StoredO
         yield Problem(
             ProblemCode.FAMILIES_DISAGREE,
             place,
-            f"MANIFEST names column families {', '.join(families)}, but OPTIONS names {in_options}",
-            "they are equal, unless one of them is cut off",
+            f"the MANIFEST lists the column families {', '.join(families)}, but OPTIONS lists {in_options}",
+            "the lists differ only if one of the files is truncated",
         )
 
 
@@ -218,14 +225,14 @@ def unknown_families(place: Place, families: Sequence[str]) -> Iterator[Problem]
     """Yield a problem for column families that Streams does not use."""
     unknown = sorted(set(families) - all_families())
     if unknown:
-        text = f"unknown column family {', '.join(map(of_no_store, unknown))}"
+        text = f"the database has the unknown column family {', '.join(map(of_no_store, unknown))}"
         yield Problem(ProblemCode.UNKNOWN_FAMILY, place, text, "kstate supports only column families of Streams")
 
 
 def unnamed_ssts(place: Place, names: Collection[str]) -> Iterator[Problem]:
     """Yield a problem for SSTs (``names``) that exist but that the MANIFEST does not name: rows may be missing."""
     if names:
-        rule = "a crash leaves such files. If the application did not crash, the MANIFEST is damaged"
+        rule = "a crash can leave such files behind. If the application did not crash, the MANIFEST is damaged"
         text = f"the MANIFEST does not list {', '.join(sorted(names))}"
         yield Problem(ProblemCode.SST_NOT_NAMED, place, text, rule)
 
@@ -260,20 +267,25 @@ def _does_not_open(path: Path, place: Place, error: RocksError | OSError) -> Pro
         if cannot_be_read(error):
             return unreadable(place, error)
     elif cannot_be_read(error):
-        return Problem(ProblemCode.UNREADABLE, place, f"cannot be read: {error}", CHECK_THE_DISK)
+        return Problem(ProblemCode.UNREADABLE, place, f"kstate cannot read it: {error}", CHECK_THE_DISK)
     elif error.code in (RocksCode.REJECTED, RocksCode.TOO_NEW):
-        rule = "another RocksDB may open it"
-        return Problem(ProblemCode.NOT_OPENED_HERE, place, f"it cannot be opened with this RocksDB: {error}", rule)
+        rule = "another version of RocksDB may be able to open the database"
+        return Problem(
+            ProblemCode.NOT_OPENED_HERE,
+            place,
+            f"the RocksDB version of kstate cannot open the database: {error}",
+            rule,
+        )
     elif error.code is RocksCode.OTHER_FOLDERS:
         return Problem(ProblemCode.FOREIGN_SETTING, place, str(error), OWN_FOLDER)
     elif error.code is RocksCode.NO_SSTS:
-        return Problem(ProblemCode.NO_SSTS, place, str(error), "a store is in its own directory")
+        return Problem(ProblemCode.NO_SSTS, place, str(error), "Streams keeps the files of a store in its directory")
     code = ProblemCode.DOES_NOT_OPEN
     # A process that is killed while it creates or deletes a database leaves it without a MANIFEST. This is not damage,
     # so it has a code of its own.
     if without_manifest(path):
         code = ProblemCode.NO_MANIFEST
-    return Problem(code, place, f"RocksDB cannot read it: {error}", "Streams must be able to open a store")
+    return Problem(code, place, f"RocksDB cannot open the database: {error}", "Streams must be able to open the store")
 
 
 def _samples(shadow: Shadow, family: str) -> tuple[tuple[bytes, bytes], ...]:
@@ -296,7 +308,7 @@ def _mtime(path: Path) -> int:
 
 def unreadable(place: Place, error: OSError) -> Problem:
     """Return the problem of a file that exists and cannot be read: its content is unknown."""
-    return Problem(ProblemCode.UNREADABLE, place, f"cannot be read: {error.strerror or error}", CHECK_THE_DISK)
+    return Problem(ProblemCode.UNREADABLE, place, f"kstate cannot read it: {error.strerror or error}", CHECK_THE_DISK)
 
 
 def check_files(path: Path, place: Place, problems: list[Problem]) -> int:
@@ -317,15 +329,20 @@ def check_files(path: Path, place: Place, problems: list[Problem]) -> int:
             # RocksDB would wait at a FIFO forever, so a database with a special file is not opened.
             if is_special(mode):
                 code = ProblemCode.SPECIAL
-            text, rule = f"is {kind_of(mode)}, not a regular file", "a RocksDB directory contains only regular files"
+            text, rule = (
+                f"the entry is {kind_of(mode)}, not a regular file",
+                "a RocksDB directory contains only regular files",
+            )
             problems.append(Problem(code, place / entry.name, text, rule))
             continue
         size += entry.status.st_size
         if entry.too_large is not None:
-            rule = "files of RocksDB without rows are small"
+            rule = "RocksDB files without rows are small"
             problems.append(Problem(ProblemCode.SPECIAL, place / entry.name, entry.too_large.why, rule))
     if not (path / CURRENT).exists():
-        problems.append(Problem(ProblemCode.NO_CURRENT, place, "CURRENT is missing", "a RocksDB directory has CURRENT"))
+        problems.append(
+            Problem(ProblemCode.NO_CURRENT, place, "CURRENT is missing", "every RocksDB database has a file CURRENT")
+        )
     return size
 
 
@@ -345,15 +362,15 @@ def sst_formats(path: Path, place: Place, problems: list[Problem], footless: dic
         except FileNotFoundError:
             continue  # a live application compacted it away
         except NotReadableError as error:
-            text = f"cannot be read: {error.why}"
+            text = f"kstate cannot read it: {error.why}"
             problems.append(Problem(ProblemCode.SST, place / name, text, "an SST is a regular file"))
             continue
         except OSError as error:
             problems.append(unreadable(place / name, error))
             continue
         if end.format_version is None:
-            text = f"not a readable SST: {end.malformed}"
-            footless[name] = Problem(ProblemCode.SST, place / name, text, "an SST ends in a footer")
+            text = f"the file is not a readable SST: {end.malformed}"
+            footless[name] = Problem(ProblemCode.SST, place / name, text, "every SST ends with a footer")
             continue
         formats[name] = end.format_version
         if end.newer is not None:
@@ -376,7 +393,7 @@ def check_manifest(path: Path, place: Place, problems: list[Problem]) -> None:
         if damage is None:
             return
         time.sleep(_MANIFEST_PAUSE_SECONDS)  # a running application may be writing it
-    rule = "RocksDB ends a MANIFEST with a whole record"
+    rule = "RocksDB writes only whole records to a MANIFEST"
     problems.append(Problem(ProblemCode.TORN_MANIFEST, place / name, damage or "", rule))
 
 
@@ -392,12 +409,12 @@ def check_live(path: Path, files: tuple[LiveFile, ...], place: Place, problems: 
             problems.append(unreadable(place / file.name, error))
             continue
         if size is None:
-            rule = "the MANIFEST names it"
-            problems.append(Problem(code, place / file.name, "is missing", rule))
+            rule = "the MANIFEST lists the file"
+            problems.append(Problem(code, place / file.name, "the file is missing", rule))
         # RocksDB would open the database although a file is too short, and fail only when it reads after the end.
         elif size != file.size:
-            text = f"has {size} bytes, not {file.size}"
-            problems.append(Problem(code, place / file.name, text, "the MANIFEST names its size"))
+            text = f"the file has {size} bytes instead of {file.size}"
+            problems.append(Problem(code, place / file.name, text, "the MANIFEST records another size"))
 
 
 def stored_options(path: Path, place: Place, problems: list[Problem]) -> StoredOptions | None:
@@ -407,8 +424,8 @@ def stored_options(path: Path, place: Place, problems: list[Problem]) -> StoredO
     """
     newest = newest_options(path)
     if newest is None:
-        rule = "a RocksDB directory has an OPTIONS file"
-        problems.append(Problem(ProblemCode.NO_OPTIONS, place, "no OPTIONS file", rule))
+        rule = "every RocksDB database has an OPTIONS file"
+        problems.append(Problem(ProblemCode.NO_OPTIONS, place, "the OPTIONS file is missing", rule))
         return None
     try:
         options = health.read_options(newest)
@@ -418,7 +435,7 @@ def stored_options(path: Path, place: Place, problems: list[Problem]) -> StoredO
         problems.append(unreadable(place / newest.name, error))
         return None
     if options.malformed is not None:
-        text, rule = f"cannot be read: {options.malformed}", "OPTIONS as RocksDB writes them"
+        text, rule = f"kstate cannot read it: {options.malformed}", "RocksDB does not write such an OPTIONS file"
         problems.append(Problem(ProblemCode.MALFORMED_OPTIONS, place / newest.name, text, rule))
     problems.extend(
         Problem(ProblemCode.FOREIGN_SETTING, place / newest.name, reason, OWN_FOLDER) for reason in options.foreign

@@ -162,7 +162,7 @@ def _sort_entries(task: Place, path: Path) -> TaskEntries:
         if is_foreign(name) and not _may_be_store(entry):
             entries.problems.append(special_entry(entry, place) or _ignorable(place))
         elif entry.is_symlink():
-            entries.problems.append(symbolic_link(place, "files of a task must be in its directory"))
+            entries.problems.append(symbolic_link(place, "the files of a task must be in its directory"))
         elif not entry.is_dir() and not entry.is_file():
             # It is a special file, or a running application has just removed it. The latter is no problem.
             entries.problems += filter(None, [special_entry(entry, place)])
@@ -191,7 +191,7 @@ def _leave_out_twins(task: Place, entries: TaskEntries) -> None:
         entries.stores = others
         rule = "the application uses only one of them, and kstate cannot determine which one. Move the other one away"
         entries.problems += [
-            Problem(ProblemCode.TWO_LAYOUTS, place, "is one of two stores of that name in the task", rule)
+            Problem(ProblemCode.TWO_LAYOUTS, place, "this is one of two stores with the same name in the task", rule)
             for place in both_places("/".join(task.names), name)
         ]
 
@@ -201,7 +201,9 @@ def _add_entry(entry: Path, place: Place, entries: TaskEntries) -> None:
     name = entry.name
     match entry_kind(name, is_directory=entry.is_dir()):
         case EntryKind.OFFSETS_DIRECTORY:
-            problem = Problem(ProblemCode.NOT_A_FILE, place, "is a directory", "offset files are regular files")
+            problem = Problem(
+                ProblemCode.NOT_A_FILE, place, "the entry is a directory", "an offsets file is a regular file"
+            )
             entries.problems.append(problem)
         case EntryKind.CHECKPOINT:
             entries.checkpoint = _read_checkpoint(entry, place, entries.problems)
@@ -234,26 +236,29 @@ def _may_be_store(entry: Path) -> bool:
 
 
 def _ignorable(place: Place) -> Problem:
-    rule = "Streams ignores it, but does not treat a task directory with it as empty. kstate keeps it during a change"
-    return Problem(ProblemCode.FOREIGN, place, "is not a file of Streams", rule)
+    rule = (
+        "Streams ignores the entry, but does not treat a task directory with such an entry as empty. kstate "
+        "keeps the entry when it changes the directory"
+    )
+    return Problem(ProblemCode.FOREIGN, place, "Streams did not create this entry", rule)
 
 
 def _illegal(place: Place) -> Problem:
     return Problem(
         ProblemCode.ILLEGAL_NAME,
         place,
-        "is not a legal store name",
-        "a name consists of letters, digits, dots, underscores and dashes, and has at most 249 characters",
+        "the name is not a legal store name",
+        "a store name consists of letters, digits, dots, underscores and dashes, and has at most 249 characters",
     )
 
 
 def _no_segment(place: Place, rule: str) -> Problem:
-    return Problem(ProblemCode.NO_SEGMENT, place, "cannot be parsed as a segment", rule)
+    return Problem(ProblemCode.NO_SEGMENT, place, "the name is not that of a segment", rule)
 
 
 def symbolic_link(place: Place, rule: str) -> Problem:
     """Return the problem of a symbolic link. kstate never follows one, because its target may be elsewhere."""
-    return Problem(ProblemCode.LINK, place, "is a symbolic link", rule)
+    return Problem(ProblemCode.LINK, place, "the entry is a symbolic link", rule)
 
 
 def _sort_rocksdb(folder: Place, path: Path, entries: TaskEntries) -> None:
@@ -295,7 +300,7 @@ def _sort_store_folder(place: Place, path: Path, entries: TaskEntries) -> None:
         entries.stores.append(StoreFolder(name, path, segmented=True))
     elif (path.parent / position_file(name)).exists():
         rule = (
-            "a store with a Position belongs to Streams, and 4.3 fails to start if it contains an entry that "
+            "a store with a Position belongs to Streams, and 4.3 fails to start if the store contains an entry that "
             "is not a segment"
         )
         entries.problems.append(_no_segment(place / children[0], rule))
@@ -309,11 +314,14 @@ def _segment_problem(place: Place, entry: Path, *, is_segment: bool) -> Iterator
     if entry.is_symlink():
         yield symbolic_link(place, "segments must be in their store")
     elif not is_segment:
-        rule = "move it out of the task. With it, 4.3 fails to start, and older releases silently open the store empty"
+        rule = (
+            "move the entry out of the task. Otherwise 4.3 fails to start, and older releases silently open an "
+            "empty store"
+        )
         yield _no_segment(place, rule)
     elif not entry.is_dir():
         rule = "a segment is a RocksDB directory"
-        yield Problem(ProblemCode.NOT_A_DIRECTORY, place, "is not a directory", rule)
+        yield Problem(ProblemCode.NOT_A_DIRECTORY, place, "the entry is not a directory", rule)
 
 
 def _read_checkpoint(path: Path, place: Place, problems: list[Problem]) -> CheckpointFile | None:
@@ -341,14 +349,14 @@ def _read_checkpoint(path: Path, place: Place, problems: list[Problem]) -> Check
         return file
     # Java parses "-1" as a partition, but no topic has such a partition. So Streams has not written this file.
     if any(tp.partition < 0 for tp in content.entries):
-        negative = MalformedBytesError("contains a negative partition")
-        problems.append(Problem(ProblemCode.NEGATIVE_PARTITION, place, str(negative), "partitions start at 0"))
+        negative = MalformedBytesError("the file contains a negative partition")
+        problems.append(Problem(ProblemCode.NEGATIVE_PARTITION, place, str(negative), "partition numbers begin at 0"))
         return CheckpointFile(path, None, negative, mtime)
     problems += [
         Problem(
             ProblemCode.DROPPED_LINE,
             place,
-            f"negative offset in {line!r}",
+            f"the line {line!r} has a negative offset",
             "Streams drops lines with a negative offset",
         )
         for line in content.dropped
@@ -359,15 +367,15 @@ def _read_checkpoint(path: Path, place: Place, problems: list[Problem]) -> Check
 def _reading_failure(error: MalformedBytesError | OSError) -> tuple[ProblemCode, str]:
     """Return the code and the rule for an offset file that could not be read."""
     if isinstance(error, NotReadableError):
-        return ProblemCode.SPECIAL, "an offset file is a regular file with a line for each partition of each store"
+        return ProblemCode.SPECIAL, "an offsets file is a regular file with a line for each partition of each store"
     if isinstance(error, MalformedBytesError) and error.streams_exception is None:
-        return ProblemCode.SPECIAL, "Streams may read it, but kstate does not"
+        return ProblemCode.SPECIAL, "Streams may be able to read the file, but kstate does not read it"
     if isinstance(error, OSError) and cannot_be_read(error):
         return ProblemCode.UNREADABLE, CHECK_THE_DISK
     code = ProblemCode.MALFORMED_OFFSETS
     if isinstance(error, OSError):
         code = ProblemCode.READING_FAILED
-    return code, "Streams fails to start if a task has a malformed offset file"
+    return code, "Streams fails to start if a task has a malformed offsets file"
 
 
 def special_entries(app: Path) -> Iterator[Problem]:
@@ -398,8 +406,8 @@ def special_entries(app: Path) -> Iterator[Problem]:
                     waiting.append((entry.path, place))
                 else:
                     folder_above = Place(place.names[:_PRINTED_LEVELS], Spelling.AND_BELOW)
-                    rule = f"kstate follows {MOST_LEVELS} levels of directories"
-                    text = f"has more than {MOST_LEVELS} levels of directories"
+                    rule = f"kstate reads at most {MOST_LEVELS} levels of directories"
+                    text = f"the directory has more than {MOST_LEVELS} levels of directories"
                     yield Problem(ProblemCode.SPECIAL, folder_above, text, rule)
             elif not entry.is_file(follow_symlinks=False) and (problem := special_entry(entry.path, place)) is not None:
                 yield problem
@@ -413,7 +421,7 @@ def _unlisted_folder(place: Place, error: OSError) -> Problem:
     if cannot_be_read(error):
         code = ProblemCode.UNREADABLE
     rule = f"kstate must be able to read every directory. {CHECK_THE_DISK}"
-    return Problem(code, place, f"cannot be listed: {error.strerror}", rule)
+    return Problem(code, place, f"kstate cannot list the directory: {error.strerror}", rule)
 
 
 def special_entry(path: Path | str, place: Place) -> Problem | None:
@@ -425,7 +433,7 @@ def special_entry(path: Path | str, place: Place) -> Problem | None:
     if not is_special(mode):
         return None
     rule = "an application directory contains only files and directories"
-    return Problem(ProblemCode.SPECIAL, place, f"is {kind_of(mode)}", rule)
+    return Problem(ProblemCode.SPECIAL, place, f"the entry is {kind_of(mode)}", rule)
 
 
 def refuse_special(app: Path) -> None:
@@ -436,7 +444,8 @@ def refuse_special(app: Path) -> None:
     """
     if not is_utf8(app):
         raise Refused(
-            f"the path {app} is not UTF-8, and RocksDB cannot open such a path", hint="rename the path to UTF-8"
+            f"the path {app} is not encoded in UTF-8, and RocksDB cannot open such a path",
+            hint="rename the path, so that it is encoded in UTF-8",
         )
     if not app.is_dir() or app.is_symlink():
         return

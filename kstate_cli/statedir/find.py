@@ -55,8 +55,8 @@ def find_application(path: Path) -> Path:
     if inside:
         raise SeveralApplicationsError(absolute, inside)
     raise UsageError(
-        f"{absolute} is not an application directory of Kafka Streams: it has no {LOCK}, no "
-        f"{PROCESS_FILE} and no task directory",
+        f"{absolute} is not an application directory of Kafka Streams, because it has no {LOCK}, no {PROCESS_FILE} "
+        "and no task directory",
         hint=_GIVE_APPLICATION,
     )
 
@@ -287,5 +287,6 @@ def unknown_selection(app: Application, tasks: Iterable[str], stores: Iterable[s
     suggestion = did_you_mean(tasks, {task.name for task in app.tasks})
     suggestion = suggestion or did_you_mean(stores, {store.name for task in app.tasks for store in task.stores})
     return UsageError(
-        "this task or store is not here", hint=f"{suggestion}to list the stores, run {command('ls', app.path)}"
+        "the directory does not have this task or store",
+        hint=f"{suggestion}to list the stores, run {command('ls', app.path)}",
     )

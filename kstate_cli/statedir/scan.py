@@ -37,7 +37,10 @@ from kstate_cli.texts import size_text
 _LOG = logging.getLogger(__name__)
 _PAUSE_SECONDS = 0.01
 """The pause before the second attempt to read a database. Each further pause is this much longer."""
-_LATER = "the running application is creating or dropping it. After the application is closed, check shows its kind"
+_LATER = (
+    "the running application is creating or dropping the database. After you have stopped the application, check "
+    "shows the kind of the store"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +279,10 @@ def _misplaced_in_topology(name: str, path: Path) -> Iterator[Problem]:
 
 def _no_task(place: Place) -> Problem:
     return Problem(
-        ProblemCode.NOT_A_DIRECTORY, place, "is not a directory", "an entry with the name of a task is a directory"
+        ProblemCode.NOT_A_DIRECTORY,
+        place,
+        "the entry is not a directory",
+        "an entry with the name of a task must be a directory",
     )
 
 
@@ -371,7 +377,7 @@ def _has_database(path: Path, place: Place, entries: TaskEntries) -> bool:
     except FileNotFoundError:
         return False  # a running application has dropped the segment
     if names:
-        text = "has files, but neither CURRENT nor a MANIFEST"
+        text = "the folder has files, but neither CURRENT nor a MANIFEST"
         entries.problems.append(Problem(ProblemCode.NO_DATABASE, place, text, "Streams must be able to open a store"))
     return False
 

@@ -320,7 +320,7 @@ def test_hint_never_moves_a_folder_without_list_permission(app: Path) -> None:
         for command in (("migrate", "--to", "4.2", "--dry-run"), ("wipe", "--store", "kv-timestamped", "--dry-run")):
             result = without_privileges(command[0], app, *command[1:])
             assert result.status == 4
-            assert "0_0: cannot be listed: Permission denied" in result.err
+            assert "0_0: kstate cannot list the directory: Permission denied" in result.err
             assert "leave the stores unchanged" in result.err
             assert "move" not in result.err.replace(str(app), "")
     finally:
@@ -348,7 +348,7 @@ def test_a_directory_that_was_lost_after_an_interrupted_switch_is_put_back(tmp_p
     (run,) = read_runs(app)
     old = content(run.tree)
     shutil.rmtree(app)
-    assert "was missing, and exists again" in kstate("undo", app).err
+    assert "which was missing, exists again" in kstate("undo", app).err
     assert content(app) == old
     kstate("clean", app)
     assert not (app.parent / ".kstate").exists()
@@ -478,7 +478,7 @@ def test_clean_names_the_command_that_settles_a_switch(tmp_path: Path) -> None:
 
 def test_clean_names_the_command_that_finishes_an_undo(tmp_path: Path) -> None:
     app = interrupt_run("after-undo", tmp_path)
-    assert f"during its undo. To finish the undo, run kstate undo {app}" in kstate("clean", app).err
+    assert f"during its undo. To complete the undo, run kstate undo {app}" in kstate("clean", app).err
     assert "has completed it" in kstate("undo", app).err
 
 
@@ -502,7 +502,10 @@ def test_signal_during_a_deletion_reports_the_partial_deletion(
         ended = kstate_here(command[0], app, *command[1:], status=128 + signal.SIGTERM)
     (run,) = read_runs(app)
     assert run.state is RunState.CLEANING
-    assert f"run {run.name} is partially deleted. kstate can no longer undo it. To continue, run " in ended.err
+    assert (
+        f"run {run.name} is partially deleted. kstate can no longer undo the run. To continue the deletion, run "
+        in ended.err
+    )
     go_on = re.findall(r"To continue, run kstate (.*)", ended.err)[0]
     kstate(*shlex.split(go_on))
     assert not (app.parent / ".kstate").exists()

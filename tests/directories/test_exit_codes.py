@@ -296,7 +296,7 @@ def _summary_lost(world: World, command: str) -> Ended:
             text=True,
             check=False,
         )
-    assert app.is_dir() and f"{app} was changed by run 0001-restore" in result.stderr, result.stderr
+    assert app.is_dir() and f"run 0001-restore has changed {app}" in result.stderr, result.stderr
     assert not NOTHING.search(result.stderr)
     return Ended(result.returncode, "", result.stderr)
 

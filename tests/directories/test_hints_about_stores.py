@@ -261,9 +261,9 @@ def test_a_store_in_both_of_its_places(line: str, tmp_path: Path, warm: Warm) ->
     place.rmdir()
     shutil.copytree(app / "0_0" / "rocksdb" / "latest-order", place)
     refusal = kstate(warm, line, app, "visits")
-    assert refusal.status in (3, 4, 6) and "is one of two stores of that name in the task" in refusal.report, (
-        refusal.report
-    )
+    assert (
+        refusal.status in (3, 4, 6) and "this is one of two stores with the same name in the task" in refusal.report
+    ), refusal.report
     assert "move it out" not in refusal.report, "neither is advised to be thrown away"
     shutil.rmtree(place)
     assert kstate(warm, line, app, "visits").status == before.status

@@ -176,7 +176,7 @@ def test_warns_of_rows_in_a_partially_created_database(tmp_path: Path) -> None:
     (app / "0_0" / "rocksdb" / "kv-nolog" / "CURRENT").unlink()
     result = kstate_here("migrate", app, "--to", "4.3", "--unclean", "wipe", "--dry-run", status=1)
     text = " ".join(result.err.split())
-    assert "0_0: no offset shows whether kv-nolog of partially created databases has a changelog" in text
+    assert "0_0: no offset shows whether kv-nolog (partially created databases) has a changelog" in text
     (app / "0_0" / "rocksdb" / "kv-nolog" / "CURRENT").write_text("MANIFEST-000005\n")
     (app / "0_0" / "rocksdb" / "count" / "CURRENT").unlink()
     result = kstate_here("migrate", app, "--to", "4.3", "--unclean", "wipe", "--dry-run", status=1)

@@ -124,7 +124,7 @@ def test_an_older_release_restores_it_from_the_beginning(folder: Path) -> None:
 
 def test_every_command_that_reads_rows_says_that_some_may_lack(folder: Path) -> None:
     app, truth = folder / "killed" / APP, folder / "truth" / APP
-    text = "segments without an offset (1704067200000, 1704068400000)"
+    text = "some segments have no offset (1704067200000, 1704068400000)"
     commands: dict[str, tuple[object, ...]] = {
         "ls": (app,),
         "inspect-position": (app,),

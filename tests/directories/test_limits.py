@@ -119,14 +119,14 @@ NORMAL = {"ls spec": 1, "check": 3}
 def judge(name: str, ended: Limited) -> None:
     """As always, or with what the host lacks: nothing in between."""
     normal = NORMAL.get(name, 0)
-    messages = ended.err.replace("This does not mean that the stores are damaged", "")
+    messages = ended.err.replace("This error is no sign of damaged stores", "")
     for word in ("Traceback", "defect", "terminate called", "Rust", "Exception ignored", "wipe", "damaged", "corrupt"):
         # What a command that does its work has to say of its subject is no matter of the limit.
         assert word not in messages or (ended.status == normal and word == "wipe"), ended.report
     if ended.status == normal:
         return
     # 7: it failed after the directories were exchanged, and says so.
-    assert ended.status == 6 or (ended.status == 7 and "was changed by run" in ended.err), ended.report
+    assert ended.status == 6 or (ended.status == 7 and "has changed" in ended.err), ended.report
     assert any(hint in ended.err for hint in HINTS[ended.limit]), ended.report
     if "json" in ended.argv and ended.status == 6:
         error = json.loads(ended.out.splitlines()[-1])

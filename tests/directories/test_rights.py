@@ -153,7 +153,9 @@ def test_ls_tells_of_all_the_others(hidden: str, refusal: tuple[str, ...], tmp_p
         (app / hidden).chmod(0o755)
     for entry in (result, *others):
         assert entry.status == 4, (entry.out, entry.err)
-        assert f"{hidden}: Permission denied" in entry.err or f"{hidden}: cannot be listed: " in entry.err, entry.err
+        assert (
+            f"{hidden}: Permission denied" in entry.err or f"{hidden}: kstate cannot list the directory: " in entry.err
+        ), entry.err
     assert f"{app / hidden} belongs to " in result.err and " with mode 0000, which denies " in result.err
     rows = [row for row in result.rows if row["type"] == "store"]
     assert {"0_0", "global"} <= {row["task"] for row in rows}

@@ -308,7 +308,7 @@ def test_a_store_that_was_wiped_everywhere_on_the_way_to_4_3(tmp_path: Path) -> 
     before = tree_hash(app)
     messages = kstate("migrate", app, "--to", "4.3", "--quiet", status=4).err
     assert "kv-timestamped was wiped" in messages
-    assert "kv-nolog in it has no offset" in messages
+    assert "These stores of the task have no offset: kv-nolog" in messages
     assert tree_hash(app) == before
     report = kstate("migrate", app, "--to", "4.3", "--quiet", "--guarantee", "at_least_once", "--dry-run", status=1).err
     assert "kv-timestamped was wiped" in report
@@ -463,7 +463,7 @@ def test_a_run_that_stays_does_not_say_that_nothing_was_touched(
     deleted.write("failed", why="it was killed")
     messages = kstate("clean", app, "-o", "json", status=7)
     assert [run.name for run in read_runs(app)] == [stays.name]
-    assert f"runs that were deleted before the failure: {deleted.name}" in messages.err
+    assert f"kstate deleted these runs before the failure: {deleted.name}" in messages.err
     assert [line["code"] for line in map(json.loads, messages.out.splitlines()) if line["type"] == "error"] == [
         "run-halfway"
     ]
@@ -567,7 +567,7 @@ def test_complete_tree_alone_is_reported_as_unchanged(tmp_path: Path, state: str
     try:
         failed = kstate("clean", app, "--run", run.name, status=None)
         assert failed.status in (6, 7)
-        assert ("it is unchanged" in failed.err) == (len(content(run.path)) == before), failed.err
+        assert ("the run is unchanged" in failed.err) == (len(content(run.path)) == before), failed.err
     finally:
         for path in run.path.glob("*.jsonl"):
             immutable(path, on=False)

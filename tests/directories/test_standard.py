@@ -326,7 +326,7 @@ def test_results_that_are_lost_after_the_commit(
     command = name.split(maxsplit=1)[0]
     assert result.returncode == 7, result.stderr
     assert "kstate could not write all of standard output: No space left on device" in result.stderr
-    assert f"{case.app} was changed by run 0001-{command}" in result.stderr
+    assert f"run 0001-{command} has changed {case.app}" in result.stderr
     assert "kstate undo" in result.stderr
     assert digest(case.app) != before
     hold_to_its_word(result.stderr, before, case.app)

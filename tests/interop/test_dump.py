@@ -91,4 +91,4 @@ def test_dumped_restored_and_started(harness: Harness, tmp_path: Path, guarantee
     assert sum(expected.values()) > 0
     # Once Streams has used it, it is no standby any more.
     result = run_restore(tmp_path / "state" / app.name, out, RELEASE, spec, "--standby")
-    assert result.status == 4 and "was started or changed" in result.err, result.report
+    assert result.status == 4 and "has used or changed" in result.err, result.report

@@ -242,7 +242,7 @@ def test_refuses_a_standby_that_was_started(pair: Pair, touch: object) -> None:
     before = digest(pair.app) if touch is not an_sst_is_gone else None
     result = pair.round(status=None)
     assert result.status == 4
-    assert "was started or changed after its last round (run 0001-restore): 0_0" in result.err
+    assert "has used or changed the directory since its last update (run 0001-restore): 0_0" in result.err
     assert before is None or digest(pair.app) == before
     assert pair.runs() == ["0001-restore"]
     assert pair.use() == "used"
@@ -253,7 +253,7 @@ def test_refuses_a_standby_that_kstate_changed(pair: Pair) -> None:
     pair.round()
     kstate("migrate", pair.app, "--to", "4.2")
     pair.more()
-    assert "was started or changed" in pair.round(status=4).err
+    assert "has used or changed" in pair.round(status=4).err
     assert pair.use() == "used"
     kstate("undo", pair.app)
     assert pair.use() == "unused"
@@ -275,7 +275,7 @@ def test_a_directory_that_is_no_standby_is_not_followed(pair: Pair) -> None:
     before = digest(pair.app)
     pair.more()
     result = pair.round(status=4)
-    assert "kstate did not create it as a standby" in result.err and f"mv {pair.app}" in result.err
+    assert "kstate did not create the directory as a standby" in result.err and f"mv {pair.app}" in result.err
     assert digest(pair.app) == before
     # And a catch-up without --standby makes none of it.
     kstate(*pair.argv())
@@ -403,7 +403,7 @@ def test_following_ends_when_the_directory_is_used(pair: Pair) -> None:
         _, err = process.communicate(timeout=300)
     finally:
         process.kill()
-    assert process.returncode == 4 and "started or changed after its last round" in err
+    assert process.returncode == 4 and "used or changed the directory since its last update" in err
 
 
 def test_a_dump_that_does_not_grow_is_not_followed(pair: Pair) -> None:

@@ -101,7 +101,7 @@ CARRIED_OUT = {
             ("cli/options/rehome.py", "--topology NEW.txt"),
             ("cli/options/rehome.py", "--for RELEASE"),
             ("rehome/model.py", "--map needs no text"),
-            ("specification/homes.py", "--topology, --from"),
+            ("specification/homes.py", "with --topology and --from"),
             ("rehome/mapping.py", "pass --from with the text of the topology that ran here last"),
             ("rehome/mapping.py", "pass the text of the previous topology too"),
             ("rehome/mapping.py", "pass both texts: --topology NEW"),
@@ -224,7 +224,7 @@ CARRIED_OUT = {
     ("migrate/obstacles.py", "pass --wipe-unclean to remove these tasks"): (
         "directories/test_migrating.py::test_unclean_directories_are_refused_unless_the_user_vouches"
     ),
-    ("migrate/obstacles.py", "pass --drop-headers to convert"): (
+    ("migrate/obstacles.py", "without headers, pass --drop-headers"): (
         "directories/test_migrating.py::test_headers_are_refused_or_dropped"
     ),
     ("cli/commands/lag.py", "pass --bootstrap-server"): "directories/test_lag.py::test_without_a_log_there_is_no_lag",
@@ -234,7 +234,10 @@ CARRIED_OUT = {
     ("cli/options/rehome.py", "add --dry-run"): (
         "directories/test_rehome_completion.py::test_a_dry_run_may_read_no_rows_and_a_run_may_not"
     ),
-    ("change/undo.py", "a copy without times"): "directories/test_edges.py::test_a_copy_without_times_can_be_undone",
+    (
+        "change/undo.py",
+        "a copy that does not preserve times",
+    ): "directories/test_edges.py::test_a_copy_without_times_can_be_undone",
     ("change/undo.py", "times_lost=True"): "directories/test_edges.py::test_a_copy_without_times_can_be_undone",
     ("query/streams.py", "--last-flush"): "directories/test_query_cmd.py::test_beside_a_running_application",
     (
@@ -336,7 +339,7 @@ CARRIED_OUT = {
     ): "directories/test_hints_followed.py::test_sessions_that_a_release_reads_wrong",
     (
         "migrate/obstacles.py",
-        "let the older release recreate",
+        "start and stop the application with the older release",
     ): "directories/test_hints_followed.py::test_sessions_that_a_release_reads_wrong",
     **dict.fromkeys(
         [

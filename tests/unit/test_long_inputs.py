@@ -131,7 +131,7 @@ def test_a_number_of_a_manifest_has_64_bits() -> None:
 def test_a_name_of_a_family_that_is_cut_off_is_refused() -> None:
     edit = b"\xc8\x01\x01\xc9\x01\x04name"  # column family 1, added: its name
     assert metadata_files.families_with_tables(_manifest(edit)) == {}
-    with pytest.raises(MalformedBytesError, match="runs past the end"):
+    with pytest.raises(MalformedBytesError, match="extends beyond the end"):
         metadata_files.families_with_tables(_manifest(edit[:-1]))
 
 

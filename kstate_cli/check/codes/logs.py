@@ -18,12 +18,12 @@ BELOW_LOG_START: Final = FindingCode(
     level=Level.WARNING,
     changes_at_close=True,
     more=(
-        "Retention or compaction has moved the log start beyond the offset. Under exactly-once, Streams wipes "
-        "the task and restores it from the new log start. Under at-least-once, Streams restores over the "
-        "existing rows. It cannot restore records that the log has lost."
+        "Retention or compaction has moved the log start beyond the offset. Under exactly-once, Streams wipes the "
+        "task and restores it from the new log start. Under at-least-once, Streams restores from the new log start "
+        "over the existing rows. It cannot restore records that the log has lost."
     ),
     log=_CORRUPTED,
-    source="StoreChangelogReader: OffsetOutOfRangeException (KIP-406; {page})",
+    source="StoreChangelogReader gets an OffsetOutOfRangeException from the consumer (KIP-406; {page})",
     page="changelogs.md#log-ends",
     hint=RESTORE,
 )
@@ -33,14 +33,14 @@ BEYOND_LOG_END: Final = FindingCode(
     level=Level.ERROR,
     changes_at_close=True,
     more=(
-        "The topic was deleted and recreated, or truncated by an unclean leader election. Records beyond the "
-        "end exist only in this store. Streams may wipe the store or use it, depending on whether new records "
-        "arrive before it checks."
+        "The topic was deleted and recreated, or an unclean leader election truncated it. Records beyond the end "
+        "exist only in this store. Streams may wipe the store or use it. This depends on whether new records arrive "
+        "before Streams checks the offset."
     ),
     log=(*_CORRUPTED, log.GLOBAL_FAILED),
     source=(
-        "StoreChangelogReader: OffsetOutOfRangeException. The topic was recreated or truncated, and the "
-        "store may be the only copy ({page})"
+        "StoreChangelogReader gets an OffsetOutOfRangeException from the consumer. The topic was recreated or "
+        "truncated, so the store may be the only copy ({page})"
     ),
     page="changelogs.md#log-ends",
     hint=EXPORT_FIRST,
@@ -52,12 +52,15 @@ PAST_THE_DUMP: Final = FindingCode(
     level=Level.EXPECTED,
     changes_at_close=True,
     more=(
-        "Usually the application has run since the dump. It is also possible that the topic was recreated, "
+        "Usually, the application has run since the dump was taken. But the topic may also have been recreated, "
         "which a dump cannot show."
     ),
-    source=("the application has run since the dump, or the topic was recreated. Only the broker shows which ({page})"),
+    source=(
+        "the application has run since the dump was taken, or the topic was recreated. Only the broker shows which "
+        "of them happened ({page})"
+    ),
     page="changelogs.md#dump-or-store",
-    hint=f"compare it with the broker: {option.BOOTSTRAP_SERVER} HOST:PORT, or {option.OFFSETS} FILE",
+    hint=f"to compare the offset with the broker, pass {option.BOOTSTRAP_SERVER} HOST:PORT or {option.OFFSETS} FILE",
 )
 GLOBAL_OUT_OF_RANGE: Final = FindingCode(
     "global-out-of-range",
@@ -65,14 +68,14 @@ GLOBAL_OUT_OF_RANGE: Final = FindingCode(
     level=Level.ERROR,
     changes_at_close=True,
     more=(
-        "Streams deletes the folder global and fails to start. When you start it again, it rebuilds the stores. In "
-        "3.9 and earlier, startup hangs. The consumer of global stores does not reset its offset (policy none), "
-        "and KIP-406 is not implemented in any release."
+        "Streams deletes the folder global and fails to start. When you start the application again, Streams "
+        "rebuilds the stores. In 3.9 and earlier, startup hangs. The consumer of global stores has the reset policy "
+        "none, so it does not reset its offset. No release implements KIP-406, which would change this."
     ),
     log=(log.GLOBAL_FAILED,),
     source=(
-        "GlobalStateManagerImpl.restoreState: Streams deletes the folder global and startup fails. The next start "
-        "rebuilds the folder (KIP-406; {page})"
+        "after GlobalStateManagerImpl.restoreState fails, Streams deletes the folder global and does not start. The "
+        "next start rebuilds the folder (KIP-406; {page})"
     ),
     page="start.md#global-stores",
     hint=WIPE_GLOBAL,
@@ -87,7 +90,8 @@ TOPIC_RECREATED: Final = FindingCode(
     ),
     log=SILENT,
     source=(
-        "KIP-516: another topic id under the same name. Offsets of the old log have no meaning in the new one ({page})"
+        "a recreated topic has the same name and another topic id (KIP-516). Offsets of the old log have no meaning "
+        "in the new one ({page})"
     ),
     page="changelogs.md#another-log",
     hint=EXPORT_FIRST,
@@ -102,9 +106,8 @@ LOG_MISSING: Final = FindingCode(
     ),
     log=(log.SOURCE_MISSING, log.OTHER_PARTITIONS),
     source=(
-        "InternalTopicManager creates a missing changelog again, empty. Startup fails if a source topic is missing "
-        "(MissingSourceTopicException), or if a changelog has another number of partitions. Either the topic was "
-        "deleted, or this is another cluster ({page})"
+        "InternalTopicManager creates a missing changelog again, without records. Startup fails if a source topic "
+        "is missing (MissingSourceTopicException), or if a changelog has another number of partitions ({page})"
     ),
     page="changelogs.md#log-ends",
     hint=EXPORT_FIRST,
@@ -115,11 +118,11 @@ NEAR_LOG_START: Final = FindingCode(
     "The log will soon lose the record after the store's offset",
     level=Level.WARNING,
     changes_at_close=True,
-    more="Then Streams will restore the store from the beginning instead of from its offset.",
+    more="Streams then restores the store from the beginning instead of from its offset.",
     log=SILENT,
     source=(
-        "delete retention moves the log start. Once it has passed the offset, Streams restores the store "
-        "from the beginning (KIP-406; {page})"
+        "when retention has moved the log start beyond the offset, Streams restores the store from the beginning "
+        "(KIP-406; {page})"
     ),
     page="changelogs.md#log-ends",
     hint=f"start the application soon, or: {RESTORE}",
@@ -131,22 +134,22 @@ CATCHES_UP: Final = FindingCode(
     changes_at_close=True,
     more="This is normal. The more records Streams has to restore, the longer startup takes.",
     log=(log.FROM_OFFSET, log.RESTORES_FROM_OFFSET, log.RESTORED),
-    source="StoreChangelogReader: from the offset to the end of the log",
+    source="StoreChangelogReader restores from the offset to the end of the log",
     hint=NOTHING,
 )
 OLDER_THAN_TOMBSTONES: Final = FindingCode(
     "older-than-tombstones",
-    "The store may contain keys that were deleted, because the log no longer has the deletes",
+    "The store may contain deleted keys, because the log no longer has their tombstones",
     level=Level.WARNING,
     more=(
-        "Kafka removes a tombstone from a compacted topic after delete.retention.ms. If a store continues "
-        "from an older offset, it never reads the tombstone. Keys that were deleted in that time remain in "
-        "the store, and appear again in joins and queries."
+        "Kafka removes a tombstone from a compacted topic after delete.retention.ms. If Streams restores from an "
+        "older offset, it never reads the tombstone. Keys that were deleted in that time remain in the store, and "
+        "appear again in joins and queries."
     ),
     log=SILENT,
     source=(
-        "delete.retention.ms: compaction may have removed tombstones since the data was written, so that "
-        "deleted keys remain ({page})"
+        "after delete.retention.ms, compaction may have removed tombstones that the store has not read, so deleted "
+        "keys remain ({page})"
     ),
     page="changelogs.md#forgotten-deletes",
     hint=RESTORE,
@@ -160,11 +163,11 @@ AGE_UNKNOWN: Final = FindingCode(
     ),
     log=SILENT,
     source=(
-        "neither an SST of the store nor a run of kstate records when its data was written. If it is older "
+        "neither an SST of the store nor a run of kstate records when the data was written. If the data is older "
         "than delete.retention.ms, deleted keys may remain ({page})"
     ),
     page="changelogs.md#forgotten-deletes",
-    hint=f"if the data may be that old: {RESTORE} {option.REBUILD}",
+    hint=f"if the data may be that old, rebuild the store: {RESTORE} {option.REBUILD}",
 )
 GRACE_BUFFER_RESTORED: Final = FindingCode(
     "grace-buffer-restored",
@@ -172,25 +175,23 @@ GRACE_BUFFER_RESTORED: Final = FindingCode(
     level=Level.WARNING,
     changes_at_close=True,
     more=(
-        "In the buffer of a stream-table join with a grace period, the key of a row begins with the time. "
-        "When Streams restores the buffer, it adds the time again. It then never finds the record, and never "
-        "removes it. If you restore the buffer with kstate, the keys are correct."
+        "In the buffer of a stream-table join with a grace period, the key of a row begins with the time. When "
+        "Streams restores the buffer, it adds the time to the key a second time. After that, Streams never finds "
+        "the record, and never removes it. If you restore the buffer with kstate, the keys are correct."
     ),
     log=SILENT,
-    source="RocksDBTimeOrderedKeyValueBytesStore restores keys with the time written twice ({page})",
+    source="RocksDBTimeOrderedKeyValueBytesStore writes the time into each restored key twice ({page})",
     page="changelogs.md#grace-buffers",
     hint=RESTORE,
 )
 CHANGELOG_WITHOUT_STORE: Final = FindingCode(
     "changelog-without-store",
-    "A changelog has no directory, because its store is in memory",
+    "The store of a changelog has no directory, because it is in memory",
     level=Level.EXPECTED,
     more=(
-        "Streams restores the complete store at every start. If the store should be on disk, its directory is missing."
+        "Streams restores the complete store at every start. If the store is not in memory, its directory is missing."
     ),
     log=(log.RESTORES_FROM_START,),
-    source=(
-        "the directory has no store for the changelog: the store is in memory, and Streams restores it at every start"
-    ),
+    source=("Streams restores an in-memory store from its changelog at every start"),
     hint=NOTHING,
 )

@@ -23,7 +23,7 @@ _CORRUPTED = (log.CORRUPTED, log.REVIVED, log.WIPED)
 _NO_OFFSETS = (log.NO_OFFSETS, *_CORRUPTED)
 _OFFSETS = f"to see the offset of each store: {command('inspect-position', 'APP')}"
 _UNCLEAN = (
-    f"to rebuild the whole task, which may hold uncommitted rows, run the same command with {option.WIPE_UNCLEAN}"
+    f"to rebuild the whole task, which may contain uncommitted rows, run the same command with {option.WIPE_UNCLEAN}"
 )
 _REBUILD_GLOBAL = (
     "Streams rebuilds the global stores from the beginning of their topics when it starts. To restore them at "
@@ -37,12 +37,12 @@ NO_OFFSETS: Final = FindingCode(
     changes_at_close=True,
     states_absence=True,
     more=(
-        "The application was killed, or .checkpoint was lost, so Streams does not know the state of the "
-        "stores. Under exactly-once, it deletes the task and restores it from the beginning. Under "
-        "at-least-once, it restores over the existing rows, and deleted keys may stay."
+        "The application was killed, or .checkpoint was lost, so Streams does not know which records the stores "
+        "contain. Under exactly-once, Streams deletes the task and restores it from the beginning. Under "
+        "at-least-once, it restores all records over the existing rows, and deleted keys may remain."
     ),
     log=_NO_OFFSETS,
-    source="ProcessorStateManager: rows without any offset ({page})",
+    source="ProcessorStateManager does not accept rows without an offset under exactly-once ({page})",
     page="offsets.md#which-stores",
     hint=RESTORE,
     do=(_UNCLEAN,),
@@ -59,7 +59,7 @@ OFFSET_MISSING: Final = FindingCode(
     ),
     log=_NO_OFFSETS,
     source=(
-        "ProcessorStateManager: under exactly-once, one logged store without an offset wipes its whole task ({page})"
+        "ProcessorStateManager treats a task as corrupted under exactly-once if one logged store has no offset ({page})"
     ),
     page="offsets.md#which-stores",
     hint=RESTORE,
@@ -72,15 +72,14 @@ UNKNOWN_OFFSET: Final = FindingCode(
     changes_at_close=True,
     states_absence=True,
     more=(
-        "Older releases write -4 for a store that has never received a record, and read it correctly. When "
-        "4.3 starts for the first time, it drops such lines and then wipes the task under exactly-once. A "
-        "migration keeps them."
+        "Older releases write -4 for a store that has never received a record, and read it correctly. When 4.3 "
+        "starts for the first time, it drops lines with -4, and then wipes the task under exactly-once. A migration "
+        "keeps these offsets."
     ),
     log=_NO_OFFSETS,
     source=(
-        "OffsetCheckpoint.OFFSET_UNKNOWN: -4 means no offset. "
-        "LegacyCheckpointingStateStore.migrateLegacyOffsets drops it, and the task is wiped under "
-        "exactly-once ({page})"
+        "OffsetCheckpoint.OFFSET_UNKNOWN is -4. LegacyCheckpointingStateStore.migrateLegacyOffsets drops it, and "
+        "Streams then wipes the task under exactly-once ({page})"
     ),
     page="start.md#first-start-of-43",
     hint=MIGRATE,
@@ -93,7 +92,7 @@ NEVER_WRITTEN: Final = FindingCode(
     states_absence=True,
     more="Streams has nothing to restore.",
     log=(log.FROM_START,),
-    source="OffsetCheckpoint.OFFSET_UNKNOWN: the mark of an empty store ({page})",
+    source="OffsetCheckpoint.OFFSET_UNKNOWN marks an empty store ({page})",
     page="offsets.md#what-an-offset-means",
     hint=NOTHING,
 )
@@ -104,32 +103,32 @@ NO_SEGMENTS: Final = FindingCode(
     changes_at_close=True,
     states_absence=True,
     more=(
-        "4.3 keeps offsets in the segments. If a store has no segment, 4.3 loses its offset at the first "
-        "start, and wipes the task at every start under exactly-once. A migration creates a segment without "
-        "rows for the offset."
+        "4.3 keeps offsets in the segments. If a store has no segment, 4.3 loses its offset at the first start. "
+        "Under exactly-once, 4.3 then wipes the task at every start. A migration creates a segment without rows, "
+        "which keeps the offset."
     ),
     log=_NO_OFFSETS,
     source=(
-        "AbstractSegments.committedOffset: without a segment 4.3 cannot store an offset, and wipes the "
-        "task at every start under exactly-once ({page})"
+        "AbstractSegments.committedOffset reads the offset from a segment, so 4.3 finds no offset without one, and "
+        "wipes the task at every start under exactly-once ({page})"
     ),
     page="offsets.md#no-segments",
     hint=MIGRATE,
 )
 NO_SEGMENTS_YET: Final = FindingCode(
     "no-segments-yet",
-    "A window or session store has no segment, and therefore no offset in 4.3",
+    "A window or session store has no segment, and therefore no offset for 4.3",
     level=Level.WARNING,
     changes_at_close=True,
     states_absence=True,
     more=(
-        "Until the store has a row, Streams wipes its task at every start under exactly-once, and restores "
-        "the other stores of the task from the beginning."
+        "Under exactly-once, Streams wipes the task at every start until the store has a row. Then it restores the "
+        "other stores of the task from the beginning."
     ),
     log=_NO_OFFSETS,
     source=(
-        "AbstractSegments.committedOffset: a window or session store without a segment has no offset in "
-        "4.3, so every start under exactly-once wipes its task ({page})"
+        "AbstractSegments.committedOffset reads the offset from a segment, so a store without a segment has no "
+        "offset, and every start under exactly-once wipes its task ({page})"
     ),
     page="offsets.md#no-segments",
     hint="let the application write to the store. Its first row creates a segment, which keeps the offset",
@@ -140,11 +139,14 @@ STATUS_OPEN: Final = FindingCode(
     level=Level.WARNING,
     changes_at_close=True,
     more=(
-        "The application was killed, or is still running. Under exactly-once, the store may contain rows of "
-        "an aborted transaction, so 4.3 wipes the task. Under at-least-once, Streams uses the store unchanged."
+        "The application was killed, or is still running. The store may contain rows of an aborted transaction, so "
+        "4.3 wipes the task under exactly-once. Under at-least-once, Streams uses the store unchanged."
     ),
     log=(*log.INVALID_STATE, log.LOCK_HELD, *_CORRUPTED),
-    source="AbstractColumnFamilyAccessor.open: not closed cleanly, so that uncommitted data may be in it ({page})",
+    source=(
+        "AbstractColumnFamilyAccessor.open rejects a store that was not closed cleanly, because it may contain "
+        "uncommitted data ({page})"
+    ),
     page="offsets.md#status",
     hint=RESTORE,
     do=(_UNCLEAN,),
@@ -155,19 +157,21 @@ STATUS_MISSING: Final = FindingCode(
     level=Level.WARNING,
     changes_at_close=True,
     more=(
-        "Streams writes the status when it opens a store and when it closes it. Only transactional stores "
-        "(4.4, KIP-892) have no status. If such a store has an offset or a Position, kstate can be sure that "
-        "it is one. Without them, or if a file next to the store has another offset, kstate cannot be sure. "
-        "Streams treats a store without a status as closed, so under exactly-once it may keep uncommitted "
-        "rows."
+        "Streams writes the status when it opens a store and when it closes it. Only transactional stores (4.4, "
+        "KIP-892) have no status. kstate recognizes a transactional store by its offset or Position. This store has "
+        "neither, or a file next to it has another offset. Streams treats a store without a status as closed, so "
+        "under exactly-once it may keep uncommitted rows."
     ),
     source=(
-        "AbstractColumnFamilyAccessor.open: it treats a missing status as closed, and only transactional "
-        "stores (KIP-892) never write one ({page})"
+        "AbstractColumnFamilyAccessor.open treats a missing status as closed, and only transactional stores "
+        "(KIP-892) never write a status ({page})"
     ),
     page="offsets.md#transactional-stores",
-    hint=f"if the application runs with transactional stores, pass {option.TRANSACTIONAL_STORES}. Otherwise: {RESTORE}",
-    do=(f"if the application runs with enable.transactional.statestores, pass {option.TRANSACTIONAL_STORES}", _UNCLEAN),
+    hint=(
+        "if the application runs with transactional stores (enable.transactional.statestores), pass "
+        f"{option.TRANSACTIONAL_STORES}. Otherwise: {RESTORE}"
+    ),
+    do=(_UNCLEAN,),
 )
 GLOBAL_STATUS_OPEN: Final = FindingCode(
     "global-status-open",
@@ -175,12 +179,12 @@ GLOBAL_STATUS_OPEN: Final = FindingCode(
     level=Level.ERROR,
     changes_at_close=True,
     more=(
-        "For a store of a task, 4.3 would wipe the task and continue. For a global store, 4.3 does not handle "
-        "the exception, so every start fails until you remove the folder global."
+        "If a store of a task has this status, 4.3 wipes the task and continues. 4.3 does not handle the same "
+        "exception of a global store, so every start fails until you remove the folder global."
     ),
     log=log.INVALID_STATE,
     source=(
-        "GlobalStateManagerImpl.initialize does not handle TaskCorruptedException: every start fails the same "
+        "GlobalStateManagerImpl.initialize does not handle TaskCorruptedException, so every start fails in the same "
         "way ({page}; KAFKA-21034)"
     ),
     page="start.md#global-stores",
@@ -191,9 +195,12 @@ SENTINEL_OFFSET: Final = FindingCode(
     "sentinel-offset",
     "The stored offset is an invalid negative number",
     level=Level.ERROR,
-    more="4.3 adds up the offsets of its tasks when it starts, and throws an exception.",
+    more="When 4.3 starts, it adds up the offsets of its tasks. It throws an exception for this offset.",
     log=log.SENTINEL,
-    source="StateDirectory.updateTaskOffsets: startup fails with offsets of -2, -3 and below -5 ({page})",
+    source=(
+        "StateDirectory.updateTaskOffsets throws an exception for the offsets -2 and -3, and for offsets below "
+        "-5 ({page})"
+    ),
     page="offsets.md#what-an-offset-means",
     hint=WIPE_TASK,
     do=(_OFFSETS,),
@@ -203,7 +210,7 @@ GLOBAL_UNKNOWN_OFFSET: Final = FindingCode(
     "The offset of a global store is -4",
     level=Level.ERROR,
     changes_at_close=True,
-    more="Streams seeks to the stored offset, and the consumer rejects a negative offset. So every start fails.",
+    more="Streams seeks to the stored offset, and the consumer rejects negative offsets, so every start fails.",
     log=(log.SEEK_NEGATIVE,),
     source="GlobalStateManagerImpl seeks to the stored offset, even to -4 ({page})",
     page="start.md#global-stores",
@@ -212,45 +219,51 @@ GLOBAL_UNKNOWN_OFFSET: Final = FindingCode(
 )
 GLOBAL_UNKNOWN_TOPIC: Final = FindingCode(
     "global-unknown-topic",
-    "A topic in global/.checkpoint belongs to none of the global stores",
+    "A topic in global/.checkpoint does not belong to any global store",
     level=Level.ERROR,
     changes_at_close=True,
     more=(
-        "A global store was removed from the topology, or its topic has been renamed. Up to 4.2, startup fails. "
-        "4.3 ignores the topic."
+        "A global store was removed from the topology, or its topic was renamed. Releases up to 4.2 fail to start, "
+        "and 4.3 ignores the topic."
     ),
     log=(log.UNKNOWN_TOPIC,),
-    source="GlobalStateManagerImpl.initialize up to 4.2: more topics than persistent global stores ({page})",
+    source=(
+        "up to 4.2, GlobalStateManagerImpl.initialize does not accept more topics than persistent global stores "
+        "({page})"
+    ),
     page="offsets.md#which-stores",
     hint=WIPE_GLOBAL,
     do=(_REBUILD_GLOBAL,),
 )
 STALE_CHECKPOINT: Final = FindingCode(
     "stale-checkpoint",
-    "A .checkpoint of an older release exists next to offsets that 4.3 keeps in the store",
+    "A .checkpoint file of an older release exists, although 4.3 keeps the offsets in the store",
     level=Level.WARNING,
     changes_at_close=True,
     more=(
-        "4.3 uses the offsets of the file. If the offset is too low, Streams replays records. If it is too "
-        "high, Streams skips records, which are then silently missing."
+        "4.3 uses the offsets of the file. If an offset is too low, Streams replays records. If it is too high, "
+        "Streams skips records, and their rows are silently missing."
     ),
     log=(log.FROM_OFFSET,),
-    source="LegacyCheckpointingStateStore.migrateLegacyOffsets: .checkpoint overrides the column family ({page})",
+    source=(
+        "LegacyCheckpointingStateStore.migrateLegacyOffsets replaces the offsets of the column family by those "
+        "of .checkpoint ({page})"
+    ),
     page="start.md#checkpoint-wins",
     hint=MIGRATE,
     do=(_OFFSETS,),
 )
 STALE_POSITION: Final = FindingCode(
     "stale-position",
-    "A STORE.position of an older release exists next to the Position that 4.3 keeps in the store",
+    "A STORE.position file of an older release exists, although 4.3 keeps the Position in the store",
     level=Level.WARNING,
     changes_at_close=True,
     more=(
-        "4.3 merges the file into the Position whenever it opens the store, and never deletes the file. If "
-        "the file is ahead of the store, queries with a bound succeed too early."
+        "4.3 merges the file into the Position whenever it opens the store, and never deletes the file. If the file "
+        "is ahead of the store, queries with a bound succeed before the store has reached the bound."
     ),
     log=SILENT,
-    source="StoreQueryUtils.maybeMigrateExistingPositionFile merges it at every open ({page})",
+    source="StoreQueryUtils.maybeMigrateExistingPositionFile merges the file whenever it opens the store ({page})",
     page="offsets.md#position-files",
     hint="remove the .position file",
     do=(_OFFSETS,),
@@ -261,12 +274,12 @@ SEGMENTS_DISAGREE: Final = FindingCode(
     level=Level.WARNING,
     changes_at_close=True,
     more=(
-        "They were not closed together, because the application crashed, or because the directory was copied "
-        "while the application was running. 4.3.0 uses the offset of the oldest segment, 4.3.1 that of the "
-        "newest. Only the lowest offset skips no records."
+        "The application crashed, or the directory was copied while the application was running. 4.3.0 uses the "
+        "offset of the oldest segment, and 4.3.1 that of the newest. If Streams uses an offset other than the "
+        "lowest, it skips records."
     ),
     log=(log.FROM_OFFSET,),
-    source="AbstractSegments.committedOffset: 4.3.0 reads the oldest segment, 4.3.1 the newest ({page})",
+    source="AbstractSegments.committedOffset reads the oldest segment in 4.3.0, and the newest in 4.3.1 ({page})",
     page="offsets.md#where-each-kind-keeps-it",
     hint=RESTORE,
     do=(_OFFSETS,),
@@ -277,15 +290,15 @@ SEGMENT_BEHIND: Final = FindingCode(
     level=Level.ERROR,
     changes_at_close=True,
     more=(
-        "Each segment of a window or session store is a separate RocksDB, with the offset of its last flush. "
-        "After a kill, one segment may have offset 199, while another was never flushed and has none. Streams "
-        "uses one of these offsets for the whole store and restores only the records after it. To complete "
-        "the store, restore it with kstate, or wipe it and start the application."
+        "Each segment of a window or session store is a separate database, with the offset of its last flush. After "
+        "a kill, one segment may have offset 199, while another was never flushed and has no offset. Streams uses "
+        "one of these offsets for the whole store and restores only the records after it. To complete the store, "
+        "restore it with kstate, or wipe it and start the application."
     ),
     log=(log.FROM_OFFSET,),
     source=(
-        "AbstractSegments.committedOffset: at startup, Streams uses the offset of one segment for all segments, "
-        "and restores nothing below it. Each segment has only the records up to its own last flush ({page})"
+        "AbstractSegments.committedOffset returns the offset of one segment for all segments, and Streams restores "
+        "nothing below it. Each segment has only the records up to its last flush ({page})"
     ),
     page="offsets.md#segments-after-a-kill",
     hint=RESTORE_STORE,
@@ -301,18 +314,18 @@ VERSIONED_REPLAYED: Final = FindingCode(
     level=Level.WARNING,
     changes_at_close=True,
     more=(
-        "When Streams starts, it does not find the segments with older versions of a versioned store. If the "
-        "next record of a key is out of order, it becomes the earliest version, and you can no longer read "
-        "the older ones. At-least-once writes the offset at a commit, while RocksDB flushes rows at any time, "
-        "so rows may be ahead of the offset. In a key-value store, replaying records has no effect. In a "
-        "versioned store, versions are lost, or a history ends at another time. A restoration with kstate "
-        "updates a closed store correctly, and rebuilds a killed one."
+        "When Streams starts, it does not open the segments in which a versioned store keeps older versions. If the "
+        "next record of a key is out of order, it becomes the earliest version, and queries no longer find the "
+        "older versions. After a kill, the rows may be ahead of the offset, because RocksDB can flush rows before "
+        "Streams commits the offset. In a key-value store, replaying records has no effect. In a versioned store, "
+        "versions are lost, or end at another time. If you restore the store with kstate, it updates a closed store "
+        "correctly, and rebuilds the store of a killed application."
     ),
     log=(log.FROM_OFFSET,),
     source=(
-        "LogicalKeyValueSegments.openExisting does not find logical segments again, so "
-        "RocksDBVersionedStore.put does not see their rows. And at-least-once flushes rows that are ahead "
-        "of the committed offset ({page})"
+        "LogicalKeyValueSegments.openExisting does not open the logical segments again, so "
+        "RocksDBVersionedStore.put does not see their rows. Under at-least-once, flushed rows may also be ahead of "
+        "the committed offset ({page})"
     ),
     page="offsets.md#rows-ahead-of-the-offset",
     hint=RESTORE_STORE,
@@ -324,15 +337,15 @@ START_HANGS: Final = FindingCode(
     level=Level.ERROR,
     changes_at_close=True,
     more=(
-        "A store has status 1, because a run without transactional stores was killed. If it is the first "
-        "store that its task opens, Streams does not wipe the task, and retries forever. Otherwise it wipes "
-        "the whole task and restores it. The order of the stores is known only to the topology. Without "
-        "transactional stores, Streams wipes the task immediately."
+        "A store has the status open (1), because the application was killed when it ran without transactional "
+        "stores. If the task opens this store first, Streams does not wipe the task, and retries forever. Otherwise "
+        "Streams wipes the whole task and restores it. Only the topology determines the order of the stores. "
+        "Without transactional stores, Streams wipes the task immediately."
     ),
     log=log.INVALID_STATE,
     source=(
-        "TaskManager.closeDirtyAndRevive: with transactional stores, Streams wipes nothing if the first "
-        "store of a task has status 1, and the client remains in REBALANCING ({page})"
+        "TaskManager.closeDirtyAndRevive wipes nothing if the first store of a task with transactional stores has "
+        "the status open, so the client remains in REBALANCING ({page})"
     ),
     page="offsets.md#transactional-stores",
     hint=WIPE_TASK,
@@ -350,8 +363,8 @@ OFFSET_WITHOUT_STORE: Final = FindingCode(
     ),
     log=(log.FROM_OFFSET,),
     source=(
-        "OffsetCheckpoint: the offset remains after the directory of its store was removed. Streams "
-        "creates a new store and restores nothing below the offset"
+        "OffsetCheckpoint keeps the offset after the directory of its store was removed. Streams creates a new "
+        "store and restores nothing below the offset"
     ),
     hint=RESTORE,
 )
@@ -366,7 +379,7 @@ STORE_MISSING: Final = FindingCode(
         "other stores of the task have rows."
     ),
     log=_NO_OFFSETS,
-    source="other tasks of the sub-topology have the store",
+    source="all tasks of a sub-topology have the same stores",
     hint=RESTORE,
 )
 MAYBE_UNCLEAN: Final = FindingCode(
@@ -375,14 +388,14 @@ MAYBE_UNCLEAN: Final = FindingCode(
     level=Level.WARNING,
     changes_at_close=True,
     more=(
-        "Up to 4.2, Streams also writes the file after restoring, so the file remains after a crash. Streams "
-        "then treats uncommitted rows as committed. But a compaction also makes files newer, so kstate cannot "
-        "be sure."
+        "Up to 4.2, Streams also writes .checkpoint after it has restored a task, and a crash does not remove this "
+        "file. The next start then treats uncommitted rows as committed. But a compaction also creates newer files, "
+        "so kstate cannot be sure."
     ),
     log=(log.FROM_OFFSET,),
     source=(
-        "ProcessorStateManager.checkpoint: Streams also writes .checkpoint when restoration completes, so "
-        "the file remains after a crash ({page})"
+        "ProcessorStateManager.checkpoint also writes .checkpoint when restoration completes, and a crash does not "
+        "remove the file ({page})"
     ),
     page="start.md#clean-or-not",
     hint=RESTORE,
@@ -394,9 +407,12 @@ WITHOUT_CHANGELOG: Final = FindingCode(
     level=Level.EXPECTED,
     changes_at_close=True,
     states_absence=True,
-    more="The store was built with withLoggingDisabled(). Streams opens it unchanged, and cannot restore it.",
+    more=(
+        "The application built the store with withLoggingDisabled(). Streams opens the store unchanged, and cannot "
+        "restore it."
+    ),
     log=(log.NOT_LOGGED,),
-    source="no offset: Streams treats it as a store without a changelog (withLoggingDisabled)",
+    source="Streams writes no offset for a store without a changelog (withLoggingDisabled)",
     hint=NOTHING,
 )
 LOST_WITH_ITS_TASK: Final = FindingCode(
@@ -406,15 +422,16 @@ LOST_WITH_ITS_TASK: Final = FindingCode(
     changes_at_close=True,
     states_absence=True,
     more=(
-        "Streams deletes the whole directory of the task. It restores the other stores, but the rows of this "
-        "store are lost."
+        "Streams deletes the whole directory of the task. It restores the other stores, but the rows of this store "
+        "are lost."
     ),
     log=_CORRUPTED,
     source=(
         "StateManagerUtil.closeStateManager wipes the whole directory of a corrupted task, and Streams "
         "cannot restore a store without a changelog (withLoggingDisabled)"
     ),
-    hint="export the rows before you start the application, which deletes them: kstate export APP STORE "
-    f"{option.OUT} DIR",
-    do=(f"to keep its rows as Parquet: {command('export', 'APP', 'STORE', option.OUT, 'DIR')}",),
+    hint=(
+        "to keep the rows as Parquet, run this before you start the application: kstate export APP STORE "
+        f"{option.OUT} DIR"
+    ),
 )

@@ -23,13 +23,14 @@ LEFT_OVER_TASK: Final = FindingCode(
     "The directory has a task of a sub-topology that is not in the topology",
     level=Level.WARNING,
     more=(
-        "Up to 4.2, the task remains until the cleaner deletes it. 4.3 opens every task directory, and builds "
-        "the whole topology if it does not know the number. With a global store, 4.3 fails to start."
+        "Up to 4.2, the task remains until the cleaner deletes it. 4.3 opens every task directory. For a number "
+        "that is not in the topology, it builds the whole topology. If the application has a global store, 4.3 then "
+        "fails to start."
     ),
     log=(log.ANOTHER_TASK,),
     source=(
-        "InternalTopologyBuilder.buildSubtopology of 4.3 builds the whole topology for an unknown number. A global "
-        "store can be opened for only one task (RocksDBMetricsRecorder.init; {page})"
+        "InternalTopologyBuilder.buildSubtopology of 4.3 builds the whole topology for an unknown number. Streams "
+        "can open a global store for only one task (RocksDBMetricsRecorder.init; {page})"
     ),
     page=_HOMES,
     hint=REHOME,
@@ -40,11 +41,11 @@ UNKNOWN_TOPOLOGY: Final = FindingCode(
     "The directory has a task of a named topology that the application does not have",
     level=Level.ERROR,
     more=(
-        "Up to 4.2, the task remains. 4.3 looks for the named topology of every task directory, and fails to "
-        "start. A store of another named topology has another changelog, so kstate cannot move it."
+        "Up to 4.2, the task remains. 4.3 looks up the named topology of every task directory, and fails to start "
+        "if it does not exist. A store of another named topology has another changelog, so kstate cannot move it."
     ),
     log=(log.UNKNOWN_TOPOLOGY, log.NO_BUILDER),
-    source="TopologyMetadata.lookupBuilderForTask of 4.3: UnknownTopologyException ({page})",
+    source="TopologyMetadata.lookupBuilderForTask of 4.3 throws an UnknownTopologyException ({page})",
     page=_HOMES,
     hint="move the directory of the named topology out of the application directory",
 )
@@ -53,13 +54,13 @@ STORE_ELSEWHERE: Final = FindingCode(
     "The topology has the store in another task",
     level=Level.WARNING,
     more=(
-        "Streams looks for a store only in its task, and restores it there from its changelog, which is named "
-        "after the store. The cleaner deletes the store in the other task."
+        "Streams looks for a store only in its task, and restores it there from its changelog, which has the name "
+        "of the store. The cleaner deletes the store in the other task."
     ),
     log=(log.FROM_START, log.RESTORES_FROM_START),
     source=(
-        "StateDirectory.getOrCreateDirectoryForTask: a task is named after its sub-topology, and Streams looks for "
-        "a store only there ({page})"
+        "StateDirectory.getOrCreateDirectoryForTask derives the name of a task from its sub-topology, and Streams "
+        "looks for a store only in that task ({page})"
     ),
     page=_HOMES,
     hint=REHOME,
@@ -69,34 +70,37 @@ MOVED_WITHOUT_CHANGELOG: Final = FindingCode(
     "moved-without-changelog",
     "The topology has a store without a changelog in another task",
     level=Level.ERROR,
-    more=("Streams silently starts with an empty store. The rows remain in the old task until the cleaner deletes it."),
+    more=(
+        "Streams silently starts with an empty store. The rows remain in the old task until the cleaner deletes "
+        "the task."
+    ),
     log=(log.NOT_LOGGED,),
-    source="ProcessorStateManager: a store without logging begins empty in another task ({page})",
+    source="ProcessorStateManager starts a store without a changelog empty in another task ({page})",
     page=_HOMES,
     hint=REHOME,
     do=("move the store before you start the application", _EXPORT),
 )
 STORE_NOT_IN_TOPOLOGY: Final = FindingCode(
     "store-not-in-topology",
-    "The topology does not have this store",
+    "The topology does not contain this store",
     level=Level.WARNING,
     more=(
-        "Streams no longer opens the store. It is deleted with its task, when Streams wipes the task or the "
-        "cleaner deletes it."
+        "Streams no longer opens the store. The store remains until Streams wipes its task, or the cleaner deletes "
+        "the task."
     ),
     log=SILENT,
-    source="the changelog remains, and the store remains until its task is deleted ({page})",
+    source="Streams does not delete the changelog, and deletes the store only with its task ({page})",
     page=_HOMES,
     hint=REHOME,
     do=(_EXPORT,),
 )
 COPY_DELETED: Final = FindingCode(
     "copy-deleted",
-    "Streams deletes a task that contains a store which the topology has in another task, or not at all",
+    "Streams deletes a task with a store that the topology has in another task, or no longer has",
     level=Level.WARNING,
     more=(
-        "Under exactly-once, Streams deletes the whole task because one of its stores has no offset. It also "
-        "deletes the copy of the other store, which can then only be restored."
+        "Under exactly-once, Streams deletes the whole task because one of its stores has no offset. With the task, "
+        "it deletes the rows that the other task could use. Streams must then restore these rows from the changelog."
     ),
     log=(log.CORRUPTED, log.REVIVED, log.WIPED),
     source="StateManagerUtil.closeStateManager deletes the whole directory of a corrupted task ({page})",
@@ -106,18 +110,18 @@ COPY_DELETED: Final = FindingCode(
 )
 NEW_STORE: Final = FindingCode(
     "new-store",
-    "The topology has a store that none of the tasks here has",
+    "The topology has a store that no task in this directory has",
     level=Level.WARNING,
     more=(
-        "Streams reads the store from the beginning of its changelog. The changelog of a new store is empty, "
-        "but the changelog of an in-memory store has records. Under exactly-once, a new store on disk makes "
-        "Streams wipe and restore all other stores of its task. An in-memory store does not. The text of a "
-        "topology does not show which kind it is."
+        "Streams restores the store from the beginning of its changelog. The changelog of a new store is empty, but "
+        "the changelog of an in-memory store has records. If a new store is on disk, Streams wipes and restores all "
+        "other stores of its task under exactly-once. An in-memory store has no such effect. The text of a topology "
+        "does not show whether a store is in memory."
     ),
     log=(log.NO_OFFSETS, log.CORRUPTED),
     source=(
-        "ProcessorStateManager.initializeStoreOffsets: under exactly-once, Streams wipes a task if one "
-        "logged store on disk has no offset ({page})"
+        "ProcessorStateManager.initializeStoreOffsets treats a task as corrupted under exactly-once if one logged "
+        "store on disk has no offset ({page})"
     ),
     page=_HOMES,
     hint=REHOME,
@@ -130,36 +134,36 @@ NAME_OF_ANOTHER_OPERATOR: Final = FindingCode(
     "A name that the DSL generated now belongs to another operator",
     level=Level.ERROR,
     more=(
-        "The name contains the number of the operator. Streams uses the rows and the changelog of the old "
-        "operator for the new one, so values have another meaning, or cannot be read."
+        "The name contains the number of the operator. Streams uses the rows and the changelog of the old operator "
+        "for the new one. The values then have another meaning, or the application cannot read them."
     ),
     log=SILENT,
     source=(
-        "InternalStreamsBuilder.newStoreName: the name contains the number of the operator. Another "
-        "operator that gets the number uses the rows and the changelog ({page})"
+        "InternalStreamsBuilder.newStoreName puts the number of the operator into the name. If another operator "
+        "gets this number, it uses the same rows and changelog ({page})"
     ),
     page=_HOMES,
     hint="do not start the application. First set the old names in the code, with Materialized.as",
-    do=("or wipe that store and delete its changelog",),
+    do=("or wipe the store and delete its changelog",),
 )
 REHOME_REFUSED: Final = FindingCode(
     "rehome-refused",
     "kstate refuses to move these stores",
     level=Level.WARNING,
     more="The message states the reason, and the hint describes the first step.",
-    source="kstate: rehome refuses operations that would lose state",
+    source="kstate refuses operations that would lose state",
     hint=REHOME,
-    do=(f"to see the message of rehome itself: {command('rehome', 'APP', option.TOPOLOGY, 'NEW', option.DRY_RUN)}",),
+    do=(f"to see the complete message: {command('rehome', 'APP', option.TOPOLOGY, 'NEW', option.DRY_RUN)}",),
 )
 REHOME_WARNS: Final = FindingCode(
     "rehome-warns",
     "kstate can move these stores, but prints a warning",
     level=Level.WARNING,
     more=(
-        "rehome continues and ends with exit code 1. For example, the topology no longer reads some "
-        "repartition topics, so their unread records are never processed."
+        "rehome moves the stores and ends with exit code 1. For example, the topology may no longer read some "
+        "repartition topics, so that it never processes their unread records."
     ),
-    source="rehome prints this as a warning and continues",
+    source="kstate prints a warning and continues",
     hint=REHOME,
     do=(_DRY,),
 )

@@ -106,7 +106,7 @@ def test_refuses_a_line_out_of_order(app: Path, state: RunState) -> None:
         if may:
             run.write(event, **members)
         else:
-            with pytest.raises(JournalError, match=f"{event} follows {state.value}"):
+            with pytest.raises(JournalError, match=f"the event {event} cannot follow {state.value}"):
                 run.write(event, **members)
         # One that somebody has put there, with its number and its checksum, is damage.
         with open(run.path / "journal.jsonl", "ab") as file:

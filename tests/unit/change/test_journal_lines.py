@@ -37,7 +37,7 @@ def test_no_byte_can_be_another(row: dict[str, Any], data: st.DataObject) -> Non
 
 def test_a_line_that_was_moved_is_noticed() -> None:
     line = encode_line({"event": "note", "at": AT}, 3)[:-1]
-    with pytest.raises(JournalError, match="is line 3 of the journal, but is in the place of line 4"):
+    with pytest.raises(JournalError, match="is line 3 of the journal, but it is in the place of line 4"):
         decode_line(line, 4)
 
 
@@ -46,9 +46,9 @@ def test_a_line_that_was_moved_is_noticed() -> None:
     [
         ({"event": "created", "at": AT, "command": "wipe", "app": "/a"}, "created has token"),
         ({"event": "switching", "at": AT, "kept": 1, "made": "x"}, "switching has kept"),
-        ({"event": "note", "at": "2024-05-01T12:00:00"}, "has the time"),
-        ({"event": "note", "at": None}, "has the time"),
-        ({"event": 7, "at": AT}, "names no event"),
+        ({"event": "note", "at": "2024-05-01T12:00:00"}, "no valid time"),
+        ({"event": "note", "at": None}, "no valid time"),
+        ({"event": 7, "at": AT}, "contains no event"),
     ],
 )
 def test_nothing_is_written_that_would_not_be_read(row: dict[str, Any], message: str) -> None:
@@ -63,7 +63,7 @@ def test_refuses_malformed_lines(line: bytes) -> None:
 
 
 def test_newer_schema_is_no_damage() -> None:
-    with pytest.raises(JournalError, match="a newer version of kstate wrote it"):
+    with pytest.raises(JournalError, match="a newer version of kstate wrote the line"):
         decode_line(b'{"schema_version": 3, "event": "note", "at": "%s"}' % AT.encode(), 0)
 
 

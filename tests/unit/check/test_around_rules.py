@@ -121,7 +121,7 @@ def test_stores_of_a_shared_builder() -> None:
     tasks = [task(store("count", database(), task="0_0"), store("shared", database(), task="0_0"), name="0_0")]
     tasks += [task(store("second", database(), task="1_0"), store("shared", database(), task="1_0"), name="1_0")]
     for release, text in (
-        ("4.2.1", "4.2.1 does the same"),
+        ("4.2.1", "4.2.1 also keeps them in separate"),
         ("4.2.2", "into one sub-topology"),
         ("4.2", "the patch release of"),
     ):
@@ -208,7 +208,7 @@ def test_tasks_deleted_by_a_failed_start(to: str, exactly_once: bool, with_globa
     assert report.fails
     texts = [finding.text for finding in report.findings if finding.code == FAILED_START_DELETES]
     assert bool(texts) is (exactly_once and not with_global)
-    assert all("2 task directories" in text and "Rows of nolog" in text for text in texts)
+    assert all("2 task directories" in text and "rows of nolog" in text for text in texts)
 
 
 def test_a_start_that_does_not_fail_deletes_nothing() -> None:

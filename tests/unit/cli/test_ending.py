@@ -77,7 +77,7 @@ def test_codes(error: BaseException, before: int, after: int, capsys: pytest.Cap
     report_errors(error)
     messages = capsys.readouterr().err
     if after:
-        assert "/data/my app was changed by run 0007-migrate" in messages
+        assert "run 0007-migrate has changed /data/my app" in messages
         assert "kstate undo '/data/my app'" in messages
     forget_commits()
     assert committed() is None
@@ -95,7 +95,7 @@ def test_failure_after_an_undo_reports_the_undo(capsys: pytest.CaptureFixture[st
     note_commit("0007-migrate", Path("/data/app"), undone=True)
     report_errors(LOST)
     messages = capsys.readouterr().err
-    assert "run 0007-migrate was undone: /data/app has its contents from before the run" in messages
+    assert "run 0007-migrate was undone, and /data/app is the directory from before the run" in messages
     assert "kstate undo" not in messages
 
 

@@ -129,11 +129,11 @@ def test_values_that_are_converted() -> None:
         assert lifted(older, older) == b""
         for layout in {*ValueLayout} - {older}:
             if older not in newer.get(layout, ()):
-                with pytest.raises(ValueError, match="are not converted from"):
+                with pytest.raises(ValueError, match="does not convert values from"):
                     lifted(older, layout)
             # Only headers are taken away again.
             if layout is ValueLayout.TIMESTAMPED or older not in newer.get(layout, ()):
-                with pytest.raises(ValueError, match="are not converted back"):
+                with pytest.raises(ValueError, match="does not convert values back"):
                     stripped(layout, older, KeySchema.WINDOW)
 
 
@@ -149,7 +149,7 @@ def test_only_a_time_ordered_store_has_values_without_a_timestamp() -> None:
 @pytest.mark.parametrize("value", [b"", b"\0"])
 def test_only_an_index_has_empty_values(value: bytes) -> None:
     assert STRIP["time-ordered"](value) == (b"", 0)
-    with pytest.raises(MalformedBytesError, match="without a timestamp"):
+    with pytest.raises(MalformedBytesError, match="has no timestamp"):
         STRIP["timestamped"](value)
     assert STRIP["timestamped"](b"\0" + bytes(8) + b"v") == (bytes(8) + b"v", 0)
 
@@ -193,10 +193,12 @@ def test_counts_of_a_position_beyond_its_bytes() -> None:
     version = Position().to_bytes()[:1]
     # The smallest topic has a length and a number of partitions, of four bytes each.
     for count, rest in ((2, 15), (1, 7)):
-        with pytest.raises(MalformedBytesError, match=f"number of topics is {count}, {rest} bytes left") as caught:
+        with pytest.raises(
+            MalformedBytesError, match=f"number of topics is {count}, but only {rest} bytes are left"
+        ) as caught:
             Position.from_bytes(version + count.to_bytes(4, "big") + bytes(rest))
         assert caught.value.streams_exception == "BufferUnderflowException"
-    with pytest.raises(MalformedBytesError, match="number of partitions of '' is 1, 11 bytes left"):
+    with pytest.raises(MalformedBytesError, match="number of partitions of '' is 1, but only 11 bytes are left"):
         Position.from_bytes(version + (1).to_bytes(4, "big") + bytes(7) + b"\1" + bytes(11))
 
 

@@ -77,10 +77,10 @@ def test_cuts_of_a_log(lengths: list[int]) -> None:
 @pytest.mark.parametrize("recyclable", [0, RECYCLABLE])
 def test_the_rest_of_a_cut(recyclable: int) -> None:
     log = Log([b"\x02\x05", b"\x02" * (BLOCK + 50)], recyclable)
-    assert torn(b"") == "is empty"
+    assert torn(b"") == "the file is empty"
     assert torn(log.data) is None
-    assert torn(log.data[: log.piece_ends[1]]) == "ends within a record"
-    assert torn(log.data[:-3]) == "ends 3 bytes before the end of its last record"
+    assert torn(log.data[: log.piece_ends[1]]) == "the file ends within a record"
+    assert torn(log.data[:-3]) == "the file ends 3 bytes before the end of its last record"
     assert whole_records(log.data[:-3]) == log.data[: log.ends[0]]
 
 

@@ -250,7 +250,7 @@ def test_a_fatal_problem_is_refused_and_another_is_a_warning() -> None:
 
 
 def test_an_offset_that_streams_does_not_write_is_refused() -> None:
-    with pytest.raises(Refused, match="Streams does not write such offsets"):
+    with pytest.raises(Refused, match="negative offsets that Streams does not write"):
         plan(new(-2), "4.2")
 
 
@@ -259,7 +259,7 @@ def test_a_store_without_any_offset_is_named() -> None:
         task(store("plain", database("plain", version=OLD)), store("count", database(version=OLD)), lines={COUNT: 41})
     )
     assert plan(app, "4.3").warnings == (
-        "0_0/rocksdb/plain: it has no offset, so kstate treats it as a store without a changelog",
+        "0_0/rocksdb/plain: the store has no offset, so kstate treats it as a store without a changelog",
     )
 
 
@@ -298,7 +298,9 @@ def test_a_global_store_that_the_last_run_did_not_open_stays_out_of_checkpoint()
     result = plan(application(task(*stores, name="global")), "4.2")
     writes = [step for step in result.steps if isinstance(step, WriteFile)]
     assert [step.data for step in writes] == [b"0\n1\nused 0 5\n"]
-    assert any("lost: the last run did not open it" in warning for warning in result.warnings)
+    assert any(
+        "lost: the last run of the application did not open this store" in warning for warning in result.warnings
+    )
 
 
 def test_temporary_files_of_a_crash_are_removed() -> None:
@@ -382,5 +384,5 @@ def test_a_killed_versioned_store_whose_offset_stays_where_it_is(to: str, sst_fo
     """
     result = plan(killed_in_first_run(sst_format), to, wipe_unclean=True)
     texts = result.warnings if result.steps else result.notes
-    assert any("versions: it was killed" in text and "kstate wipe" in text for text in texts)
+    assert any("versions: the application was killed" in text and "kstate wipe" in text for text in texts)
     assert bool(result.steps) == (to == "3.9" and sst_format > OLD_SST_FORMAT)

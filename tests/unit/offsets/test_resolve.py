@@ -51,7 +51,7 @@ def test_in_memory_store_of_upgrade_from_is_not_absent() -> None:
     app = application(task(store("count", inside), lines={changelog("memory"): 3, changelog("custom"): 4}))
     (resolved,) = resolve_with(app, {"0_0": ("custom",)})
     assert resolved.absent == {"custom": {changelog("custom"): 4}}
-    assert [note for note in resolved.notes if "memory has no files here" in note]
+    assert [note for note in resolved.notes if "memory has no files in this task" in note]
 
 
 def test_an_assumed_changelog_holds_for_every_task() -> None:

@@ -64,7 +64,7 @@ def test_the_way_back(keys: tuple[bytes, bytes, list[bytes]]) -> None:
 def test_more_bytes_than_an_array_reaches_are_no_array() -> None:
     """Its positions have 32 bits: beyond them keys would be others, without a word."""
     table = np.broadcast_to(np.zeros((1, 1_000), dtype=np.uint8), (2_200_000, 1_000))
-    with pytest.raises(OverflowError, match="too much for one array"):
+    with pytest.raises(OverflowError, match="too large for one array"):
         binary_of(table)
 
 

@@ -91,16 +91,16 @@ def test_naming_the_inferred_topic_keeps_the_source_topic(app: Application) -> N
         ("[stores.plain]\nlogged = false", 'logged = false, but the directory has changelog = "app-plain-changelog"'),
         ("[stores.plain]\nsubtopology = 1", "subtopology = 1, but the directory has subtopology = 0"),
         ("[stores.plain]\npartitions = 1", "partitions = 1, but the directory has 2"),
-        ("[stores.plain]\nglobal = true", "it is global, but in the directory it is in subtopology 0"),
+        ("[stores.plain]\nglobal = true", "the store is global, but in the directory it is in sub-topology 0"),
         ("[stores.g]\nglobal = false", "global = false, but the directory has global = true"),
-        ("[stores.g]\nsubtopology = 0", "it is in subtopology 0, but in the directory it is global"),
+        ("[stores.g]\nsubtopology = 0", "the store is in sub-topology 0, but in the directory it is global"),
         (
             "[stores.win]\nretention_ms = 2400000",
-            "segments of 1200000 ms (retention_ms = 2400000), but segments of the directory",
+            "segments of 1200000 ms (retention_ms = 2400000), but segments in the directory",
         ),
         (
             "[stores.win]\nsegment_interval_ms = 300000",
-            "specifies segments of 300000 ms, but segments of the directory",
+            "specifies segments of 300000 ms, but segments in the directory",
         ),
     ],
 )

@@ -83,8 +83,8 @@ def test_fitting_retention_is_exact_to_the_millisecond(more: int) -> None:
     draft = draft_of(SURE, evidence_of(win=settings_of(2 * HALF + more + DAY_MS)))
     assert (draft.retention_ms, draft.segment_interval_ms, questions_of(draft)) == (2 * HALF + more, HALF, {})
     assert draft.inferred["retention_ms"] == (
-        f"retention.ms = {2 * HALF + more + DAY_MS} of its changelog in the broker, less the {DAY_MS} that "
-        "Streams adds; the segments here agree"
+        f"retention.ms = {2 * HALF + more + DAY_MS} of its changelog in the broker, minus the {DAY_MS} ms "
+        "that Streams adds. The segments in this directory agree"
     )
 
 
@@ -126,7 +126,7 @@ def test_where_the_bytes_leave_the_interval_open_the_setting_is_only_likely() ->
     app = windowed_application(*segments(24 * 60 * MINUTE, at=MINUTE))
     draft = draft_of(app, evidence_of(win=settings_of(2 * HALF + DAY_MS)))
     assert draft.retention_ms is None and questions_of(draft)["retention_ms"] == (2 * HALF,)
-    assert "only the changelog shows it" in draft.questions["retention_ms"].why
+    assert "only the changelog shows the retention" in draft.questions["retention_ms"].why
 
 
 def test_a_minute_is_the_shortest_segment() -> None:
@@ -276,7 +276,7 @@ def test_store_with_a_topic_and_no_directory_is_in_memory() -> None:
         2,
         {},
     )
-    assert draft.inferred["kind"].endswith("but the broker has a changelog with records of it")
+    assert draft.inferred["kind"].endswith("but the broker has a changelog with records of the store")
 
 
 @pytest.mark.parametrize("case", ["no topic", "new in the topology", "elsewhere", "a task lacks another store"])

@@ -87,9 +87,9 @@ def test_missing_lines_are_named(text: str, line: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message", "hint"),
     [
-        ("[", "not TOML", ""),
-        ("x" * 10_000, "not TOML", ""),
-        ("x = " + "[" * 50_000, "not TOML", ""),
+        ("[", "not a valid TOML file", ""),
+        ("x" * 10_000, "not a valid TOML file", ""),
+        ("x = " + "[" * 50_000, "not a valid TOML file", ""),
         ("", "has no format", "format = 1"),
         ("format = 2", "has format 2", "format = 1"),
         ("format = true", "has format True", "format = 1"),
@@ -123,7 +123,7 @@ def test_missing_lines_are_named(text: str, line: str) -> None:
         ("format = 1\n[stores.a]\nglobal = false\nsource = 'table'", "is not global", "remove"),
         ("format = 1\n[stores.a]\nsource = 'topic'", "but no topic", "changelog"),
         ("format = 1\n[stores.a]\nkind = 'key-value'\nretention_ms = 1", "has retention_ms", "remove"),
-        ("format = 1\n[stores.a]\nkind = 'window'\nindexed = true", ", but indexed", "time-ordered"),
+        ("format = 1\n[stores.a]\nkind = 'window'\nindexed = true", ", but has indexed = true", "time-ordered"),
     ],
 )
 def test_refuses_senseless_settings(text: str, message: str, hint: str) -> None:

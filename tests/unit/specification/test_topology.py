@@ -100,7 +100,7 @@ GLOBAL = "   Sub-topology: 1 for global store (will not generate tasks)\n    Sou
     [
         ("", "no line 'Topologies:'"),
         ("Sub-topology: 0\n", "no line 'Topologies:'"),
-        ("Topologies:\n  Processor: a (stores: [b])\n", "line 2: a node before"),
+        ("Topologies:\n  Processor: a (stores: [b])\n", "line 2: a node comes before"),
         (f"{HEAD}    Processor: a (stores: [../b])\n", "not a legal store name"),
         (f"{HEAD}    Processor: a (stores: [..])\n", "not a legal store name"),
         (f"{HEAD}    Processor: a\n", "cannot parse"),

@@ -61,7 +61,7 @@ def test_families_that_no_store_has() -> None:
     assert not list(unknown_families(COUNT, ("default", "offsets", "keyValueWithTimestamp")))
     problems = list(unknown_families(COUNT, ("default", "mine", "another")))
     assert [problem.code for problem in problems] == [ProblemCode.UNKNOWN_FAMILY]
-    assert problems[0].description == "unknown column family another, mine"
+    assert problems[0].description == "the database has the unknown column family another, mine"
 
 
 def test_ssts_that_no_manifest_names() -> None:
