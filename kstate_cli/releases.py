@@ -300,8 +300,8 @@ def unproven_too(name: str) -> tuple[str, ...]:
 def unproven_release(target: Release, where: PathLike[str], line: str) -> Refused:
     """Return the refusal to write for an unproven release; ``line`` is the command that does it."""
     return Refused(
-        f"{target} is unproven, because no test has started this release with files that kstate wrote. kstate only "
-        "follows the published changes",
+        f"{target} is unproven, because no test has started this release with files that kstate wrote. kstate "
+        "follows only the published changes",
         where=str(where),
         hint=f"to try it on a copy of the directory: {line}",
     )
