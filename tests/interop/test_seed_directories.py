@@ -370,7 +370,7 @@ def test_lost_changelogs_get_another_number_of_partitions(own_inputs: Left) -> N
     assert kstate(*dumped).status == 0
     own = [*words, "--partitions", 3]
     early = kstate(*own)
-    assert early.status == 4 and "let Kafka add partitions" in early.error["hint"], early.report
+    assert early.status == 4 and "increase the number of partitions" in early.error["hint"], early.report
     itself = kstate(*own, "--app", left.directory.name)
     assert itself.status == 2 and itself.error["hint"] == "pass another --app", itself.report
 
