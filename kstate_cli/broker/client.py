@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -273,22 +273,44 @@ def _of_the_topic(settings: Mapping[str, Any], name: str) -> int | None:
 
 
 def _committed(admin: AdminClient, group: str, keys: list[Key]) -> dict[tuple[str, int], int]:
-    """Return the committed offsets of the group.
+    """Return the committed offsets of the group."""
+    return {(entry.topic, entry.partition): entry.offset for entry in offsets_of_group(admin, group, keys)}
 
-    A broker that has just started must first read them from ``__consumer_offsets``, and returns these errors meanwhile.
+
+def offsets_of_group(
+    admin: AdminClient, group: str, keys: list[Key] | None = None, *, stable: bool = False
+) -> Sequence[Any]:
+    """Return the committed offsets of the group for these partitions; None: for all that it has read.
+
+    ``stable``: an offset in an open transaction is an error (KIP-447). A broker that has just started must first read
+    the offsets from ``__consumer_offsets``, and returns errors meanwhile. Raises KafkaException.
     """
-    from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError
-
-    def request() -> dict[tuple[str, int], int]:
-        partitions = [ConsumerGroupTopicPartitions(group, keys)]
-        (future,) = admin.list_consumer_group_offsets(partitions, request_timeout=_SECONDS).values()
-        return {(entry.topic, entry.partition): entry.offset for entry in future.result().topic_partitions or ()}
+    from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
 
     soon = (
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
         KafkaError.COORDINATOR_NOT_AVAILABLE,
         KafkaError.NOT_COORDINATOR,
     )
+
+    def await_coordinator() -> None:
+        (future,) = admin.describe_consumer_groups([group], request_timeout=_SECONDS).values()
+        try:
+            future.result()
+        except KafkaException as error:
+            # Any other error is about the group, and not about its coordinator.
+            if cause_of(error).code() in soon:
+                raise
+
+    def request() -> Sequence[Any]:
+        partitions = [ConsumerGroupTopicPartitions(group, keys)]
+        answers = admin.list_consumer_group_offsets(partitions, require_stable=stable, request_timeout=_SECONDS)
+        (future,) = answers.values()
+        return future.result().topic_partitions or ()
+
+    # If the answer to a request for offsets is NOT_COORDINATOR, librdkafka 2.16 ends the process with SIGSEGV. It uses
+    # the consumer group of the client, which an AdminClient does not have (``rd_kafka_handle_OffsetFetch``).
+    _ask_again(await_coordinator, soon)
     return _ask_again(request, soon)
 
 
@@ -365,11 +387,7 @@ def _unknown(why: str) -> StreamsGroup:
 
 def _has_committed(admin: AdminClient, group: str) -> bool:
     """Return whether the broker has committed offsets of the group, whatever its protocol."""
-    from confluent_kafka import ConsumerGroupTopicPartitions
-
-    request = [ConsumerGroupTopicPartitions(group)]
-    (future,) = admin.list_consumer_group_offsets(request, request_timeout=_SECONDS).values()
-    return any(entry.offset >= 0 for entry in future.result().topic_partitions)
+    return any(entry.offset >= 0 for entry in offsets_of_group(admin, group))
 
 
 def _member(description: Any) -> GroupMember:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from kstate_cli.broker.client import admin_client, denied
+from kstate_cli.broker.client import admin_client, denied, offsets_of_group
 from kstate_cli.broker.group_offsets import CommittedOffset, read_committed
 from kstate_cli.broker.settings import cause_of
 from kstate_cli.errors import RunFailed
@@ -17,9 +16,6 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
 _SECONDS: Final = 30.0
-_AGAIN_SECONDS: Final = 0.2
-_LOADING: Final = frozenset({14, 15, 16})
-"""Coordinator load in progress, coordinator not available, and not coordinator (``protocol.Errors``)."""
 EMPTY: Final = "EMPTY"
 """The state of a group with offsets and without members."""
 UNKNOWN: Final = "UNKNOWN"
@@ -126,10 +122,14 @@ def _permitted(future: Any, place: str, right: str) -> Any:
     except KafkaException as error:
         if not denied(cause_of(error)):
             raise
-        raise RunFailed(
-            f"the broker does not permit this user to describe the {place}",
-            hint=f"grant {right} on the {place}, then run the command again",
-        ) from None
+        raise _not_permitted(place, right) from None
+
+
+def _not_permitted(place: str, right: str) -> RunFailed:
+    return RunFailed(
+        f"the broker does not permit this user to describe the {place}",
+        hint=f"grant {right} on the {place}, then run the command again",
+    )
 
 
 def _own_settings(entries: Mapping[str, Any]) -> dict[str, str]:
@@ -144,27 +144,16 @@ def _own_settings(entries: Mapping[str, Any]) -> dict[str, str]:
 
 def _partitions_with_offsets(connection: Connection, group: str) -> frozenset[TopicPartition]:
     """Return the partitions for which a group has committed an offset. Raises UsageError and RunFailed."""
-    from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
+    from confluent_kafka import KafkaException
 
     with admin_client(connection.bootstrap, connection.settings) as admin:
-        request = [ConsumerGroupTopicPartitions(group)]
-        deadline = time.monotonic() + _SECONDS
-        while True:
-            answers = admin.list_consumer_group_offsets(request, require_stable=True, request_timeout=_SECONDS)
-            (future,) = answers.values()
-            try:
-                _permitted(future, f"group {group}", "Describe")
-                break
-            except KafkaException as error:
-                # The first request about a group of a new cluster creates the topic of offsets, which takes a moment.
-                if error.args[0].code() not in _LOADING or time.monotonic() > deadline:
-                    raise
-                time.sleep(_AGAIN_SECONDS)
-        return frozenset(
-            TopicPartition(entry.topic, entry.partition)
-            for entry in future.result().topic_partitions or ()
-            if entry.offset >= 0
-        )
+        try:
+            entries = offsets_of_group(admin, group, stable=True)
+        except KafkaException as error:
+            if denied(cause_of(error)):
+                raise _not_permitted(f"group {group}", "Describe") from None
+            raise
+    return frozenset(TopicPartition(entry.topic, entry.partition) for entry in entries if entry.offset >= 0)
 
 
 def committed_offsets(

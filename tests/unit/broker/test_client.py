@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import kstate_cli
 from kstate_cli.broker import client
 from kstate_cli.broker.tails import ReadFrom, assigned_consumer
 from kstate_cli.errors import RunFailed
@@ -78,3 +79,13 @@ def test_errors_that_a_broker_sends() -> None:
     ):
         error = client._failed("127.0.0.1:1", KafkaException(KafkaError(code)))
         assert text in error.message and error.hint
+
+
+def test_a_request_for_offsets_awaits_the_coordinator() -> None:
+    """librdkafka ends the process if the answer to this request is NOT_COORDINATOR, so it comes after another one."""
+    places = [
+        (path.name, text.index("_ask_again(await_coordinator") < text.index("_ask_again(request, soon)"))
+        for path in Path(kstate_cli.__file__).parent.rglob("*.py")
+        if "list_consumer_group_offsets" in (text := path.read_text(encoding="utf-8"))
+    ]
+    assert places == [("client.py", True)]
