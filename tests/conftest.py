@@ -63,8 +63,11 @@ def _use_memory(config: pytest.Config) -> None:
         return
     unit = Path(__file__).parent / "unit"
     paths = [(config.invocation_params.dir / argument.partition("::")[0]).resolve() for argument in config.args]
-    needed = _UNIT_BYTES if all(path.is_relative_to(unit) for path in paths) else _BYTES
+    units_only = all(path.is_relative_to(unit) for path in paths)
     space = os.statvfs(_MEMORY)
+    if not units_only and space.f_flag & os.ST_NOEXEC:  # some tests run scripts, and environments of Python, there
+        return
+    needed = _UNIT_BYTES if units_only else _BYTES
     if min(space.f_bavail * space.f_frsize, available_bytes()) < needed:  # a container often has 64 MiB
         return
     for remains in _MEMORY.glob(f"{_PREFIX}*"):
