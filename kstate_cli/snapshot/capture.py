@@ -165,7 +165,7 @@ def _plan(
         application = read_application(request.app, workers=request.workers)
         if application.running:
             # RocksDB's own locks: a process that uses a store without Streams.
-            raise in_use(request.app, application.pid)
+            raise in_use(request.app, application.pid, can_wait=False)
         planned, skipped = plan_capture(application, request, facts)
         if not skipped:
             return planned, skipped
@@ -242,7 +242,7 @@ def _refuse_in_use(app: Path, lock: ReaderLock) -> None:
     """Raise InUse if the application was started meanwhile: on disk may be rows that it has not committed."""
     pid = lock.application_pid()
     if pid is not None:
-        raise in_use(app, pid)
+        raise in_use(app, pid, can_wait=False)
 
 
 def _nothing(app: Path, skipped: Mapping[str, str]) -> Refused:
