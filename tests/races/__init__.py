@@ -1,0 +1,1 @@
+"""Commands that meet each other, or real Kafka Streams, on one directory: ``python -m tests.races --help``."""
