@@ -108,7 +108,8 @@ def diff(
         # Stores may have different advice; the same advice is printed once.
         hint, details = joined((unread.advice for unread in compared.everything_unread), usual)
         raise StoreUnreadable(
-            f"kstate could not read {compared.unread} entries, so the comparison is incomplete",
+            f"kstate could not read {'1 entry' if compared.unread == 1 else f'{compared.unread} entries'}, so the "
+            "comparison is incomplete",
             hint=hint,
             hint_details=details,
         )

@@ -84,10 +84,7 @@ def show_end(release: str, report: Report, start: Start, *, running: bool | None
         return
     _show_actions(release, report, running=running)
     print_line("")
-    text = _headline(release, report, start)
-    if not report.clean:
-        text = counts_of(release, report)
-    print_prose(text, _style(report))
+    print_prose(_last_line(release, report, start), _style(report))
 
 
 def show_problems(release: str, report: Report, start: Start) -> None:
@@ -95,7 +92,7 @@ def show_problems(release: str, report: Report, start: Start) -> None:
     for level in (Level.ERROR, Level.WARNING):
         for alike in _grouped(finding for finding in report.findings if finding.level is level):
             print_prose(_finding_title(alike), _STYLES[level])
-    print_prose(_headline(release, report, start), _style(report))
+    print_prose(_last_line(release, report, start), _style(report))
 
 
 def counts_of(release: str, report: Report) -> str:
@@ -114,6 +111,16 @@ def counts_of(release: str, report: Report) -> str:
 
 def _headline(release: str, report: Report, start: Start) -> str:
     return f"{release}: {'; '.join(filter(None, (verdict(report.predictions), start.text)))}"
+
+
+def _last_line(release: str, report: Report, start: Start) -> str:
+    """Return the verdict with the numbers of errors and warnings."""
+    if report.fails:
+        return counts_of(release, report)
+    text = _headline(release, report, start)
+    if not report.clean:
+        text += f", with {counts_of(release, report)}"
+    return text
 
 
 def _style(report: Report) -> str:
