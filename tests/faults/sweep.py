@@ -22,8 +22,8 @@ from .injection import ACTIONS, EIO, FULL, KILL, Fault, Step
 ALL = os.environ.get("KSTATE_FAULTS") == "all"
 LOG = os.environ.get("KSTATE_FAULTS_LOG")
 """A folder: every fault leaves a line there, and one that went well is not repeated until kstate changes."""
-SPREAD = 1
-"""So many steps of each kind of call that is not of the switch; of one kind it fails, of the next it is killed."""
+SPREAD = 2
+"""So many steps of each kind of call that is not of the switch."""
 AROUND_THE_SWITCH = ("openat", "write", "mkdirat", "fsync", "syncfs", "renameat2")
 
 
@@ -72,10 +72,10 @@ def jobs(sweep: Sweep, *, every: bool) -> list[Job]:
             for i, step in enumerate(near)
             for action in ((KILL, _error(step)) if step in nearest else ((KILL, _error(step))[i % 2],))
         ]
-    for number, call in enumerate(sorted({step.call for step in steps} if not every else ())):
+    for call in sorted({step.call for step in steps} if not every else ()):
         others = [step for step in steps if step.call == call and step not in near]
         spread = [others[(2 * i + 1) * len(others) // (2 * SPREAD)] for i in range(min(SPREAD, len(others)))]
-        choice += [(step, (_error(step), KILL)[(number + i) % 2]) for i, step in enumerate(spread)]
+        choice += [(step, (_error(step), KILL)[i % 2]) for i, step in enumerate(spread)]
     return _jobs(sweep, choice)
 
 

@@ -5,7 +5,7 @@ release that it is for reads in it what it read before, and the next command bri
 One undisturbed run tells the system calls; from them the faults are generated, one run for each. That these were all is shown
 by two more runs: one through the same filter of paths that faults are met by, in which no call comes after the last one
 of its kind, and one that is traced from the very start. By default the calls around the switch
-(journal, syncs, exchange) are killed and fail by turns, next to the exchange both; of every other kind of call one, in the
+(journal, syncs, exchange) are killed and fail by turns, next to the exchange both; of every other kind of call a few, spread over the run, in the
 smallest directories; those with all kinds of stores, and the cases of `restore`, share one of each. KSTATE_FAULTS=all also does every call with EIO, with ENOSPC from there on, and with SIGKILL:
 about an hour on two cores for migrate, undo, clean, wipe and rehome, and two more for restore. With
 KSTATE_FAULTS_LOG=FOLDER an interrupted sweep goes on where it was, and `python -m tests.faults FOLDER` counts.
