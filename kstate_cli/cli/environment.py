@@ -12,7 +12,7 @@ forgotten variable must not find a directory.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -224,19 +224,29 @@ def _filled(click_command: Any, path: str) -> Iterator[tuple[str, Any]]:
     """Yield (key, parameter) for all that the file can set, including the file itself and its application."""
     options = {name_of(parameter): parameter for parameter in _parameters(click_command, "option")}
     arguments = _parameters(click_command, "argument")
+    only = [argument.name for argument in arguments]
     for key, rule in (*DEFAULTS.items(), *((f"{_OF_SPARK}{key}", rule) for key, rule in SPARK.items())):
-        only = [argument.name for argument in arguments]
         if (APP in rule.fills and only == ["app"]) or (DUMP in rule.fills and only == ["dump"]):
             yield key, arguments[0]
-        names = {name for name in options if {name, f"{path} --{name}"} & {*rule.fills}}
-        yield from ((key, option) for name, option in options.items() if name in names and not option.is_flag)
+        yield from ((key, option) for option in _filled_options(options, path, rule.fills))
     if any(argument.name == _STORE for argument in arguments):
-        for key, rule in SERDES.items():
-            yield from ((f"{_OF_SERDES}{key}", options[name]) for name in rule.fills if name in options)
+        yield from _serde_options(options)
     if _SPEC in options and not options[_SPEC].is_flag:
         yield _SPEC, options[_SPEC]
     if path == _ID.split()[0]:
         yield _ID, options["app"]
+
+
+def _serde_options(options: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for key, rule in SERDES.items():
+        yield from ((f"{_OF_SERDES}{key}", options[name]) for name in rule.fills if name in options)
+
+
+def _filled_options(options: Mapping[str, Any], path: str, fills: Collection[str]) -> Iterator[Any]:
+    """Yield the options, without flags, that a key fills: of every command, or of this one alone."""
+    for name, option in options.items():
+        if {name, f"{path} --{name}"} & {*fills} and not option.is_flag:
+            yield option
 
 
 def _parameters(click_command: Any, type_name: str) -> list[Any]:

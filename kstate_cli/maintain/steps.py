@@ -14,7 +14,7 @@ from kstate_cli.statedir.names import OWN_FOLDER
 from kstate_cli.texts import quoted, span_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from kstate_cli.maintain.memory import Memory, Result
     from kstate_cli.specification.toml_file import Configuration, Maintenance, Step
@@ -89,31 +89,35 @@ def maintenance_of(configuration: Configuration) -> Maintenance:
             hint='specify a file that kstate may create, such as memory_file = "/var/lib/kstate/my-app.json"',
         )
     for step in maintenance.steps:
-        # All mistakes in the file are reported before any step: a dump of hours must not be followed by a usage error.
-        for key in _NEEDS.get(step.name, ()):
-            if key not in configuration.defaults:
-                raise UsageError(
-                    f"{quoted(path)}: [maintain.{step.name}] needs {key}", hint=f"add {key} = … to [defaults]"
-                )
-        if step.name in ("snapshot", PRUNING) and step.out is None:
-            raise UsageError(
-                f"{quoted(path)}: [maintain.{step.name}] needs out",
-                hint=f'add the repository, such as out = "/backup/snapshots", to [maintain.{step.name}]',
-            )
-        if step.name == "restore" and maintenance.standby is None:
-            raise UsageError(f"{quoted(path)}: [maintain.restore] needs standby", hint="add standby = … to [maintain]")
-        if step.name == "dump" and not configuration.has_stores and configuration.application is None:
-            raise UsageError(
-                f"{quoted(path)}: [maintain.dump] does not specify which topics to dump",
-                hint="add application = … at the top, or a table for each store",
-            )
-        if step.name not in (*_OF_DUMPS, PRUNING, "restore") and not dict(directories(configuration, maintenance)):
-            raise UsageError(
-                f"{quoted(path)}: [maintain.{step.name}] has no directory",
-                hint="add directory = … to [defaults], or standby = … to [maintain]",
-            )
+        _require_complete(configuration, maintenance, step)
     _apart(configuration, maintenance)
     return maintenance
+
+
+def _require_complete(configuration: Configuration, maintenance: Maintenance, step: Step) -> None:
+    """Raise UsageError if a step lacks something."""
+    path = configuration.path
+    # All mistakes in the file are reported before any step: a dump of hours must not be followed by a usage error.
+    for key in _NEEDS.get(step.name, ()):
+        if key not in configuration.defaults:
+            raise UsageError(f"{quoted(path)}: [maintain.{step.name}] needs {key}", hint=f"add {key} = … to [defaults]")
+    if step.name in ("snapshot", PRUNING) and step.out is None:
+        raise UsageError(
+            f"{quoted(path)}: [maintain.{step.name}] needs out",
+            hint=f'add the repository, such as out = "/backup/snapshots", to [maintain.{step.name}]',
+        )
+    if step.name == "restore" and maintenance.standby is None:
+        raise UsageError(f"{quoted(path)}: [maintain.restore] needs standby", hint="add standby = … to [maintain]")
+    if step.name == "dump" and not configuration.has_stores and configuration.application is None:
+        raise UsageError(
+            f"{quoted(path)}: [maintain.dump] does not specify which topics to dump",
+            hint="add application = … at the top, or a table for each store",
+        )
+    if step.name not in (*_OF_DUMPS, PRUNING, "restore") and not dict(directories(configuration, maintenance)):
+        raise UsageError(
+            f"{quoted(path)}: [maintain.{step.name}] has no directory",
+            hint="add directory = … to [defaults], or standby = … to [maintain]",
+        )
 
 
 def directories(configuration: Configuration, maintenance: Maintenance) -> Iterator[tuple[str, Path]]:
@@ -134,14 +138,7 @@ def _apart(configuration: Configuration, maintenance: Maintenance) -> None:
         places[name] = Path(repository)
     # Real paths are compared, because a link may lead from one place into another.
     real = {name: Path(os.path.realpath(path)) for name, path in places.items()}
-    for name, path in real.items():
-        for other, place in real.items():
-            # A step that changes one of the places would change the other one too.
-            if name != other and path.is_relative_to(place):
-                raise UsageError(
-                    f"{quoted(configuration.path)}: {name} {quoted(path)} is in {other}, or the same",
-                    hint="use different places for directory, standby, dump and repository",
-                )
+    _require_disjoint(configuration, real)
     for key, file in (("memory_file", maintenance.memory_file), ("metrics_file", maintenance.metrics_file)):
         if file is not None:
             require_apart(key, file, real)
@@ -150,6 +147,17 @@ def _apart(configuration: Configuration, maintenance: Maintenance) -> None:
             f"{quoted(configuration.path)}: memory_file and metrics_file are the same file",
             hint="specify two different files",
         )
+
+
+def _require_disjoint(configuration: Configuration, places: Mapping[str, Path]) -> None:
+    for name, path in places.items():
+        for other, place in places.items():
+            # A step that changes one of the places would change the other one too.
+            if name != other and path.is_relative_to(place):
+                raise UsageError(
+                    f"{quoted(configuration.path)}: {name} {quoted(path)} is in {other}, or the same",
+                    hint="use different places for directory, standby, dump and repository",
+                )
 
 
 def snapshots_of(maintenance: Maintenance) -> str | None:

@@ -141,15 +141,7 @@ def task_changes(snapshot: MigrationSnapshot, state: TaskOffsets) -> Iterator[Ch
     moves = _moves_offsets(snapshot, task)
     # The offsets are where the target reads them. An unclean task is not touched: the target judges it at its start.
     if not moves and not (snapshot.into_family and state.uneven_stores):
-        rewrites = list(_rewrite_only(snapshot, task))
-        yield from rewrites
-        # Only 4.3 wipes an unclean task, under exactly-once. Other releases replay records over a versioned store. If
-        # there is no step, the target is often the killed release itself: an init container runs before each start, and
-        # a warning would stop it.
-        if not snapshot.into_family or snapshot.options.at_least_once:
-            yield from map(warning if rewrites else note, replayed(snapshot.app, state))
-        if snapshot.into_family and snapshot.left_transactional:
-            yield from _wiped(snapshot, state)
+        yield from _changes_in_place(snapshot, state)
         return
     options = snapshot.options
     # The rules below move offsets. In an unclean task that would hide the signs of the kill from the next start.
@@ -169,6 +161,19 @@ def task_changes(snapshot: MigrationSnapshot, state: TaskOffsets) -> Iterator[Ch
         yield from _into_family(snapshot, state)
     else:
         yield from _out_of_family(snapshot, state)
+
+
+def _changes_in_place(snapshot: MigrationSnapshot, state: TaskOffsets) -> Iterator[Change]:
+    """Yield the changes of a task whose offsets are where the target reads them."""
+    rewrites = list(_rewrite_only(snapshot, state.task))
+    yield from rewrites
+    # Only 4.3 wipes an unclean task, under exactly-once. Other releases replay records over a versioned store. If there
+    # is no step, the target is often the killed release itself: an init container runs before each start, and a warning
+    # would stop it.
+    if not snapshot.into_family or snapshot.options.at_least_once:
+        yield from map(warning if rewrites else note, replayed(snapshot.app, state))
+    if snapshot.into_family and snapshot.left_transactional:
+        yield from _wiped(snapshot, state)
 
 
 def _wiped(snapshot: MigrationSnapshot, state: TaskOffsets) -> Iterator[Change]:

@@ -5,14 +5,14 @@ The input topics show how many tasks there must be, and the committed offsets ho
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from kstate_cli import option
 from kstate_cli.broker.client import ask_broker
 from kstate_cli.broker.group_offsets import CommittedOffset
-from kstate_cli.broker.tails import read_tails
+from kstate_cli.broker.tails import Tail, read_tails
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.offsets import Position
 from kstate_cli.formats.topic_partition import TopicPartition
@@ -117,7 +117,7 @@ def _refuse_gaps(directories: SeedDirectories, place: Subtopology, count: int, *
     prefix = ""
     if place[0]:
         prefix = f"__{place[0]}__/"
-    missing = [f"{prefix}{place[1]}_{number}" for number in range(count) if number not in present]
+    missing = [f"{prefix}{place[1]}_{number}" for number in sorted({*range(count)} - present)]
     if missing:
         hint = f"pass the directories of all hosts, each with {option.FROM}"
         if changes:
@@ -164,6 +164,22 @@ def with_doubts(
     return replace(directories, doubts={store: tuple(why) for store, why in doubts.items() if why and store in seeded})
 
 
+def _first_offsets(
+    task: TaskOffsets, topics: Collection[str], committed: Collection[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """Return the first offset of each input of a task that its stores have not reached."""
+    partition = task.task.partition or 0
+    reached = _reached(task)
+    firsts = {}
+    for topic in sorted(topics):
+        key = TopicPartition(topic, partition)
+        first = reached.get(topic, {}).get(partition, -1) + 1
+        # A topic with fewer partitions than there are tasks has none for this one.
+        if key in committed or first:
+            firsts[key] = first
+    return firsts
+
+
 def _behind(
     resolved: Sequence[TaskOffsets],
     topics: Mapping[Subtopology, Collection[str]],
@@ -171,19 +187,8 @@ def _behind(
     committed: Mapping[TopicPartition, CommittedOffset],
 ) -> dict[str, list[str]]:
     """Return, by task, the inputs of which updates may be missing, with their offsets."""
-    firsts: dict[TopicPartition, int] = {}
-    inputs: dict[str, list[TopicPartition]] = {}
-    for task in resolved:
-        partition = task.task.partition or 0
-        reached = _reached(task)
-        inputs[task.task.name] = []
-        for topic in sorted(topics[task.task.sub_topology]):
-            key = TopicPartition(topic, partition)
-            first = reached.get(topic, {}).get(partition, -1) + 1
-            # A topic with fewer partitions than there are tasks has none for this one.
-            if key in committed or first:
-                inputs[task.task.name].append(key)
-                firsts[key] = first
+    inputs = {task.task.name: _first_offsets(task, topics[task.task.sub_topology], committed) for task in resolved}
+    firsts = _merged(inputs.values())
     # A transaction marker has an offset and is no record, so the log is read between Position and committed offset.
     ends = {key: committed[key].offset for key in firsts if key in committed}
     requests = {key: ({firsts[key]}, end) for key, end in ends.items() if firsts[key] < end}
@@ -191,19 +196,26 @@ def _behind(
     behind: dict[str, list[str]] = {}
     idle = _without_input([task for task in resolved if not inputs[task.task.name]], topics, connection)
     for name, keys in inputs.items():
-        behind[name] = []
-        for key in keys:
-            tail = tails.get(key)
-            # Nothing but markers between them: the task has read everything.
-            if firsts[key] == ends.get(key) or (tail is not None and tail.records(firsts[key], ends[key]) == 0):
-                continue
-            behind[name].append(f"{name}: {_difference(key, firsts[key], ends.get(key))}")
+        behind[name] = [
+            f"{name}: {_difference(key, firsts[key], ends.get(key))}"
+            for key in keys
+            if not _is_read(firsts[key], ends.get(key), tails.get(key))
+        ]
         if not keys and name not in idle:
             behind[name].append(
                 f"{name}: the group has no committed offset of its input topics, so kstate does not know whether the "
                 "task is complete"
             )
     return behind
+
+
+def _merged(inputs: Iterable[Mapping[TopicPartition, int]]) -> dict[TopicPartition, int]:
+    return {key: first for of_task in inputs for key, first in of_task.items()}
+
+
+def _is_read(first: int, end: int | None, tail: Tail | None) -> bool:
+    """Return whether a task has read everything: nothing but markers is between its offset and the committed one."""
+    return end is not None and (first == end or (tail is not None and tail.records(first, end) == 0))
 
 
 def _without_input(

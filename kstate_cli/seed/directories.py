@@ -159,11 +159,7 @@ def read_directories(
         _refuse_running(path)
     apps = [read_application(path) for path in paths]
     for app in apps:
-        if app.running:
-            raise in_use(app.path, app.pid, can_wait=False)
-        problem = next((problem for problem in app.all_problems() if problem.fatal or problem.doubt), None)
-        if problem is not None:
-            raise Refused(f"{app.path}: {problem.text}", hint=f"to see all problems, run {command('ls', app.path)}")
+        _refuse_unreadable(app)
     tasks = _each_once([task for app in apps for task in app.tasks], skipped_tasks)
     whole = replace(apps[0], tasks=tuple(tasks))
     merged = merge(whole, draft, file_name=spec_name)
@@ -182,6 +178,14 @@ def _refuse_running(path: Path) -> None:
         pid = lock.application_pid()
     if pid is not None:
         raise in_use(path, pid, can_wait=False)
+
+
+def _refuse_unreadable(app: Application) -> None:
+    if app.running:
+        raise in_use(app.path, app.pid, can_wait=False)
+    problem = next((problem for problem in app.all_problems() if problem.fatal or problem.doubt), None)
+    if problem is not None:
+        raise Refused(f"{app.path}: {problem.text}", hint=f"to see all problems, run {command('ls', app.path)}")
 
 
 def _each_once(tasks: Sequence[Task], skipped_tasks: Collection[Path]) -> list[Task]:

@@ -195,13 +195,17 @@ def _moved_offsets(
             if key not in committed:
                 offsets[key] = CommittedOffset(logs[key].start, PartitionMetadata(time_ms, processors).encode())
                 continue
-            before = metadata[key]
-            lowered = {name: ends[name] for name in before.processors if name in ends}
-            # Equal facts keep the very bytes that Kafka Streams wrote.
-            if lowered != before.processors:
-                rewritten = PartitionMetadata(before.time, lowered).encode()
-                offsets[key] = CommittedOffset(committed[key].offset, rewritten, committed[key].leader_epoch)
+            offsets[key] = _lowered(committed[key], metadata[key], ends)
     return offsets
+
+
+def _lowered(committed: CommittedOffset, before: PartitionMetadata, ends: Mapping[str, int]) -> CommittedOffset:
+    """Return the offset with the ends of processors as the new application may rely on them."""
+    lowered = {name: ends[name] for name in before.processors if name in ends}
+    # Equal facts keep the very bytes that Kafka Streams wrote.
+    if lowered == before.processors:
+        return committed
+    return CommittedOffset(committed.offset, PartitionMetadata(before.time, lowered).encode(), committed.leader_epoch)
 
 
 def refuse_misplaced(

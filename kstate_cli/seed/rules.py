@@ -76,10 +76,7 @@ def _refuse_renames(request: SeedRequest, facts: SeedFacts) -> Iterator[UsageErr
     for old, new in request.renamed.items():
         pair = f"{old}={new}"
         if stores.isdisjoint({old, *(f"{old}{suffix}" for suffix in DERIVED_SUFFIXES)}):
-            yield UsageError(
-                f"{option.RENAME_STORE} {quoted(pair)}: {facts.source_app} has no changelog of a store {old}",
-                hint=f"its stores are {some(sorted(store for store in stores if store), _MOST)}",
-            )
+            yield _unknown_store(pair, old, facts.source_app, stores)
         if not legal_store_name(new) or (new in stores and new not in request.renamed):
             yield UsageError(
                 f"{option.RENAME_STORE} {quoted(pair)}: {new} is the name of another store, or not a valid name",
@@ -88,6 +85,13 @@ def _refuse_renames(request: SeedRequest, facts: SeedFacts) -> Iterator[UsageErr
     names = [request.renamed_store(store) for store in stores if store is not None]
     if len(set(names)) < len(names) or len(set(request.renamed.values())) < len(request.renamed):
         yield UsageError(f"{option.RENAME_STORE} gives two stores the same name", hint="pass different names")
+
+
+def _unknown_store(pair: str, store: str, application: str, stores: Iterable[str | None]) -> UsageError:
+    return UsageError(
+        f"{option.RENAME_STORE} {quoted(pair)}: {application} has no changelog of a store {store}",
+        hint=f"its stores are {some(sorted(name for name in stores if name), _MOST)}",
+    )
 
 
 def refuse_running(request: SeedRequest, facts: SeedFacts) -> Iterator[Refused]:

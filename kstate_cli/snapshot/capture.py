@@ -128,13 +128,7 @@ def capture(
         with intent_to_write(repository) as intent:
             earlier = EarlierFiles.of(repository, app_id, intent.condemned)
             copies = CopiedFiles(repository, earlier, progress).of(planned, request.workers)
-            # Again what was read before: only now is it certain that all files of a closed task are of one moment.
-            if any(task.facts is not None for task in planned):
-                _refuse_in_use(request.app, lock)
-            for task in planned:
-                if task.name not in copies.refusals and not is_unchanged(task, request.app):
-                    copies.refusals[task.name] = FILES_CHANGED
-            skipped = {**skipped, **copies.refusals}
+            skipped = {**skipped, **_changed_tasks(planned, copies.refusals, request.app, lock)}
             require_unchanged(logs, read_logs(request.ask, logs), _CHANGED, _AGAIN)
             whole = [task for task in planned if task.name not in skipped]
             if not whole:
@@ -151,6 +145,19 @@ def capture(
             name = _publish(generation, repository)
     reports = tuple(_report(task, store, copies.new_bytes) for task in whole for store in task.stores)
     return CaptureReport(name, reports, skipped, generation.usable_until_ms)
+
+
+def _changed_tasks(
+    planned: Sequence[PlannedTask], refusals: Mapping[str, str], app: Path, lock: ReaderLock
+) -> dict[str, str]:
+    """Return the tasks of which no file can be used, with the reason, after reading again what was read before."""
+    # Only now is it certain that all files of a closed task are of one moment.
+    if any(task.facts is not None for task in planned):
+        _refuse_in_use(app, lock)
+    changed = {
+        task.name: FILES_CHANGED for task in planned if task.name not in refusals and not is_unchanged(task, app)
+    }
+    return {**refusals, **changed}
 
 
 def _plan(

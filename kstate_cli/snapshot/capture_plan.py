@@ -193,21 +193,27 @@ def _why_not_store(resolved: TaskOffsets, offsets: StoreOffsets) -> str | None:
     if resolved.task.name == GLOBAL and not offsets.offsets and not store.empty:
         # Every global store has a changelog, so without an offset nothing shows up to where its rows go.
         return "it contains rows, but no offset"
-    for database in store.databases:
-        logs = [name for name in os.listdir(database.path) if is_log(name) and (database.path / name).stat().st_size]
-        if logs:
-            # Streams turns the write-ahead log off. Rows in one are of a custom configuration, in no SST yet.
-            return f"{logs[0]} contains rows that RocksDB has never flushed"
-        if ending(database) is Ending.SILENT:
-            # Even without a row: a run that ends before its first commit leaves this, and closing writes a status.
-            return "one of its databases has no offset, and no status that shows that it was closed"
-        if not closing_was_one_flush(database):
-            return TWO_MOMENTS
+    why = next(filter(None, map(_why_not_database, store.databases)), None)
+    if why is not None:
+        return why
     if not resolved.task.has_offsets_family or not offsets.offsets:
         return None
     if "column-family" not in offsets.places and "store-file" not in offsets.places:
         # A start of 4.3 was interrupted before it took the lines of .checkpoint into the stores.
         return "it does not contain its offset (only .checkpoint has it), but other stores of the task do"
+    return None
+
+
+def _why_not_database(database: Database) -> str | None:
+    logs = [name for name in os.listdir(database.path) if is_log(name) and (database.path / name).stat().st_size]
+    if logs:
+        # Streams turns the write-ahead log off. Rows in one are of a custom configuration, in no SST yet.
+        return f"{logs[0]} contains rows that RocksDB has never flushed"
+    if ending(database) is Ending.SILENT:
+        # Even without a row: a run that ends before its first commit leaves this, and closing writes a status.
+        return "one of its databases has no offset, and no status that shows that it was closed"
+    if not closing_was_one_flush(database):
+        return TWO_MOMENTS
     return None
 
 
@@ -256,10 +262,15 @@ def plan_cuts(
             cut_tasks.append(outcome.resolved.task)
             if outcome.stores:
                 planned.append(_planned_cut(outcome, ages, cuts))
-    unknown = request.stores - {store.name for task in cut_tasks for store in task.stores}
-    if unknown and not skipped:
-        raise unknown_selection(Application(request.app, tuple(cut_tasks), True, None), (), sorted(unknown))
+    if not skipped:
+        _require_stores(request, cut_tasks)
     return planned, skipped
+
+
+def _require_stores(request: CaptureRequest, tasks: Sequence[Task]) -> None:
+    unknown = request.stores - {store.name for task in tasks for store in task.stores}
+    if unknown:
+        raise unknown_selection(Application(request.app, tuple(tasks), True, None), (), sorted(unknown))
 
 
 def _planned_cut(cut: CutTask, ages: Sequence[Age], cuts: Cuts) -> PlannedTask:

@@ -26,7 +26,14 @@ from typing import Any, Final
 from kstate_cli import clock
 from kstate_cli.errors import RunFailed
 from kstate_cli.formats.binary import MalformedBytesError, parse_json
-from kstate_cli.snapshot.model import MOST_AHEAD_MS, Generation, is_generation_name, is_object_name, utc_name
+from kstate_cli.snapshot.model import (
+    MOST_AHEAD_MS,
+    Generation,
+    StoredTask,
+    is_generation_name,
+    is_object_name,
+    utc_name,
+)
 from kstate_cli.snapshot.repository import (
     CLAIMED,
     CONDEMNED,
@@ -207,11 +214,7 @@ def preview(repository: Repository, retention: Retention, *, now_ms: int) -> Exp
         return expiry
     lists = _condemned(repository)
     sizes = repository.object_sizes()
-    due = {
-        name: condemned
-        for name, condemned in lists.items()
-        if not condemned.is_claimed and _is_due(condemned, retention, now_ms)
-    }
+    due = _due_lists(lists, retention, now_ms)
     for condemned in due.values():
         doomed = condemned.generations & expired(generations, retention, now_ms, sizes)
         expiry.deleted |= doomed
@@ -233,6 +236,14 @@ def condemned_generations(repository: Repository) -> frozenset[str]:
     """Return the generations that cleaners are about to delete. Raise RunFailed if a list cannot be read."""
     lists = _condemned(repository).values()
     return frozenset(name for condemned in lists if not condemned.is_claimed for name in condemned.generations)
+
+
+def _due_lists(lists: Mapping[str, _CondemnedList], retention: Retention, place_ms: int) -> dict[str, _CondemnedList]:
+    return {
+        name: condemned
+        for name, condemned in lists.items()
+        if not condemned.is_claimed and _is_due(condemned, retention, place_ms)
+    }
 
 
 def _is_due(condemned: _CondemnedList, retention: Retention, place_ms: int) -> bool:
@@ -285,15 +296,19 @@ def expired(
                 # Without another rule, only the abandoned ones expire.
                 remaining.add(name)
         for task in generation.tasks:
-            parts: list[str | None] = [None]
-            if not task.is_whole:
-                parts = [store.name for store in task.stores]
-            for part in parts:
+            for part in _parts(task):
                 key = generation.application, generation.host, task.name, part
                 counts[key] = counts.get(key, 0) + 1
                 if counts[key] <= max(1, retention.keep or 1):
                     remaining.add(name)
     return set(generations) - remaining
+
+
+def _parts(task: StoredTask) -> list[str | None]:
+    """Return what a retention counts of a task: the whole task (None), or each of the selected stores."""
+    if task.is_whole:
+        return [None]
+    return [store.name for store in task.stores]
 
 
 def _unneeded(

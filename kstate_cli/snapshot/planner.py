@@ -150,7 +150,7 @@ def plan_restore(
             continue
         _plan_task(layout[name], resolved.get(name), copies, options, outcomes, now_ms)
     if outcomes.stores and existing is not None and _other_home(existing, home):
-        place = "in its stores" if home is OffsetsHome.COLUMN_FAMILY else "in files"
+        place = _place_of_offsets(home)
         outcomes.refusals.append(
             f"the snapshot keeps offsets {place}, but {app} does not. Migrate the directory first, or move it away"
         )
@@ -245,6 +245,12 @@ def _moved(task: StoredTask, owners: Mapping[TopicPartition, str]) -> str | None
     return None
 
 
+def _place_of_offsets(home: OffsetsHome) -> str:
+    if home is OffsetsHome.COLUMN_FAMILY:
+        return "in its stores"
+    return "in files"
+
+
 def _other_home(existing: Application, home: OffsetsHome) -> bool:
     has_stores = any(store.databases for task in existing.tasks for store in task.stores)
     return has_stores and keeps_offsets_inside(existing) is not (home is OffsetsHome.COLUMN_FAMILY)
@@ -281,18 +287,16 @@ def _plan_task(
                 f"replace it with the store of the snapshot, pass {option.REBUILD}"
             )
             continue
-        judged = candidate.store
-        if options.logs is not None and not _is_continued(judged, options):
-            why = why_not_continued(judged, options.logs, is_global=task.name == GLOBAL)
-            if why is not None:
-                # The store counts as chosen all the same: that the task lacks it is no second reason.
-                outcomes.refusals.append(
-                    f"{task.name}/{store.name}: {why}. Restore the store from a dump, or start the application without "
-                    "a directory"
-                )
-                chosen.append(ChosenStore(task.name, candidate.store, candidate.generation, store.name in present))
-                continue
-            judged = most_cautious(judged, options.logs)
+        why = _why_not_of_log(task, candidate.store, options)
+        if why is not None:
+            # The store counts as chosen all the same: that the task lacks it is no second reason.
+            outcomes.refusals.append(
+                f"{task.name}/{store.name}: {why}. Restore the store from a dump, or start the application without "
+                "a directory"
+            )
+            chosen.append(ChosenStore(task.name, candidate.store, candidate.generation, store.name in present))
+            continue
+        judged = _with_logs(candidate.store, options)
         if _is_judged_here(judged, options) and may_lack_deletes(judged, now_ms, task.name):
             first = not outcomes.too_old
             outcomes.too_old[f"{task.name}/{store.name}"] = judged.as_of_ms
@@ -307,6 +311,20 @@ def _plan_task(
     outcomes.changes += task_steps(task, resolved, chosen)
     if resolved is None:
         outcomes.task_times[task.name] = mtime_of_task(task, chosen)
+
+
+def _why_not_of_log(task: StoredTask, store: StoredStore, options: SnapshotOptions) -> str | None:
+    """Return why the log of the broker cannot continue a store; None without a broker, or if a dump continues it."""
+    if options.logs is None or _is_continued(store, options):
+        return None
+    return why_not_continued(store, options.logs, is_global=task.name == GLOBAL)
+
+
+def _with_logs(store: StoredStore, options: SnapshotOptions) -> StoredStore:
+    """Return a store with what the broker states of its log; unchanged without a broker, or if a dump continues it."""
+    if options.logs is None or _is_continued(store, options):
+        return store
+    return most_cautious(store, options.logs)
 
 
 def _refuse_part(

@@ -27,10 +27,11 @@ from kstate_cli.errors import EXIT_OK, ConditionNotMet, UsageError
 from kstate_cli.texts import command, some
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from kstate_cli.broker.client import StreamsGroup
     from kstate_cli.broker.facts import Facts
+    from kstate_cli.cli.fleet_repositories import FleetRepository
     from kstate_cli.cli.lines.outlook import FleetLine
     from kstate_cli.cli.output import Output
     from kstate_cli.fleet.findings import FleetFinding
@@ -107,10 +108,7 @@ def fleet(
     with waiting("reading listings", quiet=quiet or _is_typed(listing, STREAM)):
         listings, repositories = split_listings(listing)
         reports = read_listings(listings) if listings else []
-        names = list(dict.fromkeys(report.app_id for report in reports if report.app_id is not None))
-        if not names:
-            # All hosts may be lost: then only the repositories name the application.
-            names = sorted({name for repository in repositories for name in repository.applications})
+        names = _applications(reports, repositories)
         if repositories and len(names) != 1:
             raise UsageError(
                 f"the snapshots and listings belong to several applications, or to none: {some(names, _MAX_LISTED)}",
@@ -145,6 +143,14 @@ def fleet(
         if not findings:
             return metrics.finish(EXIT_OK)
         return metrics.finish(report_no(ConditionNotMet(_verdict(findings))))
+
+
+def _applications(reports: Iterable[HostReport], repositories: Iterable[FleetRepository]) -> list[str]:
+    names = list(dict.fromkeys(report.app_id for report in reports if report.app_id is not None))
+    if names:
+        return names
+    # All hosts may be lost: then only the repositories name the application.
+    return sorted({name for repository in repositories for name in repository.applications})
 
 
 def _is_typed(listing: Sequence[str], stream: str) -> bool:
@@ -221,7 +227,7 @@ def _notes(fleet: Fleet) -> list[str]:
     # Without these sentences a result without findings would look as if everything was examined.
     notes = []
     notes += [message for repository in fleet.repositories for message in repository.messages]
-    old_reports = [report.name for report in fleet.reports if not report.tells_process_id and report.whole]
+    old_reports = _reports_without_process(fleet)
     if old_reports:
         names = some(old_reports, _MAX_LISTED)
         notes.append(
@@ -238,6 +244,10 @@ def _notes(fleet: Fleet) -> list[str]:
     if running:
         notes.append(f"{some(running, _MAX_LISTED)}: running, or unknown: as of the last flush")
     return notes
+
+
+def _reports_without_process(fleet: Fleet) -> list[str]:
+    return [report.name for report in fleet.reports if not report.tells_process_id and report.whole]
 
 
 def _topics_without_end(fleet: Fleet) -> list[str]:

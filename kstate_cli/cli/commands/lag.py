@@ -25,8 +25,13 @@ from kstate_cli.cli.options.shared import (
 from kstate_cli.cli.output import Format, output_of, say, waiting
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kstate_cli.cli.lines.outlook import LagLine
     from kstate_cli.cli.output import Output
+    from kstate_cli.cli.views.lag import StoreLag
+    from kstate_cli.statedir.model import Application
+    from kstate_cli.statedir.problems import Problem
 
 
 def lag(
@@ -65,17 +70,13 @@ def lag(
     from kstate_cli.cli.options.logs import LogSources
     from kstate_cli.cli.views.lag import above_limit, gauges, lag_lines, read_stores, show_lags, show_total
     from kstate_cli.cli.views.stores import fatal_problems, say_incomplete_stores, unreadable_error
-    from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS, UsageError
+    from kstate_cli.errors import EXIT_OK, EXIT_WARNINGS
     from kstate_cli.statedir.find import find_application
     from kstate_cli.statedir.scan import read_application
 
     logs = LogSources(offsets, bootstrap_server, kafka_settings, dump, times=True)
     logs.validate()
-    if dump is None and offsets is None and bootstrap_server is None:
-        raise UsageError(
-            "to show a lag, kstate needs the ends of the logs",
-            hint="pass --bootstrap-server HOST:PORT, --dump DUMP or --offsets FILE",
-        )
+    _require_ends(dump, offsets, bootstrap_server)
     path = find_application(app)
     results: Output[LagLine] = output_of(output, path, quiet=quiet)
     with Metrics(metrics_file, "lag", path) as metrics:
@@ -84,8 +85,8 @@ def lag(
             stores = read_stores(application, logs, task or (), store or ())
         places = {(name, standing.name) for standing in stores for name in standing.tasks}
         wrong = fatal_problems(application, places, everything=not task and not store)
-        doubts = [problem for problem in application.all_problems() if problem.doubt and not application.running]
-        metrics.records = sum(standing.part.records.count for standing in stores if standing.part is not None)
+        doubts = _doubts(application)
+        metrics.records = _record_count(stores)
         metrics.more = lambda: gauges(stores)
         results.show(
             lag_lines(application, stores, [*wrong, *doubts]), partial(show_lags, stores, verbose=verbose, quiet=quiet)
@@ -109,3 +110,24 @@ def lag(
             raise above
         has_warnings = bool(doubts or is_incomplete or any(standing.unknown for standing in stores))
         return metrics.finish(EXIT_WARNINGS if has_warnings and not warnings_ok else EXIT_OK)
+
+
+def _record_count(stores: Sequence[StoreLag]) -> int:
+    return sum(standing.part.records.count for standing in stores if standing.part is not None)
+
+
+def _require_ends(*sources: object) -> None:
+    from kstate_cli.errors import UsageError
+
+    if all(source is None for source in sources):
+        raise UsageError(
+            "to show a lag, kstate needs the ends of the logs",
+            hint="pass --bootstrap-server HOST:PORT, --dump DUMP or --offsets FILE",
+        )
+
+
+def _doubts(application: Application) -> list[Problem]:
+    """Return what may make an offset wrong. A running application has files that look like it."""
+    if application.running:
+        return []
+    return [problem for problem in application.all_problems() if problem.doubt]

@@ -37,7 +37,6 @@ def ls_snapshots(
     --accept-resurrected. If a snapshot was taken without a broker, kstate assumes the default of delete.retention.ms.
     The exit code is 3 if a snapshot is damaged.
     """
-    from kstate_cli import clock
     from kstate_cli.errors import ConditionNotMet
     from kstate_cli.snapshot.health import list_generations
     from kstate_cli.snapshot.places import generation_named, repository_of, require_repository
@@ -57,6 +56,28 @@ def ls_snapshots(
         partial(_show, listed, with_stores=with_stores, quiet=quiet),
     )
     sys.stdout.flush()
+    _print_remarks(listed, results)
+    # The totals come last, because a terminal scrolls a long table away.
+    results.text(lambda: print_line(safe(_totals(listed, place.where))))
+    sys.stdout.flush()
+    damage = [f"{row.name}: {row.damage}" for row in listed if row.damage is not None]
+    if damage:
+        raise ConditionNotMet(
+            f"{plural(len(damage), 'snapshot')} damaged",
+            details=damage[:10],
+            hint=(
+                "restore from another snapshot, or copy the missing files from another copy of the repository. To "
+                "list all damage:"
+            ),
+            hint_details=[command("verify-snapshots", place.where)],
+        )
+    return EXIT_OK
+
+
+def _print_remarks(listed: Sequence[ListedGeneration], results: Output[LsSnapshotsLine]) -> None:
+    from kstate_cli import clock
+    from kstate_cli.texts import plural
+
     guesses = sum(row.content is not None and row.delete_retention_ms is None for row in listed)
     if guesses:
         results.remark(
@@ -74,21 +95,6 @@ def ls_snapshots(
         results.remark(f"{plural(expired, 'snapshot')} expired: kstate deletes them after the grace period")
     if any(row.is_condemned is None for row in listed):
         results.remark("kstate cannot read a list of expired snapshots, so it does not know which ones expire")
-    # The totals come last, because a terminal scrolls a long table away.
-    results.text(lambda: print_line(safe(_totals(listed, place.where))))
-    sys.stdout.flush()
-    damage = [f"{row.name}: {row.damage}" for row in listed if row.damage is not None]
-    if damage:
-        raise ConditionNotMet(
-            f"{plural(len(damage), 'snapshot')} damaged",
-            details=damage[:10],
-            hint=(
-                "restore from another snapshot, or copy the missing files from another copy of the repository. To "
-                "list all damage:"
-            ),
-            hint_details=[command("verify-snapshots", place.where)],
-        )
-    return EXIT_OK
 
 
 def _totals(listed: Sequence[ListedGeneration], where: str) -> str:

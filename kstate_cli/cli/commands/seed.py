@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kstate_cli.errors import KstateError
     from kstate_cli.formats.topic_partition import TopicPartition
     from kstate_cli.seed.cluster import Connection
+    from kstate_cli.seed.erasure import KeysToErase
     from kstate_cli.seed.model import SeedPlan, SeedRequest
     from kstate_cli.seed.partitioning import PartitionRequest
 
@@ -193,6 +194,31 @@ def _undo(
     return EXIT_OK
 
 
+def _origin(source: SeedSourceOptions, target: Connection) -> Connection:
+    """Return the cluster of the source: another one if the user names it."""
+    from kstate_cli.broker.settings import client_settings
+    from kstate_cli.seed.cluster import Connection
+
+    if source.source_bootstrap_server is not None:
+        return Connection(source.source_bootstrap_server, client_settings(source.source_kafka_settings))
+    if source.source_kafka_settings is not None:
+        raise UsageError(
+            "--source-kafka-settings needs --source-bootstrap-server", hint="pass --source-bootstrap-server HOST:PORT"
+        )
+    return target
+
+
+def _erasure(target: SeedTargetOptions) -> tuple[KeysToErase | None, Path | None]:
+    """Return the keys to erase, and the file that records what was erased."""
+    from kstate_cli.seed.erasure import read_keys
+
+    if target.drop_keys is not None:
+        return read_keys(target.drop_keys), target.receipt or Path(f"kstate-seed-{target.app}-erased.jsonl")
+    if target.receipt is not None:
+        raise UsageError("--receipt is written with --drop-keys only", hint="pass --drop-keys, or omit --receipt")
+    return None, None
+
+
 def _request(
     source: SeedSourceOptions,
     target: SeedTargetOptions,
@@ -200,9 +226,6 @@ def _request(
     report: SeedReportOptions,
     cluster: Connection,
 ) -> SeedRequest:
-    from kstate_cli.broker.settings import client_settings
-    from kstate_cli.seed.cluster import Connection
-    from kstate_cli.seed.erasure import read_keys
     from kstate_cli.seed.model import SeedRequest
     from kstate_cli.specification.draft import Spec
     from kstate_cli.specification.toml_file import read_draft, read_spec
@@ -211,13 +234,7 @@ def _request(
         raise UsageError("kstate needs a source and an application.id", hint="pass --from DUMP and --app ID")
     dump, directories = _sources(source.sources)
     _refuse_mixed(source, dump, erases=target.drop_keys is not None)
-    origin = cluster
-    if source.source_bootstrap_server is not None:
-        origin = Connection(source.source_bootstrap_server, client_settings(source.source_kafka_settings))
-    elif source.source_kafka_settings is not None:
-        raise UsageError(
-            "--source-kafka-settings needs --source-bootstrap-server", hint="pass --source-bootstrap-server HOST:PORT"
-        )
+    origin = _origin(source, cluster)
     spec: Spec | None = None
     draft = None
     if source.spec is not None and dump is not None:
@@ -225,12 +242,7 @@ def _request(
     elif source.spec is not None:
         # What the file lacks may be in the directories.
         draft = read_draft(source.spec)
-    erased = receipt = None
-    if target.drop_keys is not None:
-        erased = read_keys(target.drop_keys)
-        receipt = target.receipt or Path(f"kstate-seed-{target.app}-erased.jsonl")
-    elif target.receipt is not None:
-        raise UsageError("--receipt is written with --drop-keys only", hint="pass --drop-keys, or omit --receipt")
+    erased, receipt = _erasure(target)
     return SeedRequest(
         start_offsets=_start_offsets(target),
         dump=dump,

@@ -112,9 +112,7 @@ def _findings(findings: Sequence[FleetFinding]) -> Iterator[str]:
 
 def _hosts_and_tasks(fleet: Fleet, findings: Sequence[FleetFinding]) -> Iterator[str]:
     """Yield the table of hosts and tasks, with a sign for the health of each copy."""
-    absent = list(
-        dict.fromkeys(finding.task for finding in findings if finding.task and finding.task not in fleet.tasks)
-    )
+    absent = _absent_tasks(fleet, findings)
     wrong = {(host, finding.task) for finding in findings for host in finding.hosts if finding.task is not None}
     tasks = list(fleet.tasks)
     yield _legend(fleet)
@@ -142,6 +140,10 @@ def _hosts_and_tasks(fleet: Fleet, findings: Sequence[FleetFinding]) -> Iterator
         head = "no host with a readable listing" if fleet.unread else "no host"
         yield f'<tr><th class="error">{head}</th>{_cells(chips, heads, columns=columns)}</tr>\n'
     yield "</tbody></table></div>\n"
+
+
+def _absent_tasks(fleet: Fleet, findings: Sequence[FleetFinding]) -> list[str]:
+    return list(dict.fromkeys(finding.task for finding in findings if finding.task and finding.task not in fleet.tasks))
 
 
 def _by_task(copies: Iterable[StoreCopy]) -> dict[str, list[StoreCopy]]:
