@@ -405,7 +405,7 @@ def test_lost_changelogs_get_another_number_of_partitions(own_inputs: Left) -> N
     assert read.status == 4 and "so the application had more than 2 tasks" in read.error["message"], read.report
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("case", REFUSALS)
 def test_refusals_write_nothing_and_their_hints_lead_on(left: Left, case: str) -> None:
     refusal = REFUSALS[case]

@@ -310,6 +310,7 @@ def test_fewer_partitions_begin_at_stated_offsets(counting: Counting) -> None:
     assert committed == {keys[0]: CommittedOffset(60, metadata)}
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -343,6 +344,7 @@ def test_stated_offsets_of_some_partitions_or_of_other_keys(counting: Counting) 
     assert "has 3 partitions, but the new changelogs have 1" in larger.error["message"], larger.report
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("line", ["topic,0", "topic,0,x", "topic,-1,0", "to/pic,0,0", "t,0,0\nt,0,1", "", "t,0,1_0"])
 def test_a_file_that_states_no_offsets(counting: Counting, line: str) -> None:
     refusal = counting.seed("--start-offsets", _write_offsets(counting, line), status=2)
@@ -552,7 +554,7 @@ REFUSALS = {
 }
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("case", REFUSALS)
 def test_refusals_write_nothing_and_their_hints_lead_on(counting: Counting, case: str) -> None:
     refusal = REFUSALS[case]

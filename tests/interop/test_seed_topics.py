@@ -325,7 +325,7 @@ REFUSALS = {
 }
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("case", REFUSALS)
 def test_refusals_write_nothing_and_their_hints_lead_on(source: Source, case: str) -> None:
     refusal = REFUSALS[case]
@@ -659,6 +659,7 @@ def _moved_offset(source: Source) -> None:
     source.commit(offset=1)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("change", "message"),
     [(_grown_log, "has changed"), (_moved_offset, "offsets"), (_join_group, "was started again")],
