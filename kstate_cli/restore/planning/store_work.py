@@ -30,6 +30,7 @@ from kstate_cli.restore.planning.plan import (
     UnchangedStore,
 )
 from kstate_cli.specification.draft import StoreSpec
+from kstate_cli.statedir.names import CHECKPOINT
 from kstate_cli.texts import command, did_you_mean, plural, quoted, suggest
 
 _LOG = logging.getLogger(__name__)
@@ -393,7 +394,7 @@ def _refuse_catching_up(snapshot: RestoreSnapshot, spec: StoreSpec, existing: St
     # would stay there, and one of the two would be wrong.
     if snapshot.into_family != existing.store.has_offsets_family:
         to = snapshot.options.release
-        home = ".checkpoint"
+        home = CHECKPOINT
         if snapshot.into_family:
             home = "the column family offsets"
         migrate = suggest(f"Pass {option.REBUILD}, or migrate", option.REBUILD) or "Migrate"
