@@ -459,7 +459,7 @@ def test_clean_does_not_call_a_run_that_goes_on_interrupted(app: Path) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert "is in use" in kstate("clean", app, status=5).err
         assert "is in progress, or was interrupted" in kstate("clean", app, "--dry-run").err
-    assert f"kstate keeps run {run.name}: it was interrupted" in kstate("clean", app).err
+    assert f"kstate keeps run {run.name}: the run was interrupted" in kstate("clean", app).err
 
 
 def test_clean_names_the_command_that_settles_a_switch(tmp_path: Path) -> None:

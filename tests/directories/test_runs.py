@@ -206,7 +206,7 @@ def test_clean_keeps_interrupted_and_precious_runs(app: Path) -> None:
     kstate("clean", app, "--run", "0001-migrate")
     assert not (app.parent / ".kstate").exists()
     interrupted = create_run(app, "migrate --to 4.2")
-    assert f"kstate keeps run {interrupted.name}: it was interrupted" in kstate("clean", app).err
+    assert f"kstate keeps run {interrupted.name}: the run was interrupted" in kstate("clean", app).err
     assert interrupted.path.is_dir()
     kstate("clean", app, "--run", interrupted.name)
     assert not (app.parent / ".kstate").exists()
