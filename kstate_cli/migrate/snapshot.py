@@ -155,8 +155,8 @@ def _newer_subscription(name: str, store: Store, first_releases: Mapping[int, st
                     for _, value in shadow.rows(family):
                         version = subscription_version(value)
                         if version in first_releases:
-                            since = first_releases[version]
-                            return f"foreign-key subscriptions of version {version} require {since} or later"
+                            first_release = first_releases[version]
+                            return f"foreign-key subscriptions of version {version} require {first_release} or later"
     except (RocksError, MalformedBytesError, OSError) as error:
         # An error of the disk proves nothing, because the rows may be undamaged.
         if cannot_be_read(error):
