@@ -99,7 +99,10 @@ def wait_for_all(
     """
     file_name(host)
     wait = _Wait(place, HostState(host, secrets.token_hex(16), hosts, {}, has_stopped=False), names)
-    leave(f"the file of {host} at {place.text}: the other hosts treat it as silent after {_SILENCE_SECONDS:.0f} s")
+    leave(
+        f"the file of {host} at {place.text}. After {_SILENCE_SECONDS:.0f} s, the other hosts treat this host as "
+        "missing"
+    )
     place.write(wait.mine)
     try:
         deadline: float | None = None
@@ -111,8 +114,8 @@ def wait_for_all(
             place.write(replace(wait.mine, has_stopped=not waiting.all_here, has_passed=waiting.all_here))
     except _SameName:
         raise Refused(
-            f"another host also has the name {host}, and waits at {place.text}",
-            hint="give each host a unique name. If you started this one twice, the other process continues to wait",
+            f"another host with the name {host} is waiting at {place.text}",
+            hint="give each host a unique name. If you ran this command twice, the first process continues to wait",
         ) from None
     except BaseException:
         # Whatever ended this host: the other hosts must not start as if it were here.
@@ -186,8 +189,8 @@ def _tokens(place: MeetingPlace, mine: HostState, others: dict[str, HostState]) 
         # Two numbers would let one host start alone while the other waits forever.
         if here and state.hosts != mine.hosts:
             raise UsageError(
-                f"{state.host} waits for {state.hosts} hosts at {place.text}, but this host waits for {mine.hosts}",
-                hint="pass the same number on all hosts",
+                f"this host waits for {mine.hosts} hosts at {place.text}, but {state.host} waits for {state.hosts}",
+                hint="pass the same number of hosts on all hosts",
             )
     # A host that has stopped must not count: it would come again with another token.
     return {name: state.token for name, state in others.items() if not state.has_stopped}
@@ -249,7 +252,7 @@ class MeetingPlace:
             state = "is not a folder" if os.path.lexists(self._root) else "does not exist"
             raise UsageError(
                 f"{self.text} {state}",
-                hint="create it once where all hosts can reach it, or pass an object prefix",
+                hint="create the folder in a place that all hosts can reach, or pass an object prefix",
             )
 
     def write(self, state: HostState) -> None:
@@ -274,7 +277,7 @@ class MeetingPlace:
                 with self._remote.open_output_stream(path) as sink:
                     sink.write(text.encode() + b"\n")
         except OSError as error:
-            raise self._unreachable("written", error) from None
+            raise self._unreachable("write to", error) from None
 
     def states(self) -> dict[str, HostState]:
         """Return the states of all hosts; other files are ignored. Raises Refused."""
@@ -313,7 +316,7 @@ class MeetingPlace:
 
     def _unreachable(self, action: str, error: OSError) -> Refused:
         return Refused(
-            f"{self.text} cannot be {action}: {error.strerror or type(error).__name__}",
+            f"kstate cannot {action} {self.text}: {error.strerror or type(error).__name__}",
             hint=("check that this host can reach it, and that this user has the permission to read and write there"),
         )
 
@@ -323,8 +326,8 @@ def file_name(host: str) -> str:
     name = f"barrier-{host}.json"
     if not _FILE.fullmatch(name):
         raise UsageError(
-            f"{host!r} is not a valid host name here",
-            hint="use letters, digits, dots, hyphens and underscores, with a letter or digit at both ends",
+            f"{host!r} is not a valid name of a host",
+            hint="use letters, digits, dots, hyphens and underscores. Begin and end with a letter or a digit",
         )
     return name
 

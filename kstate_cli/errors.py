@@ -167,8 +167,8 @@ class SeveralApplicationsError(UsageError):
     def __init__(self, state_dir: Path, applications: Sequence[Path]) -> None:
         names = ", ".join(application.name for application in applications)
         super().__init__(
-            f"{state_dir} holds several applications: {names}",
-            hint="pass one of them:",
+            f"{state_dir} contains several applications: {names}",
+            hint="pass the directory of one application:",
             hint_details=[str(application) for application in applications],
         )
         self.state_dir = state_dir
@@ -217,8 +217,8 @@ class OutputLost(KstateError):
 
     def __init__(self, error: OSError) -> None:
         super().__init__(
-            f"kstate could not write all of standard output: {error.strerror or error}",
-            hint="the printed output is incomplete. Free disk space for it, then run the command again",
+            f"kstate could not write all results to standard output: {error.strerror or error}",
+            hint="the output is incomplete. Free disk space, then run the command again",
         )
         self.reader_has_gone = error.errno == errno.EPIPE
         """As with ``| head``: no failure, but the output is incomplete."""

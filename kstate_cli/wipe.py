@@ -137,7 +137,9 @@ def plan_of(snapshot: WipeSnapshot) -> Plan:
     changes = [*_changes_of_tasks(snapshot)]
     # Never the lock file: a process that waits for it would then guard a file that is no longer in APP.
     if options.own_files and snapshot.has_process_file:
-        changes.append(RemoveFile(PROCESS_FILE, "requested: Streams creates a new one"))
+        changes.append(
+            RemoveFile(PROCESS_FILE, (f"{option.EVERYTHING} removes this file, and Streams creates a new one"))
+        )
     release = release_of(snapshot.app)
     return Plan(
         snapshot.app.path,
@@ -161,9 +163,11 @@ def refuse_contradictions(options: WipeOptions) -> None:
             "no store is selected", hint=f"pass {option.TASK}, {option.STORE}, {option.GLOBAL} or {option.ALL}"
         )
     if options.every_task and is_named:
-        raise UsageError(f"{option.ALL} includes all stores: omit {option.TASK}, {option.STORE} and {option.GLOBAL}")
+        raise UsageError(
+            f"{option.ALL} already selects all stores, so omit {option.TASK}, {option.STORE} and {option.GLOBAL}"
+        )
     if options.own_files and not options.every_task:
-        raise UsageError(f"{option.EVERYTHING} needs {option.ALL}: pass {option.ALL} too")
+        raise UsageError(f"{option.EVERYTHING} works only together with {option.ALL}")
 
 
 def refuse_unknown_names(snapshot: WipeSnapshot) -> None:
@@ -171,8 +175,8 @@ def refuse_unknown_names(snapshot: WipeSnapshot) -> None:
     tasks = {task.name for task in snapshot.app.tasks}
     if unknown := sorted(snapshot.options.tasks - tasks):
         raise UsageError(
-            f"the directory does not have this task: {', '.join(unknown)}",
-            hint=f"{did_you_mean(unknown, tasks)}the tasks are {', '.join(sorted(tasks))}",
+            f"the directory does not contain {_nouns('task', unknown)} {', '.join(unknown)}",
+            hint=f"{did_you_mean(unknown, tasks)}the directory contains {', '.join(sorted(tasks)) or 'no tasks'}",
         )
     # A store that was wiped before leaves its line in .checkpoint, up to 4.2: nothing to do is no error.
     stores = {
@@ -180,9 +184,13 @@ def refuse_unknown_names(snapshot: WipeSnapshot) -> None:
     }
     if missing := sorted(snapshot.options.stores - stores):
         raise UsageError(
-            f"the selected tasks do not have this store: {', '.join(missing)}",
-            hint=f"{did_you_mean(missing, stores)}to list them, run {command('ls', snapshot.app.path)}",
+            f"the selected tasks do not contain {_nouns('store', missing)} {', '.join(missing)}",
+            hint=f"{did_you_mean(missing, stores)}to list the stores, run {command('ls', snapshot.app.path)}",
         )
+
+
+def _nouns(noun: str, names: Sequence[str]) -> str:
+    return noun if len(names) == 1 else f"{noun}s"
 
 
 def refuse_shared_lines(task: TaskOffsets, leaving: Sequence[StoreOffsets]) -> None:
@@ -195,9 +203,9 @@ def refuse_shared_lines(task: TaskOffsets, leaving: Sequence[StoreOffsets]) -> N
             # Without a line nothing is shared: each store names its own topics in its database.
             if others and partition in lines:
                 raise Refused(
-                    f"{task.task.name}: .checkpoint does not show whether the offset of {partition} belongs to "
+                    f"in task {task.task.name}, the offset of {partition} in .checkpoint may belong to "
                     f"{store.store.name} or to {', '.join(others)}",
-                    hint=f"to wipe all of them, run {_wipe_of_whole_task(task.task)}",
+                    hint=f"to wipe all of these stores, run {_wipe_of_whole_task(task.task)}",
                 )
 
 
@@ -257,9 +265,11 @@ def _leaving_store(snapshot: WipeSnapshot, task: TaskOffsets, departure: _Depart
     keeping, store = Keeping(snapshot.relative(task.task.path)), departure.offsets
     yield OmitTree(snapshot.relative(store.store.path), f"wiped: {offsets_text(store.offsets) or 'no offset'}")
     yield from _other_folder_warnings(task, store)
-    yield from _unlogged_warnings(task, store, ". If it has a changelog, exactly-once Streams restores its whole task")
+    yield from _unlogged_warnings(
+        task, store, ". If the store has a changelog, Streams restores the whole task under exactly-once"
+    )
     if store.store.position_file is not None:
-        yield keeping.without_position(store.store.name, "its store is wiped")
+        yield keeping.without_position(store.store.name, "kstate wipes its store")
     if not task.task.is_global:
         unknown = dict.fromkeys(store.offsets, OFFSET_UNKNOWN)
         yield from left_behind(keeping, store.store, unknown, inside=snapshot.inside)
@@ -271,7 +281,7 @@ def _line_changes(snapshot: WipeSnapshot, task: TaskOffsets, departures: Sequenc
     after = remaining_lines(task, snapshot.options.stores, departures)
     # OffsetCheckpoint.write deletes the file when it has no entry, so kstate leaves none either.
     if before and not after:
-        yield keeping.without_lines("no offset is left")
+        yield keeping.without_lines("the task has no offsets any more")
     elif after != before:
         yield keeping.lines(after, keep_time=True)
 
@@ -304,7 +314,7 @@ def _unlogged_warnings(task: TaskOffsets, store: StoreOffsets, more: str) -> Ite
     # Every global store has a topic that it is read from (InternalTopologyBuilder.addGlobalStore).
     if not store.offsets and not store.store.empty and not task.task.is_global:
         name = f"{task.task.name}/{store.store.name}"
-        yield warning(f"{name} has rows, but no offset. Without a changelog, these rows are lost{more}")
+        yield warning(f"{name} has rows, but no offset. If the store has no changelog, these rows are lost{more}")
 
 
 def _other_folder_warnings(task: TaskOffsets, store: StoreOffsets) -> Iterator[Change]:
@@ -312,6 +322,6 @@ def _other_folder_warnings(task: TaskOffsets, store: StoreOffsets) -> Iterator[C
     codes = {problem.code for database in store.store.databases for problem in database.problems}
     if codes & {ProblemCode.FOREIGN_SETTING, ProblemCode.NO_SSTS}:
         yield warning(
-            f"{task.task.name}/{store.store.name}: other folders may contain files of it. At startup, Streams "
-            "removes these files, and undo does not restore them"
+            f"{task.task.name}/{store.store.name} may have files in other folders. At startup, Streams removes "
+            "these files, and kstate cannot restore them"
         )

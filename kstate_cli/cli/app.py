@@ -69,7 +69,7 @@ def _root(
         to_standard_error(sys.argv[1:])
     if verbose and not version:
         raise UsageError(
-            "pass --version too, because --verbose needs it",
+            "--verbose needs --version",
             hint=f"to see the versions, run {command(option.VERSION, option.VERBOSE)}",
         )
 

@@ -37,7 +37,7 @@ from kstate_cli.texts import command, suggestion
 
 _OF_PYDANTIC = "Value error, "
 """Text that pydantic puts before the error of a value, if Typer calls it."""
-_REPORT = "report it: run the command again with KSTATE_LOG=FILE, and attach the file"
+_REPORT = "run the command again with KSTATE_LOG=FILE, and report this defect with the file"
 
 
 def error_to_report(error: BaseException) -> BaseException:
@@ -170,7 +170,7 @@ def report_deadline(number: int) -> None:
     services = " and ".join(deadline.services())
     error.add_details(
         (
-            (f"{services} did not respond within {CLOSING_SECONDS:.0f} s, so kstate ends without waiting any longer"),
+            f"{services} did not respond within {CLOSING_SECONDS:.0f} s, so kstate ends without waiting any longer",
             f"what remains: {deadline.remains()}",
         )
     )
@@ -227,7 +227,7 @@ def _as_report(error: BaseException) -> CommandEnd | None:
         return KstateError(
             str(error), hint=f"to see which files are damaged, run {verify}" if verify else None, code=DATABASE_CODE
         )
-    headline = f"a defect of kstate: {type(error).__name__}: {error}"
+    headline = f"kstate has a defect: {type(error).__name__}: {error}"
     return KstateError(headline, hint=_REPORT, hint_details=_runs(), code=DEFECT_CODE)
 
 
@@ -236,7 +236,7 @@ def _runs() -> list[str]:
     status = about("status")
     if not status:
         return []
-    return [f"to see whether a run was under way: {status}"]
+    return [f"to see whether a run was in progress: {status}"]
 
 
 def _of_the_command_line(error: Any) -> KstateError:
@@ -307,5 +307,5 @@ def _write_change(change: Commit) -> None:
 def _change_lines(change: Commit) -> list[str]:
     lines = [f"what was done: {change}"]
     if change.app is not None and change.has_backup and not change.undone:
-        lines.append(f"to undo it: {command('undo', change.app)}")
+        lines.append(f"to undo this change: {command('undo', change.app)}")
     return lines

@@ -119,14 +119,15 @@ def unread(click_command: Any, path: str) -> list[str]:
     for name in sorted(os.environ):
         if name in alone:
             warnings.append(
-                f"kstate ignores {name}, because a variable must contain the name of the command: "
-                f"{some(alone[name], _MAX_LISTED)}"
+                f"kstate ignores {name}, because the variable does not contain the name of a command. Set "
+                f"{some(alone[name], _MAX_LISTED)} instead"
             )
         elif name in decisions:
-            warnings.append(f"kstate ignores {name}. Pass it on the command line: --{decisions[name]}")
+            warnings.append(f"kstate ignores {name}. Pass --{decisions[name]} on the command line")
         elif name.startswith(f"{variable_of(path)}_") and name not in settings:
             warnings.append(
-                f"kstate ignores {name}{_instead(name, [*settings])}: {command_line(*path.split(), '--help')}"
+                f"kstate ignores {name}{_instead(name, [*settings])}. To see the settings, run "
+                f"{command_line(*path.split(), '--help')}"
             )
     return warnings
 

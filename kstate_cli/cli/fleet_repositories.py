@@ -42,7 +42,7 @@ class FleetRepository:
                 damage.append(str(error))
         if not applications:
             raise Refused(
-                f"{self._repository.where} has no readable snapshot",
+                f"{self._repository.where} contains no readable snapshots",
                 details=first_lines(damage),
                 hint="pass another copy of the repository, or the listing of a host",
             )

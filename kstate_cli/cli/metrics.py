@@ -43,11 +43,11 @@ METRICS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "kstate_held_back_offsets": ("dump: offsets at the ends of logs that open transactions hold back.", _LABELS),
     _FINDINGS: ("Findings by code and level.", (*_LABELS, "code", "level")),
     "kstate_store_lag_records": (
-        "lag: records of its changelog that the store has not applied. Absent if the number is unknown.",
+        "lag: records of its changelog that the store has not applied. It is absent if the number is unknown.",
         ("application", "task", "store"),
     ),
     "kstate_store_lag_seconds": (
-        "lag: age of the first of these records. Absent if it is unknown.",
+        "lag: age of the first of these records. It is absent if the age is unknown.",
         ("application", "task", "store"),
     ),
     **MEASURES,
@@ -139,11 +139,11 @@ class Metrics:
         folder = self._folder
         if folder is not None and Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
             raise UsageError(
-                f"--metrics-file {quoted(path)} is in the {'dump' if self._is_dump else 'application directory'}",
-                hint="pass a file in the collector's folder",
+                f"--metrics-file {quoted(path)} is inside the {'dump' if self._is_dump else 'application directory'}",
+                hint="pass a file in the folder of the textfile collector",
             )
         if path.is_dir():
-            raise UsageError(f"--metrics-file {quoted(path)} is a directory", hint="pass a file in it")
+            raise UsageError(f"--metrics-file {quoted(path)} is a directory", hint="pass a file in this directory")
         if path.exists() and not path.is_file():
             # The metrics file is read and then replaced, which only a regular file allows.
             kind = kind_of(path.stat().st_mode)
@@ -158,7 +158,9 @@ class Metrics:
         except OSError as error:
             raise UsageError(
                 f"kstate cannot write --metrics-file {quoted(path)}: {error.strerror}",
-                hint=access_hint(path.parent, os.W_OK) if error.errno in DENIED else "create its folder first",
+                hint=access_hint(path.parent, os.W_OK)
+                if error.errno in DENIED
+                else ("create the folder of this file first"),
             ) from None
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -166,7 +168,7 @@ class Metrics:
             os.close(lock)
             raise InUse(
                 f"another kstate command is writing {path}",
-                hint="wait until it ends, or give each command a separate file",
+                hint="wait until the other command ends, or pass a separate file for each command",
             ) from None
         return lock
 
@@ -235,8 +237,8 @@ def _require_ours(path: Path) -> None:
         ) from None
     if data.strip(_NOTHING) and not data.startswith(_BEGINNINGS):
         raise Refused(
-            f"kstate has not written --metrics-file {quoted(path)}, and would overwrite it",
-            hint="pass another file in the collector's folder, or remove this one",
+            f"kstate did not write --metrics-file {quoted(path)}, and does not overwrite it",
+            hint="pass another file in the folder of the textfile collector, or remove this file",
         )
 
 

@@ -217,8 +217,8 @@ def table(
     if laid.left_out:
         # Flushed, because both streams may be one terminal, and the message must follow the table that it is about.
         sys.stdout.flush()
-        dropped = f"this terminal is too narrow for: {', '.join(laid.left_out)}"
-        say(f"{dropped} (a wider terminal, a pipe and -o json show them)", quiet=quiet)
+        dropped = f"this terminal is too narrow for the columns {', '.join(laid.left_out)}"
+        say(f"{dropped}. To see them, use a wider terminal, a pipe or -o json", quiet=quiet)
 
 
 def print_line(text: str, style: str = "") -> None:

@@ -215,7 +215,7 @@ def _watch(parameter: Any, path: str) -> None:
             raise UsageError(
                 f"{name} is empty",
                 where=command(*path.split()),
-                hint='check whether a variable of the shell is unset. With "${NAME:?}" the shell reports it',
+                hint='check whether a shell variable is unset. With "${NAME:?}", the shell reports an unset variable',
             )
         processed = process(ctx, value)
         # Reported after the conversion, so that a value that Click refuses is not taken for the directory.

@@ -61,11 +61,14 @@ class Migration:
             app = plan.change.app
             raise Refused(
                 (
-                    f"{self.target} may not be able to read the SSTs of the snapshot, and kstate can rewrite them "
-                    "only in a directory"
+                    f"{self.target} may not be able to read the SSTs of the snapshot, and kstate can rewrite SSTs only "
+                    "after it has restored them"
                 ),
                 where=str(app),
-                hint=f"restore without --for first. Then run {command('migrate', app, option.TO, self.target.version)}",
+                hint=(
+                    "first restore the snapshot without --for. Then run "
+                    f"{command('migrate', app, option.TO, self.target.version)}"
+                ),
             )
         migration = plan_migration(application, self.target, self.options)
         change = replace(

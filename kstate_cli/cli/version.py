@@ -43,7 +43,7 @@ def _installed(distribution: str) -> Callable[[], str]:
         except metadata.PackageNotFoundError:
             # In an archive for spark-submit the package has no metadata.
             spec = util.find_spec(distribution)  # on the path, as spark-submit has it there
-            return _NOT_INSTALLED if spec is None else f"of no known version, {spec.origin}"
+            return _NOT_INSTALLED if spec is None else f"unknown version, {spec.origin}"
 
     return read
 
@@ -60,7 +60,7 @@ def _java() -> str:
     java = find_java()
     if java is None:
         home = os.environ.get("JAVA_HOME")
-        return f"not found: JAVA_HOME is {home}, which has no bin/java" if home else "not found on the PATH"
+        return f"not found, because JAVA_HOME is {home}, which has no bin/java" if home else "not found on the PATH"
     return f"{version_text(java).partition(os.linesep)[0]}, {java}"
 
 

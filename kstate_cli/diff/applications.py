@@ -147,12 +147,13 @@ def _refuse_unknown(
     ):
         if missing := sorted(requested - existing - broken):
             raise UsageError(
-                f"neither directory has {noun} {', '.join(missing)}",
+                f"neither directory contains the {noun} {', '.join(missing)}",
                 hint=f"{did_you_mean(missing, existing)}to list the stores, run {command('ls', a.path)}",
             )
     if not compared and request.stores:
         raise UsageError(
-            "neither directory has such a task or store", hint=f"to list the stores, run {command('ls', a.path)}"
+            ("neither directory contains a selected store in a selected task"),
+            hint=f"to list the stores, run {command('ls', a.path)}",
         )
 
 
@@ -186,7 +187,7 @@ def _compare(
             diff.kinds = _kinds(a, b, segments_a, segments_b)
             # Rows of two kinds with different keys have no counterparts, so none are compared.
             if not diff.comparable:
-                diff.left_out = (f"rows: {diff.kinds[0]} and {diff.kinds[1]} stores have different keys",)
+                diff.left_out = (f"the rows, because {diff.kinds[0]} and {diff.kinds[1]} stores have different keys",)
                 return
             fields = fields_to_compare(
                 a.layout,

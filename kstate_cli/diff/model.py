@@ -12,6 +12,7 @@ from enum import Enum
 from operator import itemgetter
 from typing import Any, Final
 
+from kstate_cli import option
 from kstate_cli.errors import InUse
 from kstate_cli.formats.binary import MalformedBytesError
 from kstate_cli.formats.keys import CombinedKey, JoinSideKey, SessionKey, VersionedKey, WindowKey
@@ -209,22 +210,22 @@ def fields_to_compare(a: Layout, b: Layout, *, ignore_timestamps: bool, ignore_h
     """Return the fields that both layouts have, without those that the user ignores."""
     left_out: list[str] = []
     answers = []
-    for name, in_a, in_b, ignored in (
-        ("timestamps", a.has_timestamps, b.has_timestamps, ignore_timestamps),
-        ("headers", a.has_headers, b.has_headers, ignore_headers),
+    for name, in_a, in_b, ignored, ignoring in (
+        ("timestamps", a.has_timestamps, b.has_timestamps, ignore_timestamps, option.IGNORE_TIMESTAMPS),
+        ("headers", a.has_headers, b.has_headers, ignore_headers, option.IGNORE_HEADERS),
     ):
         # A field that only one layout has is not compared: otherwise a migration to headers would look like changed
         # rows.
         answers.append(in_a and in_b and not ignored)
         if ignored and (in_a or in_b):
-            left_out.append(f"{name}: ignored")
+            left_out.append(f"{name}, because you passed {ignoring}")
         elif in_a != in_b:
             # The difference of the layouts is reported, because rows may count as equal although one side has more
             # information.
             side = "A"
             if in_a:
                 side = "B"
-            left_out.append(f"{name}: {side}'s layout has none")
+            left_out.append(f"{name}, because the layout in {side} has none")
     return Compared(answers[0], answers[1], tuple(left_out))
 
 

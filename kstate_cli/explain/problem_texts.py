@@ -305,7 +305,7 @@ _LS_SPEC = command("ls", "APP", option.SPEC)
 # By the code under which ``kstate explain`` has them. Their commands print the parts.
 NOTES: Final = {
     "no-position": Note(
-        ("no changelog record carried a Position for",),
+        ("contain no Position, so",),
         Texts(
             "The records of the dump have no Positions, so the restored stores start with an empty Position",
             ("This affects only applications with bounded queries (IQv2, PositionBound). Such a query fails with "
@@ -358,7 +358,7 @@ NOTES: Final = {
         ),
     ),
     "null-keys": Note(
-        ("records without a key, which Streams skips too",),
+        ("like Streams, kstate skipped",),
         Texts(
             "The changelog contains records without a key, which do not belong to any row",
             "Kafka Streams also skips these records when it restores a store, so the result is the same.",
@@ -427,7 +427,7 @@ NOTES: Final = {
         ),
     ),
     "dump-never-verified": Note(
-        ("dump verified: never",),
+        ("this dump has never been verified",),
         Texts(
             "No command has read all files of this dump yet, so files may be damaged",
             "check compares only offsets with the manifest, and does not read the rows.",
@@ -435,7 +435,7 @@ NOTES: Final = {
         ),
     ),
     "left-over": Note(
-        ("left over, because no running application leaves it",),
+        ("is a leftover file. Kafka Streams ignores it",),
         Texts(
             "A crash left a temporary file in a task directory",
             "Kafka Streams ignores the file, and overwrites it later.",

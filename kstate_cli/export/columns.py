@@ -128,7 +128,8 @@ def _array(column: Column, field: pa.Field, serde: Serde) -> pa.Array:
     # A serde of the user may return values for which Arrow has no suitable type.
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         raise SerdeError(
-            f"{field.name} does not fit {field.type}: {error}", hint="pass another serde, or bytes"
+            f"kstate cannot convert {field.name} to the Parquet type {field.type}: {error}",
+            hint="pass another serde, or bytes",
         ) from None
 
 
@@ -158,7 +159,7 @@ def _reader(name: str, serde: Serde) -> Callable[[bytes | None], Any]:
         except SERDE_ERRORS as error:
             raise SerdeError(
                 f"kstate cannot read {name} as {serde.name}: {error}",
-                hint="pass the serde that the application uses, or bytes",
+                hint="pass the serde that the application uses, or pass bytes",
             ) from None
 
     return read

@@ -256,7 +256,7 @@ def check_out(out: Path, app: Path) -> Path:
     absolute = Path(os.path.realpath(out))
     for forbidden in (app, app.parent / OWN_FOLDER):
         if absolute == forbidden or forbidden in absolute.parents:
-            raise UsageError(f"{option.OUT} {quoted(out)} is within {forbidden}", hint="pass a folder outside of it")
+            raise UsageError(f"{option.OUT} {quoted(out)} is inside {forbidden}", hint="pass a folder in another place")
     if absolute.exists() and not absolute.is_dir():
         raise UsageError(
             f"{option.OUT} {quoted(out)} is not a directory", hint="pass a folder, or a path that does not exist yet"
@@ -289,7 +289,8 @@ class OutFolder:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise InUse(
-                    f"another export writes to {self.out}", hint=f"wait for it, or pass another {option.OUT}"
+                    f"another export is writing to {self.out}",
+                    hint=f"wait until it ends, or pass another folder with {option.OUT}",
                 ) from None
             # Checked under the lock, so that no other export changes the names meanwhile.
             self._refuse_others()
@@ -364,17 +365,20 @@ class OutFolder:
         names = set(os.listdir(self.out))
         own = {name for name in names if name in (INCOMPLETE, MANIFEST) or _PART.fullmatch(name)}
         if foreign := sorted(names - own):
-            raise Refused(f"{self.out} is not empty: it contains {foreign[0]}", hint="pass a new folder")
+            raise Refused(
+                (f"{self.out} is not empty, because it contains {foreign[0]}"), hint="pass a new or empty folder"
+            )
         if not names or self._overwrite:
             return
         # An interrupted export lists the parts that it has renamed. All other parts belong to a complete export,
         # which may be the only copy of the rows, so the user must confirm the loss.
         if INCOMPLETE not in names or MANIFEST in names or own - {INCOMPLETE} - self._renamed():
-            raise Refused(f"{self.out} contains an export", hint=f"pass a new folder, or {option.OVERWRITE}")
+            raise Refused(f"{self.out} already contains an export", hint=f"pass a new folder, or {option.OVERWRITE}")
         # The file is the first that an export writes. Without it the interrupted export has no rows to lose.
         if self._read(_OWNER) not in (None, self._owner):
             raise Refused(
-                f"{self.out} contains another, interrupted export", hint=f"pass a new folder, or {option.OVERWRITE}"
+                (f"{self.out} contains an interrupted export of another store"),
+                hint=f"pass a new folder, or {option.OVERWRITE}",
             )
 
     def _drop_interrupted(self) -> None:

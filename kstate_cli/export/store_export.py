@@ -104,7 +104,10 @@ def export_store(request: ExportRequest, watcher: ExportWatcher) -> Exported:
         # wrapping.
         if plan.shape.internal and request.value_serde != "bytes":
             raise Refused(
-                (f"only Streams can read the values of a {plan.shape.name} store, because there is no serde for them"),
+                (
+                    f"no serde can read the values of {plan.shape.name} stores, because Kafka Streams wraps them in "
+                    "its own format"
+                ),
                 hint=f"omit {option.VALUE_SERDE}",
             )
         engine = choose_engine(request.engine, plan.size, len(plan.parts), request.workers)
@@ -230,8 +233,8 @@ def plan_export(
     shapes = {shape_of(reader.kind).name: shape_of(reader.kind) for reader in readers}
     if len(shapes) > 1:
         raise Refused(
-            f"{stores[0][1].name} is of different kinds: {', '.join(map(str, readers))}",
-            hint="one table cannot contain them all. To export the stored rows of every task:",
+            f"{stores[0][1].name} has different kinds in its tasks: {', '.join(map(str, readers))}",
+            hint="kstate exports only stores with one kind. To print the stored rows of all tasks, run:",
             hint_details=[command("query", "raw-scan", stores[0][0].app, stores[0][1].name, "-o", "json")],
         )
     plans: list[TaskPlan] = []

@@ -47,8 +47,8 @@ class FleetFinding:
 
 # The client decides it under the classic protocol; under KIP-1071 the broker does, by rules of its own.
 _ASSIGNED: Final = (
-    "under the classic protocol, an instance that has the state of a task gets the task. If none has it, one "
-    "of them restores it ({page})"
+    "under the classic protocol, Streams assigns a task to an instance that has its state. If no instance has "
+    "it, one of them restores it ({page})"
 )
 _ASSIGNMENT: Final = "start.md#which-instance-gets-a-task"
 _RESTORE: Final = command("restore", "APP", option.FROM_CHANGELOG, "DUMP", option.FOR, "RELEASE")
@@ -59,71 +59,71 @@ _CHECK: Final = command("check", "APP", option.FOR, "RELEASE")
 _LIST: Final = command("ls", "APP", "-o", "json")
 # Streams writes the file again at its start, with a new id.
 _REMOVE: Final = shell("rm", f"APP/{PROCESS_FILE}")
-_OTHERS: Final = f"for all hosts at once, see {documentation('docs/how-to/fleet.md')}"
+_OTHERS: Final = f"to restore the tasks of all hosts, see {documentation('docs/how-to/fleet.md')}"
 
 HOST_UNREAD: Final = FleetCode(
     "host-unread",
-    "A listing is incomplete, or kstate cannot read it",
+    "The listing of a host is incomplete or unreadable",
     level=FleetLevel.UNKNOWN,
     more=(
-        "The file is truncated, belongs to another command or version, or the listing failed on that host. "
-        "kstate prints the part that it can read. If a task or store is in none of the listings, kstate "
-        "treats it as unknown, and not as missing."
+        "The file was truncated, another command or version wrote it, or the listing failed on that host. "
+        "kstate uses the lines that it can read. It reports tasks and stores that it does not find as unknown, "
+        "because the unread lines may contain them."
     ),
-    source="a listing ends with its summary (docs/json.md)",
-    hint="check the line, and list that host again",
+    source="the last line of a complete listing is its summary (docs/json.md)",
+    hint="run the listing again on that host",
     command=_LIST,
 )
 TASK_MISSING: Final = FleetCode(
     "task-missing",
-    "None of the hosts has the task",
+    "No host has the task",
     level=FleetLevel.ERROR,
     more=(
-        "The instance that gets the task restores all of its stores from the changelogs, and does not process "
-        "its input until then."
+        "The instance that gets the task restores all of its stores from the changelogs. Until this restoration "
+        "ends, it does not process the input of the task."
     ),
     source=_ASSIGNED,
     page=_ASSIGNMENT,
-    hint="restore them before you start the application",
+    hint="restore the task before you start the application",
     command=_RESTORE,
     do=(_OTHERS,),
 )
 TASK_NOT_KNOWN: Final = FleetCode(
     "task-not-known",
-    "None of the hosts with a complete listing has the task",
+    "No host with a complete listing has the task",
     level=FleetLevel.UNKNOWN,
     more=(
-        "A host with an incomplete listing may have it. Do not restore the task before you know this, or two "
-        "hosts will have it."
+        "A host with an incomplete listing may have the task. List that host again before you restore the task. "
+        "Otherwise two hosts may have it."
     ),
-    source="the unread part may contain it",
-    hint="check the line, and list that host again",
+    source="the missing lines of a listing may contain the task",
+    hint="run the listing again on that host",
     command=_LIST,
 )
 TASK_ONLY_IN_SNAPSHOT: Final = FleetCode(
     "task-only-in-snapshot",
-    "None of the hosts has the task, but a repository of snapshots has it",
+    "No host has the task, but a snapshot contains it",
     level=FleetLevel.ERROR,
     more=(
-        "A restoration copies the files of the snapshot, and the instance that gets the task restores only the later "
-        "records. Without it, the instance restores all stores of the task from the changelogs."
+        "If you restore the snapshot, the instance that gets the task reads only the later records of the changelogs. "
+        "Otherwise it restores all stores of the task from the beginning."
     ),
     source=_ASSIGNED,
     page=_ASSIGNMENT,
-    hint="restore them before you start the application",
+    hint="restore the task before you start the application",
     command=_FROM_SNAPSHOT,
     do=(_OTHERS,),
 )
 SNAPSHOT_NOT_KNOWN: Final = FleetCode(
     "snapshot-not-known",
-    "Only a snapshot has the task, and nothing shows whether the task still exists",
+    "Only a snapshot contains the task, and the task may no longer exist",
     level=FleetLevel.UNKNOWN,
     more=(
-        "The topology may have changed since the snapshot, or all hosts with this sub-topology were lost, or a host "
-        f"with an incomplete listing has the task. With {option.BOOTSTRAP_SERVER} or {option.SPEC}, kstate knows which "
-        "tasks exist."
+        "There are three possible causes: the topology changed after the snapshot, all hosts with this sub-topology "
+        "were lost, or a host with an incomplete listing has the task. "
+        f"With {option.BOOTSTRAP_SERVER} or {option.SPEC}, kstate knows which tasks exist."
     ),
-    source="a repository keeps the snapshots of tasks that no longer exist",
+    source="a repository also keeps snapshots of tasks that no longer exist",
     hint=f"pass {option.BOOTSTRAP_SERVER}. If the task no longer exists, delete its snapshots",
     command=_PRUNE,
 )
@@ -132,12 +132,12 @@ PROCESS_ID_DOUBLED: Final = FleetCode(
     "Two hosts have the same process id",
     level=FleetLevel.ERROR,
     more=(
-        "A volume was cloned with the files that Streams keeps in it. Both instances have the same name, so "
-        "assignors treat them as one process that has the state of both."
+        "A volume was cloned together with the process id that Streams stores in it. The assignor treats both "
+        "instances as one process that has the state of both."
     ),
-    source="the process id names the client in the group ({page})",
+    source="the process id identifies the client in the group ({page})",
     page="layout.md",
-    hint="on all of these hosts but one, while it is stopped",
+    hint="stop the application on all of these hosts but one, and run there",
     command=_REMOVE,
 )
 APPLICATIONS_DIFFER: Final = FleetCode(
@@ -145,25 +145,24 @@ APPLICATIONS_DIFFER: Final = FleetCode(
     "The listings belong to different applications",
     level=FleetLevel.ERROR,
     more=(
-        "You passed files of two applications, or a volume was mounted in the wrong place. kstate counts the "
-        "tasks of both together, so its results about missing and extra tasks are wrong for both."
+        "You passed listings of two applications, or a volume is mounted in the wrong place. kstate counts the "
+        "tasks of both applications together, so it may report the wrong tasks as missing or unexpected."
     ),
-    source="the directory has the name of the application.id ({page})",
+    source="the name of an application directory is the application.id ({page})",
     page="layout.md",
-    hint="pass one application at a time",
+    hint="pass the listings of one application only",
 )
 CHANGELOGS_DIFFER: Final = FleetCode(
     "changelogs-differ",
     "A store has different changelogs on different hosts",
     level=FleetLevel.ERROR,
     more=(
-        "Another application filled one of the directories, or the directory of an application with another "
-        "application.id was renamed. If you start the application, it treats the rows of one as the state of "
-        "the other."
+        "Another application wrote one of the directories, or the directory of another application was renamed. "
+        "If you start the application, it uses the rows of the other application as its state."
     ),
     source="the name of a changelog contains its application and store ({page})",
     page="changelogs.md",
-    hint="find out which application the directory belongs to before you start an instance on it",
+    hint="check which application wrote the directory before you start an instance on it",
 )
 KINDS_DIFFER: Final = FleetCode(
     "kinds-differ",
@@ -172,57 +171,57 @@ KINDS_DIFFER: Final = FleetCode(
     more="The hosts run different versions of the topology, or a directory belongs to another application.",
     source="in one topology, stores with the same name have the same kind ({page})",
     page="stores.md",
-    hint="on that host",
+    hint="on that host, run",
     command=_CHECK,
 )
 OFFSET_OUTSIDE_LOG: Final = FleetCode(
     "offset-outside-log",
-    "The log no longer has the record after the offset of a store",
+    "The log no longer contains the next record of a store",
     level=FleetLevel.ERROR,
     more=(
-        "The topic was recreated, or was truncated later. Streams wipes the task when it starts, and restores "
+        "The topic was recreated or truncated. When Streams starts, it wipes the task, and restores it from "
         "the records that the log still has."
     ),
-    source="the next offset is in the log, or at its end ({page})",
+    source="the next offset of a store must be in its log, or at the end of the log ({page})",
     page="changelogs.md#log-ends",
-    hint="on that host",
+    hint="on that host, run",
     command=_CHECK,
 )
 HOST_PROBLEM: Final = FleetCode(
     "host-problem",
-    "The listing of a host contains a problem",
+    "A host has a problem in its directory",
     level=FleetLevel.ERROR,
     more=(
-        "The text comes from the listing, with the code of the problem. To explain it, run the same command "
-        "with that code."
+        "kstate found the problem when it listed the directory on that host. The message ends with the code of "
+        "the problem. To see its meaning, run explain with this code."
     ),
-    source="read the listing of that directory",
-    hint="on that host",
+    source="a listing contains the problems that kstate found in the directory",
+    hint="on that host, run",
     command=_CHECK,
 )
 TASK_DOUBLED: Final = FleetCode(
     "task-doubled",
-    "More hosts than necessary have the task",
+    "More hosts than expected have the task",
     level=FleetLevel.WARNING,
     more=(
-        "It is a standby, if the application has any. Otherwise it is a copy from before the task moved, and "
-        "the cleaner of that instance deletes it after state.cleanup.delay.ms. If all instances start again, "
-        "each of them may get the task. If its copy is behind, it restores the difference."
+        "The additional copy is a standby, or an old copy that remained when the task moved to another host. The "
+        "cleaner of Streams deletes old copies after state.cleanup.delay.ms. If all instances restart, each of "
+        "them may get the task. If its copy is behind, it restores the missing records."
     ),
     source=(
-        "one active task and num.standby.replicas more. Other copies remain until the cleaner deletes them ({page})"
+        "the expected copies are one active task and num.standby.replicas standbys. The cleaner deletes others ({page})"
     ),
     page="start.md",
-    hint=f"if the application has standbys, pass {option.STANDBY_REPLICAS} N. Otherwise the cleaner deletes it "
-    "after state.cleanup.delay.ms",
+    hint=f"if the application has standbys, pass {option.STANDBY_REPLICAS} N. Otherwise wait until the cleaner "
+    "deletes the old copy",
 )
 TASK_TOO_FEW: Final = FleetCode(
     "task-too-few",
-    "Fewer hosts than necessary have the task",
+    "Fewer hosts than expected have the task",
     level=FleetLevel.WARNING,
-    more="A standby is missing. If you lose the only host, Streams restores the whole task.",
-    source="each task has num.standby.replicas copies in addition to the active one",
-    hint="restore them before you start the application",
+    more="A standby is missing. If you lose the last host with the task, Streams restores the whole task.",
+    source="each task has one active copy and num.standby.replicas standby copies",
+    hint="restore the task before you start the application",
     command=_RESTORE,
 )
 TASK_UNEXPECTED: Final = FleetCode(
@@ -230,77 +229,80 @@ TASK_UNEXPECTED: Final = FleetCode(
     "The task belongs to a partition that does not exist",
     level=FleetLevel.WARNING,
     more=(
-        "Streams never uses the task, and its cleaner deletes it. Either the topic had more partitions "
-        "before, or the directory or the specification belongs to another application."
+        "Streams does not use this task, and its cleaner deletes it. The topic had more partitions earlier, "
+        "or the directory or the specification belongs to another application."
     ),
     source="a sub-topology has as many tasks as its topics have partitions",
-    hint="check whether the topic was recreated with fewer partitions, or the directory belongs to another application",
+    hint="check whether the topic was recreated with fewer partitions, and which application wrote the directory",
 )
 STORE_MISSING: Final = FleetCode(
     "store-missing",
     "A store is missing from a task",
     level=FleetLevel.WARNING,
     more=(
-        "Other tasks of the same sub-topology have it. When the application starts, it restores the store "
-        "from the beginning."
+        "Other tasks of the same sub-topology have the store. When the application starts, it restores the "
+        "store from the beginning."
     ),
     source="all tasks of a sub-topology have the same stores ({page})",
     page="layout.md",
-    hint="restore them before you start the application",
+    hint="restore the store before you start the application",
     command=_RESTORE,
 )
 GLOBAL_MISSING: Final = FleetCode(
     "global-missing",
     "A host has no global stores",
     level=FleetLevel.WARNING,
-    more="Other hosts have them. When this instance starts, it first reads all of their topics.",
+    more=(
+        "Other hosts have global stores. When this instance starts, it first reads the topics of these stores "
+        "completely."
+    ),
     source="each instance has all global stores ({page})",
     page="layout.md",
-    hint="on that host",
+    hint="on that host, run",
     command=_CHECK,
 )
 SNAPSHOT_AHEAD: Final = FleetCode(
     "snapshot-ahead",
-    "A snapshot is ahead of the copies of all hosts",
+    "A snapshot is newer than the copies on all hosts",
     level=FleetLevel.WARNING,
     more=(
-        "The host with the newer copy was lost, or its directory was replaced by an older one. The instance that gets "
-        "the task restores the difference from the changelogs, unless you restore the snapshot."
+        "The host with the newer copy was lost, or an older directory replaced its directory. Unless you restore the "
+        "snapshot, the instance that gets the task restores the missing records from the changelogs."
     ),
-    source="both offsets are offsets of the same changelog, if the topic was not recreated",
-    hint=f"pass {option.BOOTSTRAP_SERVER} to compare the topic ids. Then, on that host, while it is stopped",
+    source="the offsets of the snapshot and the hosts are comparable, unless the topic was recreated",
+    hint=f"pass {option.BOOTSTRAP_SERVER} to compare the topic ids. Then stop the application on that host, and run",
     command=_REPLACE,
 )
 COPY_UNCLEAN: Final = FleetCode(
     "copy-unclean",
     "A stopped instance did not close a store cleanly",
     level=FleetLevel.WARNING,
-    more="Under exactly-once, Streams wipes the task on that host and restores it, if it gets the task.",
+    more="Under exactly-once, if Streams gets the task on that host, it wipes and restores all of its stores.",
     source="under exactly-once, Streams wipes stores after an unclean shutdown ({page})",
     page="start.md#clean-or-not",
-    hint="on that host",
+    hint="on that host, run",
     command=_CHECK,
 )
 RELEASES_DIFFER: Final = FleetCode(
     "releases-differ",
-    "Different releases wrote the stores",
+    "Different releases of Kafka Streams wrote the stores",
     level=FleetLevel.WARNING,
     more=(
-        "An upgrade or a downgrade is incomplete, or a task has not been opened since then. An older release "
+        "An upgrade or downgrade is incomplete, or the new release has not opened some tasks yet. An older release "
         "cannot open the stores of a newer one."
     ),
-    source="each release can open certain layouts ({page})",
+    source="each release can open only certain layouts ({page})",
     page="start.md#going-down",
-    hint="on that host",
+    hint="on that host, run",
     command=_CHECK,
 )
 MEMBER_WITHOUT_HOST: Final = FleetCode(
     "member-without-host",
     "A member of the group uses a directory that is not in the listings",
     level=FleetLevel.WARNING,
-    more="The listing of a host is missing, so kstate counts its tasks as missing.",
-    source="the name of a member without a custom client.id contains the process id of its directory",
-    hint="also list the directory of that member",
+    more="You did not pass the listing of this host, so kstate reports tasks that only this host has as missing.",
+    source="without a custom client.id, the name of a member contains the process id of its directory",
+    hint="also pass the listing of that host",
 )
 
 # A module keeps the order of its assignments, so that an entry needs no registration.

@@ -106,7 +106,7 @@ def had_before(fleet: FleetListing, application: str, host: str) -> frozenset[st
         raise Refused(
             f"kstate does not know which tasks {host} had, because its listing was incomplete",
             where=str(fleet.source),
-            hint=f"pass an older listing, or {option.SHARE} for a share of the missing tasks",
+            hint=f"pass an older listing. Or pass {option.SHARE} to restore a share of the missing tasks",
         )
     return frozenset(task for task, hosts in fleet.tasks.items() if host in hosts)
 

@@ -10,16 +10,16 @@ from kstate_cli.fleet import findings as of
 from kstate_cli.fleet.findings import FLEET_CODES, FleetCode, FleetFinding
 from kstate_cli.fleet.model import CountSource, Fleet, SnapshotCopy, SubTopology, sub_topology, task_name
 from kstate_cli.formats.topic_partition import GLOBAL, TaskId
-from kstate_cli.texts import some
+from kstate_cli.texts import plural, some
 
 _MOST_NAMES: Final = 5
 # Only these two tell releases apart: other words of ``ls`` stand for places that every release has.
 _OFFSET_PLACES: Final = {"column-family": "in the store", "checkpoint": "in .checkpoint"}
 """Up to 4.2 in the one, from 4.3 on in the other. A custom store has a file of its own, a new one none."""
 _COUNT_SOURCES: Final = {
-    CountSource.LOGS: "by the number of partitions of its changelogs",
-    CountSource.SPEC: "by the specification",
-    CountSource.TASKS: "like the other tasks of its sub-topology here, but higher numbers may exist",
+    CountSource.LOGS: "its changelogs have this partition",
+    CountSource.SPEC: "the specification contains it",
+    CountSource.TASKS: "a host has a task with a higher number",
 }
 
 
@@ -51,16 +51,17 @@ def _unread(fleet: Fleet) -> Iterator[FleetFinding]:
             where = report.source
             if gap.line is not None:
                 where = f"{report.source}, line {gap.line}"
-            yield FleetFinding(of.HOST_UNREAD, f"{report.name}: {where}: {gap.why}", hosts=(report.name,))
+            yield FleetFinding(of.HOST_UNREAD, f"{report.name} ({where}): {gap.why}", hosts=(report.name,))
         if len(gaps) > _MOST_NAMES:
-            more = f"{report.name}: {report.source}: kstate cannot read {len(gaps) - _MOST_NAMES} more lines"
+            more = f"{report.name} ({report.source}): kstate cannot use {plural(len(gaps) - _MOST_NAMES, 'more line')}"
             yield FleetFinding(of.HOST_UNREAD, more, hosts=(report.name,))
 
 
 def _problems(fleet: Fleet) -> Iterator[FleetFinding]:
     for report in fleet.reports:
         for problem in report.problems:
-            text = f"{report.name}: {problem.path}: {problem.code}: {problem.message}"
+            where = report.name if problem.path == "." else f"{report.name}, {problem.path}"
+            text = f"{where}: {problem.message} ({problem.code})"
             yield FleetFinding(of.HOST_PROBLEM, text, task=problem.task, hosts=(report.name,))
 
 
@@ -78,7 +79,8 @@ def _identities(fleet: Fleet) -> Iterator[FleetFinding]:
             text = f"{some(hosts, _MOST_NAMES)} have the process id {name}, so one volume is a copy of the other"
             yield FleetFinding(of.PROCESS_ID_DOUBLED, text, hosts=tuple(hosts))
     if len(apps) > 1:
-        text = "; ".join(f"{name} on {some(hosts, _MOST_NAMES)}" for name, hosts in apps.items())
+        names = " and ".join(f"{name} ({some(hosts, _MOST_NAMES)})" for name, hosts in apps.items())
+        text = f"the listings belong to the applications {names}"
         yield FleetFinding(of.APPLICATIONS_DIFFER, text, hosts=tuple(name for hosts in apps.values() for name in hosts))
 
 
@@ -89,11 +91,11 @@ def _tasks(fleet: Fleet) -> Iterator[FleetFinding]:
         if task == GLOBAL:
             continue
         if len(hosts) > copies:
-            text = f"{task} is on {len(hosts)} hosts, but {copies} copies are expected: {_host_texts(fleet, task)}"
+            text = f"{len(hosts)} hosts have {task}, but only {copies} should have it: {_host_texts(fleet, task)}"
             yield FleetFinding(of.TASK_DOUBLED, text, task=task, hosts=tuple(hosts))
         # A host without a complete listing may have the missing copy. So nothing proves that there are too few.
         elif len(hosts) < copies and not fleet.unread:
-            text = f"only {some(list(hosts), _MOST_NAMES)} has {task}, but {copies} hosts should have it"
+            text = f"{task} is only on {some(list(hosts), _MOST_NAMES)}, but {copies} hosts should have it"
             yield FleetFinding(of.TASK_TOO_FEW, text, task=task, hosts=tuple(hosts))
 
 
@@ -110,8 +112,8 @@ def _distance(behind: int | None) -> str:
     if behind is None:
         return "offset unknown"
     if behind == 0:
-        return "in front"
-    return f"{behind:,} behind"
+        return "most recent"
+    return f"{behind:,} offsets behind"
 
 
 def _missing(fleet: Fleet) -> Iterator[FleetFinding]:
@@ -126,13 +128,13 @@ def _missing(fleet: Fleet) -> Iterator[FleetFinding]:
             # is not certain.
             if fleet.unread:
                 names = some([report.name for report in fleet.unread], _MOST_NAMES)
-                text = f"none of the hosts with a complete listing has {task}, but {names} may have it"
+                text = f"no host with a complete listing has {task}, but {names} may have it"
                 yield FleetFinding(of.TASK_NOT_KNOWN, text, task=task)
             elif copies := fleet.snapshots.get(task):
-                text = f"none of the hosts has {task}, but {_holders(copies)} has it{_limit(fleet, copies)}"
+                text = f"no host has {task}, but {_holders(copies)} contains it{_limit(fleet, copies)}"
                 yield FleetFinding(of.TASK_ONLY_IN_SNAPSHOT, text, task=task)
             else:
-                text = f"none of the hosts has {task}, although it should exist ({_COUNT_SOURCES[partitions.source]})"
+                text = f"no host has {task}, although {_COUNT_SOURCES[partitions.source]}"
                 yield FleetFinding(of.TASK_MISSING, text, task=task)
     for task, hosts in fleet.tasks.items():
         name = TaskId.parse(task)
@@ -140,25 +142,28 @@ def _missing(fleet: Fleet) -> Iterator[FleetFinding]:
         if sub_of is not None and name.partition is not None:
             count = fleet.expected[sub_of].count
             if name.partition >= count:
-                text = f"{task} is on {some(list(hosts), _MOST_NAMES)}, and its sub-topology has {count} tasks"
+                text = (
+                    f"{task} is on {some(list(hosts), _MOST_NAMES)}, but its sub-topology has only "
+                    f"{plural(count, 'task')}"
+                )
                 yield FleetFinding(of.TASK_UNEXPECTED, text, task=task, hosts=tuple(hosts))
 
 
 def _holders(copies: list[SnapshotCopy]) -> str:
     """Return the snapshots that have a task."""
-    return some([f"{name} in {place}" for name, place in _places(copies)], _MOST_NAMES)
+    return some([f"snapshot {name} in {place}" for name, place in _places(copies)], _MOST_NAMES)
 
 
 def _limit(fleet: Fleet, copies: list[SnapshotCopy]) -> str:
     """Return the end of a sentence about snapshots of a task: why a restoration cannot use them alone, or their lag."""
     refusal = next((copy.why_not for copy in copies if copy.why_not is not None), None)
     if refusal is not None:
-        return f", which a restoration refuses: {refusal}"
+        return f". kstate cannot restore it: {refusal}"
     if any(copy.is_too_old for copy in copies):
-        return ", which is too old for the log: a restoration also needs a dump"
+        return ". It is too old for the log, so you also need a dump to restore it"
     lags = [fleet.standing(copy.copy).lag for copy in copies]
     lag = sum(number for number in lags if number is not None)
-    return f", {lag:,} offsets behind the log" if fleet.facts is not None and None not in lags else ""
+    return f". It is {lag:,} offsets behind the log" if fleet.facts is not None and None not in lags else ""
 
 
 def _places(copies: list[SnapshotCopy]) -> list[tuple[str, str]]:
@@ -172,15 +177,16 @@ def _snapshots(fleet: Fleet) -> Iterator[FleetFinding]:
         if task == GLOBAL:
             continue
         if task not in fleet.tasks and task not in expected and (fleet.facts is None or fleet.unread):
-            text = f"only {_holders(copies)} has {task}{_limit(fleet, copies)}"
+            text = f"only {_holders(copies)} contains {task}{_limit(fleet, copies)}"
             yield FleetFinding(of.SNAPSHOT_NOT_KNOWN, text, task=task)
         for stored in copies:
             lead = fleet.lead(stored)
             if lead is not None and lead > 0:
                 hosts = tuple(fleet.tasks[task])
                 text = (
-                    f"{task}/{stored.copy.store}: {stored.snapshot} in {stored.repository} is {lead:,} offsets ahead "
-                    f"of {some(list(hosts), _MOST_NAMES)}"
+                    f"{task}/{stored.copy.store}: snapshot {stored.snapshot} in {stored.repository} is {lead:,} "
+                    "offsets "
+                    f"ahead of {some(list(hosts), _MOST_NAMES)}"
                 )
                 yield FleetFinding(of.SNAPSHOT_AHEAD, text, task, stored.copy.store, hosts)
 
@@ -198,7 +204,7 @@ def _stores(fleet: Fleet) -> Iterator[FleetFinding]:
             # All tasks of a sub-topology have the same processors, and so the same stores.
             for store, (other, where) in usual[sub_topology(copies[0].id)].items():
                 if store not in here:
-                    text = f"{host}: {task} does not have {store}, but {other} on {where} does"
+                    text = f"{task} on {host} does not have {store}, but {other} on {where} has it"
                     yield FleetFinding(of.STORE_MISSING, text, task=task, store=store, hosts=(host,))
 
 
@@ -222,7 +228,7 @@ def _globals(fleet: Fleet) -> Iterator[FleetFinding]:
     for report in fleet.reports:
         # Without any host that has them, the application has no global stores, as far as listings show.
         if having and report.name not in having and report.whole:
-            text = f"{report.name} has no global stores, but {some(list(having), _MOST_NAMES)} has"
+            text = f"{report.name} has no global stores, but other hosts have them: {some(list(having), _MOST_NAMES)}"
             yield FleetFinding(of.GLOBAL_MISSING, text, task=GLOBAL, hosts=(report.name,))
 
 
@@ -247,7 +253,9 @@ def _alike(fleet: Fleet) -> Iterator[FleetFinding]:
                 releases.add(name, _OFFSET_PLACES[copy.offsets_in], place)
     yield from kinds.findings(of.KINDS_DIFFER, "is of different kinds")
     yield from topics.findings(of.CHANGELOGS_DIFFER, "has different changelogs")
-    yield from releases.findings(of.RELEASES_DIFFER, "was written by different releases, its offset")
+    yield from releases.findings(
+        of.RELEASES_DIFFER, "was written by different releases, because its offsets are in different places"
+    )
     yield from _no_common_release(fleet)
 
 
@@ -264,9 +272,9 @@ def _no_common_release(fleet: Fleet) -> Iterator[FleetFinding]:
                 opens[copy.opens_in].append(report.name)
     # Each copy lists the releases that open it. A release must be in all of these lists.
     if opens and not set.intersection(*map(set, opens)):
-        parts = [f"{some(releases, 20)} (on {some(hosts, 3)})" for releases, hosts in opens.items()]
+        parts = [f"{some(releases, 20)} ({some(hosts, 3)})" for releases, hosts in opens.items()]
         hosts = tuple(dict.fromkeys(host for names in opens.values() for host in names))
-        text = f"none of the releases opens all stores. Some stores are for {'; for '.join(parts)}"
+        text = f"no release can open all stores. Some stores need {'; others need '.join(parts)}"
         yield FleetFinding(of.RELEASES_DIFFER, text, hosts=hosts)
 
 
@@ -304,7 +312,10 @@ def _copies(fleet: Fleet) -> Iterator[FleetFinding]:
                 # ``outside`` has only partitions of which both the log and an offset of the copy are known.
                 fact = (fleet.facts or {})[key]
                 offset = (copy.offsets or {})[key]
-                text = f"{where}: offset {offset} of {key}, but its log is {fact.start} to {fact.end}"
+                text = (
+                    f"{where}: its offset in {key} is {offset}, but the log contains offsets from {fact.start} to "
+                    f"{fact.end}"
+                )
                 yield FleetFinding(of.OFFSET_OUTSIDE_LOG, text, copy.task, copy.store, (report.name,))
 
 

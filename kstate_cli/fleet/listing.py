@@ -55,7 +55,7 @@ def read_listings(arguments: Iterable[str]) -> list[HostReport]:
     # A host that cannot be read is a gap. But if all of them are unreadable, there is nothing to judge.
     if len(closed) == len(reports):
         raise UsageError(
-            "kstate could not read any of the files",
+            "kstate cannot read any of the listings",
             details=first_lines(closed),
             hint="pass the listing of each host, or a repository of snapshots. To create a listing:",
             hint_details=[command("ls", "APP", "-o", "json")],
@@ -67,7 +67,7 @@ def read_listings(arguments: Iterable[str]) -> list[HostReport]:
         if other is not report:
             raise UsageError(
                 f"two hosts have the name {report.name!r}: {_where(other)} and {_where(report)}",
-                hint='distinguish them with HOST=FILE, or with a line {"host": "NAME"} before each in a stream',
+                hint='pass HOST=FILE. In a stream, print a line {"host": "NAME"} before each listing',
             )
     return reports
 
@@ -92,7 +92,9 @@ def _host_and_file(argument: str) -> tuple[str | None, str]:
     if not equals or "/" in name or os.path.lexists(argument):
         return None, argument
     if not name or not source:
-        raise UsageError(f"{argument!r} is not HOST=FILE", hint="pass, for example, web-1=/tmp/web-1.json")
+        raise UsageError(
+            f"{argument!r} is not HOST=FILE", hint=("pass a host and its file, such as web-1=/tmp/web-1.json")
+        )
     return name, source
 
 
@@ -116,7 +118,7 @@ def _stream() -> bytes:
     data = sys.stdin.buffer.read(MOST_BYTES + 1)
     # One byte more was requested, which shows that there is more than the limit.
     if len(data) > MOST_BYTES:
-        raise UsageError(f"standard input is larger than {size_text(MOST_BYTES)}, the limit of kstate")
+        raise UsageError(f"standard input is larger than {size_text(MOST_BYTES)}, the limit for listings")
     return data
 
 

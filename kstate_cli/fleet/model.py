@@ -183,9 +183,9 @@ def expected_partitions(
             raise Refused(
                 (
                     f"sub-topology {sub[1]} has {partitions.count:,} partitions according to "
-                    f"{partitions.source.value}, which is not possible"
+                    f"{partitions.source.value}, but a topic cannot have that many"
                 ),
-                hint=f"check the files of {option.OFFSETS} and {option.SPEC}",
+                hint=f"check the files that you passed with {option.OFFSETS} and {option.SPEC}",
             )
     return expected
 

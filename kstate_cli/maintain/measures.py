@@ -46,8 +46,8 @@ MEASURES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "kstate_step_findings": ("maintain: findings of the step, by code and level.", (*_STEP, "code", "level")),
     "kstate_verified_completely_timestamp_seconds": (
         (
-            "maintain: time when all stores had last been verified, part by part. An empty directory label "
-            "means the files of the dump."
+            "maintain: time when verify last completed all parts of the stores. An empty directory label means "
+            "that verify-dump completed all parts of the dump."
         ),
         ("application", "directory", "of"),
     ),
@@ -61,31 +61,30 @@ MEASURES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "kstate_lag_seconds": ("maintain: the age of the first of these records.", _STORE),
     "kstate_dump_lag_offsets": (
         (
-            "maintain: offsets from the end of the store to the end of the dump, including transaction "
-            "markers; 0 if the application is ahead of the dump. Absent for a standby that is ahead, because "
-            "it belongs to another log."
+            "maintain: offsets between the store and the end of the dump, including transaction markers. The value "
+            "is 0 if the application is ahead of the dump. It is absent for a standby that is ahead, because the "
+            "standby belongs to another log."
         ),
         _STORE,
     ),
     "kstate_dump_bytes": ("maintain: bytes of the files of the dump.", _DUMP),
     "kstate_dump_read_timestamp_seconds": (
-        ("maintain: time of the last query of the broker, for the partition that was queried the longest time ago."),
+        "maintain: time when kstate read the broker last, for the partition with the oldest such time.",
         _DUMP,
     ),
     "kstate_dump_held_back_offsets": (
-        "maintain: offsets at the ends of logs that open transactions held back at the last query of the broker.",
+        "maintain: offsets that open transactions hold back at the ends of logs, when kstate read the broker last.",
         _DUMP,
     ),
     "kstate_dump_headroom_seconds": (
         (
-            "maintain: time in which dump can still add to the dump: delete.retention.ms of its compacted "
-            "topics, less a margin, since they were last read. If it is negative, the next run starts with a "
-            "full dump."
+            "maintain: remaining time in which kstate can extend the dump. It is delete.retention.ms of the compacted "
+            "topics since kstate read them last, less a margin. If it is negative, the next run writes a full dump."
         ),
         _DUMP,
     ),
     "kstate_dump_continued_until_timestamp_seconds": (
-        "maintain: when that time ends, which stays correct if no run updates the file.",
+        "maintain: time until which kstate can extend the dump. It stays correct if no run updates the file.",
         _DUMP,
     ),
     "kstate_snapshot_timestamp_seconds": (
@@ -93,15 +92,18 @@ MEASURES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         _SNAPSHOT,
     ),
     "kstate_snapshot_bytes": (
-        "maintain, snapshot: bytes of its files, including files of earlier snapshots.",
+        "maintain, snapshot: bytes of the files of the newest snapshot, including files of earlier snapshots.",
         _SNAPSHOT,
     ),
     "kstate_snapshot_new_bytes": (
-        "maintain, snapshot: bytes of its SSTs and blob files that the previous snapshot does not have.",
+        "maintain, snapshot: bytes of SSTs and blob files that the newest snapshot added to the previous one.",
         _SNAPSHOT,
     ),
-    "kstate_snapshot_skipped_tasks": ("maintain, snapshot: tasks of the host that are missing from it.", _SNAPSHOT),
-    "kstate_snapshot_generations": ("maintain, snapshot: readable snapshots of this host.", _SNAPSHOT),
+    "kstate_snapshot_skipped_tasks": (
+        "maintain, snapshot: tasks of this host that the newest snapshot does not contain.",
+        _SNAPSHOT,
+    ),
+    "kstate_snapshot_generations": ("maintain, snapshot: number of readable snapshots of this host.", _SNAPSHOT),
 }
 """Gauges beside those of every command: their help text and labels."""
 

@@ -192,16 +192,16 @@ def take_lock(path: Path) -> int:
     except OSError as error:
         raise UsageError(
             f"kstate cannot write memory_file {quoted(path)}: {error.strerror}",
-            hint="create its folder, and give this user write permission there",
+            hint="create the folder of this file, and give this user write permission there",
         ) from None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         holder = os.pread(lock, 200, 0).decode("utf-8", "replace").strip()
         os.close(lock)
-        hint = "wait until it ends"
+        hint = "wait until the other run ends"
         if holder:
-            hint += f"; it last reported: {printable(holder)}"
+            hint += f". It is running {printable(holder)}"
         raise InUse("another run with this memory_file is in progress", where=os.fspath(path), hint=hint) from None
     return lock
 
@@ -223,7 +223,7 @@ def read_memory(path: Path) -> Memory:
     except NotReadableError as error:
         raise _refusal(path, error.why) from None
     except OSError as error:
-        raise _refusal(path, f"cannot be read: {error.strerror}") from None
+        raise _refusal(path, f"is unreadable: {error.strerror}") from None
     # AttributeError: a number where an object belongs has no members.
     except (ValueError, KeyError, TypeError, AttributeError):
         raise _refusal(path, "was not written by kstate") from None
@@ -233,7 +233,7 @@ def _refusal(path: Path, why: str) -> Refused:
     return Refused(
         f"memory_file {quoted(path)} {why}",
         hint=(
-            "check it, and move it to another place. Without it, every step is due, and verify starts with "
+            "check the file, and move it to another place. Without it, all steps are due, and verify starts with "
             "its first part"
         ),
     )

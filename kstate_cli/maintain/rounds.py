@@ -132,12 +132,14 @@ def _run_step(task: StepCommand, lock: int) -> Ended:
 
     def started(pid: int) -> None:
         # What another call prints that finds the lock taken: it names the process to wait for.
-        write_to_lock(lock, f"{task.name}, process {pid}, since {clock.now().isoformat(timespec='seconds')}")
+        write_to_lock(lock, f"{task.name} in process {pid} since {clock.now().isoformat(timespec='seconds')}")
 
     try:
         return run(argv_of(task.words), task.timeout.total_seconds(), lock=lock, started=started)
     except OSError as error:
-        return Ended(NO_CODE, False, None, ({"type": "error", "message": f"kstate cannot start it: {error.strerror}"},))
+        return Ended(
+            NO_CODE, False, None, ({"type": "error", "message": f"kstate cannot start the command: {error.strerror}"},)
+        )
 
 
 def _verified_part(
@@ -149,15 +151,18 @@ def _verified_part(
         texts = [message, _part(part, ended.lines)]
         if memory.verified(task.of, part, task.parts, *times):
             noun = "file of the dump" if task.step == "verify-dump" else "store"
-            texts.append(f"every {noun} was read since the cycle began")
+            texts.append(f"kstate has read every {noun} in this cycle")
         return "; ".join(filter(None, texts)) or None
     if task.step != "verify" or not ended.timed_out:
         # verify-dump records each file that it has read, so its parts need not be smaller.
         return message
     half = memory.too_large(task.of, part, task.parts)
     if half is None:
-        return f"{message}. A single store takes longer, so raise its timeout. The next run reads other stores"
-    return f"{message}. The next run reads half of it: part {half[0]} of {half[1]}"
+        return (
+            f"{message}. A single store needs more time, so raise the timeout of the step. The next run reads other "
+            "stores"
+        )
+    return f"{message}. The next run reads half of this part: part {half[0]} of {half[1]}"
 
 
 def _outcome(ended: Ended) -> str:
@@ -176,13 +181,13 @@ def _message(task: StepCommand, ended: Ended) -> str | None:
         details = [
             str(text) for line in ended.lines if line.get("type") == "error" for text in line.get("details") or ()
         ]
-        return "; ".join([f"kstate ended it after {task.timeout.total_seconds():g} s, its time limit", *details])
+        return "; ".join([f"kstate ended the step at its time limit of {task.timeout.total_seconds():g} s", *details])
     # The last error is the one that ended the command.
     errors = [str(line.get("message")) for line in ended.lines if line.get("type") == "error"]
     if errors:
         return errors[-1]
     if ended.signal is not None:
-        return f"ended by {name_of_signal(ended.signal)}"
+        return f"{name_of_signal(ended.signal)} ended the command"
     warnings = [str(line.get("message")) for line in ended.lines if line.get("type") == "warning"]
     warnings += [f"{line.get('task')}: {line.get('message')}" for line in ended.lines if line.get("type") == "skipped"]
     return "; ".join(warnings[:_MOST_WARNINGS]) or None
@@ -194,7 +199,7 @@ def _part(part: tuple[int, int], lines: Iterable[Mapping[str, Any]]) -> str | No
         noun = "files" if "files" in line else "stores"
         read, others = line.get(noun), line.get("left_out")
         if line.get("type") == "summary" and isinstance(read, int) and isinstance(others, int):
-            return f"part {part[0]} of {part[1]}: {read} of {read + others} {noun}"
+            return f"part {part[0]} of {part[1]} contains {read} of {read + others} {noun}"
     return None
 
 
@@ -294,7 +299,7 @@ def run(
                     error,
                     f"the current step did not end within {SIGNAL_GRACE_SECONDS:.0f} s, so kstate killed it",
                 )
-            note(error, "what remains: the next run repeats this step, and runs the later steps")
+            note(error, "the next run repeats this step, and runs the later steps")
             raise
         finally:
             _end(process, grace)

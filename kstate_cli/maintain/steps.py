@@ -69,10 +69,10 @@ class StepCommand:
 
     @property
     def name(self) -> str:
-        """The name in messages, such as ``check of standby``."""
+        """The name in messages, such as ``check (standby)``."""
         if self.of is None:
             return self.step
-        return f"{self.step} of {self.of}"
+        return f"{self.step} ({self.of})"
 
 
 def maintenance_of(configuration: Configuration) -> Maintenance:
@@ -80,13 +80,13 @@ def maintenance_of(configuration: Configuration) -> Maintenance:
     path, maintenance = configuration.path, configuration.maintenance
     if maintenance is None or not maintenance.steps:
         raise UsageError(
-            f"{quoted(path)} has no steps for maintain",
-            hint="add [maintain] with memory_file, and a table for each step: [maintain.dump], [maintain.check], …",
+            f"{quoted(path)} does not configure any maintenance steps",
+            hint="add a [maintain] table with memory_file, and a table for each step, such as [maintain.check]",
         )
     if maintenance.memory_file is None:
         raise UsageError(
-            f"{quoted(path)}: [maintain] has no memory_file",
-            hint='specify a file that kstate may create, such as memory_file = "/var/lib/kstate/my-app.json"',
+            f"[maintain] in {quoted(path)} needs memory_file",
+            hint='add a file that kstate may create, such as memory_file = "/var/lib/kstate/my-app.json"',
         )
     for step in maintenance.steps:
         _require_complete(configuration, maintenance, step)
@@ -100,22 +100,24 @@ def _require_complete(configuration: Configuration, maintenance: Maintenance, st
     # All mistakes in the file are reported before any step: a dump of hours must not be followed by a usage error.
     for key in _NEEDS.get(step.name, ()):
         if key not in configuration.defaults:
-            raise UsageError(f"{quoted(path)}: [maintain.{step.name}] needs {key}", hint=f"add {key} = … to [defaults]")
+            raise UsageError(
+                (f"[maintain.{step.name}] in {quoted(path)} needs {key}"), hint=f"add {key} = … to [defaults]"
+            )
     if step.name in ("snapshot", PRUNING) and step.out is None:
         raise UsageError(
-            f"{quoted(path)}: [maintain.{step.name}] needs out",
+            f"[maintain.{step.name}] in {quoted(path)} needs out",
             hint=f'add the repository, such as out = "/backup/snapshots", to [maintain.{step.name}]',
         )
     if step.name == "restore" and maintenance.standby is None:
-        raise UsageError(f"{quoted(path)}: [maintain.restore] needs standby", hint="add standby = … to [maintain]")
+        raise UsageError(f"[maintain.restore] in {quoted(path)} needs standby", hint="add standby = … to [maintain]")
     if step.name == "dump" and not configuration.has_stores and configuration.application is None:
         raise UsageError(
-            f"{quoted(path)}: [maintain.dump] does not specify which topics to dump",
-            hint="add application = … at the top, or a table for each store",
+            f"[maintain.dump] in {quoted(path)} needs an application or stores, which determine the topics to dump",
+            hint="add application = … at the top of the file, or a table for each store",
         )
     if step.name not in (*_OF_DUMPS, PRUNING, "restore") and not dict(directories(configuration, maintenance)):
         raise UsageError(
-            f"{quoted(path)}: [maintain.{step.name}] has no directory",
+            f"[maintain.{step.name}] in {quoted(path)} needs a directory",
             hint="add directory = … to [defaults], or standby = … to [maintain]",
         )
 
@@ -144,7 +146,7 @@ def _apart(configuration: Configuration, maintenance: Maintenance) -> None:
             require_apart(key, file, real)
     if maintenance.memory_file is not None and maintenance.memory_file == maintenance.metrics_file:
         raise UsageError(
-            f"{quoted(configuration.path)}: memory_file and metrics_file are the same file",
+            f"memory_file and metrics_file in {quoted(configuration.path)} are the same file",
             hint="specify two different files",
         )
 
@@ -155,7 +157,7 @@ def _require_disjoint(configuration: Configuration, places: Mapping[str, Path]) 
             # A step that changes one of the places would change the other one too.
             if name != other and path.is_relative_to(place):
                 raise UsageError(
-                    f"{quoted(configuration.path)}: {name} {quoted(path)} is in {other}, or the same",
+                    f"in {quoted(configuration.path)}, {name} {quoted(path)} is inside {other}, or in the same place",
                     hint="use different places for directory, standby, dump and repository",
                 )
 
@@ -171,9 +173,9 @@ def require_apart(key: str, file: Path, places: dict[str, Path]) -> None:
     inside = next((name for name, place in places.items() if real.is_relative_to(place)), None)
     # ``.kstate`` of any directory: clean and undo delete or move what is in there.
     if inside is None and OWN_FOLDER in real.parts:
-        inside = "the backup that kstate keeps for undo"
+        inside = "a folder of backups that kstate keeps for undo"
     if inside is not None:
-        raise UsageError(f"{key} {quoted(file)} is in {inside}", hint="specify a file in another place")
+        raise UsageError(f"{key} {quoted(file)} is inside {inside}", hint="specify a file in another place")
 
 
 def tasks(
@@ -272,4 +274,4 @@ def _not_due(step: Step, before: Result | None, now_ms: int) -> str | None:
     due_ms = before.began_ms + int(step.every.total_seconds() * 1000) * (_SLACK - 1) // _SLACK
     if now_ms >= due_ms:
         return None
-    return f"it is next due in {span_text(due_ms - now_ms)}"
+    return f"the step is due in {span_text(due_ms - now_ms)}"

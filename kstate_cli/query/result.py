@@ -118,13 +118,13 @@ class QueryResult(Generic[R]):
         return cls.for_failure(
             FailureReason.NOT_UP_TO_BOUND,
             STREAMS_SAYS[FailureReason.NOT_UP_TO_BOUND].format(partition, position.as_map(), bound.position.as_map()),
-            in_words=f"is at {_typed(position)}, but must be at {_typed(bound.position)} at least",
+            in_words=f"the store is at {_typed(position)}, but the query requires at least {_typed(bound.position)}",
         )
 
     def swap_result(self, result: S) -> QueryResult[S]:
         """The same answer with another result: Position and execution info are kept. ValueError for a failure."""
         if self.is_failure:
-            raise ValueError("a failed query has no result to swap")
+            raise ValueError("the query failed, so it has no result to swap")
         swapped: QueryResult[S] = QueryResult(result, None, None)
         # The rows are the same, so what is known about them stays.
         swapped._position = self._position
@@ -153,21 +153,21 @@ class QueryResult(Generic[R]):
     def result(self) -> R:
         """The result. ValueError for a failure, with its reason."""
         if self._reason is not None:
-            raise ValueError(f"the query failed, there is no result: {self._reason.value}: {self._message}")
+            raise ValueError(f"the query failed with {self._reason.value}, so it has no result: {self._message}")
         return self._result  # type: ignore[return-value] # None is an R then
 
     @property
     def failure_reason(self) -> FailureReason:
         """Why it failed. ValueError for a success."""
         if self._reason is None:
-            raise ValueError("the query succeeded, there is no failure reason")
+            raise ValueError("the query succeeded, so it has no failure reason")
         return self._reason
 
     @property
     def failure_message(self) -> str:
         """What went wrong, for a reader. ValueError for a success."""
         if self._reason is None:
-            raise ValueError("the query succeeded, there is no failure message")
+            raise ValueError("the query succeeded, so it has no failure message")
         return self._message or ""
 
     @property
@@ -260,13 +260,13 @@ def hints(app: str | os.PathLike[str]) -> dict[FailureReason, str]:
     STORE_EXCEPTION has that for damage.
     """
     return {
-        FailureReason.NOT_ACTIVE: f"omit {option.REQUIRE_ACTIVE}. Or pass {option.ASSUME_ACTIVE} if the tasks "
-        "were active here",
+        FailureReason.NOT_ACTIVE: f"omit {option.REQUIRE_ACTIVE}. Or pass {option.ASSUME_ACTIVE}, if the "
+        "tasks were active on this host",
         FailureReason.NOT_UP_TO_BOUND: f"to see how far each store has read: {command('inspect-position', app)}",
-        FailureReason.NOT_PRESENT: "query the host that has the partition. To list the tasks here: "
+        FailureReason.NOT_PRESENT: "query the host that has the partition. To list the tasks of this host: "
         f"{command('ls', app)}",
-        FailureReason.DOES_NOT_EXIST: "count partitions from 0",
-        FailureReason.UNKNOWN_QUERY_TYPE: "to see which subcommand fits which kind of store: "
+        FailureReason.DOES_NOT_EXIST: "pass a partition that exists. The first partition is 0",
+        FailureReason.UNKNOWN_QUERY_TYPE: "to see which subcommand to use for each kind of store: "
         f"{command('query', option.HELP)}",
         FailureReason.STORE_EXCEPTION: look_closer(app),
     }
@@ -372,7 +372,7 @@ def collate(iterators: Iterable[RowIterator[T]]) -> RowIterator[T]:
     directions = {part.reverse for part in parts}
     # With mixed directions, heapq.merge would silently return rows in no order.
     if len(directions) > 1:
-        raise ValueError("some iterators are ascending and some descending")
+        raise ValueError("some iterators are ascending, and others are descending")
     reverse = directions == {True}
 
     def close() -> None:

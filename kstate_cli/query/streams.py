@@ -164,8 +164,8 @@ class OfflineStreams:
         if app.running and not self._last_flush:
             holder = f"process {app.pid}" if app.pid else "another process"
             raise StoreUnreadable(
-                f"{task.name}/{store.name} is open in {holder}, so its newest rows are not on disk",
-                hint=f"query the application, stop it, or pass {option.LAST_FLUSH} to read the last flush",
+                f"{holder} has opened {task.name}/{store.name}, so its newest rows may not be on disk",
+                hint=f"query the application itself, stop it, or pass {option.LAST_FLUSH} to read its last flush",
             )
         spec = self._store_spec(store.name)
         # All tasks of a store have its kind. So for an empty store, the kind of the same store in another task decides.
@@ -201,7 +201,7 @@ class OfflineStreams:
         if count is not None and not 0 <= partition < count:
             return QueryResult.for_failure(
                 FailureReason.DOES_NOT_EXIST,
-                f"Store {store} has {count} partitions; there is no partition {partition}.",
+                f"Store {store} has {count} partitions, so partition {partition} does not exist.",
             )
         return QueryResult.for_failure(FailureReason.NOT_PRESENT, STREAMS_SAYS[FailureReason.NOT_PRESENT])
 

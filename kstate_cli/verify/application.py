@@ -23,10 +23,10 @@ from kstate_cli.verify.files import store_digest
 from kstate_cli.verify.findings import MISSING, NOT_UNDERSTOOD, UNDECODABLE, UNREADABLE, VerifyFinding
 
 NOT_COVERED = (
-    "filter blocks, and other meta blocks of SSTs that are not needed to read rows",
-    "write-ahead logs (Streams does not write any)",
-    "SSTs that are not in a MANIFEST",
-    "whether the rows match the changelog at the stored offset (compare the digest with another copy)",
+    "filter blocks and other meta blocks of SSTs, which RocksDB does not need to read rows",
+    "write-ahead logs, which Streams does not write",
+    "SSTs that no MANIFEST lists",
+    "whether the rows match the changelog (to check this, compare the digest with another copy)",
 )
 """Parts of a database that a good verdict does not cover."""
 

@@ -45,7 +45,10 @@ _ATTEMPTS = 5
 _PAUSE = 0.2
 """Seconds by which the pause grows with each reading."""
 _SHOWN_KEY = 40
-_UNDER_WAY = "the running application is creating or dropping it. After the application is closed, check shows its kind"
+_UNDER_WAY = (
+    "the running application is creating or dropping this database, so kstate did not verify it. Stop the application, "
+    "and verify the directory again"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,16 +101,21 @@ def verify_database(job: DatabaseJob) -> DatabaseReport:
                 return report
         except FileNotFoundError:
             if not job.path.exists():
-                return DatabaseReport(dropped=True, remarks=(f"{job.place.text} was dropped while kstate read it",))
+                return DatabaseReport(
+                    dropped=True,
+                    remarks=(f"{job.place.text}: the application dropped this database while kstate read it",),
+                )
         except OSError as error:
             if not cannot_be_read(error):
                 # This host has no free descriptors or memory, so every other database would fail too.
                 raise host_error(error) or error from None
-            text = f"cannot be read: {error.strerror}"
+            text = f"kstate cannot read the file: {error.strerror}"
             return DatabaseReport(findings=(VerifyFinding(UNREADABLE, _place_in(job, error.filename), text),))
         # Each pause is longer than the one before, because a compaction of a large store takes seconds.
         time.sleep(_PAUSE * attempt)
-    busy = VerifyFinding(IN_USE, job.place, f"its files changed during each of {_ATTEMPTS} readings")
+    busy = VerifyFinding(
+        IN_USE, job.place, f"kstate read the database {_ATTEMPTS} times, and its files changed each time"
+    )
     return DatabaseReport(findings=(*firm, busy))
 
 
@@ -178,11 +186,16 @@ class _Verification:
     def _check_families(self, database: WholeDatabase, manifest: str, options_families: frozenset[str] | None) -> None:
         place, families = self._job.place, frozenset(database.column_families)
         if options_families is not None and options_families != families:
-            text = f"names the column families {_names(families)}, OPTIONS {_names(options_families)}"
+            text = (
+                f"the MANIFEST contains the column families {_names(families)}, but the OPTIONS file contains "
+                f"{_names(options_families)}"
+            )
             if self._job.running:
-                self._remarks.append(f"{place.text}/{manifest} {text}. {place.text}: {_UNDER_WAY}")
+                self._remarks.append(f"{place.text}: {text}. Probably {_UNDER_WAY}")
             else:
-                self._findings.append(VerifyFinding(CORRUPT, place / manifest, f"{text}: one of them is truncated"))
+                self._findings.append(
+                    VerifyFinding(CORRUPT, place / manifest, f"{text}, so one of the files is truncated")
+                )
         for family in sorted(families - all_families()):
             text = f"column family {of_no_store(family)} does not belong to Streams"
             self._findings.append(VerifyFinding(NOT_UNDERSTOOD, place, text))
@@ -294,7 +307,7 @@ class _Verification:
             try:
                 rule.decode(key, value)
             except MalformedBytesError as error:
-                text = f"column family {family}, key {_hex(key)}: {error} ({self._job.kind.name} store)"
+                text = f"column family {family}, key {_hex(key)}: {error} (the store has kind {self._job.kind.name})"
                 self._findings.append(self._in_tables(UNDECODABLE, tables, key, text))
                 return None
         return rule
@@ -302,7 +315,7 @@ class _Verification:
     def _out_of_order(self, family: str, last: bytes | None, keys: list[bytes], tables: list[Table]) -> None:
         for key in keys:
             if last is not None and key <= last:
-                text = f"column family {family}: key {_hex(key)} comes after {_hex(last)}"
+                text = f"in column family {family}, key {_hex(key)} follows the greater key {_hex(last)}"
                 self._findings.append(self._in_tables(CORRUPT, tables, key, text))
                 return
             last = key
@@ -340,7 +353,7 @@ class _Verification:
                     # If RocksDB can read the record of the key, it has compared the checksum. An overwritten record
                     # cannot be read through RocksDB, so its checksum is compared here.
                     if not _reads(database, family, record.key) and not is_whole_blob(file, record):
-                        return f"column family {family}: the blob at byte {record.at} does not match its checksum"
+                        return f"in column family {family}, the blob at byte {record.at} does not match its checksum"
             except MalformedBytesError as error:
                 return str(error)
         return None
@@ -349,7 +362,8 @@ class _Verification:
         """Read SSTs one by one, except for those whose values are in blob files."""
         if with_blobs := [table.name for table in tables if table.has_blobs]:
             self._remarks.append(
-                f"{self._job.place.text}: kstate read these SSTs only with their blob files: {', '.join(with_blobs)}"
+                f"{self._job.place.text}: kstate did not read some SSTs separately, because they need blob files: "
+                f"{', '.join(with_blobs)}"
             )
         for table in tables:
             if table.has_blobs:
@@ -367,7 +381,7 @@ class _Verification:
             most = counts.entries - counts.deletions
             if contents.rows != most:
                 text = (
-                    f"has {contents.rows:,} rows, but its properties count {most:,}, so some rows are missing "
+                    f"the SST has {contents.rows:,} rows, but its properties count {most:,}, so some rows are missing "
                     "or out of order"
                 )
                 self._add(CORRUPT, place, text)
@@ -382,14 +396,12 @@ class _Verification:
         # RocksDB replaces CURRENT when a new MANIFEST is complete. So if a newer MANIFEST exists, CURRENT is an old
         # one.
         if newer is not None:
-            text = (
-                f"names {manifest}, but {newer} is newer, and none of the named MANIFESTs contains {', '.join(orphans)}"
-            )
+            text = f"CURRENT names {manifest}, but {newer} is newer, and {manifest} does not list {', '.join(orphans)}"
             self._findings.append(VerifyFinding(CORRUPT, place / CURRENT, text))
         else:
             self._remarks.append(
-                f"{place.text}: {manifest} does not list {', '.join(orphans)}. A crash leaves such files. If "
-                "the application did not crash, the MANIFEST is damaged"
+                f"{place.text}: {manifest} does not list {', '.join(orphans)}. A crash can cause this. If the "
+                "application did not crash, the MANIFEST is damaged"
             )
 
     def _rocks(self, error: RocksError, otherwise: str) -> None:

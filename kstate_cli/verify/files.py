@@ -63,7 +63,7 @@ def check_entries(path: Path, place: Place) -> list[VerifyFinding]:
         if not entry.regular:
             if not entry.own and not is_special(entry.status.st_mode):
                 continue
-            text = f"is {kind_of(entry.status.st_mode)}, not a regular file"
+            text = f"this is {kind_of(entry.status.st_mode)}, and not a regular file"
             findings.append(VerifyFinding(NOT_UNDERSTOOD, where, text))
         elif entry.too_large is not None:
             findings.append(VerifyFinding(NOT_UNDERSTOOD, where, entry.too_large.why))
@@ -78,23 +78,23 @@ def check_current(path: Path, place: Place) -> tuple[str | None, list[VerifyFind
     try:
         reading = health.current(path)
     except FileNotFoundError:
-        return None, [VerifyFinding(MISSING, where, "is missing. It contains the name of the MANIFEST")]
+        return None, [VerifyFinding(MISSING, where, "the file is missing, so RocksDB does not know the MANIFEST")]
     except NotReadableError:
         return None, []  # check_entries has named it
     name = reading.manifest
     if name is None:
-        code, text = CORRUPT, f"holds {reading.content[:40]!r}"
+        code, text = CORRUPT, f"the file contains {reading.content[:40]!r}"
         # On a full disk, a name without its line end may remain. Then the file is cut off, but its bytes are unchanged.
         if reading.cut:
             code = TRUNCATED
-        return None, [VerifyFinding(code, where, f"{text}, which is not the name of a MANIFEST and a line end")]
+        return None, [VerifyFinding(code, where, f"{text} instead of the name of a MANIFEST and a line end")]
     if name in manifests:
         return name, []
     if manifests:
         return None, [
-            VerifyFinding(CORRUPT, where, f"names {name}, which is missing, although {', '.join(manifests)} exists")
+            VerifyFinding(CORRUPT, where, f"the file names {name}, but the directory contains {', '.join(manifests)}")
         ]
-    return None, [VerifyFinding(MISSING, place / name, "is missing, although CURRENT names it")]
+    return None, [VerifyFinding(MISSING, place / name, "the file is missing, although CURRENT names it")]
 
 
 def newer_manifest(path: Path, name: str) -> str | None:
@@ -122,7 +122,7 @@ def check_options(path: Path, place: Place) -> tuple[frozenset[str] | None, list
         return (
             None,
             [],
-            [(f"{place.text}: no OPTIONS file. RocksDB opens the database without it, but kstate does not change it")],
+            [f"{place.text} has no OPTIONS file. RocksDB can open this database, but kstate does not change it"],
         )
     where = place / newest.name
     try:
@@ -142,7 +142,11 @@ def check_footer(path: Path, place: Place) -> list[VerifyFinding]:
     def judge() -> list[VerifyFinding]:
         end = health.sst_end(path)
         if end.cut:
-            return [VerifyFinding(TRUNCATED, where, f"has {end.size} bytes, fewer than the footer of an SST")]
+            return [
+                VerifyFinding(
+                    TRUNCATED, where, f"the file has {end.size} bytes, which is less than the footer of an SST"
+                )
+            ]
         if end.format_version is None:
             return [VerifyFinding(CORRUPT, where, str(end.malformed))]
         if end.newer is not None:
@@ -170,13 +174,13 @@ def _read(judge: Callable[[], list[VerifyFinding]], where: Place) -> list[Verify
     try:
         return judge()
     except FileNotFoundError:
-        return [VerifyFinding(MISSING, where, "is missing")]
+        return [VerifyFinding(MISSING, where, "the file is missing")]
     except NotReadableError:
         return []  # check_entries has named it
     except OSError as error:
         if not cannot_be_read(error):
             raise
-        return [VerifyFinding(UNREADABLE, where, f"cannot be read: {error.strerror}")]
+        return [VerifyFinding(UNREADABLE, where, f"kstate cannot read the file: {error.strerror}")]
 
 
 def check_live(path: Path, files: Iterable[LiveFile], place: Place) -> list[VerifyFinding]:
@@ -186,14 +190,16 @@ def check_live(path: Path, files: Iterable[LiveFile], place: Place) -> list[Veri
         where = place / file.name
         size = health.live_size(path, file)
         if size is None:
-            findings.append(VerifyFinding(MISSING, where, "is missing, although the MANIFEST lists it"))
+            findings.append(VerifyFinding(MISSING, where, "the file is missing, although the MANIFEST lists it"))
         # RocksDB never changes a finished SST. So a shorter one was cut off, and a longer one was changed.
         elif size < file.size:
             findings.append(
-                VerifyFinding(TRUNCATED, where, f"has {size:,} bytes of the {file.size:,} bytes in the MANIFEST")
+                VerifyFinding(TRUNCATED, where, f"the file has {size:,} bytes, but the MANIFEST states {file.size:,}")
             )
         elif size > file.size:
-            findings.append(VerifyFinding(CORRUPT, where, f"has {size:,} bytes, but {file.size:,} in the MANIFEST"))
+            findings.append(
+                VerifyFinding(CORRUPT, where, f"the file has {size:,} bytes, but the MANIFEST states {file.size:,}")
+            )
         else:
             # Size and end are checked first. So a file that was cut off is reported as such, before RocksDB fails with
             # another text.

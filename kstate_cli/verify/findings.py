@@ -37,22 +37,24 @@ class VerifyCode(Code):
 _SILENT_ROCKSDB: Final = "RocksDB reads a block, and its checksum, only when it needs a row of the block ({page})"
 _REBUILD: Final = (
     (
-        "restore it again: "
+        "to restore the store again: "
         f"{command('restore', 'APP', option.FROM_CHANGELOG, 'DUMP', option.FOR, 'RELEASE', option.REBUILD)}"
     ),
     (
-        "or let the application restore it when it starts: "
+        "to let the application restore the store when it starts: "
         f"{command('wipe', 'APP', option.TASK, 'TASK', option.STORE, 'STORE')}"
     ),
-    "check the disk before you use it again, because it has changed bytes",
+    "check the disk before you use it again, because it changed the contents of a file",
 )
-_CHECK: Final = f"to see what happens when the application starts: {command('check', 'APP', option.FOR, 'RELEASE')}"
+_CHECK: Final = f"to predict the next start of the application: {command('check', 'APP', option.FOR, 'RELEASE')}"
 
 CORRUPT: Final = VerifyCode(
     "corrupt",
-    "Bytes have changed: a checksum, a size, an order or a count is wrong",
+    "The contents of a file are damaged: a checksum, a size, the order of keys or a count is wrong",
     level=VerifyLevel.DAMAGE,
-    more="Streams does not notice this until it reads the block. Then the query or the whole stream thread fails.",
+    more=(
+        "Streams does not notice the damage until it reads the block. Then the query or the whole stream thread fails."
+    ),
     log=(log.CHECKSUM,),
     source=_SILENT_ROCKSDB,
     page="rocksdb.md",
@@ -64,7 +66,7 @@ TRUNCATED: Final = VerifyCode(
     level=VerifyLevel.DAMAGE,
     more="The disk was full, a copy was incomplete, or the host lost power.",
     log=(log.STORE_NOT_OPENED, log.OTHER_SIZE),
-    source="RocksDB does not open a database if an SST has another size than in its MANIFEST ({page})",
+    source="RocksDB does not open a database if the size of an SST differs from the size in its MANIFEST ({page})",
     page="rocksdb.md",
     do=_REBUILD,
 )
@@ -73,8 +75,8 @@ MISSING: Final = VerifyCode(
     "A file is missing, although another file refers to it",
     level=VerifyLevel.DAMAGE,
     more=(
-        "If the database is a whole store, startup fails. If it is a segment, Streams silently opens the store "
-        "without it, up to 4.2."
+        "If the database is a whole store, startup fails. If it is a segment, releases up to 4.2 silently open the "
+        "store without this segment."
     ),
     log=(log.STORE_NOT_OPENED, log.NOT_FOUND),
     source="RocksDB does not open a database without the files in its MANIFEST ({page})",
@@ -85,9 +87,9 @@ UNDECODABLE: Final = VerifyCode(
     "undecodable",
     "RocksDB can read the row, but a store of this kind does not write such a key or value",
     level=VerifyLevel.DAMAGE,
-    more="Another program wrote it, a custom store has the same name, or kstate has inferred the wrong kind.",
+    more="Another program wrote the row, a custom store has the same name, or kstate inferred the wrong kind.",
     log=SILENT,
-    source="what a store's rows look like ({page})",
+    source="the kind of a store determines the format of its rows ({page})",
     page="stores.md",
     do=(
         (
@@ -99,13 +101,13 @@ UNDECODABLE: Final = VerifyCode(
 )
 TOO_NEW: Final = VerifyCode(
     "too-new",
-    "A RocksDB that this version of kstate does not support has written the file",
+    "A version of RocksDB that this kstate does not support wrote the file",
     level=VerifyLevel.UNKNOWN,
     more="The file may be correct, but kstate cannot check it.",
     log=(log.STORE_NOT_OPENED, log.FORMAT_VERSION),
-    source="each RocksDB reads SST formats up to its own ({page})",
+    source="each version of RocksDB reads SST formats up to a certain one ({page})",
     page="rocksdb.md#sst-formats",
-    do=("verify it with a version of kstate that supports the release which wrote it", _CHECK),
+    do=("verify the store with a version of kstate that supports the release that wrote it", _CHECK),
     advice="use a newer version of kstate, which may support the format",
 )
 UNREADABLE: Final = VerifyCode(
@@ -118,11 +120,11 @@ UNREADABLE: Final = VerifyCode(
 )
 NOT_UNDERSTOOD: Final = VerifyCode(
     "not-understood",
-    "An entry that Streams never writes, or a setting with which kstate cannot judge rows",
+    "The directory contains an entry that Streams never writes, or a setting that kstate does not support",
     level=VerifyLevel.UNKNOWN,
-    more=("For example, a link, a folder, or a custom comparator. kstate does not know what it means for the rows."),
+    more="Examples are a link, a folder and a custom comparator. kstate does not know what they mean for the rows.",
     do=(f"to see which stores exist: {command('ls', 'APP')}", _CHECK),
-    advice="leave stores unchanged if kstate does not recognize them",
+    advice="do not change stores that kstate does not recognize",
 )
 NO_SSTS: Final = VerifyCode(
     "no-ssts",
@@ -136,7 +138,10 @@ NO_SSTS: Final = VerifyCode(
     page="rocksdb.md#options",
     do=(
         "if the application sets db_paths or cf_paths, leave this store unchanged",
-        f"if it sets neither: {command('wipe', 'APP', option.TASK, 'TASK', option.STORE, 'STORE')}",
+        (
+            "if the application sets neither, remove the store: "
+            f"{command('wipe', 'APP', option.TASK, 'TASK', option.STORE, 'STORE')}"
+        ),
     ),
     advice="if the application does not set db_paths or cf_paths, restore the stores that lost their SSTs",
 )
@@ -145,7 +150,7 @@ IN_USE: Final = VerifyCode(
     "A running application changed the store faster than kstate could read it",
     level=VerifyLevel.UNKNOWN,
     more="kstate does not know whether the store is damaged.",
-    do=("run the command again at a quieter time, or after you have stopped the application",),
+    do=("run the command again when the application is less busy, or stop it first",),
     advice="run the command again, or stop the application first",
 )
 

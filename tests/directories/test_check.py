@@ -129,7 +129,7 @@ def test_stores_of_the_same_cause_share_an_entry_unless_all_is_passed(demo: Path
     by_cause = {(row["code"], row["outcome"]) for row in predictions}
     part = grouped.split("the next start of 4.2:\n")[1].split("\n\n")[0]
     assert len([line for line in part.splitlines() if line.startswith("    ") and line[4] != " "]) == len(by_cause) == 2
-    assert "(--all lists each)" in part and "the next start of 4.2:" not in output
+    assert "(to list each store, pass --all)" in part and "the next start of 4.2:" not in output
     for row in predictions:
         assert re.search(rf"^{row['task']} +{re.escape(row['store'])} ", output, re.MULTILINE)
 
@@ -211,7 +211,7 @@ def test_a_store_without_a_changelog_is_lost_with_its_task(
     assert (row["level"], row["store"]) == ("error", "kv-nolog")
     monkeypatch.setenv("COLUMNS", "500")
     output = kstate("check", app, "--for", name[:3], "--offsets", file, status=3).out
-    assert "task wiped, its rows are lost, because it has no changelog" in output
+    assert "its task is wiped, so its rows are lost, because it has no changelog" in output
 
     loose = check(app, name[:3], "--offsets", file, "--guarantee", "at_least_once", status=3)
     assert "lost-with-its-task" not in codes(loose)
@@ -416,9 +416,9 @@ def test_how_long_it_takes_until_running(tmp_path: Path) -> None:
     assert both["seconds_to_running"] == pytest.approx(100 / both["rate"], abs=0.1)
     (line, *_) = kstate(*texts, status=None).out.splitlines()
     assert (
-        "at most 100 records to restore up to the ends in the file and the dump: " in line
+        "Streams restores at most 100 records up to the log ends in the file and in the dump" in line
         and "at the rate of 0001-restore" in line
     )
     kstate("clean", app)
     (line, *_) = kstate(*texts, status=None).out.splitlines()
-    assert line.endswith("(no rate was measured here)")
+    assert line.endswith("(kstate has measured no rate on this host)")

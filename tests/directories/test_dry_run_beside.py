@@ -138,7 +138,7 @@ def test_store_under_construction_is_no_warning(app: Path) -> None:
                 assert result.status == 0 and not warnings
                 for place in outputs:
                     assert any(
-                        text.startswith(place) and "running application is creating or dropping it" in text
+                        text.startswith(place) and "running application is creating or dropping the database" in text
                         for text in notes
                     )
 

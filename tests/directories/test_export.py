@@ -301,7 +301,7 @@ def test_where_an_export_may_go(tmp_path: Path) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path)
     before = tree_hash(app)
     for inside in (app, app / "0_0", app / "new", tmp_path / ".kstate" / "x"):
-        assert "is within" in kstate("export", app, "visits", "--out", inside, status=2).err
+        assert "is inside" in kstate("export", app, "visits", "--out", inside, status=2).err
     out = tmp_path / "out"
     kstate("export", app, "visits", "--out", out, "-q")
     first = tree_hash(out)
@@ -362,7 +362,7 @@ def test_refuses_a_serde_for_values_of_kafka_streams(tmp_path: Path) -> None:
     app = unpack("4.3.1-kinds-eos", tmp_path)
     out = tmp_path / "out"
     refusal = kstate("export", app, "grace-join-Buffer", "--out", out, "--value-serde", "string", status=4)
-    assert "only Streams can read the values" in refusal.err
+    assert "no serde can read the values" in refusal.err
     kstate("export", app, "grace-join-Buffer", "--out", out, "--key-serde", "string")
     assert all(isinstance(row["key"], str) for row in _read(out))
     assert "is not a serde" in kstate("export", app, "count", "--out", out, "--key-serde", "nope", status=2).err
@@ -454,7 +454,7 @@ def test_killed_it_is_taken_up_by_the_same_export_only(tmp_path: Path, big: Path
     assert sorted(os.listdir(out)) == ["_incomplete"]
     other = unpack("4.3.1-demo-eos", tmp_path)
     refusal = kstate("export", other, "visits", "--out", out, status=4)
-    assert "another, interrupted export" in refusal.err
+    assert "an interrupted export of another store" in refusal.err
     kstate("export", big, "count", "--out", out, "-q")
     assert sorted(os.listdir(out)) == ["_manifest.json", "part-0_0-00000.parquet", "part-0_1-00000.parquet"]
     assert len(_read(out)) == 2 * ROWS

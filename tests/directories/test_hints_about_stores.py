@@ -369,10 +369,10 @@ def test_a_line_that_may_be_of_several_stores(tmp_path: Path, warm: Warm) -> Non
     lines = [lines[0], str(len(lines) - 1), *lines[2:], f"{topic} 0 5"]
     file.write_text("\n".join([*lines, ""]))
     refusal = warm("wipe", app, "--task", "0_0", "--store", "kv-plain")
-    assert refusal.status == 4 and f".checkpoint does not show whether the offset of {topic}:0" in refusal.err, (
+    assert refusal.status == 4 and f"the offset of {topic}:0 in .checkpoint may belong to" in refusal.err, (
         refusal.report
     )
-    _, _, hint = refusal.err.partition("to wipe all of them, run kstate ")
+    _, _, hint = refusal.err.partition("to wipe all of these stores, run kstate ")
     assert warm(*shlex.split(hint.splitlines()[0])).status in (0, 1)
     assert not (app / "0_0").exists()
     assert warm("undo", app).status == 0
@@ -412,7 +412,9 @@ def test_a_text_that_kstate_does_not_know(tmp_path: Path, warm: Warm) -> None:
     """More of the log has the cause; the other command is about the directory itself."""
     app = unpack("4.3.1-demo-eos", tmp_path / "state")
     refusal = warm("explain", "Failed", "to", "commit")
-    assert refusal.status == 2 and "pass more of it, with its causes" in refusal.err, refusal.report
+    assert refusal.status == 2 and "pass more of the log, with the causes of the exception" in refusal.err, (
+        refusal.report
+    )
     (tmp_path / "FILE").write_text("Failed to commit\nCaused by: Corruption: block checksum mismatch: stored = 7\n")
     (line,) = re.findall(r"for example: kstate (.*) < FILE", refusal.err)
     followed = warm(*line.split(), stdin=str(tmp_path / "FILE"))

@@ -65,18 +65,18 @@ class Case:
 
 
 CASES = {
-    "bound": Case("query range APP latest-order --at nonsense", 2, "pass, for example, orders:0=1234",
+    "bound": Case("query range APP latest-order --at nonsense", 2, "pass a topic, a partition and an offset, such as orders:0=1234",
                   "query range APP latest-order --at orders:0=0", (0, 1, 3)),
     "key serde": Case("query key APP latest-order nonsense --key-serde long", 2, "pass --key-serde with the serde that the application",
                       "query key APP latest-order nonsense --key-serde string"),
-    "ls --spec as JSON": Case("ls APP --spec -o json", 2, "omit one of --spec and -o json", "ls APP --spec"),
-    "ls --spec sorted": Case("ls APP --spec --sort size", 2, "omit one of --spec and --sort", "ls APP --spec"),
-    "ls with a dump": Case(f"ls APP --from-changelog {DUMP}", 2, "add --spec", f"ls APP --spec --from-changelog {DUMP}"),
+    "ls --spec as JSON": Case("ls APP --spec -o json", 2, "omit --spec or -o json", "ls APP --spec"),
+    "ls --spec sorted": Case("ls APP --spec --sort size", 2, "omit --spec or --sort", "ls APP --spec"),
+    "ls with a dump": Case(f"ls APP --from-changelog {DUMP}", 2, "pass --spec too", f"ls APP --spec --from-changelog {DUMP}"),
     "maintain without a file": Case("maintain --dry-run", 2, "--config FILE", "maintain --dry-run --config maintain.toml"),
-    "follow once": Case(f"{_LOST} --standby --follow 1", 2, "--dry-run with --standby first, then --follow", f"{_LOST} --standby"),
-    "before without missing": Case(f"{_LOST} --before fleet.json", 2, "pass --missing FILE (present state)", f"{_LOST} --missing fleet.json --before fleet.json --host web"),
+    "follow once": Case(f"{_LOST} --standby --follow 1", 2, "run the command once with --dry-run --standby, then with --follow", f"{_LOST} --standby"),
+    "before without missing": Case(f"{_LOST} --before fleet.json", 2, "pass --missing FILE (the current state)", f"{_LOST} --missing fleet.json --before fleet.json --host web"),
     "missing alone": Case(f"{_LOST} --missing fleet.json", 2, "--share 1/1 if this is the only one", f"{_LOST} --missing fleet.json --share 1/1"),
-    "missing, another way": Case(f"{_LOST} --missing fleet.json", 2, "--before FILE --host NAME",
+    "missing, another way": Case(f"{_LOST} --missing fleet.json", 2, "pass --host NAME, and --before FILE",
                                  f"{_LOST} --missing fleet.json --before fleet.json --host web"),
     "before without a name": Case(f"{_LOST} --missing fleet.json --before fleet.json", 2, "--host NAME",
                                   f"{_LOST} --missing fleet.json --before fleet.json --host web"),
@@ -103,7 +103,7 @@ CASES = {
                                   (0, 1, 3)),
     "a dump that does not grow": Case(f"{_LOST.replace(' --dry-run', '')} --standby --follow 1", 4, "omit --follow",
                                       f"{_LOST.replace(' --dry-run', '')} --standby"),
-    "no rows of a restoration": Case(f"{_LOST.replace(' --dry-run', '')} --no-verify-dump", 2, "add --dry-run", f"{_LOST} --no-verify-dump"),
+    "no rows of a restoration": Case(f"{_LOST.replace(' --dry-run', '')} --no-verify-dump", 2, "pass --dry-run too", f"{_LOST} --no-verify-dump"),
     "memory without Spark": Case(f"{_LOST.replace(' --dry-run', '')} --memory 1M", 2, "pass a larger --memory", f"{_LOST.replace(' --dry-run', '')} --memory 2G"),
     "a fleet without a listing": Case("fleet web=nothing.json", 2, "kstate ls APP -o json", "fleet web=web.json", (0, 1, 3)),
     "too many partitions": Case("fleet web=web.json --spec huge.toml", 4, "--spec", "fleet web=web.json --spec kstate.toml", (0, 1, 3)),
@@ -407,7 +407,7 @@ def test_two_exports_at_once(app: Path, tmp_path: Path, warm: Warm) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         refusal = warm("export", app, "visits", "--out", out)
-        assert refusal.status == 5 and "wait for it, or pass another --out" in refusal.err
+        assert refusal.status == 5 and "wait until it ends, or pass another folder with --out" in refusal.err
         assert warm("export", app, "visits", "--out", tmp_path / "another").status in (0, 1)
     finally:
         os.close(lock)
@@ -424,9 +424,9 @@ def test_a_listing_that_was_not_whole(app: Path, tmp_path: Path, warm: Warm) -> 
     (tmp_path / "now.json").write_text(warm("fleet", "web=web.json", "-o", "json", folder=tmp_path).out)
     words = _LOST.replace("LOST", str(tmp_path / "orders")).split()
     refusal = warm(*words, "--missing", fleet, "--before", tmp_path / "now.json", "--host", "web")
-    assert (
-        refusal.status == 4 and "pass an older listing, or --share for a share of the missing tasks" in refusal.err
-    ), refusal.report
+    assert refusal.status == 4 and "Or pass --share to restore a share of the missing tasks" in refusal.err, (
+        refusal.report
+    )
     assert warm(*words, "--missing", fleet, "--before", fleet, "--host", "web").status in (0, 1)
     assert warm(*words, "--missing", fleet, "--share", "1/1").status in (0, 1)
 
@@ -465,7 +465,7 @@ def test_a_step_of_maintain_that_failed(app: Path, tmp_path: Path, warm: Warm) -
         f'format = 1\n[defaults]\ndirectory = "{app}"\n[maintain]\nmemory_file = "memory.json"\n[maintain.verify]\nparts = 1\n'
     )
     refusal = warm("maintain", "--config", "kstate.toml", folder=tmp_path)
-    assert refusal.status == 3 and "run the command yourself" in refusal.err, refusal.report
+    assert refusal.status == 3 and "run its command yourself" in refusal.err, refusal.report
     ((_, *words),) = printed_commands(refusal)
     by_hand = warm(*words, folder=tmp_path)
     assert by_hand.status == 3 and "CURRENT" in by_hand.report

@@ -88,7 +88,7 @@ def test_unknown_lag_is_named_and_never_0(app: Path, start: int, end: int, unkno
     every = kstate("lag", app, "--offsets", offsets, "-o", "json", status=1)
     assert of(every.rows, "log")[-1]["lag_unknown"] == "log-unknown" and every.summary["lag"] is None
     assert (
-        "lag unknown, because none of the sources has the log: "
+        "kstate does not know the lag, because no source contains the log: "
         in kstate("lag", app, "--offsets", offsets, status=1).err
     )
     assert kstate("lag", app, "--offsets", offsets, "--warnings-ok").status == 0

@@ -60,7 +60,7 @@ def test_a_dump_that_grows(tmp_path: Path) -> None:
     assert "1 partition, 15 records, " in result.out and ", 1 gap, generation 3: none damaged" in result.out
     assert "kstate verify-dump" in result.err
     kstate_here("dump", "verify", dump.path)
-    assert "all files were read since 20" in kstate_here("dump", "ls", dump.path).err
+    assert "kstate has verified all files since 20" in kstate_here("dump", "ls", dump.path).err
 
 
 def _partitions(dump: Path, status: int = 0) -> list[dict[str, Any]]:
@@ -71,7 +71,7 @@ def test_missing_and_damaged_files(tmp_path: Path) -> None:
     dump = Path(shutil.copytree(DUMP, tmp_path / "dump"))
     (dump / FILE).unlink()
     result = kstate_here("dump", "ls", dump, status=3)
-    assert "1 partition damaged: orders-visits-changelog:1" in result.err
+    assert "the dump is damaged in 1 partition: orders-visits-changelog:1" in result.err
     assert f"{FILE} is in the manifest, but not in the dump" in result.err
     damages = {row["damage"] for row in _partitions(dump, 3) if row["damage"] is not None}
     assert len(damages) == 1

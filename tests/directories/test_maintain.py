@@ -122,7 +122,9 @@ def test_rounds(host: Host) -> None:
     result = host.call()
     (row,) = [row for row in result.rows if row.get("step") == "verify"]
     assert row["words"][row["words"].index("--subset") + 1] == "2/2"
-    assert re.fullmatch("part 2 of 2: [0-2] of 2 stores; every store was read since the cycle began", row["message"])
+    assert re.fullmatch(
+        "part 2 of 2 contains [0-2] of 2 stores; kstate has read every store in this cycle", row["message"]
+    )
     assert len(host.metric("kstate_verify_circle_timestamp_seconds", of="standby")) == 1
     other = host.folder / "other" / APP
     other.parent.mkdir()
@@ -273,12 +275,12 @@ def test_progress_of_a_step_is_reported(
             with pytest.raises(RunFailed):
                 maintain(path, quiet=quiet)
             messages.append([line for line in capfd.readouterr().err.splitlines() if line.startswith("kstate: ")])
-    start = [entry for entry in messages[0] if re.fullmatch(r"kstate: \w+ of standby", entry)]
-    assert start == ["kstate: lag of standby", "kstate: clean of standby"]
+    start = [entry for entry in messages[0] if re.fullmatch(r"kstate: \w+ \(standby\)", entry)]
+    assert start == ["kstate: lag (standby)", "kstate: clean (standby)"]
     goes_on = [
         entry
         for entry in messages[0]
-        if re.fullmatch(r"kstate: lag of standby: running for \d+ s, with a limit of 3 s", entry)
+        if re.fullmatch(r"kstate: lag \(standby\) has been running for \d+ s, and its limit is 3 s", entry)
     ]
     assert len(goes_on) >= 2
     # The command whose time was up may still say why it ended: an error is said with --quiet too.
@@ -330,7 +332,7 @@ def test_step_that_did_not_run_outranks_a_finding(host: Host) -> None:
     path.write_text(path.read_text().replace('engine = "local"', 'engine = "duck"'))
     result = kstate("maintain", "--config", path, "-o", "json", status=2)
     assert _came(result) == [("restore", "failed"), ("verify", "found")]
-    assert result.error["message"].startswith("restore of standby ended with exit code 2")
+    assert result.error["message"].startswith("the step restore (standby) ended with exit code 2")
 
 
 def test_a_broker_that_never_answers(host: Host) -> None:
@@ -344,7 +346,7 @@ def test_a_broker_that_never_answers(host: Host) -> None:
         result = kstate("maintain", "--config", path, "-o", "json", status=6)
     assert _came(result) == [("dump", "timed-out"), ("clean", "done")]
     (row,) = [row for row in result.rows if row.get("step") == "dump"]
-    assert (row["ended"], row["message"]) == (6, "kstate ended it after 3 s, its time limit")
+    assert (row["ended"], row["message"]) == (6, "kstate ended the step at its time limit of 3 s")
 
 
 @pytest.mark.parametrize("stubborn", [False, True])
@@ -389,10 +391,10 @@ def _await_end(pid: int) -> None:
 def test_never_two_at_once(host: Host) -> None:
     with open(host.folder / ".memory.json.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        lock.write("check of standby, process 7")
+        lock.write("check (standby) in process 7")
         lock.flush()
         result = host.call(status=5)
-    assert result.error["code"] == "in-use" and "check of standby, process 7" in result.error["hint"]
+    assert result.error["code"] == "in-use" and "check (standby) in process 7" in result.error["hint"]
     assert not host.standby.exists()
 
 
@@ -532,13 +534,13 @@ def test_a_dump_that_cannot_be_read_is_no_number(host: Host) -> None:
 @pytest.mark.in_full("tests/directories/test_maintain.py::test_rounds")
 def test_missing_settings_are_refused_before_the_first_step(host: Host) -> None:
     host.steps = ""
-    assert "has no steps for maintain" in host.call(status=2).error["message"]
+    assert "does not configure any steps" in host.call(status=2).error["message"]
     host.steps = "[maintain.dump]\n"
-    assert "[maintain.dump] needs bootstrap_server" in host.call(status=2).error["message"]
+    assert "needs bootstrap_server" in host.call(status=2).error["message"]
     host.steps = "[maintain.check]\n"
     path = host.config(defaults=f'directory = "standby/{APP}"')
     assert (
-        "is in the standby, or the same"
+        "is inside the standby, or in the same place"
         in kstate("maintain", "--config", path, "-o", "json", status=2).error["message"]
     )
     for key in ("memory_file", "metrics_file"):
@@ -691,13 +693,13 @@ def test_a_verify_that_really_runs_out_of_time(tmp_path: Path, monkeypatch: pyte
     before = tree_hash(app)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(tmp_path / "slow"), search_path])))
     messages = [call("1s", 6) for _ in range(3)]
-    halves = [re.findall(r"he next run reads half of it: part \d+ of (\d+)", message) for message in messages]
+    halves = [re.findall(r"he next run reads half of this part: part \d+ of (\d+)", message) for message in messages]
     assert halves == [["4"], ["8"], ["16"]], messages
-    assert all("kstate ended it after 1 s, its time limit" in message for message in messages)
+    assert all("kstate ended the step at its time limit of 1 s" in message for message in messages)
     monkeypatch.setenv("PYTHONPATH", search_path)
     for _ in range(200):
         messages.append(call("1h", 0))
-        if "every store was read since the cycle began" in messages[-1]:
+        if "kstate has read every store in this cycle" in messages[-1]:
             break
-    assert "every store was read since the cycle began" in messages[-1], messages
+    assert "kstate has read every store in this cycle" in messages[-1], messages
     assert tree_hash(app) == before

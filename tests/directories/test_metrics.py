@@ -114,7 +114,7 @@ def test_a_file_where_none_belongs(tmp_path: Path) -> None:
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("content", ["my notes\n", "format = 1\n", "# HELP node_load1 1m load average.\n", "\0notes"])
 def test_a_file_of_somebody_else(tmp_path: Path, content: str) -> None:
-    """It would be replaced as a whole, were it the kstate.toml that names it: nothing is that kstate has not written."""
+    """It would be replaced as a whole, were it the kstate.toml that names it: nothing is that kstate did not write."""
     app = unpack("4.3.1-demo-eos", tmp_path)
     file = tmp_path / "kept.txt"
     file.write_text(content)
@@ -122,7 +122,7 @@ def test_a_file_of_somebody_else(tmp_path: Path, content: str) -> None:
     for words in (["check", app, "--for", "4.3"], ["migrate", app, "--to", "4.2"], ["verify", app]):
         refusal = kstate(*words, "--metrics-file", file, status=4)
         assert str(file) in refusal.err
-        assert "kstate has not written" in refusal.err
+        assert "kstate did not write" in refusal.err
     assert tree_hash(tmp_path) == before
 
 

@@ -83,7 +83,7 @@ def test_snapshots_expire_without_a_new_snapshot(app: Path, place: Place) -> Non
         second: True,
         third: False,
     }
-    assert "ok, expired: a cleaner will delete it" in re.sub(r"\s+", " ", kstate("ls", place.out).out)
+    assert "ok, but expired" in re.sub(r"\s+", " ", kstate("ls", place.out).out)
     # Within the grace period a second run finds nothing to do.
     assert prune_twice(place, "--keep", "1").summary["condemned"] == 0
     # A run without a rule must not take the list away from cleaners that have one.

@@ -102,7 +102,7 @@ def test_key(app: Path) -> None:
     (row,) = _rows("key", app, "count", "k0005", *COUNTS, "--timestamps")
     assert row == {"partition": 0, "key": "k0005", "value": 6, "timestamp": 1704068596903, "headers": []}
     none = run_query("key", app, "count", "nobody", *COUNTS, "-o", "json")
-    assert (none.rows, none.summary["rows"], none.err) == ([], 0, "none: count does not have such a row\n")
+    assert (none.rows, none.summary["rows"], none.err) == ([], 0, "count has no matching row\n")
     assert run_query("key", app, "count", "nobody", *COUNTS, "--quiet") == CommandResult(0, "", "")
 
 
@@ -273,21 +273,21 @@ def test_table_and_csv(app: Path) -> None:
 def test_limit(app: Path) -> None:
     cut = run_query("range", app, "count", "--limit", 4, *COUNTS, "-o", "json")
     assert len(cut.rows) == 4
-    assert "output limited to the first 4 rows" in cut.err
+    assert "kstate prints only the first 4 rows" in cut.err
     for limit in (3, 8):  # 3 is all of partition 0: there are more all the same
         cut = run_query("range", app, "count", "--limit", limit, *COUNTS, "-o", "json")
         assert len(cut.rows) == limit
-        assert ("output limited to" in cut.err) is (limit == 3)
+        assert ("prints only the first" in cut.err) is (limit == 3)
     entry = run_query("range", app, "count", "--limit", 5, "--collate", *COUNTS, "-o", "json")
     assert [row["key"] for row in entry.rows] == KEYS[:5]
-    assert "output limited to the first 5 rows" in entry.err
+    assert "kstate prints only the first 5 rows" in entry.err
 
 
 def test_a_table_is_cut_and_says_so(tmp_path: Path) -> None:
     path = _make_store(tmp_path, {b"%05d" % number: b"v" for number in range(2500)})
     cut = run_query("range", path, "made")
     assert cut.out.count("0000") > 0 and "00999" in cut.out and "01000" not in cut.out
-    assert "output limited to the first 1,000 rows. To see N rows, pass --limit N" in cut.err
+    assert "kstate prints only the first 1,000 rows. To print N rows, pass --limit N" in cut.err
     # Nobody asked for fewer rows: then --quiet does not hide that there are more.
     assert run_query("range", path, "made", "--quiet").err == cut.err
     assert run_query("range", path, "made", "--quiet", "--limit", 5).err == ""
@@ -365,8 +365,8 @@ def test_bounds(app: Path) -> None:
     behind = run_query(*texts, "--at", f"{topic}:0=19", status=3)
     assert _failures(behind) == {0: "NOT_UP_TO_BOUND"}
     assert sum(row["type"] == "row" for row in behind.rows) == 5
-    assert "partition 0: NOT_UP_TO_BOUND: For store partition 0, the current position" in behind.err
-    assert "5 rows, and the answer is incomplete" in behind.err
+    assert "partition 0 failed with NOT_UP_TO_BOUND: For store partition 0, the current position" in behind.err
+    assert "so the answer is incomplete and has 5 rows" in behind.err
     quiet = run_query(*texts, "--at", f"{topic}:0=19", "--quiet", status=3)
     assert "NOT_UP_TO_BOUND" in quiet.err
     run_query(*texts, "--at", "nonsense", status=2)
@@ -409,7 +409,7 @@ def test_a_question_for_another_kind_of_store(app: Path, store: str, requests: t
     query, *key = requests
     result = run_query(query, app, store, *key, "-o", "json", status=3)
     assert set(_failures(result).values()) == {"UNKNOWN_QUERY_TYPE"}
-    assert f"store answers: {answers}." in result.err
+    assert f"Use one of these subcommands: {answers}." in result.err
 
 
 def test_usage(app: Path) -> None:
@@ -417,8 +417,8 @@ def test_usage(app: Path) -> None:
         (("range", "nothing"), "has a store nothing"),
         (("range", "count", "--key-serde", "nothing"), "--key-serde: 'nothing' is not a serde"),
         (("range", "count", "--value-serde", "no.such:thing"), "--value-serde"),
-        (("key", "count", "x", "--key-serde", "long"), "KEY 'x' is not a key of serde long"),
-        (("range", "count", "--from", "\\q"), "--from '\\\\q' is not a key of serde bytes"),
+        (("key", "count", "x", "--key-serde", "long"), "the serde long cannot read KEY 'x'"),
+        (("range", "count", "--from", "\\q"), "the serde bytes cannot read --from '\\\\q'"),
         (("window-range", "window-count", "--from", "noon"), "--from 'noon' is not a time"),
         (("versioned", "versioned", "k", "--as-of", "1e3"), "--as-of '1e3' is not a time"),
         (("range", "count", "--limit", "0"), "--limit"),
@@ -446,13 +446,13 @@ def test_a_value_that_its_serde_does_not_read(tmp_path: Path) -> None:
         result = run_query("range", path, "made", "--value-serde", "json", "-o", output, status=4)
         assert cell in result.out
         assert "7" in result.out
-    assert "0_0/made: the value of key b'b' cannot be read as json" in result.err
+    assert "0_0/made: kstate cannot read the value of key b'b' as json" in result.err
     result = run_query("key", path, "made", "b", "--value-serde", "json", status=4)
-    assert "0_0/made: the value of key b'b' cannot be read as json" in result.err
+    assert "0_0/made: kstate cannot read the value of key b'b' as json" in result.err
     result = run_query("range", path, "made", "--key-serde", "long", status=4)
-    assert "0_0/made: kstate cannot read key b'a' as long: 1 bytes instead of 8" in result.err
+    assert "0_0/made: kstate cannot read the key b'a' as long: 1 bytes instead of 8" in result.err
     result = run_query("raw-scan", path, "made", "--value-serde", "string", "-o", "csv", status=4)
-    assert "or bytes, hex or base64" in result.err
+    assert "pass bytes, hex or base64" in result.err
 
 
 def test_every_query_shows_its_rows_beside_an_unreadable_value(app: Path) -> None:
@@ -502,9 +502,9 @@ def _put_row(app: Path, key: bytes, value: bytes, store: str = "made") -> None:
 
 def test_windowed_values_name_their_key(app: Path) -> None:
     result = run_query("window-range", app, "window-count", "--value-serde", "int", status=4)
-    assert "0_0/window-count: the value of key b'k000" in result.err
+    assert "0_0/window-count: kstate cannot read the value of key b'k000" in result.err
     result = run_query("versioned", app, "versioned", "k0001", "--value-serde", "int", status=4)
-    assert "6_1/versioned: the value of key b'k0001' cannot be read as int" in result.err
+    assert "6_1/versioned: kstate cannot read the value of key b'k0001' as int" in result.err
 
 
 def test_damage(tmp_path: Path) -> None:
@@ -523,7 +523,7 @@ def test_damage(tmp_path: Path) -> None:
         assert (failure["type"], failure["code"]) == ("failure", "STORE_EXCEPTION")
         assert (result.summary["rows"], result.summary["failures"]) == (len(rows), 1)
         assert sst.name in failure["message"] and sst.name in result.err
-        assert "rows, and the answer is incomplete: 1 STORE_EXCEPTION" in result.err
+        assert "the query failed (1 STORE_EXCEPTION), so the answer is incomplete" in result.err
     for output in ("csv", "table"):
         result = run_query("range", results, "made", "-o", output, "--limit", 4999, status=6)
         assert f"{len(rows) - 1:05}" in result.out and "STORE_EXCEPTION" in result.err
@@ -552,7 +552,7 @@ def test_damage_in_a_partition_fails_that_partition_alone(tmp_path: Path) -> Non
     assert sum(row["type"] == "row" for row in result.rows) == 5
     assert sst.name in result.err
     result = run_query("key", results, "count", "k0005", status=6)
-    assert "no rows, and the answer is incomplete" in result.err
+    assert "so the answer is incomplete and has no rows" in result.err
     (results / "0_1/rocksdb/count/CURRENT").unlink()
     result = run_query("range", results, "count", "-o", "json", status=6)
     assert _failures(result) == {0: "STORE_EXCEPTION", 1: "STORE_EXCEPTION"}
@@ -562,10 +562,10 @@ def test_beside_a_running_application(app: Path) -> None:
     with locked(app, "application") as pid:
         result = run_query("range", app, "count", "-o", "json", status=5)
         assert _failures(result) == {0: "STORE_EXCEPTION", 1: "STORE_EXCEPTION"}
-        assert f"open in process {pid}" in result.err and "--last-flush" in result.err
+        assert f"process {pid} has opened" in result.err and "--last-flush" in result.err
         flushed = run_query("range", app, "count", "--last-flush", "-o", "json")
         assert len(flushed.rows) == 8
-        assert "this is the state of its last flush" in flushed.err
+        assert "so the answer is the state of its last flush" in flushed.err
 
 
 def test_expired(app: Path, tmp_path: Path) -> None:

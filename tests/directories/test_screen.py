@@ -66,13 +66,13 @@ def test_ls_fits_a_terminal(app: Path, columns: int) -> None:
     lines = output.splitlines()
     assert [line.split()[:2] for line in lines[2 : 2 + len(rows)]] == [[row["task"], row["store"]] for row in rows]
     assert all(width_of(line) <= columns for line in lines[: 2 + len(rows)])
-    assert ("too narrow for: " in output) == (columns == 80)
+    assert ("too narrow for the columns " in output) == (columns == 80)
     assert lines[-1].endswith("opens in 4.3-4.4; not running")
 
 
 def test_signs_are_explained_where_they_are(app: Path) -> None:
     messages = kstate("ls", app).err
-    assert "? behind a kind: inferred" in messages and "0=30: partition 0 is at offset 30" in messages
+    assert "? after a kind: kstate inferred it" in messages and "0=30: partition 0 is at offset 30" in messages
     assert kstate("ls", app, "-q").err == ""
 
 
@@ -80,7 +80,7 @@ def test_query_messages_have_no_words_of_python(app: Path) -> None:
     """Failures and offsets: in words for people, as Streams says it for programs."""
     topic = "golden-431-kinds-eos-in-events"
     for requests, text in (
-        (("range", app, "count", "--at", f"{topic}:0=99", "--partition", 0), (f"is at {topic}:0=18, but must be at "
+        (("range", app, "count", "--at", f"{topic}:0=99", "--partition", 0), (f"is at {topic}:0=18, but the query requires at least "
                                                                              f"{topic}:0=99")),
         (("window-range", app, "kv-plain"), "key-value store kv-plain of task 0_0 does not support this query."),
         (("range", app, "count", "--explain"), f"position {topic}:0=18"),
@@ -137,8 +137,8 @@ def test_a_plan_is_summed_up_and_quiet_is_without_it(tmp_path: Path) -> None:
         assert lines[0] == f"migrate --to 4.2: {app}"
         assert lines[1].startswith(f"  7 stores in 3 tasks; {len(steps)} steps: ")
         assert "data rewritten: 0 B; space needed: " in lines[2]
-        assert lines[3] == "  estimated time: less than 10 s (no earlier run to compare with)"
-        assert lines[4].endswith(f"remains in {tmp_path}/.kstate/orders, until:")
+        assert lines[3] == "  estimated time: less than 10 s (without an earlier run to compare with)"
+        assert lines[4].endswith(f"in {tmp_path}/.kstate/orders. To delete it later, run:")
         assert lines[5].strip() == f"kstate clean {app}"
         assert sum(line.startswith(("edit store  ", "write file  ")) for line in printed) == len(steps)
     result = kstate(*planned, "-q")
@@ -150,9 +150,9 @@ def test_a_plan_is_summed_up_and_quiet_is_without_it(tmp_path: Path) -> None:
     kstate("undo", app)
     verbose = kstate(*planned, "-v").out.splitlines()
     assert sum(line.startswith(("edit store  ", "write file  ")) for line in verbose) == len(steps)
-    assert "estimated time: less than 10 s (like run 0001-migrate)" in again
+    assert "estimated time: less than 10 s (based on run 0001-migrate)" in again
     result = kstate("wipe", app, "--all", "--purge", "--dry-run", status=None)
-    assert "there is no backup of the removed stores" in result.out and "  3 tasks; " in result.out
+    assert "kstate keeps no backup of the removed stores" in result.out and "  3 tasks; " in result.out
 
 
 def test_verify_ends_with_how_much_it_was(tmp_path: Path) -> None:

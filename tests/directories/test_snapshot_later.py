@@ -107,7 +107,7 @@ def test_a_release_that_reads_older_files_is_migrated_to_afterwards(
     shutil.rmtree(behind)
     words = ("restore", behind, "--from-snapshot", repository, "--accept-resurrected", "--warnings-ok")
     refusal = kstate(*words, "--for", "3.9", status=4)
-    assert "restore without --for first" in refusal.err and not behind.exists()
+    assert "first restore the snapshot without --for" in refusal.err and not behind.exists()
     kstate(*words)
     kstate("migrate", behind, "--to", "3.9", "--warnings-ok")
 

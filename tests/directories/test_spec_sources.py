@@ -136,7 +136,10 @@ def test_an_old_manifest_is_read_and_says_nothing_of_retentions(tmp_path: Path) 
     result = kstate("ls", app, "--spec", "--from-changelog", dump, status=1)
     assert open_questions(result) == {*UNKNOWABLE, ("versioned", "retention_ms"), ("grace-table", "retention_ms")}
     # Without the topology's text nobody says what has a changelog and no directory.
-    assert "changelogs without a store here" in result.err and f"{app.name}-kv-memory-changelog" in result.err
+    assert (
+        "this directory has no stores for these changelogs" in result.err
+        and f"{app.name}-kv-memory-changelog" in result.err
+    )
 
 
 def test_option_needs_spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,7 +151,7 @@ def test_option_needs_spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("KSTATE_LS_BOOTSTRAP_SERVER", "127.0.0.1:1")
     kstate("ls", app, status=0)
     monkeypatch.delenv("KSTATE_LS_BOOTSTRAP_SERVER")
-    assert "pass --bootstrap-server too" in kstate("ls", app, "--spec", "--kafka-settings", "x", status=2).err
+    assert "needs --bootstrap-server" in kstate("ls", app, "--spec", "--kafka-settings", "x", status=2).err
     assert "cannot read" in kstate("ls", app, "--spec", "--topology", tmp_path / "none", status=2).err
     (tmp_path / "t").write_text("Topologies:\n   Sub-topology: 0\n    Processor: p (stores: [../x])\n")
     assert "not a legal store name" in kstate("ls", app, "--spec", "--topology", tmp_path / "t", status=2).err

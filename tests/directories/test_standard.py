@@ -178,7 +178,7 @@ def test_results_that_cannot_be_written(
         # What can only be told is not done either. An answer that has a code of its own may keep it.
         assert ended.status in ({6} if normal.status < 2 else {6, normal.status}), f"{stream}: {ended.report}"
         assert not changed, ended.report
-        assert "could not write all of standard output" in ended.err
+        assert "could not write all results to standard output" in ended.err
         assert "defect" not in ended.err and "Exception" not in ended.err
 
 
@@ -258,7 +258,7 @@ def test_a_process_whose_results_cannot_be_written(part: str, redirection: str, 
     assert result.returncode == (6 if redirection else 0), result.stderr
     if redirection:
         (line, *_) = result.stderr.splitlines()
-        assert line.startswith("kstate: kstate could not write all of standard output"), result.stderr
+        assert line.startswith("kstate: kstate could not write all results to standard output"), result.stderr
 
 
 def test_a_process_with_no_streams_at_all(warm: Warm, templates: dict[str, Path], tmp_path: Path) -> None:
@@ -325,7 +325,7 @@ def test_results_that_are_lost_after_the_commit(
     result, _ = _strace(case, tmp_path / "trace", f"inject=write:error=ENOSPC:when={writes}+")
     command = name.split(maxsplit=1)[0]
     assert result.returncode == 7, result.stderr
-    assert "kstate could not write all of standard output: No space left on device" in result.stderr
+    assert "kstate could not write all results to standard output: No space left on device" in result.stderr
     assert f"run 0001-{command} has changed {case.app}" in result.stderr
     assert "kstate undo" in result.stderr
     assert digest(case.app) != before

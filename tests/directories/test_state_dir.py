@@ -55,7 +55,7 @@ def test_reader_names_each_application_and_the_command_to_type(name: str, state:
     shutil.copytree(state / "orders", state / "second one")
     before = tree_hash(state)
     refusal = kstate(*line(READERS[name], state), status=2)
-    assert "holds several applications: orders, second one" in refusal.err and not refusal.out
+    assert "contains several applications: orders, second one" in refusal.err and not refusal.out
     printed = [shlex.split(text) for text in refusal.err.splitlines() if text.startswith("    kstate ")]
     assert [words[words.index(name) :] for words in printed] == [
         [str(word) for word in line(READERS[name], state / app)] for app in ("orders", "second one")

@@ -68,7 +68,7 @@ def test_a_signal_is_named(app: Path, number: signal.Signals) -> None:
     interrupt_migration(app, number)
     text = status_text(app)
     assert f"interrupted by {number.name}" in end_of(text, "0001-migrate"), text
-    assert "left the directory unchanged. Run its command again" in text
+    assert "left the directory unchanged. To continue, run its command again" in text
     assert "failed" not in end_of(text, "0001-migrate")
     (row,) = kstate_here("status", app, "-o", "json").rows
     assert (row["state"], row["cut_short"], row["signal"]) == ("failed", True, number.name)
@@ -102,7 +102,7 @@ def test_the_command_of_a_run_that_was_cut_short_is_printed(
 def test_dead_run_is_interrupted_before_and_after_its_sweep(app: Path) -> None:
     run = create_run(app, "migrate --to 4.2")
     text = status_text(app)
-    assert " interrupted " in end_of(text, run.name) and "its process has ended" in text
+    assert " interrupted " in end_of(text, run.name) and "the process of this run has ended" in text
     kstate("wipe", app, "--store", "visits")
     text = status_text(app)
     assert " interrupted " in end_of(text, run.name), text

@@ -41,8 +41,8 @@ def test_down_nothing_up_and_back(tmp_path: Path, outputs: Any) -> None:
         result = kstate("migrate", app, "--to-jar", path, "--warnings-ok", "--workers", "1")
         assert f", release {release}" in result.err
         assert (tree_hash(app) != before) == bool(moves)
-        assert bool(moves) == (f"migrated to {release}" in result.out + result.err)
-        assert bool(moves) != (f"already has the form of {release}" in result.out + result.err)
+        assert bool(moves) == (f"migrated the directory to {release}" in result.out + result.err)
+        assert bool(moves) != (f"already has the format of {release}" in result.out + result.err)
         assert where_offsets_are(app) == {"column-family" if release == "4.3" else "checkpoint"}
     assert len(runs(app)) == 2
     assert data_rows(app) == rows
@@ -101,7 +101,7 @@ def test_builds_of_vendors(tmp_path: Path, version: str, release: str | None) ->
     ("texts", "status", "messages"),
     [
         ((), 2, "Missing option"),
-        (("4.2", "good.jar"), 2, "exclude each other"),
+        (("4.2", "good.jar"), 2, "cannot be used together"),
         ((None, "missing.jar"), 2, "missing.jar"),
         ((None, "none.jar"), 4, "not a readable jar"),
         ((None, "later.jar"), 4, "5.9.1"),
@@ -188,14 +188,14 @@ def test_the_init_container(tmp_path: Path) -> None:
     app = unpack("4.2.1-sparse-eos", tmp_path / "state")
     rows = data_rows(app)
     for jars, target in (
-        (newer, "migrated to 4.3"),
-        (newer, "already has the form of 4.3"),
-        (older, "migrated to 4.2"),
+        (newer, "migrated the directory to 4.3"),
+        (newer, "already has the format of 4.3"),
+        (older, "migrated the directory to 4.2"),
     ):
         assert target in init_container(app, jars)
     assert len(runs(app)) == 2
     assert data_rows(app) == rows
     init_container(app, none, status=4)
     killed = unpack("4.2.1-kinds-eos-killed-second", tmp_path / "killed")
-    assert "migrated to 4.3" in init_container(killed, newer)
-    assert "already has the form of 4.3" in init_container(killed, newer)
+    assert "migrated the directory to 4.3" in init_container(killed, newer)
+    assert "already has the format of 4.3" in init_container(killed, newer)

@@ -97,10 +97,12 @@ def test_check_says_when_each_part_was_read(warm: Warm, dump: Path, tmp_path: Pa
     assert warm("restore", app, *words).status in (0, 1)
     check = ("check", app, "--for", "4.3", "--dump", dump)
     before = warm(*check)
-    assert "dump verified: never" in before.err
+    assert "this dump has never been verified" in before.err
     warm("verify-dump", dump, "--subset", "2/2")
     ended = warm(*check)
-    assert "dump verified: 1/2 never, 2/2 20" in ended.err and ended.status == before.status
+    assert (
+        "last verification of each part of the dump: 1/2 never, 2/2 20" in ended.err and ended.status == before.status
+    )
     lines = [json.loads(line) for line in warm(*check, "-o", "json").out.splitlines()]
     parts = [line for line in lines if line["type"] == "dump-part"]
     assert [part["subset"] for part in parts] == ["1/2", "2/2"] and parts[0]["verified"] is None
@@ -128,7 +130,7 @@ def test_maintain_verifies_part_after_part(warm: Warm, dump: Path, tmp_path: Pat
         assert ended.status == 0, ended.report
         messages.append(ended.out)
     assert "part 1 of 2" in messages[0] and "part 2 of 2" in messages[1]
-    assert "every file of the dump was read since the cycle began" in messages[1]
+    assert "kstate has read every file of the dump in this cycle" in messages[1]
     rot(dump)
     codes = [warm("maintain", "--config", config).status for _ in range(2)]
     assert sorted(codes) == [0, 3]
@@ -156,7 +158,7 @@ def test_an_interrupted_call_is_continued(warm: Warm, dump: Path) -> None:
     (dump / "_verified.json").write_text(json.dumps(recorded))
     ended = warm("verify-dump", dump, "-o", "json")
     assert json.loads(ended.out.splitlines()[-1])["read_before"] == 1 and ended.status == 0, ended.report
-    assert "continued: an interrupted run had read 1 of" in ended.err
+    assert "kstate resumes an interrupted run, which read 1 of" in ended.err
     after = json.loads((dump / "_verified.json").read_text())
     assert after["verified"]["1"]["at_ms"] == began_ms, "the time of the file that was read first"
     assert after["unfinished"] == {}

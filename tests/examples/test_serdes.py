@@ -72,7 +72,7 @@ def test_avro_keys_and_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     for number, bad in enumerate((b"", b"\1abcdef", HEADER, HEADER + b"\x0aali", _avro("a", 1, None) + b"x")):
         broken = _make_store(tmp_path / str(number), {b"k": bad})
         result = kstate("query", "range", broken, "made", "--value-serde", "avro_serde:value", status=4)
-        assert "0_0/made: the value of key b'k' cannot be read as avro_serde:value" in result.err
+        assert "0_0/made: kstate cannot read the value of key b'k' as avro_serde:value" in result.err
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_protobuf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, descriptors: 
     texts = ("query", "range", app, "made", "--value-serde", "protobuf_serde:value", "-o", "json")
     alice = {"customer": "alice", "cents": str(1 << 60)}
     assert _values(kstate(*texts, "--to", "2")) == [alice, alice]
-    assert "the value of key b'3' cannot be read as protobuf_serde:value" in kstate(*texts, status=4).err
+    assert "kstate cannot read the value of key b'3' as protobuf_serde:value" in kstate(*texts, status=4).err
     monkeypatch.setenv("PROTOBUF_PLAIN", "1")
     keys = _make_store(tmp_path / "keys", {plain: b"v"})
     result = kstate(

@@ -545,7 +545,7 @@ REFUSALS = {
     "no-scope": Refusal(_enlarge, "has no scope or value", ("--partitions", "=3"), 2, ("--partitions", "3")),
     "no-store": Refusal(
         _enlarge,
-        "names no store",
+        "does not name a store",
         ("--partitions", "3", "--key-of", "window"),
         2,
         ("--partitions", "3", "--key-of", "count=key-value"),

@@ -320,7 +320,7 @@ REFUSALS = {
     "directory-alone": Refusal(_no_change, 2, "--out needs the release", ("--out", "/tmp")),
     "only-undo": Refusal(_no_change, 2, "belong together", ("--undo",)),
     "undo-with-run": Refusal(
-        _no_change, 2, "does not accept other options of a run", ("--undo", "--delete-topics", "/dev/null")
+        _no_change, 2, "cannot be used with --from, --app or --dry-run", ("--undo", "--delete-topics", "/dev/null")
     ),
 }
 

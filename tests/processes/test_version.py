@@ -60,7 +60,7 @@ def test_verbose_version_has_the_facts_of_a_bug_report(words: tuple[str, ...], t
 def test_without_java(tmp_path: Path) -> None:
     assert "Java: not found on the PATH\n" in _run("--version", "--verbose", folder=tmp_path, PATH="/nowhere").stdout
     run = _run("--version", "--verbose", folder=tmp_path, JAVA_HOME="/no\x1bwhere")
-    assert "Java: not found: JAVA_HOME is /no\\x1bwhere, which has no bin/java\n" in run.stdout
+    assert "Java: not found, because JAVA_HOME is /no\\x1bwhere, which has no bin/java\n" in run.stdout
 
 
 def test_a_failing_fact_hides_no_other_fact(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -88,5 +88,5 @@ def test_short_as_ever(tmp_path: Path) -> None:
 def test_it_is_for_the_version_only(tmp_path: Path) -> None:
     run = _run("--verbose", "ls", ".", folder=tmp_path)
     assert run.returncode == 2
-    assert "kstate: pass --version too, because --verbose needs it" in run.stderr
+    assert "kstate: --verbose needs --version" in run.stderr
     assert "to see the versions, run kstate --version --verbose" in run.stderr

@@ -101,9 +101,9 @@ def test_the_plan_and_the_summary_state_the_engine(
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        (("--engine", "flink"), "not one of auto, local, spark"),
-        ((*LOCAL, "--master", "local[1,4]"), "--master configures Spark, but --engine local does not use it"),
-        ((*LOCAL, "--conf", "a=b"), "--conf configures Spark, but --engine local does not use it"),
+        (("--engine", "flink"), "does not exist"),
+        ((*LOCAL, "--master", "local[1,4]"), "--master configures Spark, but --engine local does not use Spark"),
+        ((*LOCAL, "--conf", "a=b"), "--conf configures Spark, but --engine local does not use Spark"),
     ],
 )
 def test_refuses_contradicting_options(dump: Path, tmp_path: Path, options: tuple[str, ...], text: str) -> None:

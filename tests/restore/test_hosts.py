@@ -165,12 +165,12 @@ def test_a_file_that_does_not_tell(hosts: Hosts, name: str) -> None:
         (("--before", "NOW"), "pass --missing FILE"),
         (("--missing", "NOW", "--before", "NOW"), "--host NAME"),
         (("--missing", "NOW", "--before", "NOW", "--host", "web-11"), "did you mean web-1"),
-        (("--hosts", "3"), "pass --barrier too: --hosts needs it"),
+        (("--hosts", "3"), "--hosts needs --barrier"),
         (("--barrier", "FOLDER"), "the number of hosts"),
         (("--barrier", "FOLDER", "--hosts", "3", "--share", "1/2"), "differ"),
         (("--barrier", "FOLDER/missing", "--hosts", "3"), "does not exist"),
-        (("--barrier", "FOLDER", "--hosts", "3", "--standby"), "does not wait at a barrier"),
-        (("--barrier", "FOLDER", "--hosts", "3", "--host", "../x"), "is not a valid host name"),
+        (("--barrier", "FOLDER", "--hosts", "3", "--standby"), "no application starts on a standby"),
+        (("--barrier", "FOLDER", "--hosts", "3", "--host", "../x"), "is not a valid name of a host"),
     ],
 )
 def test_refuses_contradicting_options(hosts: Hosts, options: tuple[str, ...], messages: str) -> None:

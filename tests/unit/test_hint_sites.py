@@ -34,7 +34,7 @@ CARRIED_OUT = {
     ("snapshot/capture.py", "pass --guarantee at_least_once"): (
         "directories/test_snapshot.py::test_a_killed_at_least_once_directory_is_restored_as_closed"
     ),
-    ("cli/restore_combined.py", "restore without --for first"): (
+    ("cli/restore_combined.py", "first restore the snapshot without --for"): (
         "directories/test_snapshot_later.py::test_a_release_that_reads_older_files_is_migrated_to_afterwards"
     ),
     ("cli/commands/restore_snapshot.py", "pass --from-changelog DUMP"): (
@@ -60,7 +60,7 @@ CARRIED_OUT = {
             ("rows/open.py", "to list the stores"),
             ("cli/commands/query.py", "command('query'"),
             ("diff/applications.py", "command('ls', a.path)"),
-            ("wipe.py", "to list them"),
+            ("wipe.py", "to list the stores"),
             ("statedir/find.py", "to list the stores"),
             ("change/clean.py", "To list the runs, run"),
             ("cli/ending.py", "'--help'"),
@@ -72,11 +72,11 @@ CARRIED_OUT = {
     ),
     **dict.fromkeys(
         [
-            ("cli/options/shared.py", "pass, for example, orders:0=1234"),
+            ("cli/options/shared.py", "pass a topic, a partition and an offset, such as orders:0=1234"),
             ("cli/options/query.py", "pass --key-serde with the serde that the application uses for its keys"),
-            ("cli/commands/ls.py", "omit one of --spec and -o json"),
-            ("cli/commands/ls.py", "omit one of --spec and --sort"),
-            ("cli/commands/ls.py", "add --spec"),
+            ("cli/commands/ls.py", "omit --spec or -o json"),
+            ("cli/commands/ls.py", "omit --spec or --sort"),
+            ("cli/commands/ls.py", "pass --spec too"),
             ("cli/commands/maintain.py", "--config FILE, or"),
             ("cli/commands/restore.py", "pass --missing FILE"),
             ("cli/commands/restore.py", "--share 1/2 and"),
@@ -86,7 +86,7 @@ CARRIED_OUT = {
             ("cli/commands/restore.py", "omit --hosts"),
             ("cli/commands/restore.py", "--hosts N"),
             ("cli/commands/wipe.py", "pass --yes too"),
-            ("cli/commands/restore.py", "add --dry-run"),
+            ("cli/commands/restore.py", "pass --dry-run too"),
             ("wipe.py", "--task, --store, --global or --all"),
             ("export/store_export.py", "omit --value-serde"),
             ("export/files.py", "pass a new folder, or --overwrite"),
@@ -97,7 +97,7 @@ CARRIED_OUT = {
             ("restore/running/pipeline.py", "omit --follow"),
             ("restore/sorting/memory.py", "pass a larger --memory"),
             ("fleet/listing.py", "command('ls', 'APP'"),
-            ("fleet/model.py", "check the files of --offsets and --spec"),
+            ("fleet/model.py", "check the files that you passed with --offsets and --spec"),
             ("cli/options/rehome.py", "--topology NEW.txt"),
             ("cli/options/rehome.py", "--for RELEASE"),
             ("rehome/model.py", "--map needs no text"),
@@ -114,7 +114,7 @@ CARRIED_OUT = {
     ): "interop/test_seed_topics.py::test_refusals_write_nothing_and_their_hints_lead_on",
     **dict.fromkeys(
         [
-            ("cli/commands/seed.py", "omit --from, --app and --dry-run"),
+            ("cli/commands/seed.py", "omit these options"),
             ("cli/commands/seed.py", "pass --undo --delete-topics FILE"),
             ("cli/commands/seed.py", "pass --from DUMP and --app ID"),
         ],
@@ -231,7 +231,7 @@ CARRIED_OUT = {
     ("cli/commands/ls.py", "omit --topology and --spec"): (
         "directories/test_screen.py::test_sums_by_store_are_those_of_its_tasks"
     ),
-    ("cli/options/rehome.py", "add --dry-run"): (
+    ("cli/options/rehome.py", "pass --dry-run too"): (
         "directories/test_rehome_completion.py::test_a_dry_run_may_read_no_rows_and_a_run_may_not"
     ),
     (
@@ -299,7 +299,7 @@ CARRIED_OUT = {
     ): "directories/test_hints_followed.py::test_a_kept_directory_that_cannot_be_put_back",
     (
         "export/files.py",
-        "wait for it, or pass another --out",
+        "wait until it ends, or pass another folder with --out",
     ): "directories/test_hints_followed.py::test_two_exports_at_once",
     (
         "fleet/fleet_output.py",
@@ -433,7 +433,7 @@ CARRIED_OUT = {
     ("spark/context.py", "pass --engine local, which does not need Spark"): (
         "directories/test_without_spark.py::test_java_without_pyspark"
     ),
-    ("cli/commands/restore.py", "with --standby first, then --follow"): (
+    ("cli/commands/restore.py", "--standby, then with --follow"): (
         "restore/test_standby.py::test_single_use_options_before_follow"
     ),
     ("change/earlier_runs.py", "--after-error"): ("faults/test_hints.py::test_a_restoration_that_ended_in_an_error"),
@@ -462,7 +462,7 @@ CARRIED_OUT = {
     ("spark/engine.py", "pass --engine local, which does not need Java"): (
         "directories/test_without_spark.py::test_a_restoration_takes_neither_unless_something_configures_spark"
     ),
-    ("wipe.py", "wipe all of them"): (
+    ("wipe.py", "wipe all of these stores"): (
         "directories/test_hints_about_stores.py::test_a_line_that_may_be_of_several_stores"
     ),
     **dict.fromkeys(

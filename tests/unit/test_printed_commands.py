@@ -33,7 +33,7 @@ _HOLE = "\x00"
 # Words that follow "kstate" in sentences about it.
 _VERBS = re.compile(
     "accepts?|cannot|commands?|content|doesn?|in|is|keeps?|knows|may|opens|query|reads?|takes|toml|was|which|who|writes|"
-    "wrote|will|with|then|and|has|its|made|never|names|says|left|found|follows|or|run|runs|"
+    "wrote|kept|will|with|then|and|has|its|made|never|names|says|left|found|follows|or|run|runs|"
     "again|did|itself|still|that|for|to|would|could|can|must|should|might|had|(?!(?:ls|status|examples)$)[a-z]+(?:s|ed)"
 )
 _DUMMIES = {
@@ -338,6 +338,8 @@ _BLOCK = re.compile(r"^(`{3,})(\w*)[^\n]*\n(.*?)^\1$|(?:^ {4}[^\n]*\n(?:\n(?= {4
 _ENDS = ("|", "||", "&&", ";", ">", ">>", "2>")
 _USAGE = re.compile(r"\[OPTIONS\]|COMMAND …")
 """A line that says how a command is called, not one that is typed."""
+_RESULT = re.compile(r"(?:[a-z]+ed|wrote|prints) ")
+"""The rest of a line of output about kstate, such as ``kstate migrated the directory``."""
 
 
 def documents() -> list[Path]:
@@ -350,7 +352,7 @@ def typed_commands(text: str) -> Iterator[list[str]]:
     for block in _BLOCK.finditer(text):
         for line in re.sub(r"\\\n\s*", " ", block[3] or block[0]).splitlines():
             match = re.match(r"\s*(?:\$ )?(?:[A-Z_]+=\S+ )*kstate (.*)", line)
-            if match and not _USAGE.search(line):
+            if match and not _USAGE.search(line) and not _RESULT.match(match[1]):
                 words = shlex.split(match[1], comments=True)
                 yield words[: min((words.index(end) for end in _ENDS if end in words), default=len(words))]
 

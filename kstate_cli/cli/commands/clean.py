@@ -92,8 +92,8 @@ def clean(
                 # what is left in the area only the user can remove.
                 stays.append(run.name)
                 say(
-                    f"warning: {error.headline}. Inspect it, and remove it yourself, because no file refers to it "
-                    f"after kstate deletes run {run.name}"
+                    f"warning: {error.headline}. Inspect the folder and delete it yourself, because kstate deletes run "
+                    f"{run.name}, which refers to it"
                 )
                 return False
 
@@ -131,10 +131,10 @@ class _CleanReport:
 
     def run(self, name: str, size: int, *, deleted: bool) -> None:
         """Print a run that is deleted, or would be."""
-        freed = f"{size_text(size)} would be freed"
+        text = f"kstate would delete run {name}, which frees {size_text(size)}"
         if deleted:
-            freed = f"deleted, {size_text(size)} freed"
-        self._results.say(f"run {name}: {freed}")
+            text = f"kstate deleted run {name}, which freed {size_text(size)}"
+        self._results.say(text)
         self._runs, self._bytes, self._deleted = self._runs + 1, self._bytes + size, self._deleted or deleted
         self._results.lines([{"type": "run", "run": name, "bytes_pinned": size, "executed": deleted}])
 

@@ -30,11 +30,11 @@ def demo() -> int:
             else:  # Python 3.11.2 of Debian 12 has no filters yet; the archive is our own
                 tar.extractall(folder)  # noqa: S202
         app = find_application(folder)
-        say(f"1. A state directory that Kafka Streams 4.3.1 wrote: {command('ls', app)}")
+        say(f"1. List a state directory that Kafka Streams 4.3.1 wrote: {command('ls', app)}")
         ls(nothing_typed(), app)
-        say(f"2. The downgrade to 4.2, without restoring: {command('migrate', app, option.TO, '4.2')}")
+        say(f"2. Downgrade the directory to 4.2 without restoring stores: {command('migrate', app, option.TO, '4.2')}")
         migrate(app, to="4.2", warnings_ok=True)
-        say(f"3. The directory in the format of 4.2: {command('ls', app)}")
+        say(f"3. List the directory in the format of 4.2: {command('ls', app)}")
         ls(nothing_typed(), app)
         say(f"4. Undo the downgrade: {command('undo', app)}")
         undo(app)

@@ -99,7 +99,7 @@ def diff(
     results.text(partial(_sum_up, compared))
     sys.stdout.flush()
     if compared.unread:
-        damage = ("to see which files are damaged:", (command("verify", request.a), command("verify", request.b)))
+        damage = ("to see which files are damaged, run:", (command("verify", request.a), command("verify", request.b)))
         usual: tuple[str, tuple[str, ...]] = damage
         if compared.only_the_hosts:
             # Without rights, or with a host that does not answer, nothing is known about the files. The usual advice, a
@@ -107,15 +107,16 @@ def diff(
             usual = (STORES_STAY, ())
         # Stores may have different advice; the same advice is printed once.
         hint, details = joined((unread.advice for unread in compared.everything_unread), usual)
+        number = "one store or file" if compared.unread == 1 else f"{compared.unread} stores or files"
         raise StoreUnreadable(
-            f"kstate could not read {'1 entry' if compared.unread == 1 else f'{compared.unread} entries'}, so the "
-            "comparison is incomplete",
+            f"the comparison is incomplete, because kstate could not read {number}",
             hint=hint,
             hint_details=details,
         )
     if compared.differing:
         # Raised after the error for unreadable stores: kstate cannot tell whether these differ.
-        raise ConditionNotMet(f"{compared.differing} stores or tasks differ")
+        number = "one store or task" if compared.differing == 1 else f"{compared.differing} stores or tasks"
+        raise ConditionNotMet(f"the directories differ in {number}")
     return warnings_code(not compared.equal)
 
 

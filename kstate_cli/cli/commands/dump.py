@@ -12,7 +12,7 @@ from kstate_cli.cli.options.dump import DumpReportOptions, DumpSourceOptions, Re
 from kstate_cli.cli.options.shared import at_once, declared, engine_of, spark_settings
 from kstate_cli.cli.output import output_of, print_line, say, table
 from kstate_cli.errors import UsageError
-from kstate_cli.texts import quoted, size_text
+from kstate_cli.texts import plural, quoted, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +38,7 @@ def dump(source: DumpSourceOptions, reading: ReadingOptions, report: DumpReportO
 
     request = _request(source, reading)
     if source.follow is not None and source.dry_run:
-        raise UsageError("--follow and --dry-run exclude each other", hint="omit one of them")
+        raise UsageError("--follow and --dry-run cannot be used together", hint="omit one of them")
     results: Output[DumpLine] = output_of(report.output, None, quiet=report.quiet)
     folder = None
     if not is_s3(request.out):
@@ -83,15 +83,17 @@ def _request(source: DumpSourceOptions, reading: ReadingOptions) -> DumpRequest:
 
     # Without a selection all topics of the cluster would be dumped, which no user can want.
     if source.app is None and not source.topic and source.spec is None:
-        raise UsageError("no topic to dump is selected", hint="pass --app ID, --spec FILE, or --topic TOPIC")
+        raise UsageError("you selected no topics to dump", hint="pass --app ID, --spec FILE, or --topic TOPIC")
     if source.app is not None and source.spec is not None:
-        raise UsageError("--app and --spec exclude each other", hint="omit one of them")
+        raise UsageError("--app and --spec cannot be used together", hint="omit one of them")
     spark = spark_settings(reading.master, reading.conf)
     rate = None
     if reading.max_rate:
         rate = bytes_of(reading.max_rate, option.MAX_RATE)
         if rate == 0:
-            raise UsageError("--max-rate 0 would never end", hint="omit it if you do not want a limit")
+            raise UsageError(
+                ("with --max-rate 0, kstate would never read a record"), hint="omit it if you do not want a limit"
+            )
     # A specification has the changelogs of its stores, and the application.id, which is also the group to ask about.
     application, topics = _specified(source.spec)
     return DumpRequest(
@@ -121,7 +123,7 @@ def _specified(file: Path | None) -> tuple[str | None, dict[str, str]]:
     spec = read_spec(file)
     topics = of_spec(spec)
     if not topics:
-        raise UsageError(f"{quoted(file)} contains no topic", hint="add changelog = … to its stores")
+        raise UsageError(f"{quoted(file)} contains no topics", hint="add changelog = … to its stores")
     return spec.application, dict.fromkeys(topics, f"{quoted(file)} names the topic")
 
 
@@ -229,7 +231,7 @@ def _show(request: DumpRequest, outcome: RoundOutcome, *, quiet: bool) -> None:
     say(f"engine: {engine_text(request.engine)}", quiet=quiet)
     if request.dry_run:
         say(_planned_text(outcome), quiet=quiet)
-        say("nothing was written: --dry-run", quiet=quiet)
+        say("dry run: kstate has written nothing", quiet=quiet)
     elif is_written:
         say(_written_text(outcome), quiet=quiet)
 
@@ -237,13 +239,16 @@ def _show(request: DumpRequest, outcome: RoundOutcome, *, quiet: bool) -> None:
 def _planned_text(outcome: RoundOutcome) -> str:
     """Return what a call would read and write: a bucket gets a request for each file, or part of a large one."""
     most = sum(plan.records for plan in outcome.plans)
-    size = "the size is unknown before the first dump"
+    size = "an unknown size, because this is the first dump"
     if outcome.size is not None:
         size = f"about {size_text(outcome.size)}"
-    return f"at most {most:,} records in about {outcome.files} new files and a manifest; {size}"
+    return (
+        f"kstate would write at most {plural(most, 'record')} to about {plural(outcome.files, 'new file')} and a "
+        f"manifest, with {size}"
+    )
 
 
 def _written_text(outcome: RoundOutcome) -> str:
 
-    amount = f"{outcome.records:,} records, {size_text(outcome.size or 0)} in {outcome.files} new files"
-    return f"generation {outcome.generation}: {amount}"
+    amount = f"{plural(outcome.records, 'record')} ({size_text(outcome.size or 0)})"
+    return f"kstate wrote {amount} to {plural(outcome.files, 'new file')} of generation {outcome.generation}"

@@ -53,7 +53,7 @@ def examples(
             table(None, ("file", "bytes"), rows, right=frozenset({"bytes"}))
 
     results.show(_lines(folder, files), show)
-    results.remark(f"to read a description of each: {folder / 'README.md'}")
+    results.remark(f"{folder / 'README.md'} describes each example")
     restored = (
         out.with_name("orders"),
         option.FROM_CHANGELOG,
@@ -63,7 +63,7 @@ def examples(
         option.FOR,
         "4.3",
     )
-    results.remark(f"to try a restoration from the dump: {command('restore', *restored)}")
+    results.remark(f"to try to restore a directory from the dump: {command('restore', *restored)}")
     return 0
 
 
@@ -129,19 +129,20 @@ def _check(out: Path) -> None:
     parent = out.parent
     if not parent.is_dir():
         raise UsageError(
-            f"--out {quoted(out)}: {parent} is not a directory", hint="pass a new directory in an existing one"
+            f"kstate cannot create --out {quoted(out)}, because {parent} is not a directory",
+            hint="pass a new directory in an existing one",
         )
     if os.path.lexists(out):
         raise _exists_already(out)
     if OWN_FOLDER in parent.parts or looks_like_application(parent):
         raise UsageError(
-            f"--out {quoted(out)} is inside an application directory, or its backups",
+            f"--out {quoted(out)} is inside an application directory or its backups",
             hint="pass a new directory in another place",
         )
 
 
 def _exists_already(out: Path) -> Refused:
     return Refused(
-        f"{out} exists already, and kstate overwrites no files",
+        f"{out} already exists, and kstate does not overwrite files",
         hint=f"pass a new directory: {command('examples', option.OUT, out.with_name(f'{out.name}-new'))}",
     )

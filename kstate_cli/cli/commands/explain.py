@@ -96,15 +96,17 @@ def _fitting(text: str) -> tuple[tuple[Explanation, ...], tuple[str, ...]]:
     # Several words cannot be a code, so similar codes are not suggested.
     if len(text.split()) > 1 or not text.strip():
         raise UsageError(
-            "kstate does not know this text, so it may or may not be harmless",
-            hint=f"pass more of it, with its causes, for example: {command('explain', '-')} < FILE",
-            hint_details=[f"to check the directory: {command('check', 'APP', option.FOR, 'RELEASE')}"],
+            "kstate does not know this text",
+            hint=(
+                f"pass more of the log, with the causes of the exception, for example: {command('explain', '-')} < FILE"
+            ),
+            hint_details=[f"to check the directory itself: {command('check', 'APP', option.FOR, 'RELEASE')}"],
         )
     details = []
     if near := similar_codes(text):
         details = [f"did you mean {' or '.join(near)}?"]
     raise UsageError(
-        f"code {text!r} does not exist",
+        f"the code {text!r} does not exist",
         details=details,
         hint=f"to list all codes: {command('explain')}",
     )
@@ -119,7 +121,7 @@ def _choice(entries: Sequence[Explanation], sentences: Sequence[str]) -> Iterato
     for entry in entries:
         yield from _filled(f"{entry.full_name:{widest}}  {entry.brief}", hanging=widest + 2)
     yield "what to do:"
-    yield f"{_INDENT}to see which one it is: {command('check', 'APP', option.FOR, 'RELEASE')}"
+    yield f"{_INDENT}to see which of them it is: {command('check', 'APP', option.FOR, 'RELEASE')}"
     yield f"{_INDENT}to see what one of them means: {command('explain', entries[0].full_name)}"
 
 

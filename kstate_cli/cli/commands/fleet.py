@@ -104,14 +104,15 @@ def fleet(
 
     # A second reading of standard input would find nothing, and report a host without tasks.
     if listing.count(STREAM) > 1:
-        raise UsageError("- occurs twice, but kstate can read standard input only once", hint="pass it once")
+        raise UsageError("you passed - twice, but kstate can read standard input only once", hint="pass - once")
     with waiting("reading listings", quiet=quiet or _is_typed(listing, STREAM)):
         listings, repositories = split_listings(listing)
         reports = read_listings(listings) if listings else []
         names = _applications(reports, repositories)
         if repositories and len(names) != 1:
             raise UsageError(
-                f"the snapshots and listings belong to several applications, or to none: {some(names, _MAX_LISTED)}",
+                "kstate compares one application, but the snapshots and listings belong to "
+                f"{some(names, _MAX_LISTED) or 'none'}",
                 hint="pass the listings of one application",
             )
         for repository in repositories:
@@ -188,7 +189,7 @@ def _read_logs(
 def _verdict(findings: Sequence[FleetFinding]) -> str:
     levels = [finding.level.value for finding in findings]
     counts = [f"{levels.count(name)} {name}{end}" for name, end in _PLURALS.items() if name in levels]
-    return f"some findings are not as expected: {', '.join(counts)}"
+    return f"kstate found problems: {', '.join(counts)}"
 
 
 def _show(fleet: Fleet, findings: Sequence[FleetFinding], by: FleetRows, *, quiet: bool) -> None:
@@ -231,18 +232,20 @@ def _notes(fleet: Fleet) -> list[str]:
     if old_reports:
         names = some(old_reports, _MAX_LISTED)
         notes.append(
-            f"kstate does not know the process ids of {names} (an older version of kstate listed them), so it "
-            "cannot detect clones"
+            f"an older version of kstate listed {names} without process ids, so kstate cannot detect cloned volumes"
         )
     if fleet.group is not None and fleet.group.why is not None:
         notes.append(f"kstate does not know the members of the group: {fleet.group.why}")
     if topics := _topics_without_end(fleet):
-        notes.append(f"kstate does not know the ends of these logs, or they do not exist: {some(topics, _MAX_LISTED)}")
+        notes.append(f"kstate does not know the ends of these logs, which may not exist: {some(topics, _MAX_LISTED)}")
     if len({report.app_id for report in fleet.reports} - {None}) > 1:
         notes.append("kstate has not checked the group, because the listings belong to several applications")
     running = [report.name for report in fleet.reports if report.running is not False and report.whole]
     if running:
-        notes.append(f"{some(running, _MAX_LISTED)}: running, or unknown: as of the last flush")
+        notes.append(
+            f"the application is or may be running on {some(running, _MAX_LISTED)}, so kstate compares its last "
+            "flush there"
+        )
     return notes
 
 

@@ -190,8 +190,11 @@ def _raise_unmet(application: Application, wrong: list[Problem], behind: list[st
         raise unreadable_error(application, wrong)
     if behind:
         raise ConditionNotMet(
-            f"these have not reached the bound: {', '.join(behind)}",
-            hint="let the application process more input, or restore it from a newer dump, then run the command again",
+            f"some stores have not reached the bound: {', '.join(behind)}",
+            hint=(
+                "let the application process more input, or restore the stores from a newer dump. Then run the "
+                "command again"
+            ),
         )
 
 

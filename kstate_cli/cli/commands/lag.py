@@ -96,7 +96,7 @@ def lag(
         is_incomplete = say_incomplete_stores(application, places, quiet=quiet)
         if application.running:
             say(
-                f"the application is running, so these are the offsets of its last flush ({application.as_of})",
+                f"the application is running, so kstate shows the offsets of its last flush ({application.as_of})",
                 quiet=quiet,
             )
         # The total comes last, because a terminal scrolls a long table away.
@@ -121,7 +121,7 @@ def _require_ends(*sources: object) -> None:
 
     if all(source is None for source in sources):
         raise UsageError(
-            "to show a lag, kstate needs the ends of the logs",
+            "kstate needs the ends of the logs to compute a lag",
             hint="pass --bootstrap-server HOST:PORT, --dump DUMP or --offsets FILE",
         )
 

@@ -121,8 +121,8 @@ def ls(
     _refuse_together(options, json=output is Format.json, spec=spec, sort=sort, transactional=transactional_stores)
     if by_store and (topology is not None or spec):
         raise UsageError(
-            "--by-store prints sums, without tasks",
-            hint="omit --topology and --spec, because these list each store of each task",
+            "--by-store prints only sums over all tasks",
+            hint="omit --topology and --spec, which list each store of each task",
         )
     # APP may be a state.dir with one application in it.
     path = find_application(app)
@@ -215,7 +215,7 @@ def _print_spec(path: Path, sources: SpecSources, *, quiet: bool) -> int:
         to_do = print_spec(application, sources, quiet=quiet)
     condition = ""
     if to_do:
-        condition = "; after it is stopped, fewer values are missing"
+        condition = ". After you have stopped it, fewer values may be missing"
     has_warnings = _say_remarks(application, quiet=quiet, flush_condition=condition, count_rows=False)
     _raise_problems(application, set(), frozenset())
     return warnings_code(to_do or has_warnings)
@@ -262,8 +262,8 @@ def _say_remarks(
 
     emptied = backups_of_missing(application.path, quiet=quiet)
     if application.running:
-        flushed = f"this is the state of its last flush{flush_condition}"
-        say(f"the application is running (pid {application.pid}): {flushed}", quiet=quiet)
+        flushed = f"so kstate shows the state of its last flush{flush_condition}"
+        say(f"the application is running (pid {application.pid}), {flushed}", quiet=quiet)
     # Problems are printed with their reason: what Streams does because of them.
     for problem in application.all_problems():
         say(problem.reasoned, quiet=quiet)
@@ -273,7 +273,7 @@ def _say_remarks(
     for task in application.tasks:
         # These files may be those of an editor or of kstate. Streams ignores them, but a person may wonder.
         for name in task.leftovers:
-            say(f"{task.name}/{name}: left over, because no running application leaves it", quiet=quiet)
+            say(f"{task.name}/{name} is a leftover file. Kafka Streams ignores it", quiet=quiet)
     is_incomplete = count_rows and say_incomplete_stores(application, quiet=quiet)
     return bool(application.doubtful or emptied or doubt or is_incomplete)
 
@@ -281,18 +281,18 @@ def _say_remarks(
 def _refuse_together(options: Sequence[str], *, json: bool, spec: bool, sort: Order, transactional: bool) -> None:
     """Raise UsageError for options that exclude each other."""
     if spec and json:
-        raise UsageError("--spec prints TOML, not JSON", hint="omit one of --spec and -o json")
+        raise UsageError("--spec prints TOML, and not JSON", hint="omit --spec or -o json")
     if spec and sort is not Order.task:
-        raise UsageError("--spec prints its stores by name", hint="omit one of --spec and --sort")
+        raise UsageError("--spec always sorts stores by name", hint="omit --spec or --sort")
     if spec and transactional:
-        raise UsageError("--spec and --transactional-stores exclude each other", hint="omit one of them")
+        raise UsageError("--spec and --transactional-stores cannot be used together", hint="omit one of them")
     if spec and option.FROM in options:
-        raise UsageError("--from and --spec exclude each other", hint="omit one of them")
+        raise UsageError("--from and --spec cannot be used together", hint="omit one of them")
     without_spec = [name for name in options if name not in (option.TOPOLOGY, option.FROM)]
     if without_spec and not spec:
         raise UsageError(
-            f"pass --spec too, because {without_spec[0]} needs it",
-            hint="add --spec. To see how far stores are behind, use check",
+            f"{without_spec[0]} needs --spec",
+            hint="pass --spec too. To see how far stores are behind, use lag",
         )
 
 
@@ -313,9 +313,9 @@ def _raise_problems(application: Application, uncounted: AbstractSet[str], unrea
         places += " …"
     if only_unread:
         # Only rights are missing, or a disk does not answer. A wipe for that reason would lose stores that are whole.
-        raise ConditionNotMet(f"not all of it can be read: {places}", hint=STORES_STAY)
+        raise ConditionNotMet(f"kstate cannot read all files: {places}", hint=STORES_STAY)
     raise ConditionNotMet(
-        f"not as Kafka Streams leaves it: {places}",
+        f"the directory has problems: {places}",
         hint=f"to predict the next start, run {command('check', application.path, option.FOR, 'RELEASE')}",
     )
 
@@ -377,7 +377,7 @@ def _altogether(app: Application, rows: list[LsStoreLine]) -> str:
     there = [row for row in rows if row["kind"] != "no-directory"]
     opens = ""
     if there:
-        opens = "none of the releases opens all stores"
+        opens = "no release opens all stores"
         # Releases keep the order of the first store, which is that of the table of releases.
         common = [name for name in there[0]["opens_in"] if all(name in row["opens_in"] for row in there)]
         if common:

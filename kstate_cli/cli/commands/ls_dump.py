@@ -52,9 +52,9 @@ def ls_dump(
     if damaged:
         named = some([str(partition.key) for partition in damaged], 5)
         raise ConditionNotMet(
-            f"{plural(len(damaged), 'partition')} damaged: {named}",
+            f"the dump is damaged in {plural(len(damaged), 'partition')}: {named}",
             details=[f"{partition.key}: {partition.damage}" for partition in damaged[:5]],
-            hint="copy the dump again from a complete copy, or take a new one into an empty folder",
+            hint="copy the dump again from a complete copy, or write a new dump to an empty folder",
         )
     return EXIT_OK
 
@@ -129,8 +129,8 @@ def _age(as_of_ms: int | None) -> str:
 
 def _verified_text(dump: str, verified_ms: int | None) -> str:
     if verified_ms is None:
-        return f"no command has read all files yet. To read them: {command('verify-dump', dump)}"
-    return f"all files were read since {utc_text(verified_ms)}"
+        return f"the dump has never been verified completely. To verify it, run {command('verify-dump', dump)}"
+    return f"kstate has verified all files since {utc_text(verified_ms)}"
 
 
 def _totals(overview: DumpOverview) -> str:

@@ -63,11 +63,11 @@ def ls_snapshots(
     damage = [f"{row.name}: {row.damage}" for row in listed if row.damage is not None]
     if damage:
         raise ConditionNotMet(
-            f"{plural(len(damage), 'snapshot')} damaged",
+            f"{plural(len(damage), 'snapshot')} {_is(len(damage))} damaged",
             details=damage[:10],
             hint=(
-                "restore from another snapshot, or copy the missing files from another copy of the repository. To "
-                "list all damage:"
+                "restore another snapshot, or copy the missing files from another copy of the repository. To list all "
+                "damage, run:"
             ),
             hint_details=[command("verify-snapshots", place.where)],
         )
@@ -81,20 +81,36 @@ def _print_remarks(listed: Sequence[ListedGeneration], results: Output[LsSnapsho
     guesses = sum(row.content is not None and row.delete_retention_ms is None for row in listed)
     if guesses:
         results.remark(
-            f"usable until: {plural(guesses, 'snapshot')} taken without a broker, for which kstate assumes that "
-            "the logs keep deletes for 24 h (snapshot --bootstrap-server)"
+            f"{plural(guesses, 'snapshot')} {_was(guesses)} taken without a broker, so kstate assumes that the "
+            "logs keep "
+            "deletes for 24 h. To record the real value, take snapshots with --bootstrap-server"
         )
     old = sum(row.is_usable(clock.now_ms()) is False for row in listed)
     if old:
         results.remark(
-            f"{plural(old, 'snapshot')} too old for the logs: a restoration also needs a dump of the changelogs, or "
-            "deleted keys may reappear"
+            f"{plural(old, 'snapshot')} {_is(old)} too old for the logs. To restore {_it(old)}, you also need a "
+            "dump of "
+            "the changelogs. Without it, deleted keys may reappear"
         )
     expired = sum(row.is_condemned is True for row in listed)
     if expired:
-        results.remark(f"{plural(expired, 'snapshot')} expired: kstate deletes them after the grace period")
+        results.remark(
+            f"{plural(expired, 'snapshot')} expired. A later run deletes {_it(expired)} after the grace period"
+        )
     if any(row.is_condemned is None for row in listed):
-        results.remark("kstate cannot read a list of expired snapshots, so it does not know which ones expire")
+        results.remark("kstate cannot read a list of expired snapshots, so it does not know all of them")
+
+
+def _was(count: int) -> str:
+    return "was" if count == 1 else "were"
+
+
+def _is(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
+def _it(count: int) -> str:
+    return "it" if count == 1 else "them"
 
 
 def _totals(listed: Sequence[ListedGeneration], where: str) -> str:
@@ -159,7 +175,7 @@ def _health(row: ListedGeneration) -> str:
         return row.damage
     if row.is_condemned:
         # It can still be restored until a cleaner deletes it, which may happen at any time.
-        return "ok, expired: a cleaner will delete it"
+        return "ok, but expired"
     return "ok"
 
 

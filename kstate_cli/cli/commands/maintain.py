@@ -64,7 +64,8 @@ def maintain(
     path_text = config or os.environ.get(VARIABLE)
     if not path_text:
         raise UsageError(
-            "kstate has no configuration with the steps", hint=f"pass --config FILE, or set {VARIABLE} to a kstate.toml"
+            "kstate needs a configuration file with the maintenance steps",
+            hint=f"pass --config FILE, or set {VARIABLE} to the path of a kstate.toml",
         )
     configuration = read_configuration(Path(path_text))
     # This raises UsageError if there is no [maintain], or if a step lacks what it needs.
@@ -190,7 +191,7 @@ def _under_way(task: StepCommand, *, quiet: bool) -> Iterator[None]:
     def look() -> None:
         now = time.monotonic()
         if moments.is_due(now):
-            say(f"kstate: {task.name}: running for {duration_text(now - began)}, with a limit of {most}")
+            say(f"kstate: {task.name} has been running for {duration_text(now - began)}, and its limit is {most}")
 
     with now_and_then(look, OFTEN_SECONDS / 10):
         yield
@@ -226,7 +227,7 @@ def _end(ends: list[StepEnd], results: Output[MaintainLine]) -> int:
         code = bad.exit or EXIT_OK
     results.lines([_summary_line(ends, code, executed=bad is not None)])
     if bad is None:
-        results.say("no step is due")
+        results.say("no step is due now")
     if bad is not None and code > EXIT_WARNINGS:
         raise _error(bad, [end for end in ends if end.exit is not None])
     return code
@@ -238,10 +239,12 @@ def _error(bad: StepEnd, ends: list[StepEnd]) -> KstateError:
     kinds = {kind.exit_code: kind for kind in (*read_only, errors.InUse, errors.RunFailed, errors.RunHalfway)}
     kind = kinds.get(bad.exit or 0, errors.RunFailed)
     # All failures are reported, so that a user can fix them together.
-    others = [f"{end.task.name}: exit code {end.exit}: {end.message}" for end in ends if end.exit and end is not bad]
+    others = [
+        f"{end.task.name} ended with exit code {end.exit}: {end.message}" for end in ends if end.exit and end is not bad
+    ]
     return kind(
-        f"{bad.task.name} ended with exit code {bad.exit}, the most severe of {len(ends)}: {bad.message}",
+        f"the step {bad.task.name} ended with exit code {bad.exit}: {bad.message}",
         details=others,
-        hint="the next run repeats it. For details, run the command yourself:",
+        hint="the next run repeats this step. To see details, run its command yourself:",
         hint_details=[command(*bad.task.plain_words)],
     )

@@ -37,7 +37,7 @@ from kstate_cli.cli.options.shared import (
 from kstate_cli.cli.output import Format, output_of, say, waiting
 from kstate_cli.cli.shell_completion import releases
 from kstate_cli.errors import UsageError
-from kstate_cli.texts import command
+from kstate_cli.texts import command, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -208,9 +208,12 @@ def _finish(
     plan, result = outcome.plan, outcome.result
 
     def sentences(result: RunResult) -> Iterator[str]:
-        yield f"migrated to {plan.target} (run {result.run})"
+        yield f"kstate migrated the directory to {plan.target} (run {result.run})"
         if result.rows_converted:
-            yield f"{result.rows_converted:,} rows converted, {result.headers_dropped:,} headers lost"
+            yield (
+                f"kstate converted {plural(result.rows_converted, 'row')}, which lost "
+                f"{plural(result.headers_dropped, 'header')}"
+            )
         # undo restores the old directory without a loss until the application writes to the new one.
         yield f"next: start the application with {plan.target}. To undo: {command('undo', plan.app)}"
 
@@ -227,6 +230,6 @@ def _finish(
             warning = warning_of_next_start(plan.app, check_request)
     if warning is not None:
         results.show([{"type": "warning", "message": warning}], lambda: say(f"warning: {warning}"))
-    nothing = f"{plan.app} already has the form of {plan.target}"
+    nothing = f"{plan.app} already has the format of {plan.target}"
     show_end(plan, result, results, summary=summary, nothing=nothing, sentences=sentences)
     return exit_code(plan, warnings_ok=warnings_ok, warned=warning is not None)

@@ -106,7 +106,7 @@ def _refuse_unreadable(place: Repository, expiry: Expiry, *, is_changed: bool) -
     raise kind(
         f"{ExpiryObstacle.UNREADABLE.value}: {expiry.unreadable}",
         where=place.where,
-        hint="copy the file from another copy of the repository, or move it away. To list all damage:",
+        hint="copy the file from another copy of the repository, or move it to another place. To list all damage, run:",
         hint_details=[command("verify-snapshots", place.where)],
     )
 
@@ -140,17 +140,17 @@ def _remark(expiry: Expiry, results: Output[PruneSnapshotsLine], grace: str, *, 
     from kstate_cli.snapshot.expiry import ExpiryObstacle
     from kstate_cli.texts import plural, size_text
 
-    verb = "were"
+    verb = "kstate deleted"
     if dry_run:
-        verb = "would be"
-    removed = f"{plural(expiry.removed, 'file')} {verb} deleted ({size_text(expiry.removed_bytes)})"
+        verb = "kstate would delete"
+    removed = f"{verb} {plural(expiry.removed, 'file')} ({size_text(expiry.removed_bytes)})"
     if expiry.waiting:
         removed += (
-            f", and {plural(len(expiry.waiting), 'file')} ({size_text(expiry.waiting_bytes)}) can be deleted by a run "
-            f"after the grace period of {grace}"
+            f". After the grace period of {grace}, a later run can delete {plural(len(expiry.waiting), 'file')} "
+            f"({size_text(expiry.waiting_bytes)})"
         )
     if expiry.obstacle is ExpiryObstacle.WRITER:
-        results.remark(f"some files are not deleted yet: {ExpiryObstacle.WRITER.value}")
+        results.remark(f"kstate has not deleted all expired files, because {ExpiryObstacle.WRITER.value}")
     results.remark(removed)
 
 

@@ -29,7 +29,7 @@ class _Group(HelpfulGroup):
 
     def _refuse_other_order(self, app: str, rest: list[str]) -> None:
         """Raise UsageError with the right order if a subcommand follows APP or STORE."""
-        first = "the subcommand must come first, then APP and STORE"
+        first = "the subcommand must come before APP and STORE"
         if rest[1:2] and rest[1] in self.commands:
             store, subcommand, *more = rest
             # A path that begins with a dash stood after "--", which the parser has removed. A Path is printed with
@@ -37,7 +37,7 @@ class _Group(HelpfulGroup):
             path: str | Path = app
             if app.startswith("-"):
                 path = Path(app)
-            raise UsageError(first, hint=f"write: {command('query', subcommand, path, store, *more)}")
+            raise UsageError(first, hint=f"run {command('query', subcommand, path, store, *more)}")
         for word in rest:
             if word in self.commands:
                 raise UsageError(first, hint=f"to see its options, run {command('query', word, option.HELP)}")

@@ -43,6 +43,7 @@ from kstate_cli.query.streams import Handlers
 from kstate_cli.rows.errors import Advice, joined, look_closer, own_advice
 from kstate_cli.rows.open import stores_of
 from kstate_cli.specification.draft import Spec
+from kstate_cli.texts import plural
 
 
 def answer(
@@ -91,7 +92,7 @@ def answer(
             state = "may be running"
             if running:
                 state = "is running"
-            say(f"the application {state}: this is the state of its last flush", quiet=options.quiet)
+            say(f"the application {state}, so the answer is the state of its last flush", quiet=options.quiet)
         doubts = False
         for task, store in streams.stores(request.store):
             # A global store, whose partition is None, answers every query.
@@ -124,13 +125,13 @@ class _Answer:
         self._failed: dict[int | None, FailureReason] = {}
         self._by_host = False
         self._advices: list[Advice | None] = []
-        self._merged_name = "global store"
+        self._merged_name = "the global store"
 
     def print_all(self, answers: StateQueryResult[Any], *, collated: bool) -> None:
         """Print all answers. Raise the most severe failure of a partition."""
         # Rows are merged, so messages about them cannot name one partition.
         if collated and answers.global_result is None:
-            self._merged_name = "merged rows"
+            self._merged_name = "the merged answer"
         # None stands for the global store, which has no partition.
         results: dict[int | None, QueryResult[Any]] = dict(answers.partition_results.items())
         if answers.global_result is not None:
@@ -149,7 +150,7 @@ class _Answer:
             self._view.end()
             if self._view.count:
                 # Printed even with --quiet, since the rows above must not pass for all.
-                say(f"the answer is incomplete: it ends after {self._view.count} rows")
+                say(f"the answer is incomplete, because kstate stopped after {plural(self._view.count, 'row')}")
             raise
         self._view.end()
         for partition, result in results.items():
@@ -186,18 +187,18 @@ class _Answer:
             if count == 1:
                 subject = "key or value"
             raise SerdeError(
-                f"the serde cannot read {count:,} {subject}, so kstate shows their bytes",
-                hint=("pass the serde that the application uses, or bytes, hex or base64, which can decode all bytes"),
+                f"the serde cannot read {count:,} {subject}, so kstate prints the bytes",
+                hint="pass the serde that the application uses. Or pass bytes, hex or base64, which accept all bytes",
             )
 
     def _say_end(self) -> None:
         if not self._view.count:
-            say(f"none: {self._request.store} does not have such a row", quiet=self._request.options.quiet)
+            say(f"{self._request.store} has no matching row", quiet=self._request.options.quiet)
         elif self._more:
-            cut = f"output limited to the first {self._view.count:,} rows"
+            cut = f"kstate prints only the first {plural(self._view.count, 'row')}"
             # Without --limit the user did not choose the cut, so the message appears with --quiet too.
             quiet = self._request.options.quiet and self._request.options.limit is not None
-            say(f"{cut}. To see N rows, pass --limit N. To see all, pass -o json or -o csv", quiet=quiet)
+            say(f"{cut}. To print N rows, pass --limit N. To print all rows, pass -o json or -o csv", quiet=quiet)
 
     def _collated(self, values: dict[int | None, Any]) -> Any:
         """Return one iterator over all partitions; its rows contain their partition."""
@@ -238,7 +239,7 @@ class _Answer:
             [{"type": "failure", "partition": partition, "code": reason.value, "message": message}]
         )
         self._view.end()
-        say(f"{self._name(partition)}: {reason.value}: {message}{more}")
+        say(f"{self._name(partition)} failed with {reason.value}: {message}{more}")
 
     def _name(self, partition: int | None) -> str:
         return self._merged_name if partition is None else f"partition {partition}"
@@ -246,7 +247,7 @@ class _Answer:
     def _kinds(self) -> str:
         """Return the subcommands that the kind of the store answers."""
         kinds = {store.kind.name for _, store in self._streams.stores(self._request.store)}
-        return f" A {', '.join(sorted(kinds))} store answers: {', '.join(_subcommands(kinds, self._streams.handlers))}."
+        return f" Use one of these subcommands: {', '.join(_subcommands(kinds, self._streams.handlers))}."
 
     def _explain(self, results: dict[int | None, QueryResult[Any]]) -> None:
         """Print how each partition was queried, and the Position of its answer."""
@@ -279,15 +280,17 @@ class _Answer:
         """Return the error for partitions that did not answer."""
         counts = Counter(reason.value for reason in self._failed.values())
         names = ", ".join(f"{count} {reason}" for reason, count in sorted(counts.items()))
-        rows = "no rows, and the answer is incomplete"
+        rows = "no rows"
         if self._view.count:
-            rows = f"{self._view.count:,} rows, and the answer is incomplete"
-        message = f"{rows}: {names}"
+            rows = plural(self._view.count, "row")
+        message = f"the query failed ({names}), so the answer is incomplete and has {rows}"
         if FailureReason.STORE_EXCEPTION in self._failed.values():
             # A running application may have replaced files before they were opened, which is no damage.
             if self._streams.application(self._request.store).running and not self._request.options.last_flush:
                 # As every command that is in the application's way.
-                return InUse(message, hint="query the application, stop it, or read its last flush: --last-flush")
+                return InUse(
+                    message, hint=("query the application itself, stop it, or pass --last-flush to read its last flush")
+                )
             usual = look_closer(self._streams.path, by_host=self._by_host)
             hint, details = joined(self._advices, (usual, ()))
             return StoreUnreadable(message, hint=hint, hint_details=details)

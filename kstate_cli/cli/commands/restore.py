@@ -83,7 +83,8 @@ def restore(
     # Only a dry run may skip the check of the dump: a restoration reads the rows anyway, and must check what it can.
     if logs.verify_dump is False and not selection.dry_run:
         raise UsageError(
-            "--no-verify-dump works only with --dry-run, because a restoration reads the rows", hint="add --dry-run"
+            "--no-verify-dump works only with --dry-run, because a restoration must read all rows",
+            hint="pass --dry-run too",
         )
     if cases.follow is not None:
         # Contradicting options are refused before anything is read.
@@ -247,8 +248,8 @@ def _refuse_beside_follow(selection: SelectionOptions, cases: CaseOptions) -> No
     option_name = next((name for name, is_given in once if is_given), None)
     if option_name is not None:
         raise UsageError(
-            f"{option_name} applies only to one run, but --follow repeats runs",
-            hint=f"pass {option_name} with --standby first, then --follow",
+            f"you cannot pass {option_name} with --follow, because it applies to a single run",
+            hint=f"run the command once with {option_name} --standby, then with --follow",
         )
 
 
@@ -259,11 +260,11 @@ def _show_plan(plan: RestorePlan, view: PlanView, progress: RestoreProgress, res
     show_plan(plan.change, view)
     for store in plan.unchanged:
         results.lines([{"type": "left", "task": store.task, "store": store.store, "message": store.why}])
-        results.remark(f"{store.title}: unchanged: {store.why}")
+        results.remark(f"kstate does not change {store.title}: {store.why}")
 
 
 _MAKE = command("fleet", "HOST.json", "-o", "json")
-_PART_HINT = "pass, for example, for the second of three hosts: --share 2/3"
+_PART_HINT = "on the second of three hosts, for example, pass --share 2/3"
 
 
 def share_of(fleet: FleetOptions) -> tuple[int, int] | None:
@@ -282,22 +283,20 @@ def tasks_of(fleet: FleetOptions, application: str) -> tuple[frozenset[str], fro
         if fleet.before is not None:
             raise UsageError(
                 "--before needs --missing",
-                hint="pass --missing FILE (present state), --before FILE (before the loss) and --host NAME. To "
-                f"create each file, run {_MAKE}",
+                hint="pass --missing FILE (the current state), --before FILE (the state before the loss) and "
+                f"--host NAME. To create each file, run {_MAKE}",
             )
         return frozenset(), None
     # Either --before or --share must say what this host had: with neither, two empty hosts would restore the same
     # tasks.
     if (fleet.before is None) == (fleet.share is None):
         raise UsageError(
-            "--missing lists tasks without a host, but not which of them belong to this host",
+            "--missing lists tasks without a host, but does not show which of them belong to this host",
             hint="pass --share 1/2 and --share 2/2 on two empty hosts, or --share 1/1 if this is the only one. Or "
-            f"pass --before FILE --host NAME, with output from before the loss: {_MAKE}",
+            f"pass --host NAME, and --before FILE with the output from before the loss of this command: {_MAKE}",
         )
     if fleet.before is not None and fleet.host is None:
-        raise UsageError(
-            "--before needs the name of this host", hint="pass --host NAME: the name of this host in the file"
-        )
+        raise UsageError("--before needs --host", hint="pass --host NAME with the name of this host in the file")
     # The hosts in the file still have their tasks, so no host restores these again.
     elsewhere = held_elsewhere(read_fleet(fleet.missing), application, fleet.host)
     if fleet.before is None or fleet.host is None:
@@ -312,21 +311,26 @@ def barrier_of(fleet: FleetOptions, *, is_started: bool) -> BarrierView | None:
     if fleet.barrier is None:
         if fleet.hosts is not None:
             raise UsageError(
-                "pass --barrier too: --hosts needs it",
-                hint="pass --barrier PLACE: a folder or URI that all hosts can reach",
+                "--hosts needs --barrier",
+                hint="pass --barrier PLACE with a folder or URI that all hosts can reach",
             )
         return None
     # The application is not started here, so other hosts would wait at the barrier for nothing.
     if not is_started:
-        raise UsageError("--standby starts no application, so kstate does not wait at a barrier", hint="omit --barrier")
+        raise UsageError(
+            ("you cannot pass --barrier with --standby, because no application starts on a standby"),
+            hint="omit --barrier",
+        )
     share = share_of(fleet)
     if share is not None and fleet.hosts not in (None, share[1]):
-        raise UsageError("--share and --hosts differ in the number of hosts", hint="omit --hosts")
+        raise UsageError("--share and --hosts specify different numbers of hosts", hint="omit --hosts")
     hosts = fleet.hosts
     if share is not None:
         hosts = share[1]
     if hosts is None:
-        raise UsageError("--barrier needs the number of hosts", hint="pass --hosts N, which includes this host")
+        raise UsageError(
+            "--barrier needs --hosts or --share", hint=("pass --hosts N with the number of hosts, including this one")
+        )
     names: tuple[str, ...] = ()
     host = fleet.host
     if share is not None and host is None and fleet.missing is None:
@@ -366,7 +370,7 @@ class StateCommand:
         except ValueError as error:
             raise UsageError(f"kstate cannot parse --on-state-change {text!r}: {error}") from None
         if not self._command:
-            raise UsageError("--on-state-change is empty")
+            raise UsageError("--on-state-change is empty, but needs a command")
         self._app = app
         self._hangs = False
 
@@ -401,10 +405,10 @@ class StateCommand:
                 raise
             # Later calls get only a few seconds: a restoration must not wait a minute at every state.
             self._hangs = True
-            self._warn(before, after, f"kstate killed it after {error.timeout:g} s")
+            self._warn(before, after, f"kstate killed the command after {error.timeout:g} s")
             return
         if status:
-            self._warn(before, after, f"exit status {status}")
+            self._warn(before, after, f"the command ended with exit status {status}")
 
     def _warn(self, before: str, after: str, wrong: str) -> None:
         say(f"warning: --on-state-change {quoted(self._command[0])} ({before} -> {after}): {wrong}")

@@ -55,7 +55,7 @@ from kstate_cli.cli.options.shared import (
 from kstate_cli.cli.output import Format, output_of
 from kstate_cli.cli.shell_completion import releases
 from kstate_cli.errors import UsageError
-from kstate_cli.texts import command
+from kstate_cli.texts import command, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -466,7 +466,7 @@ def _show_unchanged(unchanged: Mapping[str, str], results: Output[RestoreSnapsho
 
     def texts() -> None:
         for title, why in unchanged.items():
-            results.say(f"{title}: unchanged: {why}")
+            results.say(f"kstate does not change {title}: {why}")
 
     results.show(lines(), texts)
 
@@ -485,8 +485,8 @@ def _finish(end: _End, results: Output[RestoreSnapshotLine], waiting: Waiting | 
     def sentences(result: RunResult) -> Iterable[str]:
         later = ""
         if end.records is not None:
-            later = f", with {records:,} later records of the dump"
-        yield f"restored from the snapshot{later} (run {result.run})"
+            later = f" and {plural(records, 'later record')} from the dump"
+        yield f"kstate restored the stores of the snapshot{later} (run {result.run})"
         yield f"next: start the application. To undo: {command('undo', end.plan.app)}"
 
     def summary(plan_end: PlanEnd) -> RestoreSnapshotSummaryLine:
@@ -502,5 +502,5 @@ def _finish(end: _End, results: Output[RestoreSnapshotLine], waiting: Waiting | 
             **plan_end,
         }
 
-    nothing = f"every store of the snapshot exists in {end.plan.app}"
+    nothing = f"{end.plan.app} already contains every store of the snapshot"
     show_end(end.plan, end.result, results, summary=summary, nothing=nothing, sentences=sentences)

@@ -101,7 +101,7 @@ def _restoration(
                 raise UsageError(f"{name} needs --out", hint="pass --out DIR")
         return lambda _: None
     if request.dump is None:
-        raise UsageError("--out needs a dump as the source: of directories you can copy the stores themselves")
+        raise UsageError("--out works only with a dump. If the source is directories, copy their stores instead")
     from kstate_cli.cli.options.application import chosen_release
     from kstate_cli.cli.seeded_directories import SeededDirectories, restore_seeded
 
@@ -179,10 +179,11 @@ def _undo(
 
     if report.delete_topics is None or not report.undo:
         raise UsageError(
-            "--undo and --delete-topics belong together", hint="pass --undo --delete-topics FILE with the run's journal"
+            "--undo and --delete-topics work only together",
+            hint=("pass --undo --delete-topics FILE with the journal of the run"),
         )
     if source.sources or target.app is not None or report.dry_run:
-        raise UsageError("--undo does not accept other options of a run", hint="omit --from, --app and --dry-run")
+        raise UsageError("--undo cannot be used with --from, --app or --dry-run", hint="omit these options")
     if not report.delete_topics.exists():
         raise UsageError(f"{report.delete_topics} does not exist", hint="pass the journal of the run")
     with (
@@ -215,7 +216,7 @@ def _erasure(target: SeedTargetOptions) -> tuple[KeysToErase | None, Path | None
     if target.drop_keys is not None:
         return read_keys(target.drop_keys), target.receipt or Path(f"kstate-seed-{target.app}-erased.jsonl")
     if target.receipt is not None:
-        raise UsageError("--receipt is written with --drop-keys only", hint="pass --drop-keys, or omit --receipt")
+        raise UsageError("kstate writes --receipt only with --drop-keys", hint="pass --drop-keys, or omit --receipt")
     return None, None
 
 
@@ -272,7 +273,7 @@ def _start_offsets(target: SeedTargetOptions) -> Mapping[TopicPartition, int]:
     if target.start_offsets is None:
         return {}
     if target.no_offsets:
-        raise UsageError("--no-offsets and --start-offsets exclude each other", hint="omit one of them")
+        raise UsageError("--no-offsets and --start-offsets cannot be used together", hint="omit one of them")
     return read_start_offsets(target.start_offsets)
 
 
@@ -286,7 +287,7 @@ def _sources(texts: Sequence[str]) -> tuple[str | None, tuple[Path, ...]]:
         return None, find_directories(directories)
     if len(texts) > 1:
         raise UsageError(
-            "--from takes one dump, or application directories only", hint="pass one dump, or only directories"
+            "--from must be one dump, or one or more application directories", hint="pass one dump, or only directories"
         )
     return texts[0], ()
 
@@ -294,16 +295,19 @@ def _sources(texts: Sequence[str]) -> tuple[str | None, tuple[Path, ...]]:
 def _refuse_mixed(source: SeedSourceOptions, dump: str | None, *, erases: bool) -> None:
     """Raise UsageError for options that do not fit the source."""
     if dump is not None and source.skip_task:
-        raise UsageError("--skip-task is for application directories", hint="omit it, or pass directories with --from")
+        raise UsageError(
+            ("--skip-task works only with application directories"), hint="omit it, or pass directories with --from"
+        )
     # With --drop-keys it is about stores whose keys kstate cannot take apart; on another cluster, about tables.
     if dump is not None and source.accept and not erases and source.source_bootstrap_server is None:
         raise UsageError(
-            "--accept is for application directories, --drop-keys and another cluster",
+            "--accept works only with application directories, --drop-keys or another cluster",
             hint="omit --accept, or pass directories with --from",
         )
     if dump is None and source.source_app is not None:
         raise UsageError(
-            "--source-app is for dumps: a directory has the name of its application", hint="omit --source-app"
+            "--source-app works only with dumps, because a directory has the name of its application",
+            hint="omit --source-app",
         )
 
 
@@ -317,13 +321,13 @@ def _partitions(options: SeedPartitionOptions, *, has_kinds: bool) -> PartitionR
         return None
     if not has_kinds:
         raise UsageError(
-            "--partitions needs the kinds of the stores: they decide which bytes of a key count",
+            "--partitions needs the kinds of the stores, which determine the bytes of a key that select its partition",
             hint=f"pass --spec FILE with the output of {command('ls', 'APP', option.SPEC)}",
         )
     counts = _by_scope(option.PARTITIONS, options.partitions)
     keys = _by_scope(option.KEY_OF, options.key_of or ())
     if None in keys:
-        raise UsageError(f"--key-of {keys[None]!r} names no store", hint="pass --key-of STORE=KIND")
+        raise UsageError(f"--key-of {keys[None]!r} does not name a store", hint="pass --key-of STORE=KIND")
     return PartitionRequest(
         {scope: _count(text) for scope, text in counts.items()},
         {
@@ -344,7 +348,7 @@ def _by_scope(option_name: str, values: Sequence[str]) -> Mapping[str | None, st
             scope = name
         if not text or scope == "" or scope in by_scope:
             raise UsageError(
-                f"{option_name} {value!r} has no scope or value, or its scope is given twice", hint=_SCOPE_HINT
+                f"{option_name} {value!r} has no scope or value, or you passed its scope twice", hint=_SCOPE_HINT
             )
         by_scope[scope] = text
     return by_scope
@@ -368,7 +372,8 @@ def _renamed(pairs: Sequence[str]) -> Mapping[str, str]:
         old, equals, new = pair.partition("=")
         if not equals or not old or not new or old in renamed:
             raise UsageError(
-                f"--rename-store {pair!r} is not OLD=NEW, or you passed OLD twice", hint="pass OLD=NEW once"
+                (f"--rename-store {pair!r} is not OLD=NEW, or you passed OLD twice"),
+                hint="pass OLD=NEW once for each store",
             )
         renamed[old] = new
     return renamed

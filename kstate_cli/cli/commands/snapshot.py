@@ -117,7 +117,7 @@ def snapshot(
                 # The snapshot exists: neither "refused" nor "nothing changed" would be true.
                 raise RunHalfway(
                     (
-                        f"snapshot {report.generation} was taken, but kstate could not delete the expired ones: "
+                        f"kstate wrote snapshot {report.generation}, but could not delete expired snapshots: "
                         f"{error.message}"
                     ),
                     where=repository.where,

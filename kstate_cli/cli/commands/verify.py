@@ -112,12 +112,15 @@ def _remarks(report: AppReport, subset: str, *, quiet: bool) -> None:
             say(remark, quiet=quiet and not store.doubt)
     if report.running:
         say(
-            (f"locked, because the application is running (pid {report.pid}); this is the state of its last flush"),
+            f"the application is running (pid {report.pid}), so kstate verified its last flush",
             quiet=quiet,
         )
     if report.left_out:
-        say(f"subset {subset}: the other parts contain {report.left_out} stores", quiet=quiet)
-    say(f"not checked: {'; '.join(NOT_COVERED)}", quiet=quiet)
+        say(
+            (f"kstate verified only part {subset}, and the other parts contain {plural(report.left_out, 'store')}"),
+            quiet=quiet,
+        )
+    say(f"kstate does not check: {'; '.join(NOT_COVERED)}", quiet=quiet)
 
 
 def _raise_verdict(codes: Counter[VerifyCode], report: AppReport) -> None:
@@ -130,23 +133,24 @@ def _raise_verdict(codes: Counter[VerifyCode], report: AppReport) -> None:
     # Damage first: what could not be judged may be intact.
     if any(code.level is VerifyLevel.DAMAGE for code in codes):
         raise ConditionNotMet(
-            f"damaged: {counts}",
+            f"kstate found damage: {counts}",
             hint=(
-                "move the damaged stores out. When the application starts, it restores them from their "
-                "changelogs, if they have one:"
+                "remove the damaged stores with the following commands. When the application starts, it restores "
+                "stores "
+                "that have a changelog:"
             ),
             hint_details=first_lines(_ways_out(report)),
         )
     # The only problem is that files were in use. A second call may read them, and nothing is wrong with them.
     if codes.keys() == {IN_USE}:
         raise InUse(
-            "kstate could not read some stores, because the application changes them too fast",
+            "kstate could not read some stores, because the application changed them too fast",
             hint="run the command again, or stop the application first",
         )
     # The codes keep the order of their table, in which the most severe come first.
     unjudged = [code for code in VERIFY_CODES.values() if code in codes]
     raise Refused(
-        f"kstate could not judge all stores: {counts}",
+        f"kstate could not verify all stores: {counts}",
         hint="; ".join(code.advice for code in unjudged) + ":",
         hint_details=[command("explain", code.name) for code in unjudged],
     )

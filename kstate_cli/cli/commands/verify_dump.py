@@ -70,7 +70,7 @@ def verify_dump(
     results: Output[VerifyDumpLine] = output_of(output, None, quiet=quiet)
     if reading.earlier:
         results.say(
-            f"continued: an interrupted run had read {reading.earlier} of {len(files)} files since "
+            f"kstate resumes an interrupted run, which read {reading.earlier} of {len(files)} files since "
             f"{utc_text(reading.began_ms)}"
         )
 
@@ -149,7 +149,7 @@ def _recorded(dump: str, number: tuple[int, int], part: VerifiedPart, findings: 
     try:
         record(dump, *number, part)
     except OSError as error:
-        return f"kstate cannot record in the dump that it has read the part: {error.strerror or error}"
+        return f"kstate cannot record in the dump that it verified this part: {error.strerror or error}"
     return None
 
 
@@ -160,7 +160,7 @@ def _show(findings: Sequence[FileFinding], warning: str | None, files_text: str)
         # Relative to the dump: absolute paths of a bucket would fill the line.
         rows = [(finding.file.relative, finding.code, finding.message) for finding in findings]
         table(None, ("file", "code", Column("message", fold=Fold.WORDS)), rows)
-        verdict = f"{plural(len(findings), 'file')} differ from their original contents"
+        verdict = f"{plural(len(findings), 'file')} with findings"
     sys.stdout.write(f"{files_text}: {verdict}\n")
     sys.stdout.flush()
     if warning:
@@ -175,8 +175,8 @@ def _verdict(findings: Sequence[FileFinding], growing: str | None) -> Exception:
     names = some([finding.file.relative for finding in findings], 5)
     damaged = [finding for finding in findings if finding.code != _unreadable()]
     if not damaged:
-        return Refused(f"{plural(len(findings), 'file')} cannot be read: {names}", hint=NOT_REACHED)
-    message = f"{plural(len(damaged), 'file')} damaged or missing: {names}"
+        return Refused(f"kstate cannot read {plural(len(findings), 'file')}: {names}", hint=NOT_REACHED)
+    message = f"kstate found {plural(len(damaged), 'damaged or missing file')}: {names}"
     if not any(finding.code == ROT for finding in damaged):
         return ConditionNotMet(message, hint=WHOLE_COPY)
     # Changed bytes are the worse news: a copy of the dump may have them too.
@@ -225,7 +225,10 @@ class _PartReading:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         if error is not None and self._write():
-            note(error, f"{len(self._whole)} files of the part were read until then, and the next run continues")
+            note(
+                error,
+                (f"kstate has read {plural(len(self._whole), 'file')} of this part, and the next run resumes there"),
+            )
 
     def read(self, file: DumpFile, finding: FileFinding | None) -> None:
         """Note a file that was read; a damaged one is read again by every call."""

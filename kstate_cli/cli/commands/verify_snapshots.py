@@ -98,7 +98,7 @@ def _show(findings: Sequence[RepositoryFinding], files: int, size: int) -> None:
         )
     verdict = "no damage"
     if findings:
-        verdict = f"{plural(len(findings), 'file')} differ from their original contents"
+        verdict = f"{plural(len(findings), 'file')} with findings"
     print_line(f"{plural(files, 'file')}, {size_text(size)}: {verdict}")
 
 
@@ -111,11 +111,11 @@ def _verdict(findings: Sequence[RepositoryFinding]) -> Exception:
     wrong = damaged(findings)
     if not wrong:
         return Refused(
-            f"{plural(len(findings), 'file')} cannot be read: {names}",
+            f"kstate cannot read {plural(len(findings), 'file')}: {names}",
             hint="give this user the permission to read them, or check the disk. Then run the command again",
         )
     return ConditionNotMet(
-        f"{plural(len(wrong), 'file')} damaged or missing: {names}",
-        hint="copy these files from another copy of the repository. If you have none, move damaged files away and "
-        "take a new snapshot, which stores them again if the application still has them",
+        f"kstate found {plural(len(wrong), 'damaged or missing file')}: {names}",
+        hint="copy these files from another copy of the repository. If you have none, move damaged files to another "
+        "place, and take a new snapshot, which stores them again if the application still has them",
     )

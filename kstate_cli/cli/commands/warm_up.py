@@ -45,10 +45,10 @@ def warm_up(
         "made": warmed.is_new,
         "seconds": None,
     }
-    text = f"exists already: {where}, {size}"
+    text = f"the archive {where} already exists ({size})"
     if warmed.seconds is not None:
         line["seconds"] = round(warmed.seconds, 3)
-        text = f"created: {where}, {size}; Spark starts, works and ends in {warmed.seconds:.1f} s"
+        text = f"kstate created {where} ({size}). With it, Spark starts, works and ends in {warmed.seconds:.1f} s"
     results.lines([line])
     results.remark(text)
     return 0

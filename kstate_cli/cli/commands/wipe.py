@@ -88,10 +88,12 @@ def wipe(
 
     # The reset tool makes all offsets of the directory wrong, so that no store may stay.
     if for_reset and not (every_task and everything):
-        raise UsageError("pass --all --everything too: --for-reset needs both")
+        raise UsageError("--for-reset works only together with --all and --everything")
     # The only way to delete stores without a backup: one word more than a slip of the hand.
     if purge and not (yes or dry_run):
-        raise UsageError("--purge deletes the stores, and you cannot undo that", hint="to confirm, pass --yes too")
+        raise UsageError(
+            ("--purge deletes the stores, and you cannot undo this"), hint="to confirm the deletion, pass --yes too"
+        )
     options = WipeOptions(frozenset(task or ()), frozenset(store or ()), global_stores, every_task, everything)
     path = find_application(app)
     results: Output[WipeLine] = output_of(output, path, quiet=quiet)
@@ -137,22 +139,24 @@ def _finish(
     plan, result = outcome.plan, outcome.result
 
     def sentences(result: RunResult) -> Iterator[str]:
-        way_back = f"to undo: {command('undo', plan.app)}"
+        way_back = f"To undo: {command('undo', plan.app)}"
         if purge:
-            way_back = "no backup was kept"
-        yield f"wiped (run {result.run}). {way_back}"
+            way_back = "You cannot undo this, because kstate kept no backup"
+        yield f"kstate wiped the stores (run {result.run}). {way_back}"
         restore = command("restore", plan.app, option.FROM_CHANGELOG, "DUMP", option.FOR, "RELEASE")
-        yield f"next: start the application, which restores from the brokers, or run: {restore}"
+        yield (
+            f"next: start the application, which restores the stores from the brokers. Or restore them first: {restore}"
+        )
         if for_reset:
             yield (
-                "or, to start from the beginning: kafka-streams-application-reset --application-id "
+                "or reset the application: kafka-streams-application-reset --application-id "
                 f"{quoted(plan.app.name)} --bootstrap-server HOST:PORT --input-topics TOPICS"
             )
 
     def summary(end: PlanEnd) -> WipeSummaryLine:
         return {"type": "summary", "undoable": result is not None and not purge, **end}
 
-    nothing = f"{plan.app} does not have these stores"
+    nothing = f"{plan.app} does not contain these stores"
     show_end(plan, result, results, summary=summary, nothing=nothing, sentences=sentences)
     if for_reset and result is not None:
         results.text(_warn_of_reset)
@@ -163,6 +167,6 @@ def _warn_of_reset() -> None:
 
     # Printed even with --quiet: the reset tool deletes the topics without asking, and then no rows can be rebuilt.
     say(
-        "note: this deletes the changelog topics, the only source for rebuilding stores. The application "
-        "reads its input topics again from the beginning, as far as they still contain it"
+        "note: the reset deletes the changelog topics, which are the only source to rebuild the stores. Then the "
+        "application processes its input topics again, as far as they still contain the input"
     )

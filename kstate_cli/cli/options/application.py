@@ -60,14 +60,14 @@ def chosen_release(option_name: str, name: str | None, jar: Path | None, *, quie
         # The version is kept as it was typed: that of a vendor (cp-8.2) gets a note.
         version, row = str(name), release(str(name), option_name)
     elif name is not None:
-        raise UsageError(f"{option_name} and {option_name}{_JAR} exclude each other", hint="omit one of them")
+        raise UsageError(f"{option_name} and {option_name}{_JAR} cannot be used together", hint="omit one of them")
     else:
         # Imported here, because only --to-jar and --for-jar read zip archives.
         from kstate_cli.jars import release_in
 
         jar_release = release_in(jar, option_name)
         version, row = jar_release.version, jar_release.release
-        say(f"{jar_release.where}: Kafka Streams {version}, release {row.version}", quiet=quiet)
+        say(f"{jar_release.where} contains Kafka Streams {version} (release {row.version})", quiet=quiet)
     if (note := build_note(version)) is not None:
         say(f"note: {note}", quiet=quiet)
     return row
@@ -109,7 +109,7 @@ NewKinds = Annotated[
 def refuse_without_topology(new: Path | None, others: Sequence[str]) -> None:
     """Raise UsageError for options of a new topology without ``--topology``."""
     if others and new is None:
-        raise UsageError(f"pass --topology too, because {others[0]} needs it", hint="pass the text of the new topology")
+        raise UsageError(f"{others[0]} needs --topology", hint="pass the text of the new topology")
 
 
 def read_topologies(

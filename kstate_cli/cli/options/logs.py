@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def refuse_settings_alone(bootstrap: str | None, settings: Path | None) -> None:
     """Raise UsageError for client settings without a broker."""
     if settings is not None and bootstrap is None:
-        raise UsageError("pass --bootstrap-server too, because --kafka-settings needs it")
+        raise UsageError("--kafka-settings works only together with --bootstrap-server")
 
 
 def facts_source(
@@ -29,7 +29,7 @@ def facts_source(
 ) -> Callable[[Iterable[str]], Facts] | None:
     """Return a function from topics to their log bounds; None without file and broker. Raise UsageError."""
     if offsets is not None and bootstrap is not None:
-        raise UsageError("--offsets and --bootstrap-server exclude each other", hint="omit one of them")
+        raise UsageError("--offsets and --bootstrap-server cannot be used together", hint="omit one of them")
     refuse_settings_alone(bootstrap, settings)
     if offsets is not None:
         from kstate_cli.broker.facts import read_facts
@@ -78,7 +78,7 @@ class LogSources:
             return "until RUNNING"
         if self.offsets is None:
             return "up to the end of the dump"
-        return f"up to the ends in the file{'' if self.dump is None else ' and the dump'}"
+        return f"up to the log ends in the file{'' if self.dump is None else ' and in the dump'}"
 
     def validate(self) -> None:
         """Raise UsageError for options that exclude each other, before anything is read."""

@@ -185,7 +185,7 @@ class StoreRequest:
             serde.serialize(key)
         except ValueError as error:
             raise UsageError(
-                f"{subject} {text!r} is not a key of serde {serde.name}: {error}",
+                f"the serde {serde.name} cannot read {subject} {text!r}: {error}",
                 hint="pass --key-serde with the serde that the application uses for its keys",
             ) from None
         return key
@@ -203,7 +203,7 @@ class StoreRequest:
         try:
             return self.serdes.key.deserialize(data)
         except SERDE_ERRORS as error:
-            return self._unreadable(data, f"key {data!r}", self.serdes.key, error)
+            return self._unreadable(data, f"the key {data!r}", self.serdes.key, error)
 
     def value(self, data: bytes, key: bytes) -> Any:
         """Return the decoded value of a row, or Unreadable."""
@@ -217,7 +217,7 @@ class StoreRequest:
     def _unreadable(self, data: bytes, subject: str, serde: Serde, error: BaseException) -> Unreadable:
         from kstate_cli.rows.values import Unreadable
 
-        return Unreadable(data, f"{self.store}: {subject} cannot be read as {serde.name}: {error}")
+        return Unreadable(data, f"{self.store}: kstate cannot read {subject} as {serde.name}: {error}")
 
 
 def time_of(option_name: str, text: str | None) -> int | None:
@@ -231,5 +231,8 @@ def time_of(option_name: str, text: str | None) -> int | None:
     except ValueError as error:
         raise UsageError(
             f"{option_name} {text!r} is not a time: {error}",
-            hint="pass milliseconds since 1970, 2024-05-01T12:00:00Z, or in UTC: -1d, 12:00, today, yesterday",
+            hint=(
+                "pass milliseconds since 1970, a time such as 2024-05-01T12:00:00Z, -1d or 12:00 (UTC), today or "
+                "yesterday"
+            ),
         ) from None

@@ -122,12 +122,13 @@ class CompletionOptions:
         option_name = next((name for name, value in values.items() if value), None)
         if option_name is not None and self.from_changelog is None:
             raise UsageError(
-                f"pass --from-changelog too, because {option_name} needs it",
-                hint="pass the dump to complete tasks from",
+                f"{option_name} needs --from-changelog",
+                hint="pass the dump that completes the tasks",
             )
         if self.verify_dump is False and not dry_run:
             raise UsageError(
-                "--no-verify-dump works only with --dry-run, because a restoration reads the rows", hint="add --dry-run"
+                "--no-verify-dump works only with --dry-run, because a restoration must read all rows",
+                hint="pass --dry-run too",
             )
 
     def request(
@@ -146,21 +147,22 @@ class CompletionOptions:
         if options.old is None:
             raise UsageError(
                 (
-                    "--from-changelog needs both texts. Without the old one, kstate would treat a store of "
-                    "another host as a new store"
+                    "--from-changelog needs the new and the old topology. Without the old one, kstate would treat a "
+                    "store of another host as a new store"
                 ),
                 hint="pass --topology NEW.txt --from OLD.txt" + (" --for RELEASE" if self.release_name is None else ""),
             )
         if self.release_name is None:
             raise UsageError(
-                "--from-changelog needs the release that runs here", hint="pass --for RELEASE, such as --for 4.3"
+                "--from-changelog needs --for",
+                hint=("pass --for RELEASE, such as --for 4.3"),
             )
         target = release(self.release_name)
         # Refused, since the completed stores would get rows in a layout that no test has run with this release.
         if target.unproven:
             raise UsageError(
-                f"kstate was not tested with {target}, so it completes no tasks",
-                hint="pass the release that runs here",
+                f"kstate was not tested with {target}, so it does not complete tasks for this release",
+                hint="pass the release that the application runs",
             )
         return RestoreRequest(
             terms,

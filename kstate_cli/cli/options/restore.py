@@ -304,6 +304,6 @@ def committed_of(path: Path | None) -> dict[TopicPartition, int]:
                 committed[TopicPartition(topic, parse_partition(partition))] = offsets.number(partition)
     except (OSError, ValueError) as error:
         raise UsageError(
-            f"kstate cannot read {path}: {error}", hint='write JSON into it: {"topic": {"0": 42}}'
+            f"kstate cannot read {path}: {error}", hint='write the offsets as JSON, such as {"topic": {"0": 42}}'
         ) from None
     return committed

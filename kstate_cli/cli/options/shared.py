@@ -289,7 +289,7 @@ def part_of(option_name: str, text: str, hint: str) -> tuple[int, int]:
     # At most six digits, so that no number is too large for what it is used for.
     match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
     if match is None or not 1 <= int(match[1]) <= int(match[2]):
-        raise UsageError(f"{option_name} {text!r} is not I/N with 1 <= I <= N", hint=hint)
+        raise UsageError(f"{option_name} {text!r} is not I/N, with I from 1 to N", hint=hint)
     return int(match[1]), int(match[2])
 
 
@@ -320,7 +320,8 @@ def bound_of(texts: Iterable[str]) -> PositionBound:
             position = position.with_component(match[1], int(match[2]), int(match[3]))
         except ValueError:
             raise UsageError(
-                f"--at {text!r} is not TOPIC:PARTITION=OFFSET", hint="pass, for example, orders:0=1234"
+                f"--at {text!r} is not TOPIC:PARTITION=OFFSET",
+                hint=("pass a topic, a partition and an offset, such as orders:0=1234"),
             ) from None
     return PositionBound.at(position)
 
@@ -425,11 +426,13 @@ def engine_of(text: str, settings: SparkSettings) -> EngineChoice:
     from kstate_cli.spark.engine import EngineOption, choose_engine
 
     if text not in {engine.value for engine in EngineOption}:
-        raise UsageError(f"--engine {text!r}: not one of auto, local, spark", hint="omit it to use auto")
+        raise UsageError(
+            f"--engine {text!r} does not exist", hint=("pass auto, local or spark. By default, kstate uses auto")
+        )
     choice = EngineOption(text)
     if choice is EngineOption.local and (settings.master is not None or settings.conf):
         unused = option.CONF if settings.master is None else option.MASTER
-        raise UsageError(f"{unused} configures Spark, but --engine local does not use it", hint="omit one of them")
+        raise UsageError(f"{unused} configures Spark, but --engine local does not use Spark", hint="omit one of them")
     return choose_engine(choice, settings)
 
 
@@ -437,5 +440,8 @@ def _pair_of(text: str) -> tuple[str, str]:
 
     key, equals, value = text.partition("=")
     if not equals or not key:
-        raise UsageError(f"--conf {text!r} is not K=V")
+        raise UsageError(
+            f"--conf {text!r} is not K=V",
+            hint=("pass the name and the value of a setting, such as spark.driver.memory=4g"),
+        )
     return key, value

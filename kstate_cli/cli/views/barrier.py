@@ -45,11 +45,11 @@ class BarrierView:
             self._place, self._host, self._hosts, names=self._names, timeout=self._timeout, on_change=show
         )
         if waiting.all_here:
-            results.remark(f"all {self._hosts} hosts are here: start the application now")
+            results.remark(f"all {self._hosts} hosts are ready. Start the application now")
         else:
             say(
-                f"not all hosts arrived within {self._timeout:g} s: {missing_text(waiting)}. If you start the "
-                "application without them, it also gets their tasks, and restores them from the broker"
+                f"some hosts did not arrive within {self._timeout:g} s: {missing_text(waiting)}. If you start the "
+                "application without them, it also gets their tasks, and restores these tasks from the broker"
             )
         return waiting
 
@@ -79,13 +79,13 @@ def missing_text(waiting: Waiting) -> str:
         text = name
         if name in missing:
             # This host has recorded that it stopped waiting, so its application may be running alone by now.
-            text += " (did not wait any longer)"
+            text += " (has stopped waiting)"
         parts.append(text)
     if waiting.unknown:
-        number, verb = str(waiting.unknown), "were"
+        number, verb = str(waiting.unknown), "have"
         if parts:
             number += " more"
         if waiting.unknown == 1:
-            verb = "was"
-        parts.append(f"{number} that {verb} never here")
+            verb = "has"
+        parts.append(f"{number} that {verb} not arrived yet")
     return some(parts, len(parts))

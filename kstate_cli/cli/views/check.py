@@ -174,7 +174,7 @@ def _group_outcome(group: Sequence[Prediction]) -> str:
         total = Records(sum(count.count for count in counts), all(count.exact for count in counts))
     text = _outcome_text(replace(first, records=total))
     if first.messages:
-        return f"{text} (--all lists each)"
+        return f"{text} (to list each store, pass --all)"
     return text
 
 
@@ -254,9 +254,9 @@ _SENTENCES: Final = {
     Outcome.RESTORES_ALL: ("1 store restores everything", "{count} stores restore everything"),
     Outcome.LOST: ("1 store loses its rows", "{count} stores lose their rows"),
     Outcome.MAY_BE_LOST: ("1 store may lose its rows", "{count} stores may lose their rows"),
-    Outcome.NOT_REACHED: ("1 store is not reached", "{count} stores are not reached"),
+    Outcome.NOT_REACHED: ("the start does not reach 1 store", "the start does not reach {count} stores"),
     Outcome.UNKNOWN: ("the outcome of 1 store is unknown", "the outcome of {count} stores is unknown"),
-    Outcome.IGNORED: ("1 store is ignored", "{count} stores are ignored"),
+    Outcome.IGNORED: ("Streams ignores 1 store", "Streams ignores {count} stores"),
 }
 """An outcome of one store, and of several; the others depend on tasks."""
 
@@ -288,7 +288,7 @@ def _of_outcome(outcome: Outcome, or_else: Outcome | None, alike: list[Predictio
 def _decides(alike: Iterable[Prediction]) -> str:
     if all(prediction.by_chance for prediction in alike):
         return "it depends on the timing"
-    return "unknown, see the findings"
+    return "the findings state why this is unknown"
 
 
 def _altogether(alike: list[Prediction]) -> str:
@@ -340,14 +340,14 @@ _WORDS: Final = {
     Outcome.OPENS_EMPTY: "opens silently without its rows",
     Outcome.RESTORES: "restores {records}",
     Outcome.RESTORES_ALL: "restores everything{all}",
-    Outcome.WIPED: "task wiped, restores everything{all}",
-    Outcome.LOST: "task wiped, its rows are lost, because it has no changelog",
-    Outcome.MAY_BE_LOST: "task wiped, its rows are lost if it has no changelog",
+    Outcome.WIPED: "its task is wiped, so it restores everything{all}",
+    Outcome.LOST: "its task is wiped, so its rows are lost, because it has no changelog",
+    Outcome.MAY_BE_LOST: "its task is wiped, so its rows are lost if it has no changelog",
     Outcome.FAILS: "startup fails at {file}: {messages}",
     Outcome.HANGS: "the client stays in REBALANCING",
-    Outcome.NOT_REACHED: "not reached",
+    Outcome.NOT_REACHED: "the start does not reach it",
     Outcome.UNKNOWN: "unknown",
-    Outcome.IGNORED: "ignored",
+    Outcome.IGNORED: "Streams ignores it",
 }
 
 
@@ -417,13 +417,13 @@ class Start:
         if self.records is None:
             return ""
         if not self.records.count:
-            return f"nothing to restore {self.up_to}"
-        text = f"{_count(self.records)} to restore {self.up_to}"
+            return f"Streams restores no records {self.up_to}"
+        text = f"Streams restores {_count(self.records)} {self.up_to}"
         if self.rate is None or self.seconds is None:
-            return f"{text} (no rate was measured here)"
+            return f"{text} (kstate has measured no rate on this host)"
         return (
-            f"{text}: {duration_text(max(1, round(self.seconds)))} at the rate of {self.rate.run}, but Streams "
-            "is slower"
+            f"{text}, which takes longer than {duration_text(max(1, round(self.seconds)))}, the time at the rate of "
+            f"{self.rate.run}"
         )
 
 
@@ -458,7 +458,7 @@ def warning_of_next_start(app: Path, request: CheckRequest) -> str | None:
         report = predict(read_application(app), request)
     # The change is done when this is called, so an exception must not report it as failed.
     except (KstateError, RocksError, OSError) as error:
-        return f"kstate could not predict the next start: {error}. To see it separately, run {whole}"
+        return f"kstate could not predict the next start: {error}. To try again, run {whole}"
     # Restoring the records after the offset is what every start does.
     good = {Outcome.OPENS, Outcome.RESTORES, Outcome.IGNORED}
     if report.clean or all(
@@ -466,7 +466,7 @@ def warning_of_next_start(app: Path, request: CheckRequest) -> str | None:
         for prediction in report.predictions
     ):
         return None
-    return f"the next start of {request.release.version}: {verdict(report.predictions)}. To see why, run {whole}"
+    return f"at the next start of {request.release.version}, {verdict(report.predictions)}. To see why, run {whole}"
 
 
 def parts_of(dump: str) -> list[CheckDumpPartLine]:
@@ -502,9 +502,9 @@ def _part(name: str, part: VerifiedPart | None) -> CheckDumpPartLine:
 def say_parts(dump: str, parts: list[CheckDumpPartLine], *, quiet: bool) -> None:
     """Print when each part was read in full."""
     if not parts:
-        say(f"dump verified: never: {command('verify-dump', dump)}", quiet=quiet)
+        say(f"this dump has never been verified. To verify it, run {command('verify-dump', dump)}", quiet=quiet)
         return
-    say(f"dump verified: {', '.join(_text(part) for part in parts)}", quiet=quiet)
+    say(f"last verification of each part of the dump: {', '.join(_text(part) for part in parts)}", quiet=quiet)
 
 
 def _text(part: CheckDumpPartLine) -> str:
@@ -523,9 +523,9 @@ def damage_in(dump: str, parts: list[CheckDumpPartLine]) -> ConditionNotMet | No
     if not damaged:
         return None
     return ConditionNotMet(
-        f"the dump has damaged files, in part {some(damaged, 5)}",
+        f"the dump has damaged files in part {some(damaged, 5)}",
         where=uri_text(dump),
-        hint="to see the files, and what to do, run:",
+        hint="to see the damaged files, and what to do, run:",
         hint_details=[command("verify-dump", dump, "--subset", part) for part in damaged[:5]],
         code=ROT,
     )

@@ -80,7 +80,7 @@ class DiffReport(DiffWatcher):
         """Print a line of progress now and then."""
         if time.monotonic() - self._last_printed > _SECONDS:
             self._last_printed = time.monotonic()
-            say(f"kstate: {of.task}/{of.store}: {rows:,} rows", quiet=self._quiet)
+            say(f"kstate: compared {rows:,} rows of {of.task}/{of.store}", quiet=self._quiet)
 
     def remarks(self, compared: Diff) -> None:
         """Print on standard error what the table does not show."""
@@ -89,28 +89,28 @@ class DiffReport(DiffWatcher):
             say(f"task {name} is only in {where.side}")
         # Printed even with --quiet: what was not read was not compared, and must not pass for equal.
         for unread in compared.unreadable:
-            say(f"kstate cannot read it: {unread.text}")
+            say(f"kstate could not compare everything: {unread.text}")
         for store in compared.stores:
             self._remarks_of(store)
         for text, names in _skipped(compared.stores).items():
-            say(f"not compared: {text} ({', '.join(names)})", quiet=self._quiet)
+            say(f"kstate did not compare {text} ({', '.join(names)})", quiet=self._quiet)
         for text in compared.remarks:
             say(text, quiet=self._quiet)
         # Said for a running application: rows may differ only because it had not flushed them yet.
         for side, as_of in zip("AB", compared.as_of, strict=True):
             if as_of != "closed":
-                say(f"{side}: the application is running, so this is the state of its last flush", quiet=self._quiet)
+                say(f"the application in {side} is running, so kstate compared its last flush", quiet=self._quiet)
 
     def _remarks_of(self, store: StoreDiff) -> None:
         place = f"{store.task}/{store.store}"
         if store.unreadable is not None:
-            say(f"kstate cannot read it: {store.unreadable.text}")
+            say(f"kstate could not compare {place}: {store.unreadable.text}")
         for name, (in_a, in_b) in store.offsets.items():
-            say(f"{place}: {name}: A {_placed(in_a)}, B {_placed(in_b)}", quiet=self._quiet)
+            say(f"{name} of {place} differs: {_placed(in_a)} in A, {_placed(in_b)} in B", quiet=self._quiet)
         # Otherwise the rows above could be mistaken for all of them.
         hidden = store.only_a + store.only_b + store.different - self._examples[store.task, store.store]
         if hidden:
-            say(f"{place}: {hidden:,} more rows differ (--limit)", quiet=self._quiet)
+            say(f"{hidden:,} more rows of {place} differ. To print more rows, pass a higher --limit", quiet=self._quiet)
 
 
 def _skipped(stores: Sequence[StoreDiff]) -> dict[str, dict[str, None]]:

@@ -12,7 +12,7 @@ from kstate_cli.cli.output import progress_bar, safe, say, waiting
 from kstate_cli.dump_writer.plan import DumpWatcher
 from kstate_cli.dump_writer.task import SILENT_SECONDS
 from kstate_cli.signals import start
-from kstate_cli.texts import size_text
+from kstate_cli.texts import plural, size_text
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -55,10 +55,11 @@ class DumpProgress(DumpWatcher):
         """Take the plan of a round."""
         self._planning.close()
         records = sum(plan.records for plan in plans)
-        after = "a new dump"
+        after = "for a new dump"
         if grown is not None:
             after = f"after generation {grown.generation}"
-        say(f"kstate: {len(plans)} partitions, at most {records:,} records, {after}", quiet=self._quiet)
+        partitions = plural(len(plans), "partition")
+        say(f"kstate: reading at most {plural(records, 'record')} of {partitions} {after}", quiet=self._quiet)
 
     def began(self, records: int) -> None:
         """Start the progress of a reading with ``records``, the most that there are to read."""

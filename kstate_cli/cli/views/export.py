@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from kstate_cli.cli.output import say
 from kstate_cli.cli.views.plan import Meter, count_unit
 from kstate_cli.export.files import ExportWatcher
+from kstate_cli.texts import plural
 
 if TYPE_CHECKING:
     from kstate_cli.spark.engine import EngineChoice
@@ -29,7 +30,13 @@ class ExportProgress(ExportWatcher):
     def begin(self, rows: int, parts: int, engine: str) -> None:
         """Start with an estimate of the rows."""
         engine_name = engine.replace("spark", "Spark")
-        say(f"kstate: about {rows:,} rows in {parts} parts, {engine_name} ({self._choice.reason})", quiet=self._quiet)
+        say(
+            (
+                f"kstate: exporting about {rows:,} rows in {plural(parts, 'part')} with {engine_name} "
+                f"({self._choice.reason})"
+            ),
+            quiet=self._quiet,
+        )
         self._meter.begin(rows, count_unit("rows", about=True))
 
     def at(self, rows: int) -> None:

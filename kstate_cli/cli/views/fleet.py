@@ -170,9 +170,9 @@ def totals(fleet: Fleet) -> str:
     sources = {expectation.source for expectation in fleet.expected.values()}
     # How many there are: from the logs, the specification, or the highest task that a host has.
     should = sum(expectation.count for expectation in fleet.expected.values())
-    limit = "; tasks above the highest listed one are unknown" if CountSource.TASKS in sources else ""
+    limit = "; tasks with higher numbers may exist" if CountSource.TASKS in sources else ""
     size = size_text(sum(report.size for report in fleet.reports))
-    ends = "" if fleet.facts is not None else "; the ends of the logs are unknown"
+    ends = "" if fleet.facts is not None else "; log ends unknown"
     return f"{plural(len(fleet.reports), 'host')}, {len(tasks)} of {plural(should, 'task')}, {size}{limit}{ends}"
 
 
@@ -231,8 +231,8 @@ def state_of(report: HostReport) -> str:
     """Return the state of a host in a word or two."""
     # A listing that was cut, as of a host that lost its connection.
     if not report.whole:
-        return "not all known" if report.copies else "unknown"
-    return {True: "running", False: "stopped", None: "may run"}[report.running]
+        return "incomplete" if report.copies else "unknown"
+    return {True: "running", False: "stopped", None: "may be running"}[report.running]
 
 
 def fleet_lines(fleet: Fleet, findings: Sequence[FleetFinding]) -> Iterator[FleetLine]:

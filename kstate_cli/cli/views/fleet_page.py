@@ -162,11 +162,11 @@ def _legend(fleet: Fleet) -> str:
     if fleet.facts is None:
         unknown, measure = "unknown, or the only copy", "offsets behind the most recent copy"
     return (
-        f'<h2>Tasks by host</h2>\n<p class="dim">By {measure}: {_key("ok", "none")} '
+        f'<h2>Tasks by host</h2>\n<p class="dim">Colors show the {measure}: {_key("ok", "none")} '
         f"{_key('near', f'up to {_NEAR:,}')} "
         f"{_key('far', f'up to {_FAR:,}')} {_key('worse', 'more')} {_key('what', unknown)} "
         f"{_key('what bad', 'with a finding')} {_key('none', 'on no host')}; * is active in the group. "
-        'Resting the pointer on a task shows its stores.</p>\n<div class="wide"><table><thead><tr><th>host</th>'
+        'To see the stores of a task, point at it.</p>\n<div class="wide"><table><thead><tr><th>host</th>'
     )
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _MAX_LISTED: Final = 5
 _REASONS: Final = {
     UnknownLag.NO_OFFSET: "the store has no offset",
-    UnknownLag.NO_LOG: "none of the sources has the log",
+    UnknownLag.NO_LOG: "no source contains the log",
     UnknownLag.BELOW: "the log no longer has the next record",
     UnknownLag.ABOVE: "the offset is beyond the end of the log",
 }
@@ -114,7 +114,7 @@ def show_total(stores: Sequence[StoreLag]) -> None:
     unknown = sum(len(standing.unknown) for standing in stores)
     behind = f"{count_text(sum_of(parts) if parts else None)} records behind"
     if unknown:
-        behind += f", and the lag of {plural(unknown, 'store')} in a task is unknown"
+        behind += f", and {plural(unknown, 'lag')} {'is' if unknown == 1 else 'are'} unknown"
     print_line(f"{plural(len(stores), 'store')}: {behind}")
 
 
@@ -141,7 +141,7 @@ def _say_unknown(stores: Sequence[StoreLag], *, quiet: bool) -> None:
             for code in dict.fromkeys(log.unknown for log in logs if log.unknown is not None):
                 places.setdefault(code, []).append(f"{task}/{standing.name}")
     for code, names in places.items():
-        say(f"lag unknown, because {_REASONS[code]}: {some(names, _MAX_LISTED)}", quiet=quiet)
+        say(f"kstate does not know the lag, because {_REASONS[code]}: {some(names, _MAX_LISTED)}", quiet=quiet)
 
 
 def above_limit(stores: Sequence[StoreLag], max_lag: int | None) -> KstateError | None:
@@ -154,7 +154,7 @@ def above_limit(stores: Sequence[StoreLag], max_lag: int | None) -> KstateError 
     if not names:
         return None
     return ConditionNotMet(
-        f"more than {max_lag:,} records behind: {some(names, _MAX_LISTED)}",
+        f"some stores are more than {max_lag:,} records behind: {some(names, _MAX_LISTED)}",
         hint="let the application catch up, or restore the stores from a newer dump",
     )
 

@@ -131,10 +131,10 @@ def _summed_up(plan: Plan, view: PlanView) -> Iterator[str]:
         yield f"engine: {engine_text(view.engine)}"
     yield _time(plan, view)
     if view.is_undoable and _has_content(plan.app):
-        yield f"the backup of the current directory remains in {runs_folder(plan.app)}, until:"
+        yield f"kstate keeps a backup of the current directory in {runs_folder(plan.app)}. To delete it later, run:"
         yield f"  {command('clean', plan.app)}"
     elif not view.is_undoable:
-        yield "there is no backup of the removed stores"
+        yield "kstate keeps no backup of the removed stores"
 
 
 def _has_content(app: Path) -> bool:
@@ -173,11 +173,11 @@ def _time(plan: Plan, view: PlanView) -> str:
     if not forecast.is_short:
         amount = f"about {duration_text(forecast.rounded)}"
     # If a like run is known, its time includes the start of Spark.
-    start, reckoned = "", f"like run {forecast.like}"
+    start, reckoned = "", f"based on run {forecast.like}"
     if forecast.like is None:
-        reckoned = "no earlier run to compare with"
+        reckoned = "without an earlier run to compare with"
         if is_spark:
-            start = ", and Spark's start of about 10 s"
+            start = ", plus about 10 s to start Spark"
     return f"estimated time: {amount}{start} ({reckoned})"
 
 

@@ -109,7 +109,7 @@ class View(ABC):
                 subject = f"the value of key {row['key']!r}"
                 if name == "key":
                     subject = f"the key {value!r}"
-                why = f"{self._store}: {subject} cannot be printed as {self._serdes[name].name}: {error}"
+                why = f"{self._store}: kstate cannot print {subject} as {self._serdes[name].name}: {error}"
                 data = None
                 if isinstance(value, bytes):
                     data = value

@@ -67,16 +67,16 @@ def finish(
         }
 
     def sentences(result: RunResult) -> Iterator[str]:
-        yield f"restored for {change.target} (run {result.run})"
+        yield f"kstate restored the directory for {change.target} (run {result.run})"
         if standby:
             yield (
-                "next: run the same command again after the next dump. Until then, other programs must not "
-                "use the directory"
+                "next: run the same command again after the next dump. Until then, do not let other programs use "
+                "the directory"
             )
         else:
             yield f"next: start the application with {change.target}. To undo: {command('undo', change.app)}"
 
-    nothing = f"none of the stores of {change.app} needs records of the dump"
+    nothing = f"the stores in {change.app} need no records from the dump"
     show_end(change, outcome.result, results, summary=summary, nothing=nothing, sentences=sentences)
     return code_of(outcome, warnings_ok=warnings_ok)
 
@@ -115,7 +115,7 @@ def show_round(outcome: RestoreOutcome, results: Output[RestoreLine]) -> None:
         ]
     )
     if run is not None:
-        results.remark(f"{records:,} records into {plural(len(outcome.reports), 'store')} (run {run})")
+        results.remark(f"restored {plural(records, 'record')} into {plural(len(outcome.reports), 'store')} (run {run})")
     sys.stdout.flush()
 
 
@@ -160,15 +160,23 @@ def _show_stores(outcome: RestoreOutcome, *, quiet: bool) -> None:
         )
     for report in outcome.reports:
         if report.null_keys:
-            say(f"warning: {report.title}: {report.null_keys:,} records without a key, which Streams skips too")
+            say(
+                f"warning: {report.title}: like Streams, kstate skipped {plural(report.null_keys, 'record')} "
+                "without "
+                "a key"
+            )
     # A bounded interactive query waits for a Position, so the user learns which stores have none.
     without = sum(not report.has_position for report in outcome.reports)
     if without:
-        subject = f"{without} stores: their Positions are"
+        subject, positions = f"{without} stores", "their Positions are"
         if without == 1:
-            subject = "1 store: its Position is"
+            subject, positions = "1 store", "its Position is"
         # Streams writes the header with the Position only with __iq.consistency.offset.vector.enabled__.
-        say(f"note: no changelog record carried a Position for {subject} empty until new input comes", quiet=quiet)
+        say(
+            f"note: the changelog records of {subject} contain no Position, so {positions} empty until the application "
+            "processes new input",
+            quiet=quiet,
+        )
 
 
 _NAMES = {
@@ -218,7 +226,7 @@ class RestoreProgress(RestoreWatcher):
             records = sum(work.records for work in plan.work)
             self._line(
                 {"type": "plan", "stores": len(plan.work), "records": records},
-                f"{len(plan.work)} stores, up to {records:,} records",
+                f"restoring up to {plural(records, 'record')} into {plural(len(plan.work), 'store')}",
             )
 
     def phase(self, name: str, path: str, size: int) -> None:
@@ -273,7 +281,7 @@ class RestoreProgress(RestoreWatcher):
                     "total_slices": total,
                     "of": total,
                 },
-                f"resuming run {predecessor}: {100 * slices // max(1, total)} % of its records are sorted already",
+                f"resuming run {predecessor}, which has sorted {100 * slices // max(1, total)} % of its records",
             )
 
     def slices(self, count: int, total: int, records: int, all_records: int, size: int) -> None:

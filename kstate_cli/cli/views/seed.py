@@ -77,7 +77,7 @@ def show_plan(request: SeedRequest, plan: SeedPlan, results: Output[SeedLine]) -
     results.show(_lines(request, plan, None, None), partial(_print_topics, plan, {}))
     _say_notes(plan, results)
     amount = f"{plural(len(plan.topics), 'topic')}, {plural(plan.records, 'record')}"
-    results.remark(f"dry run: {amount}. {_offsets_text(plan)}. Nothing was written")
+    results.remark(f"dry run: {amount}. {_offsets_text(plan)}. kstate has written nothing")
 
 
 def show_outcome(
@@ -91,7 +91,7 @@ def show_outcome(
     results.show(_lines(request, plan, outcome, restored), partial(_show_topics, plan, outcome.topics, results))
     _say_notes(plan, results)
     results.remark(
-        f"{plural(outcome.written, 'record')} written; kstate read all records again, and they are equal. "
+        f"kstate wrote {plural(outcome.written, 'record')}, read all records again, and found no difference. "
         f"{_offsets_text(plan)}"
     )
     _say_restored(restored, results)
@@ -125,8 +125,8 @@ def _say_restored(restored: RestoredDirectories | None, results: Output[SeedLine
     for line in _restore_notes(restored):
         results.remark(line["message"])
     results.remark(
-        f"{plural(len(restored.outcome.reports), 'store')} restored in {restored.application}. The dump "
-        f"{restored.dump} is not needed any more"
+        f"kstate restored {plural(len(restored.outcome.reports), 'store')} in {restored.application}. You can delete "
+        f"the dump {restored.dump}"
     )
 
 
@@ -138,7 +138,7 @@ def _restore_notes(restored: RestoredDirectories | None) -> Iterator[DumpNoteLin
     for change in plan.change.warnings:
         yield {"type": "note", "message": change}
     for store in plan.unchanged:
-        yield {"type": "note", "message": f"{store.title}: unchanged: {store.why}"}
+        yield {"type": "note", "message": f"kstate did not change {store.title}: {store.why}"}
 
 
 def _restored_members(restored: RestoredDirectories | None) -> RestoredMembers:
@@ -154,7 +154,7 @@ def show_undone(journal: Path, undone: UndoneSeed, results: Output[SeedLine]) ->
         lambda: (
             None
             if results.quiet
-            else print_line(f"{plural(len(undone.topics), 'topic')} deleted: {some(undone.topics, 5)}")
+            else print_line(f"kstate deleted {plural(len(undone.topics), 'topic')}: {some(undone.topics, 5)}")
         ),
     )
 
@@ -179,10 +179,13 @@ def _undone_lines(journal: Path, undone: UndoneSeed) -> Iterator[SeedLine]:
 
 def _offsets_text(plan: SeedPlan) -> str:
     if plan.keeps_id:
-        return f"The group {plan.app} keeps its offsets"
+        return f"The consumer group {plan.app} keeps its offsets"
     if not plan.offsets:
-        return f"The group {plan.app} gets no offsets"
-    return f"The group {plan.app} continues the input of {plan.source_app} in {plural(len(plan.offsets), 'partition')}"
+        return f"The consumer group {plan.app} gets no offsets"
+    return (
+        f"The consumer group {plan.app} continues the input of {plan.source_app} in "
+        f"{plural(len(plan.offsets), 'partition')}"
+    )
 
 
 def _say_notes(plan: SeedPlan, results: Output[SeedLine]) -> None:

@@ -40,7 +40,7 @@ def show_capture(report: CaptureReport, results: Output[SnapshotLine], out: str,
         tasks = f"{report.tasks} of {plural(report.tasks + len(report.skipped), 'task')}"
     amount = f"{tasks}, {plural(len(report.stores), 'store')}, {size_text(size)}"
     if report.generation is None:
-        results.remark(f"dry run: {amount}, of which at most {new} are new. Nothing was written")
+        results.remark(f"dry run: {amount}, of which at most {new} are new. kstate has written nothing")
     else:
         results.remark(f"snapshot {report.generation} in {out}: {amount}, of which {new} are new")
 
@@ -49,21 +49,21 @@ def _remarks(report: CaptureReport, expiry: Expiry) -> Iterator[str]:
     """Yield what a restoration must know of the snapshot, and which older ones expire."""
     for why, stores in _unusable(report).items():
         names = some(stores, _MOST_NAMES)
-        yield f"{names}: {why}, so after a restoration Kafka Streams reads the whole log of the store"
+        yield f"{names}: {why}. After a restoration, Kafka Streams reads the whole log of the store"
     if report.usable_until_ms is not None and report.usable_until_ms < clock.now_ms():
         yield (
-            "the data of this snapshot is old, and the logs may no longer contain all later deletes. So "
-            "restore-snapshot needs a dump (--from-changelog) or --accept-resurrected"
+            "the data of this snapshot is old, and the logs may no longer contain all later deletes. To restore it, "
+            "pass a dump (--from-changelog) or --accept-resurrected"
         )
     if expiry.condemned or expiry.waiting:
         yield (
-            f"{plural(len(expiry.condemned), 'snapshot')} expired; {plural(len(expiry.waiting), 'file')} will be "
-            "deleted later"
+            f"{plural(len(expiry.condemned), 'snapshot')} expired. A later run deletes "
+            f"{plural(len(expiry.waiting), 'file')}"
         )
     if expiry.removed:
-        yield f"{plural(expiry.removed, 'file')} deleted"
+        yield f"kstate deleted {plural(expiry.removed, 'file')}"
     if expiry.obstacle is not None:
-        yield f"expired snapshots are not deleted yet: {expiry.obstacle.value}"
+        yield f"kstate has not deleted the expired snapshots yet, because {expiry.obstacle.value}"
 
 
 def _unusable(report: CaptureReport) -> dict[str, list[str]]:
@@ -133,4 +133,4 @@ def _print_table(report: CaptureReport, *, is_hidden: bool) -> None:
         )
         sys.stdout.flush()
     for task, why in sorted(report.skipped.items()):
-        say(f"warning: kstate skips {task}: {why}")
+        say(f"warning: kstate skipped {task}: {why}")

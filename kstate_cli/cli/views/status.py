@@ -24,9 +24,11 @@ if TYPE_CHECKING:
 _KEPT, _UNDONE, _FAILED = RunState.KEPT.value, RunState.UNDONE.value, RunState.FAILED.value
 _ENDS = {_KEPT: "done", _UNDONE: "undone", RunState.CLEANING.value: "being cleaned", DAMAGED: "damaged"}
 _STANDBY = {
-    StandbyUse.unused: "a standby: unused since its last round",
-    StandbyUse.used: "it was a standby, but an application has used it, so kstate does not update it",
-    StandbyUse.unreadable: "it is a standby, but kstate cannot read its record",
+    StandbyUse.unused: "this directory is a standby, and no application has used it since its last update",
+    StandbyUse.used: (
+        "this directory was a standby, but an application has used it, so kstate does not update it any more"
+    ),
+    StandbyUse.unreadable: "this directory is a standby, but kstate cannot read its record",
 }
 _NEWEST = 10
 """Runs on a terminal: a screen shows those of the last night."""
@@ -58,12 +60,12 @@ def show_runs(
     """
     if not rows:
         _show_standby(standby)
-        say("no runs")
+        say("this directory has no runs")
         return
     is_locked, pid = lock
     backup_bytes = sum(row["bytes_pinned"] for row in rows)
     # The space comes first, because most people look here when a disk is full.
-    print_line(safe(f"{app}: {_in_use(is_locked, pid)}; runs keep {size_text(backup_bytes)}"), "bold")
+    print_line(safe(f"{app}: {_in_use(is_locked, pid)}; its runs use {size_text(backup_bytes)}"), "bold")
     _show_standby(standby)
     print_line("")
     newest = rows
@@ -101,7 +103,7 @@ def _show_standby(standby: StandbyUse | None) -> None:
 
 def _in_use(is_locked: bool | None, pid: int | None) -> str:
     if is_locked is None:
-        return "kstate cannot see whether it is in use"
+        return "kstate does not know whether it is in use"
     if not is_locked:
         return "not in use"
     if pid:
@@ -139,7 +141,7 @@ def _took(seconds: float | None) -> str:
 
 _Step = tuple[str, str | None]
 """A sentence, and the command that does it."""
-_RERUN = "Run its command again to continue"
+_RERUN = "To continue, run its command again"
 
 
 def _rerun_of(app: Path, row: StatusRunLine) -> str | None:
@@ -175,7 +177,7 @@ def _next(app: Path, rows: Sequence[StatusRunLine], copies: Copies, *, is_locked
     """Yield what to do next, most urgent first: lost copies, unfinished runs, the last run, then free space."""
     if copies.only is not None:
         # The directory itself is gone: only the backup matters until it is restored.
-        yield f"{copies.only.text}; to restore the backup:", copies.only.back
+        yield f"{copies.only.text}. To restore the backup:", copies.only.back
         return
     yield from _of_lost_copies(copies)
     for row in rows:
@@ -191,8 +193,8 @@ def _of_lost_copies(copies: Copies) -> Iterator[_Step]:
     for copy in copies.lost:
         yield f"{copy.run.name}: {copy.text}", None
         if copy.back is not None:
-            yield "to restore them:", copy.back
-        yield "to delete it forever:", copy.delete
+            yield "to restore this backup:", copy.back
+        yield "to delete this backup permanently:", copy.delete
 
 
 def _of_unfinished(app: Path, row: StatusRunLine, *, is_locked: bool | None) -> Iterator[_Step]:
@@ -201,7 +203,7 @@ def _of_unfinished(app: Path, row: StatusRunLine, *, is_locked: bool | None) -> 
     if state == DAMAGED:
         yield (
             (
-                f"{name}: {row['message']}. kstate does not touch it. Inspect {row['path']}, then move it to "
+                f"{name}: {row['message']}. kstate does not change this run. Inspect {row['path']}, then move it to "
                 "another place"
             ),
             None,
@@ -210,13 +212,13 @@ def _of_unfinished(app: Path, row: StatusRunLine, *, is_locked: bool | None) -> 
         # An interrupted run is finished or removed as a whole, because the switch is one rename.
         yield (
             (
-                f"{name}: its process has ended, and the directory is completely the old or completely the new "
-                f"one. {_RERUN}"
+                f"{name}: the process of this run has ended, and the directory is completely in the old or in the new "
+                f"state. {_RERUN}"
             ),
             _rerun_of(app, row),
         )
     elif state == RunState.CLEANING.value and not is_locked:
-        yield f"{name}: partially deleted. To continue:", command("clean", app, "--run", name)
+        yield f"kstate has deleted only a part of {name}. To continue:", command("clean", app, "--run", name)
 
 
 def _of_last_run(app: Path, last: StatusRunLine) -> Iterator[_Step]:
@@ -229,7 +231,7 @@ def _of_last_run(app: Path, last: StatusRunLine) -> Iterator[_Step]:
             more = " with --after-error"
             if again is not None:
                 again += " --after-error"
-        yield f"it left the directory unchanged. Fix the cause, then run its command again{more}", again
+        yield f"this run left the directory unchanged. Fix the cause, then run its command again{more}", again
 
 
 def _of_backups(app: Path, rows: Sequence[StatusRunLine], lost_runs: Collection[str]) -> Iterator[_Step]:
@@ -242,7 +244,7 @@ def _of_backups(app: Path, rows: Sequence[StatusRunLine], lost_runs: Collection[
         freed = size_text(sum(row["bytes_pinned"] for row in deletable))
         after = ""
         if undoable is not None:
-            after = ", after which no run can be undone"
+            after = " (afterwards, you cannot undo any run)"
         yield f"to free {freed}{after}:", command("clean", app)
 
 
@@ -252,7 +254,7 @@ def _show_staging(rows: Sequence[StatusRunLine]) -> None:
         return
     print_line("")
     table(
-        "in a staging area until its run is cleaned",
+        "staging areas, which clean deletes together with their runs",
         ("run", "place", Column("files", right=True), Column("bytes", right=True), Column("stays", fold=Fold.WORDS)),
         [(run, area["path"], area["files"], size_text(area["bytes"]), area["message"] or "-") for run, area in staging],
     )

@@ -88,7 +88,10 @@ def _doubt(stores: set[str], has: set[str]) -> str | None:
     if not stores or stores & has:
         return None
     names = some(sorted(stores), _MAX_NAMED)
-    return f"the topology has none of the stores here ({names}). Check that it belongs to this application"
+    return (
+        f"the topology contains none of the stores in this directory ({names}). Check that it belongs to this "
+        "application"
+    )
 
 
 def home_text(row: LsStoreLine) -> str:
@@ -105,6 +108,6 @@ def say_missing_stores(lacked: Sequence[LsLackedLine], *, quiet: bool) -> None:
         tasks.setdefault(place["store"], []).append(place["new_task"])
     for store, names in sorted(tasks.items()):
         say(
-            f"not here: {store}, which the topology has in {some(names, _MAX_NAMED)}: either new, or in memory",
+            f"the directory does not contain {store} of {some(names, _MAX_NAMED)}, which is either new or in memory",
             quiet=quiet,
         )

@@ -110,7 +110,7 @@ def _absent_row(app: Application, task: TaskOffsets, name: str, offsets: Mapping
     }
 
 
-_MEANINGS: Final = {"+ts": "values have timestamps", "+time": "keys ordered by time", "+hdr": "values have headers"}
+_MEANINGS: Final = {"+ts": "values have timestamps", "+time": "keys are ordered by time", "+hdr": "values have headers"}
 _NO_DIRECTORY: Final = "no-directory"
 _PLACES: Final = {"column-family": "store", "checkpoint": CHECKPOINT, "store-file": "own file", "none": "-"}
 _FEW = 2
@@ -168,13 +168,15 @@ def legend(rows: Iterable[StoreLine]) -> list[str]:
     kinds = [short_kind(row["kind"], certain=row["kind_certain"]) for row in rows]
     signs = [f"{mark} {meaning}" for mark, meaning in _MEANINGS.items() if any(mark in kind for kind in kinds)]
     if any(kind.endswith("?") for kind in kinds):
-        signs.append("? behind a kind: inferred, see ls --spec")
+        signs.append("? after a kind: kstate inferred it (see ls --spec)")
     return signs + [text for text, has_sign in _SIGNS.items() if any(map(has_sign, rows))]
 
 
 _SIGNS: Final[Mapping[str, Callable[[StoreLine], bool]]] = {
-    "~ an estimate": lambda row: bool(row["rows"]) and not row["rows_exact"],
-    "? alone: unreadable": lambda row: row["changelog"] is None or (row["rows"] is None and bool(row["bytes"])),
+    "~ before a number: an estimate": lambda row: bool(row["rows"]) and not row["rows_exact"],
+    ("? alone: kstate cannot read the value"): lambda row: (
+        row["changelog"] is None or (row["rows"] is None and bool(row["bytes"]))
+    ),
     "0=30: partition 0 is at offset 30": lambda row: sum(map(len, (row["changelog"] or {}).values())) > 1,
 }
 """The meaning of a sign, and whether it is in the cells of a row."""
@@ -223,7 +225,7 @@ def unreadable_error(app: Application, problems: Sequence[Problem]) -> KstateErr
 
     return ConditionNotMet(
         (
-            "kstate could not read everything: "
+            "kstate could not read all files: "
             f"{', '.join(dict.fromkeys(problem.place.text for problem in problems[:_MAX_NAMED]))}"
         ),
         hint=f"to predict the next start: {command('check', app.path, '--for', 'RELEASE')}",

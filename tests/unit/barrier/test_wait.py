@@ -106,7 +106,7 @@ def test_refuses_the_second_host_of_a_name(tmp_path: Path) -> None:
             time.sleep(0.005)
         (other,) = (twin for twin in twins if not isinstance(twin.end, Refused))
         (refusal,) = (twin for twin in twins if isinstance(twin.end, Refused))
-        assert "another host also has the name a" in str(refusal.end)
+        assert "another host with the name a is waiting" in str(refusal.end)
         for host in (other, Host(tmp_path, "b", 3), Host(tmp_path, "c", 3)):
             assert host.ended().all_here
 
@@ -168,7 +168,7 @@ def test_a_place_that_is_gone(tmp_path: Path) -> None:
         time.sleep(0.005)
     place.rename(tmp_path / "elsewhere")
     host.join(20)
-    assert isinstance(host.end, Refused) and "cannot be read" in str(host.end)
+    assert isinstance(host.end, Refused) and "kstate cannot read" in str(host.end)
 
 
 def test_a_place_that_is_no_folder(tmp_path: Path) -> None:

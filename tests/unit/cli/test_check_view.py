@@ -21,10 +21,13 @@ def test_verdict_is_a_single_sentence() -> None:
     lost = Prediction("0_2", "n", Outcome.LOST)
     assert verdict([*STORES, lost]) == "1 store loses its rows, 44 stores open"
     chance = Prediction("0_2", "n", Outcome.OPENS, or_else=Outcome.WIPED)
-    assert verdict([chance]) == "1 store opens or task wiped, restores everything (it depends on the timing)"
+    assert (
+        verdict([chance]) == "1 store opens or its task is wiped, so it restores everything (it depends on the timing)"
+    )
     unknown = Prediction("0_2", "n", Outcome.WIPED, or_else=Outcome.OPENS, by_chance=False)
     assert (
-        verdict([unknown]) == "task 0_2 is wiped and restores everything or opens unchanged (unknown, see the findings)"
+        verdict([unknown])
+        == "task 0_2 is wiped and restores everything or opens unchanged (the findings state why this is unknown)"
     )
     assert verdict([]) == "the directory has no stores"
 

@@ -101,3 +101,13 @@ def test_a_sentence_about_kstate_is_folded_too() -> None:
     assert all(width_of(line) <= 60 for line in fold_message(sentence, 60))
     for command in ("kstate check /data/app --for 4.3", "kstate --version --verbose", "kstate undo"):
         assert fold_message(f"{sentence} {command}", 60)[-1].endswith(command)
+
+
+@given(WORDS, st.sampled_from(["cannot", "restored", "does not check", "wrote", "keeps", "did"]), st.integers(30, 100))
+def test_a_sentence_about_kstate_is_folded_as_any_other(text: str, verb: str, width: int) -> None:
+    """Only one of its commands, or an option, makes the name of kstate the beginning of a command."""
+    sentence = f"kstate {verb} {text}, because kstate {verb} {text}"
+    lines = fold_message(sentence, width)
+    assert " ".join(line.strip() for line in lines) == sentence
+    assert all(width_of(line) <= width for line in lines)
+    assert fold_message(f"kstate --version {text}", 16) == [f"kstate --version {text}"]

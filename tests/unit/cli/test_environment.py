@@ -158,11 +158,13 @@ def test_settings_are_read_and_other_variables_reported(path: str, monkeypatch: 
             monkeypatch.setenv(alone, "1")
             (warning,) = unread(command, path)
             assert warning.startswith(f"kstate ignores {alone}, because")
-            assert option.envvar in warning or warning.endswith(" more")
+            assert option.envvar in warning or warning.endswith(" more instead")
             monkeypatch.delenv(alone)
         else:
             (warning,) = unread(command, path)
-            assert warning.startswith(f"kstate ignores {variable_of(words, long)}. ") and warning.endswith(f"--{long}")
+            assert warning.startswith(f"kstate ignores {variable_of(words, long)}. ") and warning.endswith(
+                f"--{long} on the command line"
+            )
         monkeypatch.delenv(variable_of(words, long))
     for name in (f"{start}NONSENSE", f"{start}HELP", f"{start}a\nb"):
         monkeypatch.setenv(name, "1")
@@ -209,9 +211,9 @@ def test_warns_of_a_misspelt_variable_with_the_right_name(run: Callable[..., Com
     process = run("export", "nowhere", "count", "-q", **wrong)
     assert process.status == 2
     assert process.err.splitlines()[:3] == [
-        "warning: kstate ignores KSTATE_EXPORT_OVERWRITE. Pass it on the command line: --overwrite",
-        "warning: kstate ignores KSTATE_EXPORT_WORKER (you may mean KSTATE_EXPORT_WORKERS): kstate export --help",
-        "warning: kstate ignores KSTATE_WORKERS, because a variable must contain the name of the command: KSTATE_EXPORT_WORKERS",
+        "warning: kstate ignores KSTATE_EXPORT_OVERWRITE. Pass --overwrite on the command line",
+        "warning: kstate ignores KSTATE_EXPORT_WORKER (you may mean KSTATE_EXPORT_WORKERS). To see the settings, run kstate export --help",
+        "warning: kstate ignores KSTATE_WORKERS, because the variable does not contain the name of a command. Set KSTATE_EXPORT_WORKERS instead",
     ]
     assert "--out" in process.err.splitlines()[3]
 

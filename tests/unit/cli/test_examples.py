@@ -86,7 +86,7 @@ def test_nothing_is_overwritten_that_came_meanwhile(kind: str, tmp_path: Path, m
         (out / "mine" if kind == "directory" else out).write_text("mine")
 
     monkeypatch.setattr(examples, "example_files", slow)
-    assert "exists already" in kstate_here("examples", "--out", out, status=4).err
+    assert "already exists" in kstate_here("examples", "--out", out, status=4).err
     assert sorted(_in(tmp_path)) == (["out/mine"] if kind == "directory" else ["out"])
 
 

@@ -89,7 +89,7 @@ def test_restore(stderr: io.StringIO, clock: list[float], *, resumed: bool, rate
         assert f"30,000 of 60,000 records (50 %), {rate} records/s, {remaining} left" in lines_of(stderr)
         assert "slice" not in lines_of(stderr)
         if resumed:
-            assert "resuming run 0001-restore: 33 % of its records are sorted already" in lines_of(stderr)
+            assert "resuming run 0001-restore, which has sorted 33 % of its records" in lines_of(stderr)
 
 
 def test_a_bar_has_ended_before_the_plan_is_printed(monkeypatch: pytest.MonkeyPatch, clock: list[float]) -> None:

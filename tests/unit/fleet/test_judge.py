@@ -61,7 +61,7 @@ def test_tasks_that_too_many_have(tmp_path: Path) -> None:
     ahead, behind = listing("0_0", host="a"), listing("0_0", host="b", changelog={TOPIC: {"0": 60}})
     entry = fleet(tmp_path, ahead, behind)
     assert codes(entry) == [("task-doubled", "0_0")]
-    assert "h0 (in front), h1 (40 behind)" in judge(entry)[0].text
+    assert "h0 (most recent), h1 (40 offsets behind)" in judge(entry)[0].text
     assert codes(fleet(tmp_path, ahead, behind, standby_replicas=1)) == []
     assert codes(fleet(tmp_path, ahead, standby_replicas=1)) == [("task-too-few", "0_0")]
 
@@ -165,7 +165,7 @@ def test_members_match_the_process_id_of_their_directory(tmp_path: Path) -> None
     )
     entry = fleet(tmp_path, *texts, group=group)
     assert entry.active == {"0_0": "h0", "0_1": "h1"}
-    assert "h0 (active, in front)" in judge(entry)[0].text
+    assert "h0 (active, most recent)" in judge(entry)[0].text
     stranger = StreamsGroup("STABLE", "classic", (*group.members, member(f"orders-id-of-c-{thread}")))
     assert ("member-without-host", None) in codes(fleet(tmp_path, *texts, group=stranger))
     own_names = StreamsGroup("STABLE", "classic", (member("mine-1", 0), member("mine-2", 1)))
@@ -196,8 +196,11 @@ def test_a_missing_task_of_a_snapshot(tmp_path: Path) -> None:
         in judge(fleet(tmp_path, *texts, facts=logs(3), repositories=[repository(snapshot_copy("0_1", 90))]))[0].text
     )
     for copy, message in (
-        (snapshot_copy("0_1", 90, why_not="the topic was recreated"), "refuses: the topic was recreated"),
-        (snapshot_copy("0_1", 90, too_old=True), "also needs a dump"),
+        (
+            snapshot_copy("0_1", 90, why_not="the topic was recreated"),
+            "kstate cannot restore it: the topic was recreated",
+        ),
+        (snapshot_copy("0_1", 90, too_old=True), "also need a dump"),
     ):
         assert message in judge(fleet(tmp_path, *texts, repositories=[repository(copy)]))[0].text
     # A snapshot is no host: it neither is a standby, nor doubles a task, nor makes a task of a cut listing certain.
@@ -213,12 +216,12 @@ def test_a_task_that_only_snapshots_have(tmp_path: Path) -> None:
     assert codes(fleet(tmp_path, listing("0_0", host="a"), repositories=[repository(copy)])) == [
         ("snapshot-not-known", "7_0")
     ]
-    for too_old, end in ((False, "in /backup has 7_0"), (True, "has 7_0, which is too old for the log")):
+    for too_old, end in ((False, "in /backup contains 7_0"), (True, "contains 7_0. It is too old for the log")):
         old = fleet(
             tmp_path, listing("0_0", host="a"), repositories=[repository(snapshot_copy("7_0", 90, too_old=too_old))]
         )
         text = judge(old)[0].text
-        assert text.startswith("only ") and end in text and text.count(" has ") == 1
+        assert text.startswith("only ") and end in text and text.count(" contains ") == 1
     lacking = {TopicPartition("orders-other-changelog", 0): LogFacts(0, 101)}
     assert codes(Fleet([], repositories=[repository(copy)], facts=lacking)) == []
     assert codes(Fleet([], repositories=[repository(copy)], facts=logs(1))) == [("task-only-in-snapshot", "7_0")]

@@ -109,7 +109,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     for wrong in (tmp_path / "none.json", tmp_path):
         _, report = read_listings([str(tmp_path / "web-1.json"), str(wrong)])
         assert not report.whole and not report.copies
-        with pytest.raises(UsageError, match="kstate could not read any of the files"):
+        with pytest.raises(UsageError, match="kstate cannot read any of the listings"):
             read_listings([str(wrong)])
 
 

@@ -43,10 +43,10 @@ def test_each_way_to_an_engine(
 
 @pytest.mark.parametrize(("master", "conf"), [(MASTER, None), (None, CONF)])
 def test_local_processes_take_no_settings_of_spark(master: str | None, conf: list[str] | None) -> None:
-    with pytest.raises(UsageError, match="--engine local does not use it"):
+    with pytest.raises(UsageError, match="--engine local does not use Spark"):
         engine_of("local", spark_settings(master, conf))
 
 
 def test_an_unknown_engine() -> None:
-    with pytest.raises(UsageError, match="not one of auto, local, spark"):
+    with pytest.raises(UsageError, match="does not exist"):
         engine_of("flink", spark_settings(None, None))
