@@ -467,7 +467,7 @@ def test_clean_names_the_command_that_settles_a_switch(tmp_path: Path) -> None:
     app = interrupt_run("after-switch", tmp_path)
     messages = kstate("clean", app).err
     assert "while it exchanged the directories. The next command that changes the directory completes or" in messages
-    assert f"To settle it now and undo it, run kstate undo {app}" in messages
+    assert f"To complete and undo it now, run kstate undo {app}" in messages
     new = content(app)
     assert (
         "interrupted after it exchanged the directories. kstate has completed it"
@@ -506,7 +506,7 @@ def test_signal_during_a_deletion_reports_the_partial_deletion(
         f"run {run.name} is partially deleted. kstate can no longer undo the run. To continue the deletion, run "
         in ended.err
     )
-    go_on = re.findall(r"To continue, run kstate (.*)", ended.err)[0]
+    go_on = re.findall(r"To continue the deletion, run kstate (.*)", ended.err)[0]
     kstate(*shlex.split(go_on))
     assert not (app.parent / ".kstate").exists()
 
