@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -35,6 +35,10 @@ _COUNTS = {
     "range_deletions": re.compile(r"# range deletions=(\d+)"),
 }
 
+_SKIPPED = re.compile(r"rocksdb\.number\.iter\.skip COUNT : (\d+)")
+"""Entries that iterators passed without returning them, in the statistics of RocksDB: a ticker."""
+_DEFAULT: Final = "default"
+
 
 @dataclass(frozen=True, slots=True)
 class EntryCounts:
@@ -48,10 +52,14 @@ class EntryCounts:
 
 @dataclass(frozen=True, slots=True)
 class SstContents:
-    """The contents of one SST that was read by itself; ``rows`` are its entries without deletions."""
+    """The contents of one SST that was read by itself."""
 
     rows: int
+    """Visible rows: keys whose newest entry is no deletion."""
     counts: EntryCounts | None
+    """The counts in its properties; None if RocksDB cannot read them."""
+    has_old_versions: bool = False
+    """Whether the SST has fewer rows than its properties count, because it has older versions of keys."""
 
 
 class WholeDatabase(Shadow):
@@ -124,6 +132,17 @@ class WholeDatabase(Shadow):
         """Return the table properties of all SSTs of a family, added up; None where RocksDB cannot read them all."""
         return _counts(self.table_properties(family))
 
+    def has_old_versions(self, family: str, counts: EntryCounts) -> bool:
+        """Return whether older versions of keys explain that a family has fewer rows than its properties count.
+
+        Raises RocksError for a block that cannot be read.
+        """
+        assert self._private is not None
+        try:
+            return _has_old_versions(self._private, self.column_families, family, counts)
+        except Exception as error:
+            raise self._real(error) from None
+
     def unflushed(self, family: str) -> bool:
         """Return whether rows came from a write-ahead log: no SST counts them."""
         handle = self._families[family]
@@ -169,7 +188,47 @@ def _read_alone(folder: Path) -> SstContents:
         last = piece[-1]
     # Reading the keys is enough: RocksDB reads every block of rows as a whole, and compares its checksum.
     prove_end(database, last)
-    return SstContents(rows, _counts(database.property_value("rocksdb.aggregated-table-properties") or ""))
+    counts = _counts(database.property_value("rocksdb.aggregated-table-properties") or "")
+    has_old_versions = False
+    # Both would explain fewer rows as well, so the SST is not read again.
+    by_others = counts is not None and (counts.range_deletions or counts.merges)
+    if counts is not None and not by_others and rows < counts.entries - counts.deletions:
+        has_old_versions = _has_old_versions(folder, (_DEFAULT,), _DEFAULT, counts)
+    return SstContents(rows, counts, has_old_versions)
+
+
+def _has_old_versions(folder: Path, families: Sequence[str], family: str, counts: EntryCounts) -> bool:
+    """Return whether RocksDB passes as many entries of a family as its SSTs count, in the order of their keys.
+
+    RocksDB keeps an older version of a key in an SST if a snapshot (``DB::GetSnapshot``) needed it when the SST was
+    written. Streams takes one for each open iterator of a ``MultiVersionedKeyQuery`` (KIP-968).
+    """
+    from rocksdict import AccessType, Rdict
+
+    options = _options(most_levels(folder))
+    options.enable_statistics()
+    database = Rdict(
+        str(folder),
+        options,
+        column_families=dict.fromkeys(families, options),
+        access_type=AccessType.read_only(False),
+    )
+    handle = database.get_column_family(family)
+    forward = _count_and_sum(handle.keys(read_opt=_straight_on()))
+    passed = _SKIPPED.search(options.get_statistics() or "")
+    if passed is None or forward[0] + int(passed[1]) != counts.entries:
+        return False
+    # RocksDB skips an older version, but also a key in the wrong order. Backward it skips other keys of a wrong order.
+    return forward == _count_and_sum(handle.keys(backwards=True, read_opt=_straight_on()))
+
+
+def _count_and_sum(keys: Iterator[Any]) -> tuple[int, int]:
+    """Return the number of keys, and the sum of their hashes, which does not depend on their order."""
+    count = hashes = 0
+    while piece := list(islice(keys, _MOST_ROWS)):
+        count += len(piece)
+        hashes += sum(map(hash, piece))
+    return count, hashes
 
 
 def _counts(text: str) -> EntryCounts | None:

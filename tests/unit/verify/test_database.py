@@ -16,6 +16,7 @@ from kstate_cli.rocks.shadow import Shadow
 from kstate_cli.rocks.whole_database import WholeDatabase
 
 from .support import (
+    FAMILIES,
     change_first_block,
     change_property,
     crc32c,
@@ -130,6 +131,47 @@ def test_deletions_and_versions_are_counted_right(tmp_path: Path) -> None:
     ):
         path = database(tmp_path / str(number), *runs)
         assert verify(path).findings == verify(path, each=True).findings == ()
+
+
+def _with_snapshot(path: Path, *, deletes: bool, later: dict[bytes, bytes | None] | None = None) -> Path:
+    """An SST with two versions of a key: a snapshot of RocksDB needed the older one when the SST was written."""
+    database(path)
+    db = Rdict(str(path), options(), column_families={name: options() for name in FAMILIES})
+    for key, value in rows(50).items():
+        db[key] = value
+    snapshot = db.snapshot()
+    for key in rows(50, 7, 10):
+        if deletes:
+            del db[key]
+        else:
+            db[key] = b"new"
+    db.flush()
+    del snapshot
+    db.close()
+    if later:
+        database(path, later)
+    return path
+
+
+@pytest.mark.parametrize("later", [None, {b"key-000000001": b"x"}, {b"zz": b"x"}])
+@pytest.mark.parametrize("deletes", [False, True])
+def test_versions_that_a_snapshot_needed_are_no_damage(
+    tmp_path: Path, deletes: bool, later: dict[bytes, bytes | None] | None
+) -> None:
+    path = _with_snapshot(tmp_path / "db", deletes=deletes, later=later)
+    assert verify(path).findings == verify(path, each=True).findings == ()
+
+
+@pytest.mark.parametrize("each", [False, True])
+@pytest.mark.parametrize("deletes", [False, True])
+def test_damage_beside_versions_that_a_snapshot_needed(tmp_path: Path, deletes: bool, each: bool) -> None:
+    for name, add in (("more", 1), ("fewer", -1)):
+        path = _with_snapshot(tmp_path / name, deletes=deletes)
+        change_property(ssts(path)[-1], b"entries", add)
+        assert _codes(path, each=each) == [("corrupt", f"0_0/db/{ssts(path)[-1].name}")]
+    path = _with_snapshot(tmp_path / "order", deletes=deletes)
+    change_first_block(ssts(path)[-1], b"key-000000000", b"kez-000000000")
+    assert _codes(path, each=each) == [("corrupt", f"0_0/db/{ssts(path)[-1].name}")]
 
 
 def test_a_newer_format(tmp_path: Path) -> None:
