@@ -398,7 +398,7 @@ def test_how_long_it_takes_until_running(tmp_path: Path) -> None:
     (rows,) = [event["records"] for event in events if event["event"] == "sorted"]
     assert rows == 328
     by_dump = kstate("check", app, "--for", "4.3", "--dump", dump)
-    assert by_dump.out.splitlines()[0] == "4.3: 7 stores open; nothing to restore up to the end of the dump"
+    assert by_dump.out.splitlines()[0] == "4.3: 7 stores open; Streams restores no records up to the end of the dump"
     summary = kstate("check", app, "--for", "4.3", "--dump", dump, "-o", "json").summary
     assert (summary["restores"], summary["restores_exact"], summary["seconds_to_running"], summary["rate"]) == (
         0,

@@ -115,7 +115,7 @@ def test_rounds(host: Host) -> None:
     assert result.summary["ended"] == 0
     (row,) = [row for row in result.rows if row.get("step") == "verify"]
     assert row["words"][row["words"].index("--subset") + 1] == "1/2"
-    assert re.fullmatch("part 1 of 2: [0-2] of 2 stores", row["message"])
+    assert re.fullmatch("part 1 of 2 contains [0-2] of 2 stores", row["message"])
     assert host.metric("kstate_dump_lag_offsets", of="standby") == [0, 0]
     assert not host.metric("kstate_verify_circle_timestamp_seconds")
     host.more()

@@ -450,7 +450,7 @@ def test_a_value_that_its_serde_does_not_read(tmp_path: Path) -> None:
     result = run_query("key", path, "made", "b", "--value-serde", "json", status=4)
     assert "0_0/made: kstate cannot read the value of key b'b' as json" in result.err
     result = run_query("range", path, "made", "--key-serde", "long", status=4)
-    assert "0_0/made: kstate cannot read the key b'a' as long: 1 bytes instead of 8" in result.err
+    assert "0_0/made: kstate cannot read key b'a' as long: it has 1 bytes instead of 8" in result.err
     result = run_query("raw-scan", path, "made", "--value-serde", "string", "-o", "csv", status=4)
     assert "pass bytes, hex or base64" in result.err
 
@@ -663,7 +663,7 @@ def test_a_manifest_that_is_cut_off_is_never_an_empty_store(tmp_path: Path) -> N
     rows = run_query("range", path, "count", *COUNTS, "-o", "json", status=6)
     (failure,) = (row for row in rows.rows if row["type"] == "failure")
     assert (failure["partition"], failure["code"]) == (0, "STORE_EXCEPTION")
-    assert f"0_0/rocksdb/count/{manifest.name}: ends " in failure["message"]
+    assert f"0_0/rocksdb/count/{manifest.name}: the file ends " in failure["message"]
     kstate("export", path, "count", "--out", tmp_path / "out", status=6)
     assert not (tmp_path / "out").exists()
     other = unpack(KINDS, tmp_path / "other")
@@ -675,7 +675,7 @@ def test_warns_of_ssts_that_no_manifest_names(tmp_path: Path) -> None:
     path = unpack(KINDS, tmp_path)
     store = path / "0_0/rocksdb/count"
     (store / "000099.sst").write_bytes(max(store.glob("*.sst")).read_bytes())
-    text = "0_0/rocksdb/count: the MANIFEST does not list 000099.sst (a crash leaves such files. "
+    text = "0_0/rocksdb/count: the MANIFEST does not list 000099.sst (a crash can leave such files behind. "
     assert text in run_query("range", path, "count", *COUNTS, status=1).err
     assert text not in run_query("range", path, "count", "--partition", "1", *COUNTS).err
     assert text in kstate("export", path, "count", "--out", tmp_path / "out", status=1).err
