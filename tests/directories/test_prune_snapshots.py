@@ -177,7 +177,7 @@ def test_a_listing_shows_until_when_the_log_continues_a_snapshot(app: Path, tmp_
     name = take(app, place)
     assert list_snapshots(place)[name]["usable"] is False
     text = re.sub(r"\s+", " ", kstate("ls", place.out).report)
-    assert "(past)" in text and "1 snapshot too old for the logs" in text
+    assert "(past)" in text and "1 snapshot is too old for the logs" in text
     lost = tmp_path / "elsewhere" / app.name
     lost.parent.mkdir()
     kstate("restore", lost, "--from-snapshot", place.out, status=4)

@@ -82,15 +82,13 @@ def _print_remarks(listed: Sequence[ListedGeneration], results: Output[LsSnapsho
     if guesses:
         results.remark(
             f"{plural(guesses, 'snapshot')} {_was(guesses)} taken without a broker, so kstate assumes that the "
-            "logs keep "
-            "deletes for 24 h. To record the real value, take snapshots with --bootstrap-server"
+            "logs keep deletes for 24 h. To record the real value, take snapshots with --bootstrap-server"
         )
     old = sum(row.is_usable(clock.now_ms()) is False for row in listed)
     if old:
         results.remark(
             f"{plural(old, 'snapshot')} {_is(old)} too old for the logs. To restore {_it(old)}, you also need a "
-            "dump of "
-            "the changelogs. Without it, deleted keys may reappear"
+            "dump of the changelogs. Without it, deleted keys may reappear"
         )
     expired = sum(row.is_condemned is True for row in listed)
     if expired:
