@@ -120,18 +120,19 @@ def _for_people(entry: Explanation) -> Explanation:
 
 
 _HOLE: Final = "{}"
+"""Where the program that prints a sentence fills in a name or a number."""
 _MOST_FILLED: Final = 400
 """Characters that a name, a path or a list of tasks in a sentence may have."""
 _LEAST: Final = 8
 """Characters of a sentence that are not filled in: fewer are in too many texts."""
-_SPACE: Final = re.compile(r"\s+")
+_BLANKS: Final = re.compile(r"\s+")
 _MOST_TEXT: Final = 1 << 20
 """The last characters of a text that are compared: a stack trace ends with its cause."""
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """An explanation, and the sentences of it that the text has, the longest first."""
+    """An explanation, and those of its sentences that match the text, the longest first."""
 
     explanation: Explanation
     sentences: tuple[str, ...]
@@ -145,7 +146,7 @@ def match(text: str, explanations: Sequence[Explanation]) -> list[Match]:
     The best one explains the most characters of the text. Several explanations of one sentence are all returned.
     """
     # Only the end: a stack trace names its cause last, and each sentence is searched with a regular expression, which
-    # takes time for each character.
+    # takes time for each character. Without blanks: a terminal, a log shipper or a chat breaks lines anywhere.
     compact = _without_blanks(text[-_MOST_TEXT:])
     matches = []
     for entry in explanations:
@@ -153,17 +154,19 @@ def match(text: str, explanations: Sequence[Explanation]) -> list[Match]:
         if sentences:
             # A text that is only a part of the sentences is explained whole by each of them, however long they are.
             weight = min(sum(map(_literal_length, sentences)), len(compact))
+            # ``explain`` prints them in this order, and the longest is the most specific.
             matches.append(Match(entry, tuple(sorted(sentences, key=_literal_length, reverse=True)), weight))
     # The sort is stable: explanations of equal weight stay in the order of the catalogue.
     return sorted(matches, key=lambda each: -each.weight)
 
 
 def best(matches: Sequence[Match]) -> list[Match]:
-    """Return those that explain as much as the first one."""
+    """Return those that explain as much as the first one, which has the greatest weight."""
     return [entry for entry in matches if entry.weight == matches[0].weight]
 
 
 def _overlaps(sentence: str, compact: str) -> bool:
+    """Return whether a text without blanks contains a sentence, or is a part of it."""
     # Words such as "closed" are in many texts that mean something else.
     if _literal_length(sentence) < _LEAST:
         return False
@@ -175,6 +178,7 @@ def _overlaps(sentence: str, compact: str) -> bool:
 
 @cache
 def _pattern(sentence: str) -> re.Pattern[str]:
+    """Return the pattern that finds a sentence, with names and numbers for its holes, in a text without blanks."""
     parts = [re.escape(_without_blanks(part)) for part in sentence.split(_HOLE)]
     # Lazy and bounded: two parts of a sentence must be near each other, and the search stays linear.
     return re.compile(f".{{0,{_MOST_FILLED}}}?".join(part for part in parts if part))
@@ -183,13 +187,16 @@ def _pattern(sentence: str) -> re.Pattern[str]:
 # Cached like the patterns: a text is compared with every sentence, and a log has many texts.
 @cache
 def _compact(sentence: str) -> str:
+    """Return a sentence without its holes and blanks."""
     return _without_blanks(sentence.replace(_HOLE, " "))
 
 
 @cache
 def _literal_length(sentence: str) -> int:
+    """Return the number of characters of a sentence without its holes and blanks: those that identify it."""
     return sum(len(_without_blanks(part)) for part in sentence.split(_HOLE))
 
 
 def _without_blanks(text: str) -> str:
-    return _SPACE.sub("", text).casefold()
+    """Return a text without white space and in lower case, so that line breaks do not hide a sentence."""
+    return _BLANKS.sub("", text).casefold()

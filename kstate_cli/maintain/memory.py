@@ -53,6 +53,10 @@ class Result:
         return self.exit in GOOD
 
 
+Share = tuple[int, int]
+"""A number i and a count n, as in ``--subset i/n``: a share of the stores, or a part of them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Shares:
     """Parts that do not fit into the time limit of their step and are read share by share.
@@ -62,11 +66,12 @@ class Shares:
 
     parts: int
     """The number of parts into which ``kstate.toml`` divides the stores."""
-    cut: Mapping[int, tuple[tuple[int, int], ...]]
-    """A part -> its shares, each as its number and their count. It has no part that fits."""
+    cut: Mapping[int, tuple[Share, ...]]
+    """The number of a part -> its shares. A part that fits into the time limit is absent."""
     of_part: int
-    waiting: tuple[tuple[int, int], ...]
-    """The shares of that part that are still to be read."""
+    """The number of the part that is being read."""
+    waiting: tuple[Share, ...]
+    """The shares of that part that are still to be read, the next one first; empty if the part is complete."""
     began_ms: int | None = None
     """When the reading of the first share of the part began."""
     incomplete: bool = False
@@ -79,47 +84,51 @@ class Memory:
 
     results: dict[tuple[str, str | None], Result] = field(default_factory=dict)
     parts: dict[str, tuple[int, int, int | None, int | None]] = field(default_factory=dict)
-    """For each directory: last verified part, number of parts, begin of the circle, end of the last complete one."""
+    """For each directory: last verified part, number of parts, begin of the cycle, end of the last complete one.
+
+    Both times are ms since 1970. The begin is None if the cycle is incomplete, the end if no cycle was complete. The
+    file has texts as keys, so the dump, which has no directory, has the key "".
+    """
     shares: dict[str, Shares] = field(default_factory=dict)
-    """For each directory whose parts do not fit into the time limit of the step."""
+    """For each directory whose parts do not fit into the time limit of the step; with the keys of ``parts``."""
 
     def result(self, step: str, of: str | None) -> Result | None:
-        """Return the last result of a step."""
+        """Return the last result of a step; None if it never ran."""
         return self.results.get((step, of))
 
     def forget_others(self, steps: Collection[tuple[str, str | None]]) -> None:
         """Forget all steps but these, so that no metric shows a step that was removed as late."""
         # By step and directory: a step may have been removed for one of its directories only.
         self.results = {key: result for key, result in self.results.items() if key in steps}
-        # The file has texts as keys: the empty one stands for no directory.
         verified = {of or "" for step, of in steps if step == "verify"}
-        # The circle of a dump has no directory: its key is the empty string.
-        circles = verified | {"" for step, _ in steps if step == "verify-dump"}
-        self.parts = {of: part for of, part in self.parts.items() if of in circles}
+        cycles = verified | {"" for step, _ in steps if step == "verify-dump"}
+        self.parts = {of: part for of, part in self.parts.items() if of in cycles}
         self.shares = {of: shares for of, shares in self.shares.items() if of in verified}
 
-    def next_part(self, of: str | None, parts: int) -> tuple[int, int]:
-        """Return the part, or share of a part, that is verified next.
+    def select_next_part(self, of: str | None, parts: int) -> Share:
+        """Select the part, or share of a part, that is verified next, and return it.
 
-        If the number of parts has changed, it is the first one.
-
-        ``of`` is the directory (None for the dump). A part that did not fit into its time limit is cut into shares.
+        If the number of parts has changed, it is the first one. If the next part was cut into shares, because it did
+        not fit into its time limit, record all of them as waiting. ``of`` is the directory (None for the dump).
         """
         last, before_parts, _, _ = self.parts.get(of or "", (0, parts, None, None))
         number = 1
         if before_parts == parts:
             number = last % parts + 1
         shares = self.shares.get(of or "")
+        # Shares of another number of parts have other stores.
         if shares is None or shares.parts != parts or number not in shares.cut:
             return number, parts
+        # Another part was read in shares before, or all shares of this part were read in the last cycle.
         if shares.of_part != number or not shares.waiting:
             shares = self.shares[of or ""] = Shares(parts, shares.cut, number, shares.cut[number])
         return shares.waiting[0]
 
-    def too_large(self, of: str | None, part: tuple[int, int], parts: int) -> tuple[int, int] | None:
+    def too_large(self, of: str | None, part: Share, parts: int) -> Share | None:
         """Record that a part, or a share, did not fit into its time limit; return the half of it that comes next.
 
         None for a share that cannot be halved: it is skipped, the others are still read, and the cycle is incomplete.
+        ``of`` is the directory (None for the dump), and ``parts`` the number of parts in ``kstate.toml``.
         """
         # Share i of 2n belongs to part (i - 1) mod n + 1: see :class:`Shares`.
         number, of_all = (part[0] - 1) % parts + 1, part[1]
@@ -133,9 +142,9 @@ class Memory:
             shares = replace(shares, waiting=shares.waiting[1:], incomplete=True)
             half = None
             if not shares.waiting:
-                _, _, _, full = self.parts.get(of or "", (0, parts, None, None))
+                _, _, _, last_cycle_ms = self.parts.get(of or "", (0, parts, None, None))
                 # The cycle gets no beginning (None), because the skipped share makes it incomplete.
-                self.parts[of or ""] = (number, parts, None, full)
+                self.parts[of or ""] = (number, parts, None, last_cycle_ms)
         else:
             # The stores in share i of m are those in the shares i and i + m of 2m.
             halves = ((part[0], of_all * 2), (part[0] + of_all, of_all * 2))
@@ -146,7 +155,7 @@ class Memory:
         self.shares[of or ""] = shares
         return half
 
-    def verified(self, of: str | None, part: tuple[int, int], parts: int, began_ms: int, ended_ms: int) -> bool:
+    def verified(self, of: str | None, part: Share, parts: int, began_ms: int, ended_ms: int) -> bool:
         """Record that a part of the stores, or a share of a part (:class:`Shares`), was read.
 
         Return whether that completes a cycle: all parts were read, one after the other, and no share was skipped.
@@ -162,16 +171,16 @@ class Memory:
             if shares.waiting:
                 return False
             incomplete = shares.incomplete
-        _, _, circle, full = self.parts.get(of or "", (0, parts, None, None))
+        _, _, cycle_began_ms, last_cycle_ms = self.parts.get(of or "", (0, parts, None, None))
         if incomplete:
-            circle = None
+            cycle_began_ms = None
         elif number == 1:
-            circle = began_ms
-        is_full = number == parts and circle is not None
-        if is_full:
-            full = ended_ms
-        self.parts[of or ""] = (number, parts, circle, full)
-        return is_full
+            cycle_began_ms = began_ms
+        is_complete = number == parts and cycle_began_ms is not None
+        if is_complete:
+            last_cycle_ms = ended_ms
+        self.parts[of or ""] = (number, parts, cycle_began_ms, last_cycle_ms)
+        return is_complete
 
 
 def has_checked_all(exit_code: int) -> bool:
@@ -247,13 +256,13 @@ def _memory(content: Any) -> Memory:
     for row in content["results"]:
         result = _result(row)
         memory.results[result.step, result.of] = result
-    for of, (number, parts, circle, full) in content["parts"].items():
+    for of, (number, parts, cycle_began_ms, last_cycle_ms) in content["parts"].items():
         # All values are checked, because a file that was edited must not make kstate skip a part.
-        for value in (number, parts, *(time_ms for time_ms in (circle, full) if time_ms is not None)):
+        for value in (number, parts, *(time_ms for time_ms in (cycle_began_ms, last_cycle_ms) if time_ms is not None)):
             _number(value)
         if not 1 <= number <= parts:
             raise ValueError("a part")
-        memory.parts[of] = (number, parts, circle, full)
+        memory.parts[of] = (number, parts, cycle_began_ms, last_cycle_ms)
     for of, shares in content.get("shares", {}).items():
         memory.shares[of] = _shares(shares)
     return memory
@@ -280,6 +289,7 @@ def _result(row: Any) -> Result:
 
 
 def _shares(content: Any) -> Shares:
+    """Return the shares of a directory in parsed JSON. Raise ValueError, KeyError or TypeError if they are not so."""
     parts, of_part = _number(content["parts"]), _number(content["of_part"])
     cut = {_number(int(name)): _of_a_part(shares, int(name), parts) for name, shares in content["cut"].items()}
     began_ms = None
@@ -290,7 +300,8 @@ def _shares(content: Any) -> Shares:
     )
 
 
-def _of_a_part(content: Any, part: int, parts: int) -> tuple[tuple[int, int], ...]:
+def _of_a_part(content: Any, part: int, parts: int) -> tuple[Share, ...]:
+    """Return shares of a part in parsed JSON. Raise ValueError for a share of another part, or of another count."""
     shares = tuple((_number(number), _number(of_all)) for number, of_all in content)
     for number, of_all in shares:
         if not 1 <= number <= of_all or (number - 1) % parts + 1 != part or of_all % parts:
@@ -299,6 +310,7 @@ def _of_a_part(content: Any, part: int, parts: int) -> tuple[tuple[int, int], ..
 
 
 def _lag(lag: Mapping[str, Any]) -> None:
+    """Raise TypeError, KeyError or AttributeError if ``lag`` is not an entry of :attr:`Result.lags`."""
     if not isinstance(lag["task"], str) or not isinstance(lag["store"], str):
         raise TypeError("a store has a name")
     for key in ("lag", "lag_seconds"):
@@ -311,6 +323,7 @@ def _lag(lag: Mapping[str, Any]) -> None:
 
 
 def _number(value: Any) -> int:
+    """Return a count or a time of the file. Raise ValueError if it is not one."""
     # type, not isinstance: bool is an int in Python.
     if type(value) is not int or not 0 <= value <= MAX_I64:
         raise ValueError("a number")

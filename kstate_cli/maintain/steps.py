@@ -215,7 +215,7 @@ def _task(
     of, directory = place
     part = None
     if step.name in ("verify", "verify-dump"):
-        part = memory.next_part(of, step.parts)
+        part = memory.select_next_part(of, step.parts)
     command = step.name
     if step.name == "lag":
         command = "inspect-position"

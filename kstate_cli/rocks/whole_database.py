@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kstate_cli.formats.binary import masked
+from kstate_cli.formats.store_kinds import DEFAULT_CF
 from kstate_cli.host import most_descriptors
 from kstate_cli.regular_files import open_regular
 from kstate_cli.rocks.errors import real
@@ -37,7 +38,6 @@ _COUNTS = {
 
 _SKIPPED = re.compile(r"rocksdb\.number\.iter\.skip COUNT : (\d+)")
 """Entries that iterators passed without returning them, in the statistics of RocksDB: a ticker."""
-_DEFAULT: Final = "default"
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +193,7 @@ def _read_alone(folder: Path) -> SstContents:
     # Both would explain fewer rows as well, so the SST is not read again.
     by_others = counts is not None and (counts.range_deletions or counts.merges)
     if counts is not None and not by_others and rows < counts.entries - counts.deletions:
-        has_old_versions = _has_old_versions(folder, (_DEFAULT,), _DEFAULT, counts)
+        has_old_versions = _has_old_versions(folder, (DEFAULT_CF,), DEFAULT_CF, counts)
     return SstContents(rows, counts, has_old_versions)
 
 

@@ -153,11 +153,11 @@ def _objects_of(lists: Mapping[str, _CondemnedList]) -> frozenset[str]:
 @dataclass(frozen=True, slots=True)
 class _CondemnedList:
     written_ms: int
-    """By the clock of the place."""
+    """When the list was written, by the clock of the place."""
     generations: frozenset[str]
     objects: frozenset[str]
     is_claimed: bool = False
-    """A cleaner of a bucket has begun to delete by it, so no other one ever does."""
+    """A cleaner of a bucket has begun to delete by it, so no other one ever does. A folder has a lock instead."""
 
 
 def expire(repository: Repository, retention: Retention, *, now_ms: int, expiry: Expiry | None = None) -> Expiry:
@@ -235,10 +235,12 @@ def preview(repository: Repository, retention: Retention, *, now_ms: int) -> Exp
 def condemned_generations(repository: Repository) -> frozenset[str]:
     """Return the generations that cleaners are about to delete. Raise RunFailed if a list cannot be read."""
     lists = _condemned(repository).values()
+    # What a claimed list has left was judged again, and stays.
     return frozenset(name for condemned in lists if not condemned.is_claimed for name in condemned.generations)
 
 
 def _due_lists(lists: Mapping[str, _CondemnedList], retention: Retention, place_ms: int) -> dict[str, _CondemnedList]:
+    """Return the lists by which a cleaner would delete now; ``place_ms`` is the time of the place."""
     return {
         name: condemned
         for name, condemned in lists.items()
@@ -256,6 +258,7 @@ def _is_due(condemned: _CondemnedList, retention: Retention, place_ms: int) -> b
 
 
 def _count_waiting(repository: Repository, lists: Collection[_CondemnedList], expiry: Expiry) -> None:
+    """Record in ``expiry`` which generations and objects of the lists still exist, and the bytes of these objects."""
     sizes = repository.object_sizes()
     names = {*repository.generation_names()} - expiry.deleted
     # What a claimed list has left was judged again, and stays.
@@ -333,6 +336,7 @@ def _unneeded(
 
 
 def _needed(generations: Mapping[str, Generation]) -> set[str]:
+    """Return the names of the objects that generations need."""
     return {name for generation in generations.values() for name in generation.objects}
 
 
@@ -342,6 +346,7 @@ def _is_awaited(repository: Repository, name: str) -> bool:
     notes = repository.notes(INTENTS)
     now_ms = repository.clock_ms()
     for token, kind in (note.split(".", 1) for note in notes if "." in note):
+        # The other notes of an intent are looked up with this one.
         if kind != "begun":
             continue
         document = _document(repository, INTENTS, f"{token}.begun")
@@ -353,6 +358,7 @@ def _is_awaited(repository: Repository, name: str) -> bool:
             for ending in ("aware", "begun", "ended"):
                 repository.remove_note(INTENTS, f"{token}.{ending}")
             continue
+        # Without this note the writer has not read the lists yet, so it knows none.
         aware = _document(repository, INTENTS, f"{token}.aware") or {"condemned": []}
         try:
             awaited = awaited or name not in _texts(aware, "condemned")
@@ -393,6 +399,7 @@ def _generations(repository: Repository) -> dict[str, Generation]:
         try:
             generations[name] = repository.generation(name)
         except FileNotFoundError:
+            # A cleaner, or the user, has removed it since the listing: then it needs no object.
             continue
         except DamagedError as error:
             raise _UnreadableError(str(error)) from None
@@ -402,14 +409,20 @@ def _generations(repository: Repository) -> dict[str, Generation]:
 
 
 def _condemned(repository: Repository) -> dict[str, _CondemnedList]:
-    """Return the condemned lists by name. Raise RunFailed for one that cannot be read: what it condemns is unknown."""
+    """Return the condemned lists by name. Raise RunFailed for one that cannot be read: what it condemns is unknown.
+
+    A name that no generation or object can have is ignored. It names no file, so no cleaner deletes by it, and no
+    writer relies on it. A wrong name leads to no other file either.
+    """
     lists = {}
     notes = repository.notes(CONDEMNED)
     for name, entry in notes.items():
+        # The note that claims a list is not a list. It is looked up below, with the list.
         if name.endswith(CLAIMED):
             continue
         document = _document(repository, CONDEMNED, name)
         if document is None:
+            # Another cleaner has carried out the list, and removed it since the listing.
             continue
         try:
             lists[name] = _CondemnedList(

@@ -1,9 +1,9 @@
 """``kstate warm-up``: create the files that later starts of Spark use (:mod:`kstate_cli.spark.kept_start`).
 
 The JVM is started three times, each time as a separate process, and without a restoration. The first start is a usual
-one that notes which classes it loads. The second one creates the archive of these classes. The third one uses both, to
-prove that they work before they get their final names. If two processes do this in one folder, the second waits for the
-first.
+one that records its command and the classes that it loads. The second one creates the class-data archive of these
+classes. The third one uses the command and the archive, to prove that they work before they get their final names. If
+two processes do this in one folder, the second waits for the first.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _MOST_BYTES: Final = 1 << 20
 _NAME: Final = "kstate warm-up"
 _FILES: Final = ("java", "spark")
 _SET: Final = re.compile(r"(?:SPARK|HADOOP|YARN|LD)_|PYTHONHASHSEED$")
-"""Variables that Spark's scripts may set for the JVM."""
+"""Variables that Spark's scripts may set for the JVM. A later start needs them too, because it skips the scripts."""
 _OF_WORK: Final = ("-Xmx", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel")
 """Options of the JVM that works, which the one that makes an archive is not given."""
 _DUMPING: Final = ("-Xmx1g", "-XX:+UseG1GC", "-Xshare:dump")
@@ -51,14 +51,14 @@ Phase = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Warmed:
-    """What became of it."""
+    """The archive after ``warm_up``."""
 
     archive: Path
     bytes: int
     is_new: bool
-    """False where it was there already, and whole."""
+    """False if a complete archive existed already."""
     seconds: float | None = None
-    """From nothing to the first job and the end of Spark, with it; None where it was there already."""
+    """Duration of a start with it, the first jobs and the end of Spark; None if it existed already."""
 
 
 def warm_up(*, for_all: bool, phase: Phase) -> Warmed:
@@ -185,7 +185,9 @@ def _make(folder: Path, key: str, decides: Mapping[str, Any], phase: Phase) -> W
 def _watched(classes: Path) -> tuple[tuple[str, ...], dict[str, str]]:
     """Return the command and the variables with which Spark's launcher starts the JVM.
 
-    This start also writes the names of the loaded classes to the file ``classes``.
+    The command ends with the main class. It creates the archive, and then starts the JVM without the launcher:
+    :class:`KeptStart`. This start also writes the names of the loaded classes to the file ``classes``. From them, the
+    JVM creates the archive (class-data sharing).
     """
     launches: list[tuple[tuple[str, ...], dict[str, str]]] = []
     setting, noting = "spark.driver.extraJavaOptions", f"-XX:DumpLoadedClassList={classes}"
@@ -201,8 +203,11 @@ def _watched(classes: Path) -> tuple[tuple[str, ...], dict[str, str]]:
                 details=words[:1],
                 hint="do nothing, because Spark starts without an archive",
             )
+        # Words after the main class are settings, and each run has its own. The option that writes ``classes`` belongs
+        # to this start only.
         command = tuple(word for word in words[: words.index(MAIN_CLASS) + 1] if word != noting)
         settings = dict(variable.split("=", 1) for variable in variables if "=" in variable)
+        # Only variables that the scripts have set: a later start gets the others from its own environment.
         launches.append(
             (
                 command,
@@ -210,16 +215,21 @@ def _watched(classes: Path) -> tuple[tuple[str, ...], dict[str, str]]:
             )
         )
 
+    # The launcher is the only way to start here. It gets the usual settings, and the option that writes ``classes``.
     _run(lambda conf: [lambda: by_spark_submit({**conf, setting: f"{conf[setting]} {noting}"})], look)
     return launches[0]
 
 
 def _words_of(path: Path) -> list[str]:
+    """Return the words of a file of ``/proc``, each of which ends with a zero byte."""
     return [os.fsdecode(part) for part in path.read_bytes().split(b"\0")[:-1]]
 
 
 def _run(launches: Launches, look: Callable[[SparkContext], None] = lambda _: None) -> None:
-    """Do what every use of Spark does: the first job, which starts the workers, another one, and the end."""
+    """Start Spark, run a job with a task for each slot, and stop Spark, so that the JVM loads what every use needs.
+
+    ``launches`` returns the ways to start the JVM with given settings. ``look`` gets the context after the job.
+    """
     with spark_context(SparkSettings(), name=_NAME, launches=launches) as context:
         run_tasks(context, str, range(slots_of(context)), lambda: None)
         look(context)
@@ -269,6 +279,7 @@ def _sweep(folder: Path) -> None:
 
 
 def _archive_of(note: Path) -> str | None:
+    """Return the file name of the archive in a record; None if no start can use it, because Java or Spark changed."""
     try:
         record = parse_json(read_small(note, _MOST_BYTES))
         java, spark = record["java"], record["spark"]

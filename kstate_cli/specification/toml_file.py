@@ -126,10 +126,16 @@ def _text(path: Path) -> str:
 
 
 def parse_draft(text: str, where: str = "kstate.toml") -> SpecDraft:
-    """Return the stores in the text of a file; ``where`` is its name in errors. Raise UsageError."""
+    """Return the stores in the text of a file; ``where`` is its name in errors. Raise UsageError.
+
+    A draft contains what the file states, and may lack fields that a :class:`Spec` needs. The other tables are only
+    checked here: :func:`read_configuration` reads them from the same document.
+    """
     try:
         document = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
+    except (ValueError, RecursionError) as error:
+        # TOMLDecodeError is a ValueError, and Python raises another one for a number of 5000 digits. RecursionError:
+        # thousands of nested arrays.
         raise UsageError(
             f"{where} is not a valid TOML file: {error}", hint=f"write it in the form of {example('kstate.toml')}"
         ) from None
@@ -137,11 +143,14 @@ def parse_draft(text: str, where: str = "kstate.toml") -> SpecDraft:
     number = document.get("format")
     # The type is compared too: in Python ``true`` equals 1.
     if number != FORMAT or type(number) is not int:
-        text = f"has format {short(number)}"
+        problem = f"has format {short(number)}"
         if number is None:
-            text = "has no format"
-        raise UsageError(f"{where} {text}", hint=f"write 'format = {FORMAT}', the only format that this kstate reads")
+            problem = "has no format"
+        raise UsageError(
+            f"{where} {problem}", hint=f"write 'format = {FORMAT}', the only format that this kstate reads"
+        )
     application = document.get("application")
+    # An application.id is the prefix of the names of changelogs, so only characters of topic names are legal.
     if application is not None and not (isinstance(application, str) and legal_topic(application)):
         raise UsageError(
             f"{where}: application = {short(application)} is not an application.id",
@@ -151,6 +160,7 @@ def parse_draft(text: str, where: str = "kstate.toml") -> SpecDraft:
     if not isinstance(stores, dict):
         raise UsageError(f"{where}: stores is not a table", hint='write a table for each store: [stores."NAME"]')
     defaults = require_defaults(where, document.get(DEFAULTS_TABLE, {}))
+    # It compares both tables: only one of them may name the master.
     require_spark(where, document.get(SPARK_TABLE, {}), defaults)
     require_serdes(where, document.get(SERDES_TABLE, {}))
     require_maintain(where, document.get(MAINTAIN_TABLE, {}))
@@ -355,6 +365,7 @@ def to_toml(spec: Spec | SpecDraft, *, notes: Iterable[str] = ()) -> str:
 
 
 def _order(store: StoreDraft) -> tuple[bool, str, int, str]:
+    """Return the sort key of a store: whether it is global, its named topology, its sub-topology and its name."""
     number = store.subtopology
     # Unknown sub-topologies come last; 0 is the first.
     if number is None:
@@ -395,6 +406,8 @@ def _worth_writing(store: StoreDraft, field: str, value: Any) -> bool:
 
 
 def _to_fill_in(missing: Missing) -> str:
+    """Return the comment for a missing field: its line, why kstate needs it, and other possible values."""
+    # The first answer is in the line itself.
     others, possible = missing.question.answers[1:], ""
     if others:
         possible = f". Other possible values: {', '.join(literal(answer) for answer in others)}"
@@ -479,12 +492,14 @@ def read_configuration(path: Path) -> Configuration:
 
 
 def _spark(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of ``[spark]`` as the options take them."""
+    """Return the values of ``[spark]`` as the options take them: ``conf`` as a list of ``NAME=VALUE``."""
     pairs = {key: [f"{name}={text}" for name, text in value.items()] for key, value in table.items() if key == "conf"}
     return {**table, **pairs}
 
 
 def _maintenance(path: Path, table: Mapping[str, Any]) -> Maintenance:
+    """Return ``[maintain]`` of the file ``path``, which was checked before; steps in the order in which they run."""
+
     def path_of(key: str) -> Path | None:
         return Path(_absolute(path, table[key])) if key in table else None
 
@@ -493,6 +508,7 @@ def _maintenance(path: Path, table: Mapping[str, Any]) -> Maintenance:
 
 
 def _step(path: Path, name: str, table: Mapping[str, Any]) -> Step:
+    """Return a step from its table, whose other keys are fields of :class:`Step`."""
     own = {key: value for key, value in table.items() if key not in ("every", "timeout")}
     if "out" in own:
         own["out"] = _absolute(path, own["out"])
@@ -500,6 +516,7 @@ def _step(path: Path, name: str, table: Mapping[str, Any]) -> Step:
 
 
 def _absolute(path: Path, value: str) -> str:
+    """Return a path in the file ``path`` as an absolute one; a URI unchanged."""
     # A bucket has no folder to be relative to.
     if _URI.match(value):
         return value

@@ -620,7 +620,7 @@ def test_every_store_that_fits_its_time_is_verified(sizes: list[int], parts: int
     full = False
     try:
         for call in range(1, 1000):
-            part = memory.next_part("directory", parts)
+            part = memory.select_next_part("directory", parts)
             share = {name: size for name, size in stores.items() if in_subset("0_0", name, part)}
             if sum(share.values()) > limit:
                 memory.too_large("directory", part, parts)
@@ -654,7 +654,7 @@ def test_a_part_that_does_not_fit_is_read_in_halves(tmp_path: Path) -> None:
         stopped = tmp_path / "memory.json"
         if stopped.exists():
             memory = read_memory(stopped)
-            memory.too_large("directory", memory.next_part("directory", 2), 2)
+            memory.too_large("directory", memory.select_next_part("directory", 2), 2)
             write_memory(stopped, memory)
         planned = kstate("maintain", "--config", config, "--dry-run").out
         subsets += re.findall(r"--subset (\S+)", planned)

@@ -60,7 +60,7 @@ class BrokerOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkOptions:
-    """What reads the dump that completes half a task."""
+    """The Spark that reads the dump, if a task must be completed."""
 
     HELP_PANEL: ClassVar[str] = EXECUTION
 
@@ -104,7 +104,11 @@ class CompletionOptions:
     spark: SparkOptions
 
     def refuse_contradictions(self, *, dry_run: bool) -> None:
-        """Raise UsageError for options of a dump without ``--from-changelog``, and for a run that reads no rows."""
+        """Raise UsageError for options of a dump without ``--from-changelog``, and for a run that reads no rows.
+
+        Raise it too for a release that kstate does not know.
+        """
+        # Imported here, so that ``--help`` and shell completion need not import the table of releases.
         from kstate_cli.releases import release
 
         values = {
@@ -117,8 +121,9 @@ class CompletionOptions:
             option.ACCEPT_RESURRECTED: self.accept_resurrected,
         }
         if self.release_name is not None:
-            # Called only to reject a release that does not exist.
-            release(self.release_name)  # kstate.toml may name it for all commands; a wrong one is said all the same
+            # Called only to reject an unknown release. ``--for`` alone is no contradiction: [defaults] in kstate.toml
+            # may set it for all commands.
+            release(self.release_name)
         option_name = next((name for name, value in values.items() if value), None)
         if option_name is not None and self.from_changelog is None:
             raise UsageError(
@@ -134,7 +139,10 @@ class CompletionOptions:
     def request(
         self, options: RehomeOptions, terms: Terms, source: BrokerOptions, *, after_error: bool
     ) -> RestoreRequest:
-        """Return the request for ``restore``. Raise UsageError for options that exclude each other."""
+        """Return the request for ``restore``. Raise UsageError for options that exclude each other.
+
+        Raise it too if the topology before, or the release, is missing or unknown. ``--from-changelog`` must be set.
+        """
         from kstate_cli.cli.options.logs import facts_source
         from kstate_cli.releases import release
         from kstate_cli.restore.planning.judge import Permissions

@@ -55,8 +55,10 @@ def show_runs(
 ) -> None:
     """Print the runs, oldest first, and what to do next.
 
-    ``seconds`` has the duration of each run by its name. ``lock`` says whether the directory is locked, and by which
-    process.
+    ``seconds`` has the duration of each run by its name; None if it has neither switched nor failed. ``copies`` are
+    the backups that kstate must not suggest to delete. ``lock`` is whether the directory is locked (None: kstate
+    cannot find out), and the process that holds the lock (None: unknown). ``standby`` is the use of the directory as a
+    standby; None if it was never one. ``bytes_pinned`` is the size of a backup, below ``keeps`` in the table.
     """
     if not rows:
         _show_standby(standby)
@@ -102,6 +104,7 @@ def _show_standby(standby: StandbyUse | None) -> None:
 
 
 def _in_use(is_locked: bool | None, pid: int | None) -> str:
+    """Return whether a process uses the directory, for the heading; for None see :func:`show_runs`."""
     if is_locked is None:
         return "kstate does not know whether it is in use"
     if not is_locked:
@@ -113,6 +116,7 @@ def _in_use(is_locked: bool | None, pid: int | None) -> str:
 
 
 def _end(row: StatusRunLine) -> str:
+    """Return how a run has ended, or that it has not."""
     state = row["state"]
     if row["cut_short"]:
         if row["signal"]:
@@ -126,7 +130,7 @@ def _end(row: StatusRunLine) -> str:
 
 
 def _time(at: str | None) -> str:
-    """Return a time to the minute, in UTC."""
+    """Return a time to the minute, in UTC; "-" for a run whose journal has no time."""
     if at is None:
         return "-"
     # UTC, since the hosts of an application may be in several time zones.
@@ -134,13 +138,14 @@ def _time(at: str | None) -> str:
 
 
 def _took(seconds: float | None) -> str:
+    """Return a duration; "-" for a run that has neither switched nor failed."""
     if seconds is None:
         return "-"
     return duration_text(seconds)
 
 
 _Step = tuple[str, str | None]
-"""A sentence, and the command that does it."""
+"""A sentence, and the command that does it; None if no single command does."""
 _RERUN = "To continue, run its command again"
 
 
@@ -167,6 +172,7 @@ def _rerun_of(app: Path, row: StatusRunLine) -> str | None:
 
 
 def _ends_with(app: Path, path: str) -> bool:
+    """Return whether an argument may name APP: its absolute path or that of its parent, or the end of its path."""
     if path.startswith("/"):
         return Path(path) in (app, app.parent)
     parts = Path(path).parts
@@ -190,6 +196,7 @@ def _next(app: Path, rows: Sequence[StatusRunLine], copies: Copies, *, is_locked
 
 
 def _of_lost_copies(copies: Copies) -> Iterator[_Step]:
+    """Yield how to restore or delete each backup of a store that the directory no longer has."""
     for copy in copies.lost:
         yield f"{copy.run.name}: {copy.text}", None
         if copy.back is not None:
@@ -222,6 +229,7 @@ def _of_unfinished(app: Path, row: StatusRunLine, *, is_locked: bool | None) -> 
 
 
 def _of_last_run(app: Path, last: StatusRunLine) -> Iterator[_Step]:
+    """Yield how to repeat the last run if a signal or an error ended it."""
     if last["cut_short"]:
         yield f"{last['run']} left the directory unchanged. {_RERUN}", _rerun_of(app, last)
     elif last["state"] == _FAILED:
@@ -235,7 +243,7 @@ def _of_last_run(app: Path, last: StatusRunLine) -> Iterator[_Step]:
 
 
 def _of_backups(app: Path, rows: Sequence[StatusRunLine], lost_runs: Collection[str]) -> Iterator[_Step]:
-    """Yield how to undo, and how to free space. Backups that are the only copy of something are left out."""
+    """Yield how to undo, and how to free space. Backups that are the only copy of a store are excluded."""
     undoable = next((row for row in reversed(rows) if row["state"] == _KEPT), None)
     if undoable is not None and undoable["run"] not in lost_runs:
         yield f"to undo {undoable['run']} ({undoable['command']}):", command("undo", app)
