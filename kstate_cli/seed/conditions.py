@@ -216,6 +216,8 @@ def _doubt(name: str, request: SeedRequest, facts: SeedFacts) -> tuple[State, st
         return "unknown", why
     if name in ("source-offsets", "tables-equal") and not request.copies_offsets:
         return "unknown", f"{option.NO_OFFSETS}: you set the offsets of the group"
+    if name == "source-complete" and facts.unlisted:
+        return "unknown", rules.unlisted_changelogs(facts)
     if name == "source-complete" and facts.directories is not None:
         return _doubt_about_directories(request, facts.directories)
     return "met", None

@@ -66,7 +66,7 @@ class SeedRequest:
     """The specification file for directories, which need not be complete."""
     spec_name: str = "kstate.toml"
     accepted: frozenset[str] = frozenset()
-    """Stores that are written although they may lack updates."""
+    """Stores that are written although they may lack updates, and lost ones that are not written."""
     skipped_tasks: frozenset[Path] = frozenset()
     """Task directories that are ignored: standby copies."""
     erased: KeysToErase | None = None
@@ -155,6 +155,8 @@ class SeedFacts:
     """Internal topics of the source -> records that it has not read yet."""
     directories: SeedDirectories | None = None
     """The source if there is no dump."""
+    unlisted: Mapping[str, str] = field(default_factory=dict)
+    """Changelogs of the source that the dump has and its broker does not list, and their stores."""
     source_queues: Mapping[str, TopicFacts] = field(default_factory=dict)
     """Internal topics of the source whose offsets alone show which windows were emitted."""
     target_queues: Mapping[TopicPartition, int] = field(default_factory=dict)

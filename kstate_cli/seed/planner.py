@@ -53,7 +53,7 @@ from kstate_cli.seed.partition_plan import partition_notes, plan_partitions
 from kstate_cli.seed.partitioning import Partitioning, RepartitionedRecords, repartitioned
 from kstate_cli.seed.records import TargetRecords, partition_in, select_records
 from kstate_cli.seed.rows import RowRecords
-from kstate_cli.seed.rules import keeps_id, left_changelogs, refusals
+from kstate_cli.seed.rules import keeps_id, left_changelogs, refusals, unlisted_changelogs
 from kstate_cli.seed.table_contents import compare_tables, difference_notes, refuse_differences
 from kstate_cli.texts import plural, some
 
@@ -115,10 +115,20 @@ def read_facts(request: SeedRequest, seeded: Collection[str] = ()) -> SeedFacts:
         source_tables=read_topics(request.source, tables),
         target_tables=read_topics(request.target, tables),
         undrained=_undrained(request.source, {key: log for key, log in logs.items() if key.topic in queues}),
+        unlisted=_unlisted(source_app, dump, source, {*topics, *seeded}),
         source_queues=emitted,
         target_queues=queued,
         target_changelogs=changelogs,
     )
+
+
+def _unlisted(app: str, dump: Dump, source: SeedCluster, topics: Collection[str]) -> dict[str, str]:
+    """Return the changelogs in the dump, and their stores, that are not among ``topics``.
+
+    The broker lists no topic that was deleted, or that this user may not describe: nothing else shows the difference.
+    """
+    own, _ = own_changelogs(app, {key.topic for key in dump.partitions}, source.groups)
+    return {topic: store_of_changelog(topic, app) or topic for topic in own if topic not in topics}
 
 
 def _facts_of_directories(request: SeedRequest) -> SeedFacts:
@@ -418,6 +428,8 @@ def _refuse_timestamps(topic: PlannedTopic) -> None:
 def _notes(request: SeedRequest, facts: SeedFacts, topics: Iterable[PlannedTopic]) -> Iterator[str]:
     if facts.target_changelogs:
         yield left_changelogs(request, facts)
+    if facts.unlisted:
+        yield unlisted_changelogs(facts)
     if facts.directories is not None:
         rows = {topic.source: _rows_of(topic) for topic in topics}
         yield from directory_notes(facts.directories, rows, request.accepted)

@@ -148,10 +148,25 @@ def refuse_dump(request: SeedRequest, facts: SeedFacts) -> Iterator[UsageError |
     if facts.directories is not None:
         yield from refuse_doubts(facts.directories, request.accepted)
     elif facts.dump is not None:
-        yield from _refuse_dump(facts, facts.dump)
+        yield from _refuse_dump(request, facts, facts.dump)
 
 
-def _refuse_dump(facts: SeedFacts, dump: Dump) -> Iterator[Refused]:
+def _refuse_dump(request: SeedRequest, facts: SeedFacts, dump: Dump) -> Iterator[UsageError | Refused]:
+    unknown = sorted(request.accepted - {*facts.unlisted.values()})
+    if unknown and request.erased is None and request.same_cluster:
+        yield UsageError(
+            f"{option.ACCEPT} {quoted(unknown[0])}: the broker lists the changelog of this store, or the dump does not "
+            "have it",
+            hint="omit --accept",
+        )
+    for topic, store in sorted(facts.unlisted.items()):
+        if store not in request.accepted:
+            yield Refused(
+                f"the dump has {topic}, but the broker does not list this topic, so {request.app} would have no "
+                f"changelog of the store {store}",
+                hint=f"grant Describe and DescribeConfigs on {topic}. If the topic was deleted because the application "
+                f"no longer has the store, pass {option.ACCEPT} {quoted(store)}",
+            )
     again = "extend the dump after the application has stopped, then run the command again"
     if dump.isolation != _READ_COMMITTED:
         yield Refused("the dump may contain records of aborted transactions", hint=again)
@@ -218,6 +233,12 @@ def refuse_target(request: SeedRequest, facts: SeedFacts, *, resumes: bool) -> I
             f"the group {request.app} already has committed offsets",
             hint=f"pass another {option.APP}, or delete this group",
         )
+
+
+def unlisted_changelogs(facts: SeedFacts) -> str:
+    """Return what the accepted changelogs of the dump mean that the broker does not list."""
+    names = some(sorted(facts.unlisted), _MOST)
+    return f"kstate does not seed these changelogs of the dump, because the broker does not list them: {names}"
 
 
 def left_changelogs(request: SeedRequest, facts: SeedFacts) -> str:

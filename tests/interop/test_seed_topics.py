@@ -449,6 +449,23 @@ def test_topics_without_records_and_topics_of_others_are_no_hindrance(source: So
     assert condition(met, "target-empty") == ("met", None), met.report
 
 
+def test_a_changelog_of_the_dump_that_the_broker_does_not_list(source: Source) -> None:
+    """It was deleted, or this user may not describe it: the broker answers in the same way."""
+    source.topic(f"{source.app}-gone-changelog", 1)
+    source.dump()
+    delete_topics(source.harness, [f"{source.app}-gone-changelog"])
+    checked = kstate(*source.words("--dry-run"))
+    assert checked.status == 4 and condition(checked, "source-complete")[0] == "not-met", checked.report
+    refusal = source.seed(status=4)
+    assert f"the dump has {source.app}-gone-changelog" in refusal.error["message"], refusal.report
+    assert "grant Describe" in refusal.error["hint"] and "--accept gone" in refusal.error["hint"], refusal.report
+    assert "omit --accept" in source.seed("--accept", "count", status=2).error["hint"]
+    accepted = kstate(*source.words("--accept", "gone", "--dry-run"))
+    assert condition(accepted, "source-complete")[0] == "unknown", accepted.report
+    notes = [row["message"] for row in source.seed("--accept", "gone").rows if row["type"] == "note"]
+    assert any(f"{source.app}-gone-changelog" in note for note in notes), notes
+
+
 @pytest.mark.parametrize("unreachable", ["source", "target"])
 def test_a_cluster_that_does_not_respond_makes_every_condition_unknown(source: Source, unreachable: str) -> None:
     words = source.words("--dry-run")

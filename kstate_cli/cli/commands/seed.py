@@ -234,7 +234,7 @@ def _request(
     if not source.sources or target.app is None:
         raise UsageError("kstate needs a source and an application.id", hint="pass --from DUMP and --app ID")
     dump, directories = _sources(source.sources)
-    _refuse_mixed(source, dump, erases=target.drop_keys is not None)
+    _refuse_mixed(source, dump)
     origin = _origin(source, cluster)
     spec: Spec | None = None
     draft = None
@@ -292,17 +292,11 @@ def _sources(texts: Sequence[str]) -> tuple[str | None, tuple[Path, ...]]:
     return texts[0], ()
 
 
-def _refuse_mixed(source: SeedSourceOptions, dump: str | None, *, erases: bool) -> None:
+def _refuse_mixed(source: SeedSourceOptions, dump: str | None) -> None:
     """Raise UsageError for options that do not fit the source."""
     if dump is not None and source.skip_task:
         raise UsageError(
             ("--skip-task works only with application directories"), hint="omit it, or pass directories with --from"
-        )
-    # With --drop-keys it is about stores whose keys kstate cannot take apart; on another cluster, about tables.
-    if dump is not None and source.accept and not erases and source.source_bootstrap_server is None:
-        raise UsageError(
-            "--accept works only with application directories, --drop-keys or another cluster",
-            hint="omit --accept, or pass directories with --from",
         )
     if dump is None and source.source_app is not None:
         raise UsageError(
