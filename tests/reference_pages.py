@@ -558,12 +558,12 @@ def releases_page(releases: Iterable[Release]) -> str:
                     ],
                 ),
                 (
-                    "What is unproven is known from [public changes](../internals/next-releases.md) alone: `migrate` and `restore` write "
-                    "for such a release with `--unproven`, and `ls` names it only where no other release opens a store."
+                    "kstate knows an unproven release only from [public changes](../internals/next-releases.md). `migrate` and "
+                    "`restore` write for such a release only with `--unproven`. `ls` lists it only if no other release opens a store."
                 ),
                 (
-                    "Which migrations were run with real releases is in [Compatibility](../compatibility.md); a pair that was not "
-                    "is carried out, and labelled unproven."
+                    "[Compatibility](../compatibility.md) lists the migrations that were tested with real releases. kstate also runs "
+                    "the other migrations, but labels them as unproven."
                 ),
             ]
         )
