@@ -4,8 +4,6 @@
 contains its store. A source topic that serves as the changelog of a store (``topology.optimization``, read-only stores,
 global stores) does not name the store. It may even look like a changelog, since an application can read the changelog
 of another one. The evidence, the most certain first:
-one (``topology.optimization``, read-only stores, global stores) does not name its store, and may itself look like a
-changelog, since an application can read that of another. The evidence, the most certain first:
 
 1. ``<application.id>[-<topology>]-<store>-changelog`` of a store that the task has: the name is exact.
 2. A store that names the topic itself, in its databases or in ``.checkpoint_<store>``.
