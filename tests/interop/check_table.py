@@ -21,37 +21,37 @@ DOCS = ROOT / "docs" / "check.md"
 
 _HEAD = """# What `kstate check` predicts, and what Kafka Streams does
 
-This page explains what `kstate check` predicts for each store when you start a release, and what each finding
-means.
+Before you start a release of Kafka Streams, `kstate check` predicts what will happen to each store. This page
+explains the predictions, and what each finding means.
 
-    kstate check APP --for 4.3 --dump DUMP            # or --offsets FILE, or --bootstrap-server HOST:PORT kstate
-    check APP --for 4.2 --guarantee at_least_once -o json
+    kstate check APP --for 4.3 --dump DUMP    # or --offsets FILE, or --bootstrap-server HOST:PORT
+    kstate check APP --for 4.2 --guarantee at_least_once -o json
 
 For each store of each task, `check` predicts one of these outcomes:
 
-- The store opens unchanged.
-- Kafka Streams restores N records, or everything.
+- Kafka Streams opens the store unchanged.
+- Kafka Streams restores N records, or the whole store.
 - Kafka Streams wipes the task and restores all its stores. Stores without a changelog lose their rows.
-- Startup fails. `check` prints the file and the error that Kafka Streams will report.
+- Startup fails. `check` prints the file that causes the failure, and the error that Kafka Streams will report.
 
-By default, `check` prints one entry for all stores with the same cause and outcome. With `--all`, it lists each
+By default, `check` combines stores with the same cause and outcome into one entry. With `--all`, it lists each
 store. At the end of the output, it prints what to do about each finding.
 
 If `check` reports findings, the exit code is 3. Otherwise, it is 0.
 
 ## How many records, and how long
 
-`check` can predict how many records Kafka Streams will restore, and whether an offset is still in the log. For
-this, it needs one of these sources:
+`check` can predict how many records Kafka Streams will restore, and whether a store's offset is still within its
+log. To do so, it needs one of these sources:
 
-| source | what `check` uses |
+| source | how `check` uses it |
 |---|---|
-| `--dump DUMP` | It reads the manifest and counts the records in the dump. |
-| `--offsets FILE` | It reads log starts and ends from a JSON file, as described below. The number of records is an upper bound. |
-| `--bootstrap-server` | It reads log starts and ends from the broker. If the broker does not have a topic or a partition, `check` reports a finding. |
+| `--dump DUMP` | `check` reads the manifest and counts the records in the dump. |
+| `--offsets FILE` | `check` reads log starts and log ends from a JSON file (see below). The number of records is an upper bound. |
+| `--bootstrap-server` | `check` reads log starts and log ends from the broker. If a topic or a partition is missing on the broker, it reports a finding. |
 
-If you pass a dump and a broker, the broker takes precedence. `check` still counts the records in the dump if the
-dump is from the same log. If the topic ids differ, `check` reports a finding.
+If you pass both a dump and a broker, the broker takes precedence. If the dump is from the same log, `check` still
+counts the records in the dump. If the topic ids differ, it reports a finding.
 
 The `--offsets` file has this format:
 
@@ -61,52 +61,52 @@ These members are optional: `id`, `committed`, `policy`, `delete_retention_ms`, 
 `min_compaction_lag_ms`.
 
 Because of transaction markers and compaction, not every offset belongs to a record. If you have the Read
-permission, `check` therefore also reads the ends of the logs and counts the records. It reads at most 50,000
+permission, `check` therefore reads the last part of each log and counts the records. It reads at most 50,000
 offsets per partition, and at most 500,000 offsets and 256 MiB in total. Beyond these limits, it reports an upper
 bound ("at most").
 
-The first line of the output shows how many records Kafka Streams will restore *until RUNNING*. Without a broker, it
-shows the number of records up to the end of the dump or the file. It also shows the minimum time that this will
-take. `check` calculates this time from the rate of the last sufficiently large restoration by kstate on this
-directory. Kafka Streams is slower, because it writes record by record. `kstate clean` deletes the measured rate. If
-there is no rate, `check` reports that none was measured.
+The first line of the output shows how many records Kafka Streams will restore *until RUNNING*, and how long this
+will take at least. Without a broker, `check` counts only the records up to the end of the dump, or up to the log
+ends in the file. It calculates the time from the rate of kstate's last restoration on this directory that was large
+enough. Kafka Streams is slower than kstate, because it writes record by record. `kstate clean` deletes the measured
+rate. If there is no rate, `check` reports that none was measured.
 
-The number does not include in-memory stores, because they are not on disk. Kafka Streams restores them at every
-start.
+The number does not include in-memory stores, because they are not in the directory. Kafka Streams restores them at
+every start.
 
 In JSON, the summary has the members `restores`, `seconds_to_running`, `rate` and `rate_from`. Each store has a
-`lag`, which is the number of unread records in its log. It does not depend on the prediction. `lag_seconds` is the
-age of the first unread record. `kstate inspect-position` with the same options prints only the `lag`.
+`lag`, which is the number of unread records in its log. The lag does not depend on the prediction. `lag_seconds` is
+the age of the first unread record. To print only the `lag`, run `kstate inspect-position` with the same options.
 
 ## Lag
 
-`kstate lag` shows how many records each store is currently behind its changelog, as a sum over its tasks. It also
-shows the age of the first of these records. The command needs a broker, a dump or an `--offsets` file. With `-v`,
-it also prints the stored offset and the end of the log for each task and partition.
+`kstate lag` shows how many records each store is currently behind its changelog, summed over its tasks. It also
+shows the age of the first unread record. The command needs a broker, a dump or an `--offsets` file. With `-v`, it
+also prints the stored offset and the log end for each task and partition.
 
     kstate lag APP --bootstrap-server HOST:PORT --max-lag 10000 --metrics-file FILE
 
-A lag is unknown if the store has no offset, if none of the sources contains its log, or if the offset is outside
-the log. The sum is then also unknown, and kstate does not write the metric. The exit code is 1, or 0 with
-`--warnings-ok`. If a store is more than `--max-lag` records behind, or if kstate cannot read a store, the exit code
-is 3. With a dump, kstate uses the ends of the logs at the time of the dump.
+A lag is unknown if the store has no offset, if no source contains its log, or if the offset is outside the log. The
+sum is then also unknown, kstate does not write the metric, and the exit code is 1, or 0 with `--warnings-ok`. If a
+store is more than `--max-lag` records behind, or if kstate cannot read a store, the exit code is 3. If you pass a
+dump, kstate uses the log ends at the time of the dump.
 
 ## While the application is running
 
-While the application is running, the files contain the offsets and the status of the last flush. Many predictions
-then depend on how the application will be closed. `check` reports such outcomes as `unknown`, and their
-consequences as expected. It still reports problems that do not depend on the shutdown, such as an unreadable file,
-a foreign segment, a damaged SST, or the layout of another release.
+While the application is running, the files contain only the offsets and the status as of the last flush. Many
+predictions then depend on how the application will shut down. `check` reports such outcomes as `unknown`, and
+findings that follow from them as expected. It still reports problems that do not depend on the shutdown, such as an
+unreadable file, a foreign segment, a damaged SST, or the layout of another release.
 
 ## How old the data is
 
-`check` reads the age of the data from the table properties of SSTs. These properties stay the same if you copy or
-link the file, if RocksDB compacts it, or if Kafka Streams 4.3 opens it. For stores that kstate wrote, `check` reads
-`.kstate/APP/ages.json`, which `kstate clean` does not delete.
+`check` reads the age of the data from the table properties of SSTs. Unlike timestamps of files, these properties do
+not change if you copy or link the file, if RocksDB compacts it, or if Kafka Streams 4.3 opens it. For stores that
+kstate wrote, `check` reads the age from `.kstate/APP/ages.json`, which `kstate clean` does not delete.
 
-Kafka keeps tombstones only for `delete.retention.ms`. If the data of a store is older, Kafka Streams may miss
-deletions when it continues from the store's offset. `check` reports such stores. kstate subtracts a margin of a
-tenth of this time, but at most an hour. It reads the retention time from the broker, from the dump or from
+Kafka keeps tombstones only for `delete.retention.ms`. If a store's data is older, Kafka Streams may miss deletions
+when it continues from the store's offset, so `check` reports the store. As a margin, kstate subtracts a tenth of
+the retention time, but at most an hour. It reads the retention time from the broker, from the dump or from
 `--delete-retention`. The default is one day.
 """
 
@@ -180,28 +180,29 @@ _MARK = "## Beside real releases"
 _TABLE = f"""{_MARK}
 
 The tables show predictions that real releases confirmed, record by record. For each case, a real release wrote a
-directory. By default, this is the release that was started later. The test edited the directory as described, ran
-`kstate check`, and started an application with the release.
+directory. Unless the case states otherwise, it is the same release that the test started afterwards. The test
+edited the directory as described, ran `kstate check`, and then started an application with the release in the
+column header.
 
 The stores are `latest-order`, `orders-per-minute` and `visits` in tasks 0_0 and 0_1, and the global store
-`customers`. The numbers in the cells are numbers of restored records. Kafka Streams 4.4.0 may skip expired records
-of window and session stores, so these cells show the upper bound that `check` predicts. If a cell does not mention
-a store, the store opened unchanged. Empty cells were not tested.
+`customers`. The numbers in the cells are the numbers of restored records. Kafka Streams 4.4.0 may skip expired
+records of window and session stores, so its cells show the upper bound that `check` predicts. If a cell does not
+mention a store, Kafka Streams opened it unchanged. Empty cells were not tested.
 """
 _HOMES = f"""### Where the topology has changed
 
-These cases use `--topology` and, by default, `--from`. In most cases, an application with this topology wrote the
-directory (number of the sub-topology: stores):
+In these cases, the test passed `--topology` and, unless the case states otherwise, `--from`. In most cases, an
+application with this topology wrote the directory (number of the sub-topology: stores):
 
     {_in_words(A)}
 
-Then an application with another topology was started, in most cases with this one:
+The test then started an application with another topology, in most cases with this one:
 
     {_in_words(B)}
 
-The cells show predictions that the release confirmed. Empty cells were not tested. If `check` recommended `kstate
-rehome`, the test ran this command. Afterwards, `check` reported no findings, and the application restored only new
-stores and in-memory stores.
+The cells show predictions that the release confirmed. Empty cells were not tested. If `check` recommended
+`kstate rehome`, the test also ran that command. `check` then reported no findings, and the application restored
+only new stores and in-memory stores.
 """
 
 
