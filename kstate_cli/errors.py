@@ -197,14 +197,14 @@ class InUse(KstateError):
 
 
 class RunFailed(KstateError):
-    """A run failed before it exchanged the directories, so the application directory is unchanged."""
+    """A run failed before it swapped the directories, so the application directory is unchanged."""
 
     exit_code = 6
     code = "run-failed"
 
 
 class RunHalfway(KstateError):
-    """A run failed after it exchanged the directories. The next command completes it; ``kstate undo`` rolls it back."""
+    """A run failed after it swapped the directories. The next command completes it; ``kstate undo`` rolls it back."""
 
     exit_code = 7
     code = "run-halfway"

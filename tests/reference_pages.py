@@ -206,7 +206,7 @@ def exit_codes_page(classes: Iterable[type[CommandEnd]]) -> str:
     table = re.findall(r"^\w+ {2,}(\S+) {2,}(\S.*)$", errors.__doc__ or "", flags=re.MULTILINE)
     meanings = {
         "0": ["the command is done, or there was nothing to do"],
-        "1": ["the command is done, with warnings; with `--warnings-ok` the exit code is 0"],
+        "1": ["the command is done, but printed warnings; with `--warnings-ok`, the exit code is 0 instead"],
     }
     for number, meaning in table:
         if number != "exit":
@@ -237,8 +237,8 @@ def exit_codes_page(classes: Iterable[type[CommandEnd]]) -> str:
                 ),
                 "## Quiet output",
                 (
-                    "With `--quiet`, a command prints only its answer, problems, warnings and errors. It does not print "
-                    "progress, notes and hints. The exit code states the result. With `-o json`, the lines on standard output "
+                    "With `--quiet`, a command prints only its answer, problems, warnings and errors, but no progress, "
+                    "notes or hints. The exit code shows the result. With `-o json`, the lines on standard output "
                     "are the same with and without `--quiet`."
                 ),
                 markdown_table(
@@ -251,7 +251,7 @@ def exit_codes_page(classes: Iterable[type[CommandEnd]]) -> str:
                 ),
                 "## Codes of errors",
                 (
-                    "With `-o json`, the last line is an `error` with a `code`, on which programs can rely "
+                    "If a command fails with `-o json`, the last line is an `error` with a `code` that programs can rely on "
                     "([Errors](../json.md#errors))."
                 ),
                 markdown_table(
@@ -282,9 +282,10 @@ def metrics_page(metrics: Mapping[str, tuple[str, tuple[str, ...]]], tree: Tree)
                 "# Metrics",
                 _FINAL,
                 (
-                    f"`--metrics-file FILE` of {_list_text(f'`{path}`' for path in of)} writes a file for the textfile collector of "
-                    "the Prometheus node exporter. kstate replaces the file as a whole, and refuses to replace a file of another "
-                    "program. If a command fails, the time of the last success stays, so that you can set an alert on it."
+                    "With `--metrics-file FILE`, kstate writes a file for the textfile collector of the Prometheus node exporter. "
+                    f"The commands {_list_text(f'`{path}`' for path in of)} have this option. kstate replaces the whole file at "
+                    "once, but never a file that another program wrote. If a command fails, the file keeps the time of the last "
+                    "success, so that you can alert on it."
                 ),
                 markdown_table(
                     ("gauge", "meaning", "labels"),
@@ -303,9 +304,9 @@ def metrics_page(metrics: Mapping[str, tuple[str, tuple[str, ...]]], tree: Tree)
 # --- states -----------------------------------------------------------------------------------------------------------
 
 _SHOWN_STATES: Final = {
-    CREATED: "The folder of the run has no journal yet, because the run ended before it started.",
-    INTERRUPTED: "Its process has ended. The next command that changes the directory completes the run, or removes its files.",
-    DAMAGED: "Its journal is missing or damaged, so kstate does not touch the files of the run.",
+    CREATED: "The run's folder has no journal yet, because the run ended before it started.",
+    INTERRUPTED: "The run's process has ended. The next command that changes the directory completes the run or removes its files.",
+    DAMAGED: "The run's journal is missing or damaged, so kstate does not touch its files.",
 }
 """States of a run that are no state of a journal."""
 
@@ -327,15 +328,15 @@ def states_page() -> str:
                 "# States and other words",
                 _FINAL,
                 "## Runs",
-                "The member `state` of a run in `kstate status`. A run is one command that changes a directory.",
+                "These are the values of a run's `state` in `kstate status`. A run is a single execution of a command that changes a directory.",
                 markdown_table(
                     ("state", "meaning"),
                     [(f"`{state}`", markdown(runs.get(state) or _SHOWN_STATES[state])) for state in states],
                 ),
                 "## Restorations",
                 (
-                    "The member `restoration` in `kstate status`, and the arguments of `--on-state-change`. These are the states of "
-                    "KIP-728 and KIP-696 ([as a picture](../internals/restoring.md#states))."
+                    "These are the values of `restoration` in `kstate status`, and the arguments of `--on-state-change`. They are the "
+                    "states of KIP-728 and KIP-696 ([diagram](../internals/restoring.md#states))."
                 ),
                 markdown_table(
                     ("state", "meaning", "followed by"),
@@ -345,16 +346,16 @@ def states_page() -> str:
                     ],
                 ),
                 "## Outcomes of the next start",
-                "The member `outcome` of a prediction of `kstate check`.",
+                "These are the values of `outcome` in the predictions of `kstate check`.",
                 _words("outcome", Outcome),
                 "## Levels of findings",
-                "The member `level` of a finding of `kstate check` ([list of findings](../check.md#findings)).",
+                "These are the values of `level` in the findings of `kstate check` ([list of findings](../check.md#findings)).",
                 _words("level", Level),
                 "## Failures of queries",
-                "The member `code` of a failure of `kstate query`. Kafka Streams has the same reasons.",
+                "These are the values of `code` in the failures of `kstate query`. Kafka Streams uses the same failure reasons.",
                 _words("failure reason", FailureReason),
                 "## Problems of a directory",
-                "The member `code` of a problem in `kstate ls` and `kstate inspect-position`.",
+                "These are the values of `code` in the problems that `kstate ls` and `kstate inspect-position` report.",
                 _words("code", ProblemCode),
             ]
         )
@@ -397,17 +398,18 @@ def toml_page(top: Mapping[str, str], keys: Mapping[str, Any]) -> str:
                 "# kstate.toml",
                 _FINAL,
                 (
-                    "The file kstate.toml describes the stores of an application, and contains default options for commands. "
+                    "The file kstate.toml describes an application's stores and contains default options for commands. "
                     "`kstate restore` needs it if the directory is lost. To create it, run `kstate ls APP --spec` for an existing "
-                    "directory, and complete the marked lines. With `--topology`, `--bootstrap-server` or `--from-changelog`, "
-                    "[fewer lines](../how-to/restore.md) remain. kstate refuses unknown keys. Two examples contain all keys: "
-                    "[examples/kstate.toml](../../examples/kstate.toml), [examples/maintain.toml](../../examples/maintain.toml)."
+                    "directory, and complete the marked lines. With `--topology`, `--bootstrap-server` or `--from-changelog`, there "
+                    "are [fewer lines](../how-to/restore.md) to complete. kstate rejects unknown keys. Two examples together contain "
+                    "all keys: [examples/kstate.toml](../../examples/kstate.toml) and "
+                    "[examples/maintain.toml](../../examples/maintain.toml)."
                 ),
                 markdown_table(
                     ("key", "meaning"), [(f"`{name}`", markdown(statement)) for name, statement in top.items()]
                 ),
                 "## A store",
-                "The table `[stores.NAME]` of a store can have these keys:",
+                "A store's table, `[stores.NAME]`, can contain these keys:",
                 markdown_table(
                     ("key", "value", "meaning"),
                     [
@@ -423,8 +425,8 @@ def toml_page(top: Mapping[str, str], keys: Mapping[str, Any]) -> str:
                 (
                     "Every command reads `[defaults]` from the file that you pass with `--config`. Options on the command line take "
                     "precedence over [environment variables](../environment.md), which take precedence over the file. If the file "
-                    "describes stores, it is also the `--spec` of these commands. If you set `KSTATE_CONFIG` to a file, kstate "
-                    "uses only the keys that environment variables can set too, and never a directory from it."
+                    "describes stores, these commands also use it as `--spec`. If you specify the file with `KSTATE_CONFIG`, kstate "
+                    "reads only those keys that also have an environment variable, and never a directory."
                 ),
                 markdown_table(
                     ("key", "value", "stands for", "meaning"),
@@ -440,8 +442,8 @@ def toml_page(top: Mapping[str, str], keys: Mapping[str, Any]) -> str:
                 ),
                 "## Serdes",
                 (
-                    'The table `[serdes.NAME]`, or `[serdes."NAME"]` if the name of the store has dots, sets the serdes of `query` '
-                    "and `export` with `--config`. The values are those of the options, such as `string`, `long` or `MODULE:NAME`. "
+                    'The table `[serdes.NAME]`, or `[serdes."NAME"]` if the store name contains dots, sets the serdes for `query` '
+                    "and `export` with `--config`. The options accept the same values, such as `string`, `long` or `MODULE:NAME`. "
                     "Options on the command line take precedence."
                 ),
                 markdown_table(
@@ -471,7 +473,7 @@ def toml_page(top: Mapping[str, str], keys: Mapping[str, Any]) -> str:
                     ],
                 ),
                 "## Maintenance",
-                "The table `[maintain]` configures [`kstate maintain`](../how-to/maintain.md), which runs the steps that have a table `[maintain.STEP]`:",
+                "The table `[maintain]` configures [`kstate maintain`](../how-to/maintain.md), which runs the steps that have a `[maintain.STEP]` table:",
                 markdown_table(
                     ("key", "value", "meaning"),
                     [

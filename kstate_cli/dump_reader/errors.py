@@ -48,11 +48,11 @@ class Damage:
 
 
 class NoManifestError(DumpError):
-    """A dump has no manifest, and the command was not given ``option.DUMP_IS_COMPLETE``, or has no such option."""
+    """A dump has no manifest, and you did not pass ``option.DUMP_IS_COMPLETE``, or the command has no such option."""
 
 
 class DumpRot(DumpError):
-    """The bytes of a file have changed since it was written (exit code 4)."""
+    """A file's bytes have changed since the file was written (exit code 4)."""
 
     code = "dump-rot"
 

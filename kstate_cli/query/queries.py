@@ -323,6 +323,6 @@ in_store = StateQueryRequest.in_store
 
 
 class QueryFailedError(ConditionNotMet):
-    """Some partition did not answer, and the caller wants an answer of each."""
+    """A partition did not answer, but the query needs an answer from each."""
 
     code = "query-failed"

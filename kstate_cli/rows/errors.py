@@ -11,13 +11,13 @@ from kstate_cli.texts import command
 
 
 class UnknownStateStoreError(UsageError):
-    """No task here has a store of that name (``UnknownStateStoreException``)."""
+    """No task in the directory has a store with that name (``UnknownStateStoreException``)."""
 
     code = "unknown-store"
 
 
 class StoreUnreadable(KstateError):
-    """A store cannot be read: it is damaged, open in another process, or of uncertain kind. The message has the file.
+    """A store cannot be read: it is damaged, open in another process, or of uncertain kind. The message shows the file.
 
     Before the first row, a query reports it as the failure STORE_EXCEPTION. Later the iterator of its rows raises it.
     """

@@ -50,7 +50,7 @@ _MOST_NOTES: Final = 1_000_000
 
 
 class ForeignFilesError(Refused):
-    """The place of a repository has files of others, and no marker."""
+    """The location of a repository contains other files, but no marker."""
 
 
 class DamagedError(Exception):
