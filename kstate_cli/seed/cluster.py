@@ -51,6 +51,8 @@ class SeedCluster:
     groups: Mapping[str, str]
     """Group -> its state, in upper case: ``STABLE``, ``EMPTY``, …; see :func:`with_groups`."""
     brokers: int
+    cluster_id: str | None = None
+    """None if the broker does not report it."""
 
 
 def read_cluster(connection: Connection) -> SeedCluster:
@@ -62,6 +64,7 @@ def read_cluster(connection: Connection) -> SeedCluster:
             frozenset(metadata.topics),
             {group.group_id: str(getattr(group.state, "name", group.state)).upper() for group in groups.valid},
             len(metadata.brokers),
+            metadata.cluster_id or None,
         )
 
 
@@ -111,6 +114,24 @@ def topics_of(admin: AdminClient, names: Iterable[str]) -> dict[str, TopicFacts]
         )
         for name, topic in described.items()
     }
+
+
+def refuse_hidden(admin: AdminClient, names: Iterable[str]) -> None:
+    """Raise RunFailed if one of these topics, which the broker does not list, may exist: without Describe on it.
+
+    A broker lists only topics that the user may describe. To a request by name it answers TOPIC_AUTHORIZATION_FAILED
+    without the right, and UNKNOWN_TOPIC_OR_PARTITION only with it (``KafkaApis.handleTopicMetadataRequest``).
+    """
+    from confluent_kafka import KafkaError, KafkaException, TopicCollection
+
+    for name in sorted(set(names)):
+        # Each alone, because one missing topic fails the whole request.
+        (future,) = admin.describe_topics(TopicCollection([name]), request_timeout=_SECONDS).values()
+        try:
+            _permitted(future, f"topic {name}", "Describe")
+        except KafkaException as error:
+            if cause_of(error).code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise
 
 
 def _permitted(future: Any, place: str, right: str) -> Any:

@@ -6,6 +6,7 @@ unknown, and named: the plan does not depend on it, or the user confirms it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
@@ -26,10 +27,10 @@ from kstate_cli.seed.cluster import (
     with_groups,
 )
 from kstate_cli.seed.directories import SeedDirectories
-from kstate_cli.seed.execution import ends_of, validate_topic
+from kstate_cli.seed.execution import ends_of, lost_topic, refuse_continuation, validate_topic
 from kstate_cli.seed.journal import announced_offsets, lines_by_topic
 from kstate_cli.seed.model import SeedFacts, SeedPlan, SeedRequest
-from kstate_cli.seed.table_contents import compare_tables, difference_notes, refuse_differences
+from kstate_cli.seed.table_contents import NotCompared, compare_tables, difference_notes, refuse_differences
 from kstate_cli.texts import plural, some
 
 _MOST: Final = 5
@@ -81,8 +82,11 @@ def judge_unreachable(request: SeedRequest) -> Judgement | None:
     return Judgement(tuple(conditions), None, failure)
 
 
-def judge(request: SeedRequest, facts: SeedFacts, *, resumes: bool) -> Judgement:
-    """Return every condition before the run, and the plan. Raises RunFailed and DumpError; no refusal."""
+def judge(request: SeedRequest, facts: SeedFacts, events: rules.Events) -> Judgement:
+    """Return every condition before the run, and the plan. Raises RunFailed and DumpError; no refusal.
+
+    ``events``: the lines of the journal.
+    """
     # Reading the facts has reached both.
     conditions = [Condition(name, "met") for name in _REACHABLE]
     refusals: list[KstateError] = []
@@ -97,11 +101,12 @@ def judge(request: SeedRequest, facts: SeedFacts, *, resumes: bool) -> Judgement
 
     for name, rule in rules.RULES:
         add(name, rule(request, facts))
-    add("target-empty", rules.refuse_target(request, facts, resumes=resumes))
+    add("target-empty", rules.refuse_target(request, facts, events))
     plan: SeedPlan | None = None
     if not refusals:
         try:
-            plan = planner.plan_records(request, facts, resumes=resumes)
+            plan = planner.plan_records(request, facts, events)
+            refusals.extend(refuse_continuation(request, plan, events))
         except Refused as error:
             refusals.append(error)
         # Timestamps and translated offsets are known only with the plan.
@@ -110,13 +115,14 @@ def judge(request: SeedRequest, facts: SeedFacts, *, resumes: bool) -> Judgement
         judged = {condition.name for condition in conditions}
         conditions += [Condition(name, "unknown", _NOT_REACHED) for name in _OTHERS if name not in judged]
     else:
-        differences = compare_tables(request, facts, plan)
-        add("tables-equal", refuse_differences(request, differences))
-        notes = tuple(difference_notes(request, differences))
+        comparison = compare_tables(request, facts, plan)
+        add("tables-equal", refuse_differences(request, comparison))
+        notes = tuple(difference_notes(request, comparison))
         plan = replace(plan, notes=(*plan.notes, *notes))
-        if notes and conditions[-1].state == "met":
-            conditions[-1] = Condition("tables-equal", "unknown", notes[0])
-        add("target-compatible", _incompatible(request, plan))
+        doubts = (comparison.reason,) if isinstance(comparison, NotCompared) else notes
+        if doubts and conditions[-1].state == "met":
+            conditions[-1] = Condition("tables-equal", "unknown", doubts[0])
+        add("target-compatible", _incompatible(request, plan, events))
     if refusals:
         plan = None
     return Judgement(tuple(conditions), plan, next(iter(refusals), None))
@@ -132,13 +138,27 @@ def refuse_other_run(request: SeedRequest, events: Sequence[Mapping[str, Any]]) 
     if planned.get("app") != request.app:
         problem = f"is about {planned.get('app', 'no application')}"
     # Journals of earlier versions do not contain the options.
-    elif planned.get("options", request.options_digest) != request.options_digest:
+    elif request.source_app not in (None, planned.get("source_app")):
+        problem = f"seeded {request.app} from {planned.get('source_app')}"
+    elif (source := planned.get("dump")) is not None and _source_of(source) != _source_of(request.source_text):
+        problem = f"seeded {request.app} from {source}"
+    elif any(
+        planned.get(name, digest) != digest
+        for name, digest in (("options", request.options_digest), ("choices", request.choices_digest))
+    ):
         problem = f"seeded {request.app} with other options"
     if problem is not None:
         raise Refused(
             f"the run of the journal {request.journal} {problem}, so nothing was done about this command",
             hint=f"pass the options of that run, or another {option.APP} and {option.JOURNAL} with a new file",
         )
+
+
+def _source_of(text: str) -> str:
+    """Return the name of a dump, or of directories: paths of files are normalized."""
+    if "://" in text:
+        return text.rstrip("/")
+    return ", ".join(os.path.abspath(path) for path in text.split(", "))
 
 
 def refuse_missing(request: SeedRequest, events: Sequence[Mapping[str, Any]]) -> None:
@@ -200,6 +220,10 @@ def _text(errors: list[KstateError]) -> str:
     return f"{errors[0]}{rest}"
 
 
+_CERTAIN: Final = frozenset(_OTHERS)
+"""The conditions that are met if no rule refuses them, and :func:`_doubt` has no doubt."""
+
+
 def _doubt(name: str, request: SeedRequest, facts: SeedFacts) -> tuple[State, str | None]:
     """Return the state of a condition that no rule refuses."""
     if name == "source-stopped":
@@ -211,7 +235,7 @@ def _doubt(name: str, request: SeedRequest, facts: SeedFacts) -> tuple[State, st
         assert state == EMPTY
     if name == "target-empty" and facts.target_changelogs:
         return "unknown", rules.left_changelogs(request, facts)
-    if name.startswith("tables-") and request.spec is None and facts.directories is None:
+    if name == "tables-on-target" and request.spec is None and request.draft is None:
         why = f"without {option.SPEC}, kstate does not know which stores Kafka Streams restores from other topics"
         return "unknown", why
     if name in ("source-offsets", "tables-equal") and not request.copies_offsets:
@@ -220,7 +244,9 @@ def _doubt(name: str, request: SeedRequest, facts: SeedFacts) -> tuple[State, st
         return "unknown", rules.unlisted_changelogs(facts)
     if name == "source-complete" and facts.directories is not None:
         return _doubt_about_directories(request, facts.directories)
-    return "met", None
+    if name in _CERTAIN:
+        return "met", None
+    return "unknown", "kstate does not judge this condition"
 
 
 def _doubt_about_directories(request: SeedRequest, directories: SeedDirectories) -> tuple[State, str | None]:
@@ -232,13 +258,20 @@ def _doubt_about_directories(request: SeedRequest, directories: SeedDirectories)
     return "met", None
 
 
-def _incompatible(request: SeedRequest, plan: SeedPlan) -> Iterator[RunFailed]:
-    """Yield why the target would not create a topic with its final settings: the broker validates and creates none."""
+def _incompatible(request: SeedRequest, plan: SeedPlan, events: rules.Events) -> Iterator[RunFailed]:
+    """Yield why the target would not create a topic with its final settings: the broker validates and creates none.
+
+    A continued run does not create a topic again either.
+    """
+    created = lines_by_topic(events, "created")
     target = request.target
     with admin_client(target.bootstrap, target.settings) as admin:
         existing = topics_of(admin, plan.targets)
         for topic in plan.topics:
             if topic.target in existing:
+                continue
+            if topic.target in created:
+                yield lost_topic(topic.target)
                 continue
             try:
                 validate_topic(admin, topic)

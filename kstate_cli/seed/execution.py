@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -84,9 +84,7 @@ class Watcher:
 
 def carry_out(request: SeedRequest, plan: SeedPlan, journal: SeedJournal, watcher: Watcher) -> SeedOutcome:
     """Carry the plan out, or what an earlier run has left of it. Raises Refused and RunFailed."""
-    undo = undo_command(journal.path, request.target.bootstrap)
-    planned = journal.first("planned")
-    if planned is None:
+    if journal.first("planned") is None:
         journal.add(
             "planned",
             app=plan.app,
@@ -94,14 +92,12 @@ def carry_out(request: SeedRequest, plan: SeedPlan, journal: SeedJournal, watche
             dump=request.source_text,
             digest=plan.digest,
             options=request.options_digest,
+            choices=request.choices_digest,
             keeps_id=plan.keeps_id,
+            cluster=read_cluster(request.target).cluster_id,
         )
-    elif planned.get("digest") != plan.digest:
-        raise Refused(
-            f"the journal {journal.path} belongs to another plan, because the dump, the source or the options "
-            "have changed since then",
-            hint=f"pass the dump and options of the journal, or undo that run: {undo}",
-        )
+    for refusal in refuse_continuation(request, plan, journal.events):
+        raise refusal
     created = _create_topics(request.target, plan, journal)
     written, logs = _write(request, plan, watcher)
     _compare_again(request.target, plan, logs, watcher)
@@ -123,6 +119,30 @@ def carry_out(request: SeedRequest, plan: SeedPlan, journal: SeedJournal, watche
     return outcome
 
 
+def refuse_continuation(request: SeedRequest, plan: SeedPlan, events: Sequence[Mapping[str, Any]]) -> Iterator[Refused]:
+    """Yield why the run of a journal cannot continue with this plan. ``events``: the lines of the journal."""
+    undo = undo_command(request.journal, request.target.bootstrap)
+    planned = next((event for event in events if event["event"] == "planned"), None)
+    if any(event["event"] == "deleting" for event in events):
+        yield Refused(
+            f"an undo of the run of {request.journal} was interrupted, so topics of {plan.app} may be missing",
+            hint=f"complete the undo, then run the command again: {undo}",
+        )
+    elif planned is not None and planned.get("digest") != plan.digest:
+        yield Refused(
+            f"the journal {request.journal} belongs to another plan, because the dump, the source or the options "
+            "have changed since then",
+            hint=f"pass the dump and options of the journal, or undo that run: {undo}",
+        )
+
+
+def lost_topic(topic: str) -> RunFailed:
+    """Return the error for a topic of the run that was deleted."""
+    return RunFailed(
+        f"{topic}, which this run created, no longer exists", hint="run the command again with a new journal"
+    )
+
+
 def ends_of(topic: str, logs: Mapping[TopicPartition, LogFacts]) -> dict[str, int]:
     """Return the log ends of a topic by partition, as the journal has them."""
     return {str(key.partition): log.end for key, log in sorted(logs.items()) if key.topic == topic}
@@ -138,10 +158,7 @@ def _create_topics(target: Connection, plan: SeedPlan, journal: SeedJournal) -> 
             facts = existing.get(topic.target)
             if facts is None:
                 if recorded is not None:
-                    raise RunFailed(
-                        f"{topic.target}, which this run created, no longer exists",
-                        hint="run the command again with a new journal",
-                    )
+                    raise lost_topic(topic.target)
                 journal.add("announced", topic=topic.target)
                 _create(admin, topic)
                 facts = _await_topic(admin, topic.target)

@@ -3,12 +3,14 @@
 The log of a topic is the proof of what was written. The journal is a hint, but the only one about one question: whether
 this run created a topic. Each line is durable before the step that it announces:
 
-    {"event": "planned", "app": …, "digest": …}     the plan and the options; a later run must have the same
+    {"event": "planned", "app": …, "digest": …}     the plan, the options and the id of the cluster; a later run must
+                                                    have the same
     {"event": "announced", "topic": …}              before the topic is created
     {"event": "created", "topic": …, "id": …}       with its topic id (KIP-516)
     {"event": "verified", "topic": …, "ends": {…}}  read again, and equal; the log ends by partition
     {"event": "committing", "committed": [[topic, partition, offset, metadata, epoch], …]}    before it
     {"event": "done"}
+    {"event": "deleting"}                           before an undo deletes the first topic
     {"event": "undone"}                             the topics were deleted; lines before it no longer count
 """
 

@@ -19,7 +19,7 @@ from kstate_cli.seed.erasure import KeysToErase
 from kstate_cli.seed.moved_inputs import MovedInput
 from kstate_cli.seed.partitioning import PartitionRequest, ProvenPartitioning
 from kstate_cli.seed.records import TargetRecords
-from kstate_cli.specification.draft import Spec, SpecDraft, StoreSpec
+from kstate_cli.specification.draft import Spec, SpecDraft, StoreDraft, StoreSpec
 
 _Value = TypeVar("_Value")
 DERIVED_SUFFIXES: Final = (
@@ -119,6 +119,21 @@ class SeedRequest:
             [[key.topic, key.partition, offset] for key, offset in sorted(self.start_offsets.items())],
             partitions,
             erased,
+        ]
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+    @property
+    def choices_digest(self) -> str:
+        """SHA-256 of the kinds of stores, and of the stores and tasks that the user has accepted or skipped.
+
+        Earlier versions did not record them, so they are not part of :attr:`options_digest`.
+        """
+        stores: list[StoreSpec | StoreDraft] = [*(self.spec.stores if self.spec is not None else ())]
+        stores += self.draft.stores if self.draft is not None else ()
+        content = [
+            sorted([store.name, store.kind or "", store.changelog or ""] for store in stores),
+            sorted(self.accepted),
+            sorted(map(str, self.skipped_tasks)),
         ]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 

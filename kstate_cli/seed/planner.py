@@ -53,7 +53,7 @@ from kstate_cli.seed.partition_plan import partition_notes, plan_partitions
 from kstate_cli.seed.partitioning import Partitioning, RepartitionedRecords, repartitioned
 from kstate_cli.seed.records import TargetRecords, partition_in, select_records
 from kstate_cli.seed.rows import RowRecords
-from kstate_cli.seed.rules import keeps_id, left_changelogs, refusals, unlisted_changelogs
+from kstate_cli.seed.rules import Events, keeps_id, left_changelogs, refusals, unlisted_changelogs
 from kstate_cli.seed.table_contents import compare_tables, difference_notes, refuse_differences
 from kstate_cli.texts import plural, some
 
@@ -273,25 +273,25 @@ def _undrained(connection: Connection, logs: Mapping[TopicPartition, LogFacts]) 
     return counts
 
 
-def plan_seed(request: SeedRequest, facts: SeedFacts, *, resumes: bool) -> SeedPlan:
+def plan_seed(request: SeedRequest, facts: SeedFacts, events: Events) -> SeedPlan:
     """Judge the facts, and return the plan. Raises UsageError, Refused, RunFailed and DumpError.
 
-    It reads all records of the dump and, on another cluster, the topics of tables. ``resumes``: the journal has a run,
-    which may have created the topics of the target.
+    It reads all records of the dump and, on another cluster, the topics of tables. ``events``: the lines of the
+    journal, whose run may have created the topics of the target.
     """
-    plan = plan_records(request, facts, resumes=resumes)
-    differences = compare_tables(request, facts, plan)
-    for refusal in refuse_differences(request, differences):
+    plan = plan_records(request, facts, events)
+    comparison = compare_tables(request, facts, plan)
+    for refusal in refuse_differences(request, comparison):
         raise refusal
-    return replace(plan, notes=(*plan.notes, *difference_notes(request, differences)))
+    return replace(plan, notes=(*plan.notes, *difference_notes(request, comparison)))
 
 
-def plan_records(request: SeedRequest, facts: SeedFacts, *, resumes: bool) -> SeedPlan:
+def plan_records(request: SeedRequest, facts: SeedFacts, events: Events) -> SeedPlan:
     """Return the plan of :func:`plan_seed`, without a comparison of tables on another cluster. Raises as it.
 
     With another number of partitions it reads unread input too.
     """
-    for refusal in refusals(request, facts, resumes=resumes):
+    for refusal in refusals(request, facts, events):
         raise refusal
     # The kinds of stores in directories are those of the rows and of the file together.
     specified = request if facts.directories is None else replace(request, spec=facts.directories.spec)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from kstate_cli import option
 from kstate_cli.broker.facts import LogFacts
@@ -22,12 +22,16 @@ from kstate_cli.seed.cluster import (
 )
 from kstate_cli.seed.completeness import refuse_doubts
 from kstate_cli.seed.input_offsets import refuse_tables
+from kstate_cli.seed.journal import announced_offsets, announced_topics, lines_by_topic
 from kstate_cli.seed.model import DERIVED_SUFFIXES, SeedFacts, SeedRequest
+from kstate_cli.seed.table_contents import tables_of
 from kstate_cli.texts import quoted, some
 
 _MOST: Final = 5
 """Names in one sentence."""
 _READ_COMMITTED: Final = "read_committed"
+Events = Sequence[Mapping[str, Any]]
+"""The lines of a journal; empty for a new run."""
 
 
 def keeps_id(request: SeedRequest, facts: SeedFacts) -> bool:
@@ -35,11 +39,11 @@ def keeps_id(request: SeedRequest, facts: SeedFacts) -> bool:
     return facts.directories is not None and request.same_cluster and request.app == facts.source_app
 
 
-def refusals(request: SeedRequest, facts: SeedFacts, *, resumes: bool) -> Iterator[UsageError | Refused]:
+def refusals(request: SeedRequest, facts: SeedFacts, events: Events) -> Iterator[UsageError | Refused]:
     """Yield why the plan is refused, most basic reason first. Pure: it reads the facts only."""
     for _, rule in RULES:
         yield from rule(request, facts)
-    yield from refuse_target(request, facts, resumes=resumes)
+    yield from refuse_target(request, facts, events)
 
 
 def refuse_names(request: SeedRequest, facts: SeedFacts) -> Iterator[UsageError]:
@@ -152,7 +156,8 @@ def refuse_dump(request: SeedRequest, facts: SeedFacts) -> Iterator[UsageError |
 
 
 def _refuse_dump(request: SeedRequest, facts: SeedFacts, dump: Dump) -> Iterator[UsageError | Refused]:
-    unknown = sorted(request.accepted - {*facts.unlisted.values()})
+    tables = {store.name for store in tables_of(facts, request)}
+    unknown = sorted(request.accepted - tables - {*facts.unlisted.values()})
     if unknown and request.erased is None and request.same_cluster:
         yield UsageError(
             f"{option.ACCEPT} {quoted(unknown[0])}: the broker lists the changelog of this store, or the dump does not "
@@ -199,15 +204,15 @@ def _incomplete(dumped: PartitionDump | None, log: LogFacts | None, topic_id: st
     return None
 
 
-def refuse_target(request: SeedRequest, facts: SeedFacts, *, resumes: bool) -> Iterator[Refused]:
-    """Yield what the target already has of the new application."""
+def refuse_target(request: SeedRequest, facts: SeedFacts, events: Events) -> Iterator[Refused]:
+    """Yield what the target already has of the new application. ``events``: the run that is continued."""
     state = facts.target.groups.get(request.app)
     if state not in (EMPTY, UNKNOWN, None):
         yield Refused(
             f"the group {request.app} has members (state {state})",
             hint=f"stop the new application, or pass another {option.APP}",
         )
-    if resumes and state == UNKNOWN:
+    if events and state == UNKNOWN:
         # kstate commits offsets to a classic group, so an application has used it since.
         yield Refused(
             f"kstate does not know whether {request.app} is running: {UNLISTED}",
@@ -220,19 +225,38 @@ def refuse_target(request: SeedRequest, facts: SeedFacts, *, resumes: bool) -> I
             "would read them as new records",
             hint="if no application needs these topics, delete them",
         )
-    if resumes:
-        # The journal knows the topics that it created by their ids, and the offsets that it committed.
-        return
-    if facts.target_topics:
+    created = lines_by_topic(events, "created")
+    yield from _refuse_changed(facts, created)
+    own = announced_topics(events) | created.keys()
+    foreign = sorted(facts.target_topics.keys() - own)
+    if foreign:
         yield Refused(
-            f"the target has topics that this run did not create: {some(sorted(facts.target_topics), _MOST)}",
+            f"the target has topics that this run did not create: {some(foreign, _MOST)}",
             hint=f"pass {option.JOURNAL} with the file of the run that created them, or another {option.APP}",
         )
-    if facts.target_committed and not keeps_id(request, facts):
+    if keeps_id(request, facts) or (events and not request.copies_offsets):
+        # The group has its offsets from before the run, or from the user.
+        return
+    announced = announced_offsets(events)
+    if any(announced.get(key) != committed for key, committed in facts.target_committed.items()):
         yield Refused(
             f"the group {request.app} already has committed offsets",
             hint=f"pass another {option.APP}, or delete this group",
         )
+
+
+def _refuse_changed(facts: SeedFacts, created: Mapping[str, Mapping[str, Any]]) -> Iterator[Refused]:
+    """Yield which topics of the continued run are missing, or are others with the same names."""
+    for topic, line in sorted(created.items()):
+        present = facts.target_topics.get(topic)
+        if present is None:
+            # Of another plan, or deleted: whether the plan is the same one is judged later.
+            continue
+        if present.topic_id != line.get("id"):
+            yield Refused(
+                f"another program deleted {topic} and created it again",
+                hint=f"pass another {option.APP}, or delete the topic and run the command again with a new journal",
+            )
 
 
 def unlisted_changelogs(facts: SeedFacts) -> str:

@@ -19,6 +19,8 @@ from kstate_cli import option
 from kstate_cli.broker.client import ask_broker
 from kstate_cli.broker.tails import ReadFrom
 from kstate_cli.errors import Refused
+from kstate_cli.formats.layouts import Logged
+from kstate_cli.formats.store_kinds import kind_names, store_kind
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.seed.writing import message_batches
 from kstate_cli.texts import first_lines, plural, quoted
@@ -32,17 +34,33 @@ if TYPE_CHECKING:
 _PASS_RECORDS: Final = 1 << 19
 """Keys in memory at a time, about: a longer log is read several times, each time for a share of the keys."""
 _DIGEST_BYTES: Final = 16
-_NO_HEADERS: Final = b"\xff"
+_NO_VALUE: Final = b"\xff"
 
 
 @dataclass(frozen=True, slots=True)
 class TableDifferences:
-    """A store whose rows would not be the same on the target."""
+    """A store whose rows would not be the same, or of which kstate cannot know that."""
 
     store: str
     is_global: bool
     partitions: tuple[str, ...]
     """The differences of each partition, in words."""
+    uncompared: tuple[str, ...] = ()
+    """The partitions that kstate could not compare, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """The comparison of all these stores: those that are not among ``tables`` have the same rows."""
+
+    tables: tuple[TableDifferences, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NotCompared:
+    """No comparison."""
+
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +72,8 @@ class _LogPart:
     start: int
     end: int
     """Exclusive."""
+    history: bool
+    """Whether older records of a key count too: those of a versioned store."""
 
 
 def tables_of(facts: SeedFacts, request: SeedRequest) -> tuple[StoreSpec, ...]:
@@ -71,30 +91,40 @@ def tables_of(facts: SeedFacts, request: SeedRequest) -> tuple[StoreSpec, ...]:
     )
 
 
-def compare_tables(request: SeedRequest, facts: SeedFacts, plan: SeedPlan) -> tuple[TableDifferences, ...]:
-    """Return the stores with differences. Raises UsageError and RunFailed.
+def compare_tables(request: SeedRequest, facts: SeedFacts, plan: SeedPlan) -> Compared | NotCompared:
+    """Compare what is restored on both clusters. Raises UsageError and RunFailed.
 
-    On the same cluster there is nothing to compare: a restoration reads the same topics up to the same offsets.
+    On the same cluster a restoration reads the same topics up to the same offsets. But what was deleted from a topic is
+    in the rows of the source only, so the log starts are compared there too.
     """
+    if request.spec is None and request.draft is None:
+        return NotCompared(
+            f"without {option.SPEC}, kstate does not know which stores Kafka Streams restores from other topics"
+        )
     stores = tables_of(facts, request)
-    if request.same_cluster or not stores:
-        return ()
+    if plan.keeps_id or not stores:
+        # Under its own id an application keeps the rows of these stores.
+        return Compared(())
     topics = sorted({str(store.changelog) for store in stores})
-    ours, theirs = (
-        ask_broker(connection.bootstrap, connection.settings, group=None, topics=topics)
-        for connection in (request.source, request.target)
-    )
+    ours = ask_broker(request.source.bootstrap, request.source.settings, group=None, topics=topics, stable=True)
+    theirs = ours
+    if not request.same_cluster:
+        theirs = ask_broker(request.target.bootstrap, request.target.settings, group=None, topics=topics, stable=True)
     logs = _Logs(request, facts, plan, ours, theirs)
-    differences = []
+    tables = []
     for store in stores:
-        partitions = []
-        for key in sorted(key for key in theirs if key.topic == store.changelog):
-            parts = logs.parts(key, whole=store.is_global)
-            if parts is not None and (text := _difference(*parts)) is not None:
-                partitions.append(f"{key}: {text}")
-        if partitions:
-            differences.append(TableDifferences(store.name, store.is_global, tuple(partitions)))
-    return tuple(differences)
+        differences, uncompared = [], []
+        for key in sorted(key for key in ours.keys() | theirs.keys() if key.topic == store.changelog):
+            result = logs.compare(key, store)
+            if isinstance(result, NotCompared):
+                uncompared.append(f"{key}: {result.reason}")
+            elif result is not None:
+                differences.append(f"{key}: {result}")
+        if not any(key.topic == store.changelog for key in ours):
+            uncompared.append(f"the source does not list {store.changelog}")
+        if differences or uncompared:
+            tables.append(TableDifferences(store.name, store.is_global, tuple(differences), tuple(uncompared)))
+    return Compared(tuple(tables))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,33 +137,49 @@ class _Logs:
     ours: Mapping[TopicPartition, LogFacts]
     theirs: Mapping[TopicPartition, LogFacts]
 
-    def parts(self, key: TopicPartition, *, whole: bool) -> tuple[_LogPart, _LogPart] | None:
-        """Return what is restored on each cluster; None if that is nothing.
+    def compare(self, key: TopicPartition, store: StoreSpec) -> str | NotCompared | None:
+        """Return how the rows of a partition differ; None if they are equal.
 
-        A table is restored up to the committed offset. ``whole``: a global store, which is restored up to the log end.
+        A table is restored up to the committed offset, and a global store up to the log end.
         """
-        if key not in self.ours:
-            return None
+        if key not in self.ours or key not in self.theirs:
+            return NotCompared("only one of the clusters lists this partition")
         ours, theirs = self.ours[key], self.theirs[key]
-        if whole:
+        if store.is_global:
             ends = ours.end, theirs.end
-        elif key in self.facts.committed and key in self.plan.offsets:
-            ends = self.facts.committed[key].offset, self.plan.offsets[key].offset
-        else:
+        elif key not in self.facts.committed:
             # Without a committed offset no record is restored: the application reads the partition from its start.
             return None
-        return (
-            _LogPart(self.request.source, key, ours.start, ends[0]),
-            _LogPart(self.request.target, key, theirs.start, ends[1]),
+        elif self.request.same_cluster:
+            ends = self.facts.committed[key].offset, self.facts.committed[key].offset
+        elif key in self.plan.offsets:
+            ends = self.facts.committed[key].offset, self.plan.offsets[key].offset
+        else:
+            # The user sets the offsets of the group.
+            return NotCompared("the new group gets no offset of this partition")
+        if ours.start:
+            return NotCompared(
+                f"records before offset {ours.start} were deleted from the topic, so their rows would be missing"
+            )
+        if self.request.same_cluster:
+            return None
+        for log, end in zip((ours, theirs), ends, strict=True):
+            # The comparison cannot read further.
+            if log.stable_end is None or log.stable_end < end:
+                return NotCompared("a transaction is open in the topic")
+        history = store.kind in kind_names() and store_kind(store.kind).logged is Logged.HISTORY
+        return _difference(
+            _LogPart(self.request.source, key, ours.start, ends[0], history),
+            _LogPart(self.request.target, key, theirs.start, ends[1], history),
         )
 
 
 def _difference(ours: _LogPart, theirs: _LogPart) -> str | None:
-    """Return how the newest records of the keys differ; None if they are equal."""
+    """Return how the records of the keys differ; None if they are equal."""
     passes = 1 + max(ours.end - ours.start, theirs.end - theirs.start) // _PASS_RECORDS
     counts: Counter[str] = Counter()
     for number in range(passes):
-        before, after = _newest(ours, number, passes), _newest(theirs, number, passes)
+        before, after = _digests(ours, number, passes), _digests(theirs, number, passes)
         counts["missing"] += len(before.keys() - after.keys())
         counts["additional"] += len(after.keys() - before.keys())
         counts["different"] += sum(before[key] != after[key] for key in before.keys() & after.keys())
@@ -145,8 +191,11 @@ def _difference(ours: _LogPart, theirs: _LogPart) -> str | None:
     )
 
 
-def _newest(part: _LogPart, number: int, passes: int) -> dict[bytes, bytes]:
-    """Return digests of key and newest record, of every key of a share; deleted keys have none."""
+def _digests(part: _LogPart, number: int, passes: int) -> dict[bytes, bytes]:
+    """Return digests of key and newest record, of every key of a share; deleted keys have none.
+
+    The digest of a history contains all records of the key.
+    """
     rows: dict[bytes, bytes] = {}
     if part.start >= part.end:
         return rows
@@ -160,7 +209,10 @@ def _newest(part: _LogPart, number: int, passes: int) -> dict[bytes, bytes]:
                 if key is None or (passes > 1 and crc32(key) % passes != number):
                     continue
                 name = hashlib.blake2b(key, digest_size=_DIGEST_BYTES).digest()
-                if message.value() is None:
+                if part.history:
+                    previous = rows.get(name, b"")
+                    rows[name] = hashlib.blake2b(previous + _digest(message), digest_size=_DIGEST_BYTES).digest()
+                elif message.value() is None:
                     rows.pop(name, None)
                 else:
                     rows[name] = _digest(message)
@@ -171,40 +223,59 @@ def _digest(message: Any) -> bytes:
     """Return the digest of value, timestamp and headers."""
     digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
     value = message.value()
-    digest.update(len(value).to_bytes(8, "big") + value + message.timestamp()[1].to_bytes(8, "big", signed=True))
-    for name, content in message.headers() or ():
+    content = _NO_VALUE if value is None else len(value).to_bytes(8, "big") + value
+    digest.update(content + message.timestamp()[1].to_bytes(8, "big", signed=True))
+    for name, header_value in message.headers() or ():
         header = name.encode()
         digest.update(len(header).to_bytes(4, "big") + header)
-        digest.update(_NO_HEADERS if content is None else len(content).to_bytes(8, "big") + content)
+        digest.update(_NO_VALUE if header_value is None else len(header_value).to_bytes(8, "big") + header_value)
     return digest.digest()
 
 
-def refuse_differences(request: SeedRequest, differences: tuple[TableDifferences, ...]) -> Iterator[Refused]:
-    """Yield the tables whose rows differ, and that the user has not accepted.
+def refuse_differences(request: SeedRequest, comparison: Compared | NotCompared) -> Iterator[Refused]:
+    """Yield the tables whose rows differ or cannot be compared, and that the user has not accepted.
 
     A global store is not among them: it continues to read its topic, also what the mirror sends later.
     """
-    for table in differences:
-        if not table.is_global and table.store not in request.accepted:
+    for table in _tables(comparison):
+        if table.is_global or table.store in request.accepted:
+            continue
+        accept = f"pass {option.ACCEPT} {quoted(table.store)}"
+        if table.partitions:
             yield Refused(
                 f"Kafka Streams would restore other rows of the table {table.store} on the target",
                 details=first_lines(list(table.partitions)),
                 hint="create the topic on the target again, and mirror all its records. If newer records have replaced "
                 "others there, start the application for a moment, so that it reads these too. To accept the "
-                f"differences, pass {option.ACCEPT} {quoted(table.store)}",
+                f"differences, {accept}",
+            )
+        else:
+            yield Refused(
+                f"kstate does not know whether Kafka Streams would restore the same rows of the table {table.store}",
+                details=first_lines(list(table.uncompared)),
+                hint=f"if a transaction is open, wait until it has timed out. To accept other rows, {accept}",
             )
 
 
-def difference_notes(request: SeedRequest, differences: tuple[TableDifferences, ...]) -> Iterator[str]:
+def difference_notes(request: SeedRequest, comparison: Compared | NotCompared) -> Iterator[str]:
     """Yield the differences that do not stop the run."""
-    for table in differences:
-        if table.is_global:
+    for table in _tables(comparison):
+        if table.is_global and table.partitions:
             yield (
                 f"the topic of the global store {table.store} differs on the target, perhaps because the mirror has "
                 f"not sent all records yet: {'; '.join(first_lines(list(table.partitions)))}"
             )
-        elif table.store in request.accepted:
+        elif table.partitions and table.store in request.accepted:
             yield (
                 f"{table.store} is accepted although its rows differ on the target: "
                 f"{'; '.join(first_lines(list(table.partitions)))}"
             )
+        if table.uncompared and (table.is_global or table.store in request.accepted):
+            yield (
+                f"kstate does not know whether Kafka Streams would restore the same rows of {table.store}: "
+                f"{'; '.join(first_lines(list(table.uncompared)))}"
+            )
+
+
+def _tables(comparison: Compared | NotCompared) -> tuple[TableDifferences, ...]:
+    return comparison.tables if isinstance(comparison, Compared) else ()

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kstate_cli import option
 from kstate_cli.broker.client import admin_client, ask_broker
 from kstate_cli.errors import Refused, RunFailed
-from kstate_cli.seed.cluster import EMPTY, Connection, committed_offsets, read_cluster, topics_of, with_groups
+from kstate_cli.seed.cluster import (
+    EMPTY,
+    Connection,
+    SeedCluster,
+    committed_offsets,
+    read_cluster,
+    refuse_hidden,
+    topics_of,
+    with_groups,
+)
 from kstate_cli.seed.execution import ends_of
 from kstate_cli.seed.journal import SeedJournal
+from kstate_cli.texts import some
 
 _SECONDS: Final = 60.0
+_MOST: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +46,14 @@ def undo_seed(target: Connection, journal: SeedJournal) -> UndoneSeed:
     if planned is None:
         raise Refused(f"{journal.path} does not contain a run to undo", hint="pass the journal of a run")
     app = str(planned["app"])
+    cluster = read_cluster(target)
+    _refuse_other_cluster(target, cluster, planned)
     with admin_client(target.bootstrap, target.settings) as admin:
         existing = _topics_to_delete(admin, target, journal)
-        has_group = _check_group(target, app, journal, keeps_id=planned.get("keeps_id") is True)
+        has_group = _check_group(target, cluster, app, journal, keeps_id=planned.get("keeps_id") is True)
+        if journal.first("deleting") is None:
+            # From here on, a topic of the run may be missing because an undo has deleted it.
+            journal.add("deleting")
         if has_group:
             _resolved(admin.delete_consumer_groups([app], request_timeout=_SECONDS), f"delete the group {app}")
         if existing:
@@ -46,9 +63,10 @@ def undo_seed(target: Connection, journal: SeedJournal) -> UndoneSeed:
 
 
 def _topics_to_delete(admin: Any, target: Connection, journal: SeedJournal) -> list[str]:
-    """Return the topics of the run that still exist. Raise Refused if one is not as the run left it."""
+    """Return the topics of the run that still exist. Raise Refused if one is not as the run left it, or is hidden."""
     created, verified = journal.topics("created"), journal.topics("verified")
     existing = topics_of(admin, {*created, *journal.topics("announced")})
+    _refuse_missing(admin, journal, {*created, *journal.topics("announced")} - existing.keys())
     logs = ask_broker(target.bootstrap, target.settings, group=None, topics=existing)
     for topic, facts in existing.items():
         ends = ends_of(topic, logs)
@@ -66,7 +84,8 @@ def _topics_to_delete(admin: Any, target: Connection, journal: SeedJournal) -> l
         elif topic not in verified:
             raise Refused(
                 f"the run has not finished writing {topic}, so kstate does not know where its records end",
-                hint="complete the run with the command that began it, then undo it",
+                hint="complete the run with the command that began it, then undo it. If its source or dump has "
+                "changed, delete this topic yourself, then run the command again",
             )
         elif verified[topic].get("ends") != ends:
             raise Refused(
@@ -76,9 +95,32 @@ def _topics_to_delete(admin: Any, target: Connection, journal: SeedJournal) -> l
     return sorted(existing)
 
 
-def _check_group(target: Connection, app: str, journal: SeedJournal, *, keeps_id: bool) -> bool:
+def _refuse_other_cluster(target: Connection, cluster: SeedCluster, planned: Mapping[str, Any]) -> None:
+    """Raise Refused if the run was on another cluster. Journals of earlier versions do not contain its id."""
+    recorded = planned.get("cluster")
+    if recorded is not None and recorded != cluster.cluster_id:
+        raise Refused(
+            f"{target.bootstrap} is the cluster {cluster.cluster_id}, but the run wrote to the cluster {recorded}",
+            hint=f"pass {option.BOOTSTRAP_SERVER} with the cluster of the run",
+        )
+
+
+def _refuse_missing(admin: Any, journal: SeedJournal, missing: Collection[str]) -> None:
+    """Raise Refused or RunFailed if topics of the run may exist although the broker does not list them."""
+    refuse_hidden(admin, missing)
+    planned = journal.first("planned") or {}
+    lost = sorted(journal.topics("created").keys() & set(missing))
+    if lost and planned.get("cluster") is None and journal.first("deleting") is None:
+        raise Refused(
+            f"this cluster does not have {some(lost, _MOST)}, and the journal does not contain the cluster of the run",
+            hint=f"pass {option.BOOTSTRAP_SERVER} with the cluster of the run. If you have deleted these topics there, "
+            "delete the other topics of the journal yourself too",
+        )
+
+
+def _check_group(target: Connection, cluster: SeedCluster, app: str, journal: SeedJournal, *, keeps_id: bool) -> bool:
     """Return whether there is a group to delete. Raise Refused if an application has used it."""
-    cluster = with_groups(target, read_cluster(target), app)
+    cluster = with_groups(target, cluster, app)
     if app not in cluster.groups:
         return False
     if cluster.groups[app] != EMPTY:

@@ -78,7 +78,7 @@ def seed_application(source: Source, number: int) -> tuple[float, float]:
     cluster = Connection(source.harness.bootstrap, {})
     journal = source.folder / f"journal-{number}.jsonl"
     request = SeedRequest(str(source.folder / "dump"), f"seeded-{number}", None, cluster, cluster, journal)
-    plan = plan_seed(request, read_facts(request), resumes=False)
+    plan = plan_seed(request, read_facts(request), ())
     phases = Phases()
     with open_journal(journal) as run_journal:
         carry_out(request, plan, run_journal, phases)

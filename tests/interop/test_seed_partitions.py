@@ -596,7 +596,7 @@ def test_a_producer_that_knows_the_old_number_only_stops_the_offsets(counting: C
         spec=read_spec(counting.spec),
         partitions=PartitionRequest({None: 3}),
     )
-    plan = plan_seed(request, read_facts(request), resumes=False)
+    plan = plan_seed(request, read_facts(request), ())
     counting.produce(counting.input, range(60, 90))
     with open_journal(counting.journal) as journal, pytest.raises(Refused, match="has not read a record of"):
         carry_out(request, plan, journal, Watcher())

@@ -318,7 +318,7 @@ REFUSALS = {
     "no-cluster": Refusal(_no_change, 2, "needs --source-bootstrap-server", ("--source-kafka-settings", "/dev/null")),
     "release-alone": Refusal(_no_change, 2, "--for needs --out", ("--for", "4.3")),
     "directory-alone": Refusal(_no_change, 2, "--out needs the release", ("--out", "/tmp")),
-    "only-undo": Refusal(_no_change, 2, "belong together", ("--undo",)),
+    "only-undo": Refusal(_no_change, 2, "work only together", ("--undo",)),
     "undo-with-run": Refusal(
         _no_change, 2, "cannot be used with --from, --app or --dry-run", ("--undo", "--delete-topics", "/dev/null")
     ),
@@ -401,7 +401,7 @@ def test_a_dry_run_reports_settings_that_the_target_rejects(source: Source) -> N
     request = SeedRequest(str(source.folder / "dump"), source.new, None, cluster, cluster, source.journal)
     facts = read_facts(request)
     topics = {name: replace(topic, replicas=3) for name, topic in facts.source_topics.items()}
-    judgement = judge(request, replace(facts, source_topics=topics), resumes=False)
+    judgement = judge(request, replace(facts, source_topics=topics), ())
     (condition,) = (entry for entry in judgement.conditions if entry.name == "target-compatible")
     assert condition.state == "not-met" and "replication factor" in str(condition.why).lower()
     assert isinstance(judgement.refusal, RunFailed)
@@ -488,16 +488,25 @@ def test_a_complete_run_answers_only_for_itself(source: Source) -> None:
     keys.write_text("count=key-3\n")
     other = source.folder / "other.jsonl"
     erase = ("--drop-keys", keys, "--receipt", source.folder / "receipt")
-    for options in (("--app", "another-than-done"), erase, ("--rename-store", "count=total")):
+    spec = write_count_spec(source)
+    others = (
+        ("--app", "another-than-done"), erase, ("--rename-store", "count=total"), ("--spec", spec),
+        ("--accept", "count"), ("--source-app", "another"),
+    )  # fmt: skip
+    for options in others:
         for dry in ((), ("--dry-run",)):
             refusal = kstate(*source.words(*options, *dry))
             assert refusal.status == 4, refusal.report
             assert "nothing was done about this command" in refusal.error["message"]
+    dump = [f"{word}-2" if word == source.folder / "dump" else word for word in source.words()]
+    refusal = kstate(*dump)
+    assert refusal.status == 4 and "from" in refusal.error["message"], refusal.report
     again = source.words("--app", "another-than-done", "--journal", other)
     assert kstate(*again).summary["written"] == 400
     # A journal of an earlier version has no options.
     lines = [json.loads(line) for line in source.journal.read_text().splitlines()]
-    lines[0].pop("options")
+    for name in ("options", "choices", "cluster"):
+        lines[0].pop(name)
     source.journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert source.seed().summary["executed"] is False
     new = f"{source.new}-count-changelog"
@@ -525,7 +534,7 @@ def test_a_log_that_grows_after_it_was_compared(source: Source) -> None:
     """The new application was started and killed in between: no members and no offsets, but records."""
     cluster = Connection(source.harness.bootstrap, {})
     request = SeedRequest(str(source.folder / "dump"), source.new, None, cluster, cluster, source.journal)
-    plan = plan_seed(request, read_facts(request), resumes=False)
+    plan = plan_seed(request, read_facts(request), ())
     new = f"{source.new}-count-changelog"
     with open_journal(source.journal) as journal, pytest.raises(RunFailed, match="since kstate compared") as caught:
         descriptor = os.dup(journal._descriptor)
@@ -663,6 +672,90 @@ def test_a_plan_that_changed_is_not_continued(source: Source) -> None:
     source.seed("--rename-store", "count=total")
 
 
+def cut_journal(source: Source, *events: str) -> None:
+    """Leave only the lines of these events in the journal, as if the run had been killed."""
+    lines = [json.loads(line) for line in source.journal.read_text().splitlines()]
+    source.journal.write_text("".join(json.dumps(line) + "\n" for line in lines if line["event"] in events))
+
+
+def test_a_dry_run_of_a_continued_run_judges_the_target(source: Source) -> None:
+    """The topics of the journal by their ids, its offsets, and its plan: as the real run does."""
+    source.seed()
+    new, admin = f"{source.new}-count-changelog", AdminClient({"bootstrap.servers": source.harness.bootstrap})
+    cut_journal(source, "planned", "announced", "created", "verified", "committing")
+    assert set(conditions(kstate(*source.words("--dry-run"))).values()) <= {"met", "unknown"}
+    other_plan = kstate(*source.words("--rename-store", "count=total", "--dry-run"))
+    assert other_plan.status == 4 and "belongs to another plan" in other_plan.error["message"], other_plan.report
+    source.commit(source.new, offset=7)
+    offsets = kstate(*source.words("--dry-run"))
+    assert offsets.status == 4 and condition(offsets, "target-empty")[0] == "not-met", offsets.report
+    source.commit(source.new)
+    delete_topics(source.harness, [new])
+    lost = kstate(*source.words("--dry-run"))
+    assert lost.status == 6 and condition(lost, "target-compatible")[0] == "not-met", lost.report
+    source.topic(new, 2)
+    recreated = kstate(*source.words("--dry-run"))
+    assert recreated.status == 4 and condition(recreated, "target-empty")[0] == "not-met", recreated.report
+    # It was neither announced nor created by the run.
+    admin.delete_consumer_groups([source.new])[source.new].result()
+    cut_journal(source, "planned")
+    foreign = kstate(*source.words("--dry-run"))
+    assert foreign.status == 4 and condition(foreign, "target-empty")[0] == "not-met", foreign.report
+
+
+def test_undo_deletes_only_on_the_cluster_of_the_run(source: Source) -> None:
+    """An undo of topics that the broker does not list must not forget the run."""
+    source.seed()
+    new = f"{source.new}-count-changelog"
+    lines = source.journal.read_text()
+    planned = json.loads(lines.splitlines()[0])
+    source.journal.write_text(lines.replace(planned["cluster"], "another"))
+    refusal = source.undo(status=4)
+    assert "the run wrote to the cluster another" in refusal.error["message"], refusal.report
+    # Journals of earlier versions do not contain the cluster.
+    planned.pop("cluster")
+    source.journal.write_text("\n".join([json.dumps(planned), *lines.splitlines()[1:]]) + "\n")
+    admin = AdminClient({"bootstrap.servers": source.harness.bootstrap})
+    delete_topics(source.harness, [new])
+    missing = source.undo(status=4)
+    assert f"this cluster does not have {new}" in missing.error["message"], missing.report
+    assert "undone" not in source.journal.read_text()
+    # With the cluster it is certain that the topic was deleted there: the broker reports missing rights in other words.
+    source.journal.write_text(lines)
+    assert source.undo().summary["executed"]
+    assert events(source.journal)[-1] == "undone"
+    assert source.new not in [group.group_id for group in admin.list_consumer_groups().result().valid]
+
+
+def test_an_interrupted_undo_continues(source: Source) -> None:
+    """A killed undo has deleted some topics. A run does not continue then, because they are missing."""
+    source.seed()
+    delete_topics(source.harness, [f"{source.new}-count-changelog"])
+    cut_journal(source, "planned", "announced", "created", "verified", "committing")
+    with source.journal.open("a") as journal:
+        journal.write('{"event": "deleting"}\n')
+    refusal = source.seed(status=4)
+    assert "was interrupted" in refusal.error["message"] and "--undo" in refusal.error["hint"], refusal.report
+    source.undo()
+    assert source.seed().summary["written"] == 400
+
+
+def test_a_run_of_another_plan_can_be_undone(source: Source) -> None:
+    """One that has not finished a topic: each hint leads to a command that succeeds."""
+    source.seed()
+    cut_journal(source, "planned", "announced", "created")
+    # Such a run has not committed offsets yet.
+    admin = AdminClient({"bootstrap.servers": source.harness.bootstrap})
+    admin.delete_consumer_groups([source.new])[source.new].result()
+    refusal = source.seed("--rename-store", "count=total", status=4)
+    assert "belongs to another plan" in refusal.error["message"] and "--undo" in refusal.error["hint"]
+    unfinished = source.undo(status=4)
+    assert "delete this topic yourself" in unfinished.error["hint"], unfinished.report
+    delete_topics(source.harness, [f"{source.new}-count-changelog"])
+    source.undo()
+    assert source.seed("--rename-store", "count=total").summary["written"] == 400
+
+
 def _join_group(source: Source) -> object:
     """A consumer in the group of the source application, as if that was started again."""
     consumer = Consumer({"bootstrap.servers": source.harness.bootstrap, "group.id": source.app})
@@ -686,7 +779,7 @@ def test_a_source_that_changes_during_the_run(source: Source, change: Callable[[
     """The plan was made before. Everything is written, and the offsets of the new application are not set."""
     cluster = Connection(source.harness.bootstrap, {})
     request = SeedRequest(str(source.folder / "dump"), source.new, None, cluster, cluster, source.journal)
-    plan = plan_seed(request, read_facts(request), resumes=False)
+    plan = plan_seed(request, read_facts(request), ())
     running = change(source)
     with open_journal(source.journal) as journal, pytest.raises(Refused, match=message) as caught:
         carry_out(request, plan, journal, Watcher())

@@ -144,7 +144,7 @@ def _check(
             plan: SeedPlan | None = None
         else:
             judgement = judge_unreachable(request) or judge(
-                request, read_facts(request, announced_topics(events)), resumes=bool(events)
+                request, read_facts(request, announced_topics(events)), events
             )
             conditions, plan, refusal = judgement.conditions, judgement.plan, judgement.refusal
     show_conditions(conditions, results)
@@ -162,7 +162,7 @@ def _plan(request: SeedRequest, events: Sequence[Mapping[str, Any]], report: See
     from kstate_cli.seed.planner import plan_seed, read_facts
 
     with waiting("reading the source and the brokers", quiet=report.quiet):
-        return plan_seed(request, read_facts(request, announced_topics(events)), resumes=bool(events))
+        return plan_seed(request, read_facts(request, announced_topics(events)), events)
 
 
 def _undo(
