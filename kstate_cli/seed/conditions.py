@@ -220,7 +220,10 @@ def _text(errors: list[KstateError]) -> str:
     return f"{errors[0]}{rest}"
 
 
-_CERTAIN: Final = frozenset(_OTHERS)
+_CERTAIN: Final = frozenset({
+    "names-valid", "source-stopped", "source-offsets", "no-open-transaction", "source-drained", "source-complete",
+    "tables-on-target", "target-empty", "records-and-offsets", "tables-equal", "target-compatible",
+})  # fmt: skip
 """The conditions that are met if no rule refuses them, and :func:`_doubt` has no doubt."""
 
 

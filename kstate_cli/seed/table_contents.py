@@ -147,15 +147,15 @@ class _Logs:
         ours, theirs = self.ours[key], self.theirs[key]
         if store.is_global:
             ends = ours.end, theirs.end
-        elif key not in self.facts.committed:
-            # Without a committed offset no record is restored: the application reads the partition from its start.
+        elif key not in self.facts.committed or not self.request.copies_offsets:
+            # Without a committed offset no record is restored: the application reads the partition from its start. And
+            # with --no-offsets, the user decides.
             return None
         elif self.request.same_cluster:
             ends = self.facts.committed[key].offset, self.facts.committed[key].offset
         elif key in self.plan.offsets:
             ends = self.facts.committed[key].offset, self.plan.offsets[key].offset
         else:
-            # The user sets the offsets of the group.
             return NotCompared("the new group gets no offset of this partition")
         if ours.start:
             return NotCompared(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ from . import dumps
 from .harness import Harness, Run
 from .mirroring import ABORTED, MANY_ABORTED, Entry, Mirror, create, write
 from .restoring import changelogs
-from .seeding import METADATA, Record, Source, await_end, content, page_commands
+from .seeding import METADATA, Record, Source, await_end, content, delete_topics, page_commands
 from .support import BATCH, application, good, kstate, restored_records, wipes_task
 
 pytestmark = pytest.mark.interop
@@ -262,6 +263,118 @@ def test_rows_of_a_table_are_those_of_the_source(harness: Harness, other: Harnes
     # It is restored up to the log end, where b has a newer record.
     differs = any("global store everywhere differs" in note for note in notes)
     assert differs is (case in ("without-a-delete", "without-an-update")), notes
+
+
+@dataclass(frozen=True)
+class Tables:
+    """A table and a global store on two clusters, and the command of a seed between them."""
+
+    source: Source
+    other: Harness
+    kind: str = "timestamped-key-value"
+
+    @property
+    def customers(self) -> str:
+        """The topic of the table."""
+        return f"{self.source.app}-customers"
+
+    @property
+    def everywhere(self) -> str:
+        """The topic of the global store."""
+        return f"{self.source.app}-everywhere"
+
+    def create(self, ours: Sequence[Entry] = T, theirs: Sequence[Entry] = T) -> Tables:
+        """Create the topics on both clusters, and commit an offset before the last record."""
+        for cluster, entries in ((self.source.harness, ours), (self.other, theirs)):
+            for topic in (self.customers, self.everywhere):
+                create(cluster, topic)
+                write(cluster, topic, entries)
+        create(self.other, f"{self.source.app}-in")
+        committed = {Key(self.customers, 0): CommittedOffset(len(ours) - 1, METADATA)}
+        commit_offsets(self.source.harness.bootstrap, {}, self.source.app, committed)
+        return self
+
+    def check(self, *options: object) -> CommandResult:
+        """Dry-run the seed to the other cluster."""
+        return self.run("--source-bootstrap-server", self.source.harness.bootstrap, *options, "--dry-run")
+
+    def run(self, *options: object, target: Harness | None = None) -> CommandResult:
+        """Run it."""
+        retention = "retention_ms = 3600000\n" if self.kind == "versioned" else ""
+        spec = self.source.folder / "kstate.toml"
+        spec.write_text(
+            f'format = 1\napplication = "{self.source.app}"\n[stores.count]\nkind = "timestamped-key-value"\n'
+            f'changelog = "{self.source.changelog}"\nsubtopology = 0\npartitions = 2\n'
+            f'[stores.customers]\nkind = "{self.kind}"\nsource = "topic"\nchangelog = "{self.customers}"\n'
+            f'subtopology = 1\npartitions = 1\n{retention}[stores.everywhere]\nkind = "timestamped-key-value"\n'
+            f'global = true\nsource = "table"\nchangelog = "{self.everywhere}"\n'
+        )
+        words: list[object] = ["seed", "--from", self.source.folder / "dump", "--app", self.source.new, "--spec", spec]
+        words += [
+            "--journal",
+            self.source.journal,
+            "--bootstrap-server",
+            (target or self.other).bootstrap,
+            "-o",
+            "json",
+        ]
+        return kstate(*words, *options)
+
+
+@pytest.fixture
+def tables(harness: Harness, other: Harness, tmp_path: Path) -> Tables:
+    return Tables(Source(harness, tmp_path, f"clusters-{next(_names)}").create(), other)
+
+
+def test_a_topic_of_a_global_store_that_the_source_does_not_list(tables: Tables) -> None:
+    tables.create()
+    delete_topics(tables.source.harness, [tables.everywhere])
+    checked = tables.check()
+    assert (checked.status, _condition(checked, "tables-equal")) == (0, "unknown"), checked.report
+    assert f"the source does not list {tables.everywhere}" in checked.report
+
+
+def test_a_comparison_ends_at_an_open_transaction(tables: Tables) -> None:
+    """The user states an offset behind it, so only the comparison reads the log."""
+    tables.create()
+    producer = Producer({"bootstrap.servers": tables.other.bootstrap, "transactional.id": tables.customers})
+    producer.init_transactions()
+    producer.begin_transaction()
+    for topic in (tables.customers, tables.everywhere):
+        producer.produce(topic, b"open", b"z", 0)
+    producer.flush()
+    stated = tables.source.folder / "offsets.csv"
+    stated.write_text(f'"{tables.customers}",0,8\n"{tables.source.app}-in",0,0\n')
+    checked = tables.check("--start-offsets", stated)
+    assert (checked.status, _condition(checked, "tables-equal")) == (4, "not-met"), checked.report
+    assert "a transaction is open" in checked.error["details"][0]
+    accepted = tables.check("--start-offsets", stated, "--accept", "customers")
+    assert (accepted.status, _condition(accepted, "tables-equal")) == (0, "unknown"), accepted.report
+    producer.abort_transaction()
+
+
+@pytest.mark.parametrize(("kind", "state"), [("versioned", "not-met"), ("timestamped-key-value", "met")])
+def test_older_versions_count_in_a_versioned_table(tables: Tables, kind: str, state: str) -> None:
+    versions = replace(tables, kind=kind).create(T, [T[1], T[2], T[3], T[4], T[5], T[6]])
+    checked = versions.check()
+    assert _condition(checked, "tables-equal") == state, checked.report
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_rows_of_deleted_records_are_not_restored(tables: Tables, same: bool) -> None:
+    """A table of a topic with retention: the old application still has the rows, on the same cluster too."""
+    tables.create()
+    admin = AdminClient({"bootstrap.servers": tables.source.harness.bootstrap})
+    (future,) = admin.delete_records([TopicPartition(tables.customers, 0, 2)]).values()
+    future.result()
+    check = tables.check
+    if same:
+        check = partial(tables.run, "--dry-run", target=tables.source.harness)
+    checked = check()
+    assert (checked.status, _condition(checked, "tables-equal")) == (4, "not-met"), checked.report
+    assert "records before offset 2 were deleted" in checked.error["details"][0]
+    accepted = check("--accept", "customers")
+    assert (accepted.status, _condition(accepted, "tables-equal")) == (0, "unknown"), accepted.report
 
 
 def _condition(result: CommandResult, name: str) -> str:
