@@ -93,7 +93,7 @@ def test_a_copy_without_times_that_is_damaged_is_refused(app: Path, tmp_path: Pa
     migrate(app)
     copy = copy_application(app, tmp_path / "copy", "cp -r")
     (run,) = read_runs(copy)
-    sst = next(run.tree.rglob("*.sst"))
+    sst = min(run.tree.rglob("*.sst"))
     data = bytearray(sst.read_bytes())
     data[3] ^= 1
     sst.write_bytes(data)
@@ -132,7 +132,7 @@ def test_missing_files_are_named_before_files_with_another_time(app: Path, tmp_p
     migrate(app)
     copy = copy_application(app, tmp_path / "copy", "cp -r")
     (run,) = read_runs(copy)
-    next(run.tree.rglob("*.sst")).rename(run.tree / "elsewhere")
+    min(run.tree.rglob("*.sst")).rename(run.tree / "elsewhere")
     messages = kstate("undo", copy, "--times-lost", status=4).err
     assert "elsewhere" in messages and ".sst" in messages and "IDENTITY" not in messages
 
@@ -141,7 +141,7 @@ def test_other_sizes_are_no_lost_times(app: Path, tmp_path: Path) -> None:
     migrate(app)
     copy = copy_application(app, tmp_path / "copy", "cp -r")
     (run,) = read_runs(copy)
-    (next(run.tree.rglob("CURRENT")).parent / "IDENTITY").write_bytes(b"x")
+    (min(run.tree.rglob("CURRENT")).parent / "IDENTITY").write_bytes(b"x")
     messages = kstate("undo", copy, "--times-lost", status=4).err
     assert "has changed: " in messages
     assert "--times-lost" not in messages
@@ -149,7 +149,7 @@ def test_other_sizes_are_no_lost_times(app: Path, tmp_path: Path) -> None:
 
 def test_an_application_that_has_run_since_has_lost_no_times(app: Path) -> None:
     migrate(app)
-    current = next(app.rglob("CURRENT"))
+    current = min(app.rglob("CURRENT"))
     manifest = current.parent / current.read_text().strip()
     manifest.rename(manifest.with_name("MANIFEST-000099"))
     current.write_text("MANIFEST-000099\n")
@@ -165,7 +165,7 @@ def test_each_printed_undo_repeats_the_earlier_options(app: Path, tmp_path: Path
     before = content(app)
     migrate(app)
     copy = copy_application(app, tmp_path / "copy", "cp -r")
-    (next(copy.rglob("CURRENT")).parent / "LOG.old.1").write_text("another name")
+    (min(copy.rglob("CURRENT")).parent / "LOG.old.1").write_text("another name")
     requests = {*arguments}
     while (result := kstate("undo", copy, *sorted(requests), status=None)).status:
         printed = [shlex.split(line)[3:] for line in re.findall(r"kstate undo .*", result.err)]
@@ -444,7 +444,7 @@ def test_an_undo_without_marks_and_without_proof_is_refused(tmp_path: Path) -> N
     app = interrupt_run("before-undo", tmp_path)
     (run,) = read_runs(app)
     (run.tree / UNDOING).unlink()
-    next(run.tree.rglob("*.sst")).unlink()
+    min(run.tree.rglob("*.sst")).unlink()
     before = tree_hash(app.parent)
     assert "no mark shows whether the exchange happened" in kstate("undo", app, status=4).err
     assert tree_hash(app.parent) == before

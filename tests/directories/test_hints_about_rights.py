@@ -87,7 +87,7 @@ def test_a_state_dir_of_root(app: Path) -> None:
 
 def test_a_file_of_another_user(app: Path) -> None:
     """This user cannot keep its owner: `--copy` copies the files, which are this user's then, and root keeps owners."""
-    file = next(app.rglob("OPTIONS-*"))
+    file = min(app.rglob("OPTIONS-*"))
     os.chown(file, 0, 0)
     file.chmod(0o644)
     process = _kstate("migrate", app, "--to", "4.2", as_root=False)

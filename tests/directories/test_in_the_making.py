@@ -32,7 +32,7 @@ def log_only(segment: Path, healthy: Path) -> None:
 
 def manifest_without_current(segment: Path, healthy: Path) -> None:
     log_only(segment, healthy)
-    shutil.copyfile(next(healthy.glob("MANIFEST-*")), segment / "MANIFEST-000001")
+    shutil.copyfile(min(healthy.glob("MANIFEST-*")), segment / "MANIFEST-000001")
     (segment / "000001.dbtmp").write_text("MANIFEST-000001\n")
 
 
@@ -43,7 +43,7 @@ def rows_without_current(segment: Path, healthy: Path) -> None:
 
 def current_without_manifest(segment: Path, healthy: Path) -> None:
     shutil.copytree(healthy, segment)
-    next(segment.glob("MANIFEST-*")).unlink()
+    min(segment.glob("MANIFEST-*")).unlink()
 
 
 def no_options(segment: Path, healthy: Path) -> None:
@@ -207,7 +207,7 @@ def test_damaged_partial_database_is_never_skipped(app: Path) -> None:
     """Nothing says that a kill has done that."""
     segment, healthy = places(app)
     no_options(segment, healthy)
-    next(healthy.glob("*.sst")).unlink()
+    min(healthy.glob("*.sst")).unlink()
     assert "SST" in kstate_here("migrate", app, "--to", "4.2", "--unclean", "wipe", status=4).err.upper()
 
 

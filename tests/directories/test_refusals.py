@@ -64,7 +64,7 @@ def _unknown_family(store: Path) -> None:
 
 
 def _truncated_manifest(store: Path) -> None:
-    manifest = next(store.glob("MANIFEST-*"))
+    manifest = min(store.glob("MANIFEST-*"))
     os.truncate(manifest, manifest.stat().st_size // 2)
 
 

@@ -200,7 +200,7 @@ def test_hint_about_a_file_sink_copies_the_committed_files(spark: Any, tmp_path:
         .start(str(sink))
     )
     query.awaitTermination()
-    (next(sink.glob("topic=*/partition=0")) / "part-00000-failed.c000.snappy.parquet").write_bytes(b"PAR1 half a file")
+    (min(sink.glob("topic=*/partition=0")) / "part-00000-failed.c000.snappy.parquet").write_bytes(b"PAR1 half a file")
     with pytest.raises(DumpError, match=r"is a table \(Spark file sink\)") as caught:
         open_dump(sink)
     line = caught.value.hint_details[0].removeprefix("Spark: ").replace("COPY", str(tmp_path / "copy"))
