@@ -347,7 +347,7 @@ def test_unreachable_staging_area_keeps_its_run_until_the_run_is_named(app: Path
     (row,) = kstate("status", app, "-o", "json").rows
     assert row["staging"]["path"] == str(path)
     assert "not mounted" in row["staging"]["message"]
-    assert "in a staging area" in kstate("status", app).out
+    assert "staging area" in kstate("status", app).out
     messages = kstate("clean", app, status=6).err
     assert f"kstate clean {app} --run {run.name}" in messages
     assert run.path.is_dir()
