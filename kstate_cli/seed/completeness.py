@@ -21,6 +21,8 @@ from kstate_cli.offsets.model import TaskOffsets
 from kstate_cli.offsets.resolve import resolve
 from kstate_cli.seed.cluster import Connection, TopicFacts
 from kstate_cli.seed.directories import SeedDirectories, Subtopology
+from kstate_cli.seed.erasure import KEYS_OF
+from kstate_cli.seed.partitioning import PartitionRequest, value_in_scope
 from kstate_cli.statedir.model import Task
 from kstate_cli.texts import did_you_mean, first_lines, plural, quoted, some
 
@@ -43,14 +45,13 @@ def with_partitions(
     directories: SeedDirectories,
     on_broker: Mapping[str, TopicFacts],
     committed: Collection[TopicPartition],
-    *,
-    changes: bool,
+    partitions: PartitionRequest | None,
 ) -> SeedDirectories:
     """Return the directories with the number of tasks of each sub-topology. Raise Refused if it is unknown.
 
-    ``changes``: the new application has another number, which the input topics may already have. A task has a partition
-    of each input topic, so the topic with most partitions decides (``StreamsPartitionAssignor``). The directories alone
-    never show that the last task is missing.
+    ``partitions``: the new application may have another number, which the input topics may already have. A task has a
+    partition of each input topic, so the topic with most partitions decides (``StreamsPartitionAssignor``). The
+    directories alone never show that the last task is missing.
     """
     counts: dict[Subtopology, int] = {}
     certain: set[Subtopology] = set()
@@ -60,7 +61,7 @@ def with_partitions(
         count = by_broker or stated
         certain_here = by_broker is not None
         if by_broker is not None and stated is not None and by_broker != stated:
-            if not changes:
+            if not _changes(directories, place, partitions):
                 raise Refused(
                     f"the input topics of sub-topology {place[1]} have {plural(by_broker, 'partition')}, but the "
                     f"specification states {stated}",
@@ -78,9 +79,17 @@ def with_partitions(
                 "names an input topic of the cluster",
                 hint=f"set partitions for store {names[0]} in kstate.toml, and pass this file with {option.SPEC}",
             )
-        _refuse_gaps(directories, place, count, changes=changes)
+        _refuse_gaps(directories, place, count, changes=_changes(directories, place, partitions))
         counts[place] = count
     return replace(directories, partitions=counts, by_broker=frozenset(certain))
+
+
+def _changes(directories: SeedDirectories, place: Subtopology, partitions: PartitionRequest | None) -> bool:
+    """Return whether the user states a number of partitions for a store of a sub-topology, or for all of them."""
+    if partitions is None:
+        return False
+    names = [store.name for task in _tasks_of(directories, place) for store in task.stores]
+    return value_in_scope(partitions.counts, (*names, str(place[1]), None)) is not None
 
 
 def _refuse_read_beyond(topics: Collection[str], stated: int, committed: Collection[TopicPartition]) -> None:
@@ -193,13 +202,22 @@ def _behind(
     ends = {key: committed[key].offset for key in firsts if key in committed}
     requests = {key: ({firsts[key]}, end) for key, end in ends.items() if firsts[key] < end}
     tails = read_tails(connection.bootstrap, connection.settings, requests, committed=True)
+    # A consumer of committed records ends at an open transaction, without an error.
+    logs = ask_broker(
+        connection.bootstrap,
+        connection.settings,
+        group=None,
+        topics=sorted({key.topic for key in requests}),
+        stable=True,
+    )
+    unstable = {key for key in requests if key not in logs or (logs[key].stable_end or 0) < ends[key]}
     behind: dict[str, list[str]] = {}
     idle = _without_input([task for task in resolved if not inputs[task.task.name]], topics, connection)
     for name, keys in inputs.items():
         behind[name] = [
             f"{name}: {_difference(key, firsts[key], ends.get(key))}"
             for key in keys
-            if not _is_read(firsts[key], ends.get(key), tails.get(key))
+            if key in unstable or not _is_read(firsts[key], ends.get(key), tails.get(key))
         ]
         if not keys and name not in idle:
             behind[name].append(
@@ -271,7 +289,10 @@ def _reached(task: TaskOffsets) -> Mapping[str, Mapping[int, int]]:
 
 def refuse_doubts(directories: SeedDirectories, accepted: Collection[str]) -> Iterator[UsageError | Refused]:
     """Yield why the directories are refused: stores that may lack updates, and that the user has not accepted."""
-    unknown = sorted(set(accepted) - {store.name for store in directories.stores})
+    # Tables without a changelog of their own may differ on another cluster.
+    tables = {store.name for store in directories.spec.stores if store.changelog is not None}
+    seeded = {store.name for store in directories.stores}
+    unknown = sorted({name.removesuffix(KEYS_OF) for name in accepted} - tables - seeded)
     if unknown:
         yield UsageError(
             f"{option.ACCEPT} {quoted(unknown[0])}: kstate writes no changelog for a store with this name",

@@ -26,11 +26,12 @@ from kstate_cli.seed.cluster import (
     topics_of,
     with_groups,
 )
+from kstate_cli.seed.completeness import input_topics
 from kstate_cli.seed.directories import SeedDirectories
 from kstate_cli.seed.execution import ends_of, lost_topic, refuse_continuation, validate_topic
 from kstate_cli.seed.journal import announced_offsets, lines_by_topic
 from kstate_cli.seed.model import SeedFacts, SeedPlan, SeedRequest
-from kstate_cli.seed.table_contents import NotCompared, compare_tables, difference_notes, refuse_differences
+from kstate_cli.seed.table_contents import UncomparedTables, compare_tables, difference_notes, refuse_differences
 from kstate_cli.texts import plural, some
 
 _MOST: Final = 5
@@ -119,7 +120,7 @@ def judge(request: SeedRequest, facts: SeedFacts, events: rules.Events) -> Judge
         add("tables-equal", refuse_differences(request, comparison))
         notes = tuple(difference_notes(request, comparison))
         plan = replace(plan, notes=(*plan.notes, *notes))
-        doubts = (comparison.reason,) if isinstance(comparison, NotCompared) else notes
+        doubts = (comparison.reason,) if isinstance(comparison, UncomparedTables) else notes
         if doubts and conditions[-1].state == "met":
             conditions[-1] = Condition("tables-equal", "unknown", doubts[0])
         add("target-compatible", _incompatible(request, plan, events))
@@ -247,9 +248,29 @@ def _doubt(name: str, request: SeedRequest, facts: SeedFacts) -> tuple[State, st
         return "unknown", rules.unlisted_changelogs(facts)
     if name == "source-complete" and facts.directories is not None:
         return _doubt_about_directories(request, facts.directories)
+    if name == "source-offsets" and not rules.keeps_id(request, facts):
+        return _doubt_about_offsets(facts)
     if name in _CERTAIN:
         return "met", None
     return "unknown", "kstate does not judge this condition"
+
+
+def _doubt_about_offsets(facts: SeedFacts) -> tuple[State, str | None]:
+    """Return whether the committed offsets are those of all input topics.
+
+    The broker omits the offsets of topics that this user may not describe (``KafkaApis.handleOffsetFetch``).
+    """
+    if facts.directories is None:
+        names = ", ".join(rules.offset_topics(facts)) or "none"
+        return "unknown", (
+            "a broker reports only the offsets of topics that this user may describe. Compare these input topics with "
+            f"those of the topology: {names}"
+        )
+    inputs = {topic for topics in input_topics(facts.directories).values() for topic in topics}
+    missing = sorted(inputs - {key.topic for key in facts.committed})
+    if missing:
+        return "unknown", f"the group has no offset of these topics, which Positions name: {some(missing, _MOST)}"
+    return "met", None
 
 
 def _doubt_about_directories(request: SeedRequest, directories: SeedDirectories) -> tuple[State, str | None]:

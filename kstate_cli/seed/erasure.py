@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from kstate_cli.seed.model import PlannedTopic
 
 _EVERY_STORE: Final = "*"
+KEYS_OF: Final = ":keys"
+"""Behind the name of an accepted store: its records stay although they have one of the keys."""
 _MOST: Final = 5
 _RECEIPT_MODE: Final = 0o600
 """The receipt has the keys of persons."""
@@ -156,6 +158,16 @@ class RemainingRecords:
             ) from None
 
 
+def stores_with_kept_keys(accepted: Collection[str], doubted: Collection[str]) -> frozenset[str]:
+    """Return the stores of which the user accepts that keys stay.
+
+    ``accepted``: the names that the user has passed. The name alone of a store in ``doubted`` accepts something else,
+    for example that updates are missing.
+    """
+    stated = {name.removesuffix(KEYS_OF) for name in accepted if name.endswith(KEYS_OF)}
+    return frozenset(stated | (set(accepted) - set(doubted)))
+
+
 def erase_keys(
     topics: Sequence[PlannedTopic], keys: KeysToErase, kinds: Mapping[str, str | None], accepted: Collection[str]
 ) -> list[PlannedTopic]:
@@ -176,7 +188,7 @@ def erase_keys(
             f"kstate does not know the kind of {plural(len(undecided), 'store')}, so it cannot find the keys in "
             f"{some(undecided, _MOST)}",
             hint=f"specify the kinds in kstate.toml, and pass it with {option.SPEC}. To keep the keys in a store, pass "
-            f"{option.ACCEPT} STORE",
+            f"{option.ACCEPT} STORE{KEYS_OF}",
         )
     remaining = [_without(topic, keys.of(topic.store), _schema(topic.store, kinds)) for topic in topics]
     for topic in remaining:
@@ -186,7 +198,7 @@ def erase_keys(
                 f"{plural(count, 'record')} of {topic.store} have one of the keys in the form of another kind of "
                 "store, for example in front of the start of a window",
                 hint=f"correct the kind in kstate.toml, or pass each whole key in the file of {option.DROP_KEYS}. To "
-                f"keep these records, pass {option.ACCEPT} {quoted(topic.store)}",
+                f"keep these records, pass {option.ACCEPT} {quoted(topic.store + KEYS_OF)}",
             )
     return remaining
 

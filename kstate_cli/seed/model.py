@@ -219,6 +219,8 @@ class SeedPlan:
     """The logs of the source, to be compared again before the offsets are committed."""
     committed: Mapping[TopicPartition, CommittedOffset]
     """The offsets of the source's group that ``offsets`` stand for: on another cluster they differ."""
+    facts: SeedFacts
+    """What the plan was made of."""
     moved: tuple[MovedInput, ...] = ()
     """Input topics with another number of partitions, whose unread records are checked again too."""
     notes: tuple[str, ...] = ()

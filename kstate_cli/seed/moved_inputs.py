@@ -76,10 +76,12 @@ def plan_inputs(
     offsets = _moved_offsets(request.source, copied, inputs.moved)
     moved = [*inputs.moved, *_stated_inputs(request, statements, changed)]
     refuse_misplaced(request.target, moved, {**offsets, **stated})
-    return InputPlan(offsets, copied, stated, tuple(moved), tuple(_input_notes(inputs)))
+    return InputPlan(offsets, copied, stated, tuple(moved), tuple(_input_notes(request, inputs, others)))
 
 
-def _input_notes(inputs: _Inputs) -> Iterator[str]:
+def _input_notes(
+    request: SeedRequest, inputs: _Inputs, committed: Mapping[TopicPartition, CommittedOffset]
+) -> Iterator[str]:
     if inputs.unrelated:
         yield (
             f"kstate copies the offsets of {some(inputs.unrelated, _MOST)} unchanged, because the number of partitions "
@@ -90,6 +92,16 @@ def _input_notes(inputs: _Inputs) -> Iterator[str]:
             f"kstate does not copy the offsets of {some(inputs.replaced, _MOST)}, because the new application cannot "
             "read topics with this number of partitions"
         )
+        logs = ask_broker(request.source.bootstrap, request.source.settings, group=None, topics=inputs.replaced)
+        unread = sum(
+            max(0, log.end - max(log.start, committed[key].offset if key in committed else 0))
+            for key, log in logs.items()
+        )
+        if unread:
+            yield (
+                f"neither application reads the last {plural(unread, 'offset')} of {some(inputs.replaced, _MOST)}, "
+                "because the source has not read them yet"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -238,7 +238,7 @@ def _primary(
         for other in changelogs
         if (other.count in sizes or not sizes) and other.store != changelog.store
     }
-    changes |= {(size, size, Partitioner()) for size in _source_table_sizes(request) if size in sizes}
+    changes |= {(size, size, Partitioner()) for size in _source_table_sizes(request) if size in sizes or not sizes}
     # Any table with these partitions may be the left one, so all of them must get the same number by the same rule.
     if len(changes) != 1:
         raise _unknown_left(changelog)

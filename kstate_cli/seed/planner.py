@@ -45,7 +45,7 @@ from kstate_cli.seed.directories import (
     stale_offsets_notes,
 )
 from kstate_cli.seed.emitted_windows import emitted_queues, plan_queues, queue_notes, target_queue, with_renamed_stores
-from kstate_cli.seed.erasure import erase_keys, erasure_notes
+from kstate_cli.seed.erasure import erase_keys, erasure_notes, stores_with_kept_keys
 from kstate_cli.seed.input_offsets import table_topics, target_offsets
 from kstate_cli.seed.model import PlannedTopic, SeedFacts, SeedPlan, SeedRequest
 from kstate_cli.seed.moved_inputs import plan_inputs
@@ -140,8 +140,7 @@ def _facts_of_directories(request: SeedRequest) -> SeedFacts:
     target = with_groups(request.target, target, request.app)
     inputs = {topic for topics in input_topics(directories).values() for topic in topics}
     committed = committed_offsets(request.source, source, app)
-    changes = request.partitions is not None
-    directories = with_partitions(directories, read_topics(request.source, inputs), committed, changes=changes)
+    directories = with_partitions(directories, read_topics(request.source, inputs), committed, request.partitions)
     topics = directories.topics()
     queues = _source_queues(request, app, source, committed)
     logs = ask_broker(request.source.bootstrap, request.source.settings, group=app, topics=queues, stable=True)
@@ -300,7 +299,9 @@ def plan_records(request: SeedRequest, facts: SeedFacts, events: Events) -> Seed
     notes = [*_notes(request, facts, topics), *partition_notes(facts, topics)]
     if request.erased is not None:
         # After everything else: what other rules say about a store is about all of its records.
-        topics = erase_keys(topics, request.erased, _kinds(request, facts, topics), request.accepted)
+        doubted = facts.directories.doubts if facts.directories is not None else ()
+        exempt = stores_with_kept_keys(request.accepted, doubted)
+        topics = erase_keys(topics, request.erased, _kinds(request, facts, topics), exempt)
         notes += erasure_notes(topics, request.erased)
     for topic in topics:
         _refuse_timestamps(topic)
@@ -312,6 +313,9 @@ def plan_records(request: SeedRequest, facts: SeedFacts, events: Events) -> Seed
         queues, places = plan_queues(request, facts, topics)
         notes += queue_notes(queues)
         topics, offsets = [*topics, *queues], {**offsets, **places}
+    if offsets:
+        topics_text = ", ".join(sorted({key.topic for key in offsets}))
+        notes.append(f"the new group gets offsets of these topics: {topics_text}")
     return SeedPlan(
         request.app,
         facts.source_app,
@@ -319,6 +323,7 @@ def plan_records(request: SeedRequest, facts: SeedFacts, events: Events) -> Seed
         offsets,
         facts.logs,
         inputs.copied,
+        facts,
         inputs.moved,
         (*notes, *inputs.notes),
         keeps_id=own_id,

@@ -11,6 +11,8 @@ from kstate_cli.dump_reader.model import Dump, PartitionDump
 from kstate_cli.errors import Refused, UsageError
 from kstate_cli.formats.topic_partition import (
     TopicPartition,
+    is_changelog,
+    is_internal,
     legal_store_name,
     legal_topic,
     store_of_changelog,
@@ -257,6 +259,15 @@ def _refuse_changed(facts: SeedFacts, created: Mapping[str, Mapping[str, Any]]) 
                 f"another program deleted {topic} and created it again",
                 hint=f"pass another {option.APP}, or delete the topic and run the command again with a new journal",
             )
+
+
+def offset_topics(facts: SeedFacts) -> list[str]:
+    """Return the input topics of which the group of the source has committed offsets."""
+    own = f"{facts.source_app}-"
+    topics = {key.topic for key in facts.committed}
+    return sorted(
+        topic for topic in topics if not (topic.startswith(own) and (is_changelog(topic) or is_internal(topic)))
+    )
 
 
 def unlisted_changelogs(facts: SeedFacts) -> str:

@@ -50,14 +50,14 @@ class TableDifferences:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ComparedTables:
     """The comparison of all these stores: those that are not among ``tables`` have the same rows."""
 
     tables: tuple[TableDifferences, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class NotCompared:
+class UncomparedTables:
     """No comparison."""
 
     reason: str
@@ -91,20 +91,20 @@ def tables_of(facts: SeedFacts, request: SeedRequest) -> tuple[StoreSpec, ...]:
     )
 
 
-def compare_tables(request: SeedRequest, facts: SeedFacts, plan: SeedPlan) -> Compared | NotCompared:
+def compare_tables(request: SeedRequest, facts: SeedFacts, plan: SeedPlan) -> ComparedTables | UncomparedTables:
     """Compare what is restored on both clusters. Raises UsageError and RunFailed.
 
     On the same cluster a restoration reads the same topics up to the same offsets. But what was deleted from a topic is
     in the rows of the source only, so the log starts are compared there too.
     """
     if request.spec is None and request.draft is None:
-        return NotCompared(
+        return UncomparedTables(
             f"without {option.SPEC}, kstate does not know which stores Kafka Streams restores from other topics"
         )
     stores = tables_of(facts, request)
     if plan.keeps_id or not stores:
         # Under its own id an application keeps the rows of these stores.
-        return Compared(())
+        return ComparedTables(())
     topics = sorted({str(store.changelog) for store in stores})
     ours = ask_broker(request.source.bootstrap, request.source.settings, group=None, topics=topics, stable=True)
     theirs = ours
@@ -116,7 +116,7 @@ def compare_tables(request: SeedRequest, facts: SeedFacts, plan: SeedPlan) -> Co
         differences, uncompared = [], []
         for key in sorted(key for key in ours.keys() | theirs.keys() if key.topic == store.changelog):
             result = logs.compare(key, store)
-            if isinstance(result, NotCompared):
+            if isinstance(result, UncomparedTables):
                 uncompared.append(f"{key}: {result.reason}")
             elif result is not None:
                 differences.append(f"{key}: {result}")
@@ -124,7 +124,7 @@ def compare_tables(request: SeedRequest, facts: SeedFacts, plan: SeedPlan) -> Co
             uncompared.append(f"the source does not list {store.changelog}")
         if differences or uncompared:
             tables.append(TableDifferences(store.name, store.is_global, tuple(differences), tuple(uncompared)))
-    return Compared(tuple(tables))
+    return ComparedTables(tuple(tables))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +137,13 @@ class _Logs:
     ours: Mapping[TopicPartition, LogFacts]
     theirs: Mapping[TopicPartition, LogFacts]
 
-    def compare(self, key: TopicPartition, store: StoreSpec) -> str | NotCompared | None:
+    def compare(self, key: TopicPartition, store: StoreSpec) -> str | UncomparedTables | None:
         """Return how the rows of a partition differ; None if they are equal.
 
         A table is restored up to the committed offset, and a global store up to the log end.
         """
         if key not in self.ours or key not in self.theirs:
-            return NotCompared("only one of the clusters lists this partition")
+            return UncomparedTables("only one of the clusters lists this partition")
         ours, theirs = self.ours[key], self.theirs[key]
         if store.is_global:
             ends = ours.end, theirs.end
@@ -156,9 +156,9 @@ class _Logs:
         elif key in self.plan.offsets:
             ends = self.facts.committed[key].offset, self.plan.offsets[key].offset
         else:
-            return NotCompared("the new group gets no offset of this partition")
+            return UncomparedTables("the new group gets no offset of this partition")
         if ours.start:
-            return NotCompared(
+            return UncomparedTables(
                 f"records before offset {ours.start} were deleted from the topic, so their rows would be missing"
             )
         if self.request.same_cluster:
@@ -166,7 +166,7 @@ class _Logs:
         for log, end in zip((ours, theirs), ends, strict=True):
             # The comparison cannot read further.
             if log.stable_end is None or log.stable_end < end:
-                return NotCompared("a transaction is open in the topic")
+                return UncomparedTables("a transaction is open in the topic")
         history = store.kind in kind_names() and store_kind(store.kind).logged is Logged.HISTORY
         return _difference(
             _LogPart(self.request.source, key, ours.start, ends[0], history),
@@ -232,7 +232,7 @@ def _digest(message: Any) -> bytes:
     return digest.digest()
 
 
-def refuse_differences(request: SeedRequest, comparison: Compared | NotCompared) -> Iterator[Refused]:
+def refuse_differences(request: SeedRequest, comparison: ComparedTables | UncomparedTables) -> Iterator[Refused]:
     """Yield the tables whose rows differ or cannot be compared, and that the user has not accepted.
 
     A global store is not among them: it continues to read its topic, also what the mirror sends later.
@@ -257,7 +257,7 @@ def refuse_differences(request: SeedRequest, comparison: Compared | NotCompared)
             )
 
 
-def difference_notes(request: SeedRequest, comparison: Compared | NotCompared) -> Iterator[str]:
+def difference_notes(request: SeedRequest, comparison: ComparedTables | UncomparedTables) -> Iterator[str]:
     """Yield the differences that do not stop the run."""
     for table in _tables(comparison):
         if table.is_global and table.partitions:
@@ -277,5 +277,5 @@ def difference_notes(request: SeedRequest, comparison: Compared | NotCompared) -
             )
 
 
-def _tables(comparison: Compared | NotCompared) -> tuple[TableDifferences, ...]:
-    return comparison.tables if isinstance(comparison, Compared) else ()
+def _tables(comparison: ComparedTables | UncomparedTables) -> tuple[TableDifferences, ...]:
+    return comparison.tables if isinstance(comparison, ComparedTables) else ()

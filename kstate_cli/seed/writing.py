@@ -12,7 +12,7 @@ import hashlib
 import marshal
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -95,13 +95,14 @@ def read_logs(
     while remaining:
         batch, remaining = remaining[:_LOGS_AT_ONCE], remaining[_LOGS_AT_ONCE:]
         digests = {(key.topic, key.partition): LogDigest() for key in batch}
-        for messages in message_batches(connection, [ReadFrom(key, 0) for key in batch]):
-            by_log: dict[tuple[str, int], list[Any]] = {}
-            for entry in messages:
-                by_log.setdefault((entry.topic(), entry.partition()), []).append(entry)
-            for log, of_log in by_log.items():
-                digests[log].add(_records_of(of_log))
-            progress(len(messages))
+        with closing(message_batches(connection, [ReadFrom(key, 0) for key in batch])) as batches:
+            for messages in batches:
+                by_log: dict[tuple[str, int], list[Any]] = {}
+                for entry in messages:
+                    by_log.setdefault((entry.topic(), entry.partition()), []).append(entry)
+                for log, of_log in by_log.items():
+                    digests[log].add(_records_of(of_log))
+                progress(len(messages))
         for key in batch:
             digest = digests[key.topic, key.partition]
             logs[key] = WrittenLog(digest.records, digest.value)
@@ -237,6 +238,8 @@ def seed_producer(connection: Connection, app: str) -> Iterator[SeedProducer]:
     try:
         producer.init_transactions(_INIT_SECONDS)
         yield SeedProducer(producer)
+        # After an error, the client would wait for a broker that may have stopped.
+        producer.close()
     except KafkaException as error:
         raise _failed(_reason(producer, error, broker_errors), app) from None
 

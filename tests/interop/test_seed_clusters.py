@@ -16,7 +16,12 @@ from kstate_cli.broker.group_offsets import CommittedOffset, commit_offsets, rea
 from kstate_cli.errors import Refused
 from kstate_cli.formats.topic_partition import TopicPartition as Key
 from kstate_cli.seed.cluster import Connection, read_topics
+from kstate_cli.seed.execution import Watcher, carry_out
 from kstate_cli.seed.input_offsets import translate_offsets
+from kstate_cli.seed.journal import open_journal
+from kstate_cli.seed.model import SeedRequest
+from kstate_cli.seed.planner import plan_seed, read_facts
+from kstate_cli.specification.toml_file import read_spec
 from tests.command_result import CommandResult
 
 from . import dumps
@@ -375,6 +380,25 @@ def test_rows_of_deleted_records_are_not_restored(tables: Tables, same: bool) ->
     assert "records before offset 2 were deleted" in checked.error["details"][0]
     accepted = check("--accept", "customers")
     assert (accepted.status, _condition(accepted, "tables-equal")) == (0, "unknown"), accepted.report
+
+
+def test_tables_are_compared_again_before_the_offsets(tables: Tables) -> None:
+    """Writing takes hours. Meanwhile retention may have deleted records on the target."""
+    tables.create()
+    source, target = Connection(tables.source.harness.bootstrap, {}), Connection(tables.other.bootstrap, {})
+    assert tables.check().status == 0
+    request = SeedRequest(
+        str(tables.source.folder / "dump"), tables.source.new, None, target, source, tables.source.journal,
+        spec=read_spec(tables.source.folder / "kstate.toml"),
+    )  # fmt: skip
+    plan = plan_seed(request, read_facts(request), ())
+    admin = AdminClient({"bootstrap.servers": tables.other.bootstrap})
+    (future,) = admin.delete_records([TopicPartition(tables.customers, 0, 3)]).values()
+    future.result()
+    with open_journal(tables.source.journal) as journal, pytest.raises(Refused, match="other rows of the table"):
+        carry_out(request, plan, journal, Watcher())
+    key = Key(tables.customers, 0)
+    assert not read_committed(tables.other.bootstrap, {}, tables.source.new, [key])
 
 
 def _condition(result: CommandResult, name: str) -> str:

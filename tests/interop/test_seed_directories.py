@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from kstate_cli.broker.group_offsets import CommittedOffset, commit_offsets, read_committed
@@ -256,6 +257,24 @@ def _behind(left: Left) -> None:
     left.commit({TopicPartition(f"{left.directory.name}-in-versioned", 0): CommittedOffset(99)})
 
 
+def _unstable(left: Left) -> None:
+    """A copy is stale by records of a transaction that is open: a consumer of committed records ends before them."""
+    key = TopicPartition(f"{left.directory.name}-in-versioned", 0)
+    first = read_committed(left.harness.bootstrap, {}, left.directory.name, [key])[key].offset
+    plain = Producer({"bootstrap.servers": left.harness.bootstrap})
+    for _ in range(first):
+        plain.produce(key.topic, b"v", b"k", key.partition)
+    assert not plain.flush(60)
+    conf = {"transactional.id": f"open-{key.topic}", "transaction.timeout.ms": 600_000}
+    producer = Producer({**conf, "bootstrap.servers": left.harness.bootstrap})
+    producer.init_transactions()
+    producer.begin_transaction()
+    for _ in range(3):
+        producer.produce(key.topic, b"v", b"k", key.partition)
+    assert not producer.flush(60)
+    left.commit({key: CommittedOffset(first + 2)})
+
+
 def _beyond(left: Left) -> None:
     shutil.copytree(left.directory / "3_1", left.directory / "3_7")
     # A file that states another number is refused before.
@@ -327,6 +346,9 @@ REFUSALS = {
     ),
     "no-such-task": Refusal(_no_change, 2, "is not the path of a task in the directories", ("--skip-task", "OTHER/9_9")),
     "behind": Refusal(_behind, 4, "updates may be missing from 1 store: versioned", remedy=("--accept", "versioned")),
+    "unstable": Refusal(
+        _unstable, 4, "updates may be missing from 1 store: versioned", remedy=("--accept", "versioned")
+    ),
     "no-such-store": Refusal(_no_change, 2, "kstate writes no changelog for a store with this name", ("--accept", "nothing")),
     "beyond": Refusal(_beyond, 4, "no longer has the tasks 3_7", remedy=("--skip-task", "HERE/3_7")),
     "damaged": Refusal(_damage, 4, "count", follow=_restore),

@@ -582,10 +582,16 @@ def test_unread_records_that_are_in_place(counting: Counting) -> None:
     assert counting.seed("--partitions", 3).summary["copied_offsets"] == 3
 
 
-def test_a_producer_that_knows_the_old_number_only_stops_the_offsets(counting: Counting) -> None:
-    """The plan was made before: everything is written, and the new group gets no offsets."""
+@pytest.mark.parametrize("stated", [False, True])
+def test_a_producer_that_knows_the_old_number_only_stops_the_offsets(counting: Counting, stated: bool) -> None:
+    """The plan was made before: everything is written, and the new group gets no offsets. Also if all are stated."""
     counting.enlarge(3)
     cluster = Connection(counting.harness.bootstrap, {})
+    places = [TopicPartition(counting.input, number) for number in range(3)]
+    start_offsets: dict[TopicPartition, int] = {}
+    if stated:
+        committed = read_committed(counting.harness.bootstrap, {}, counting.app, places)
+        start_offsets = {key: committed[key].offset if key in committed else 0 for key in places}
     request = SeedRequest(
         str(counting.folder / "dump"),
         f"{counting.app}-new",
@@ -595,6 +601,7 @@ def test_a_producer_that_knows_the_old_number_only_stops_the_offsets(counting: C
         counting.journal,
         spec=read_spec(counting.spec),
         partitions=PartitionRequest({None: 3}),
+        start_offsets=start_offsets,
     )
     plan = plan_seed(request, read_facts(request), ())
     counting.produce(counting.input, range(60, 90))

@@ -67,7 +67,11 @@ class SeedSourceOptions:
     ] = None
     accept: Annotated[
         list[str] | None,
-        typer.Option(option.ACCEPT, metavar="STORE", help="Seed STORE although it may lack updates; repeatable."),
+        typer.Option(
+            option.ACCEPT,
+            metavar="STORE",
+            help="Accept what kstate refuses about STORE, such as missing updates; repeatable.",
+        ),
     ] = None
     skip_task: Annotated[
         list[Path] | None,
