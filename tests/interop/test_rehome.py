@@ -72,7 +72,7 @@ def test_another_topology_resumes_from_the_rehomed_stores(
     planned = kstate("rehome", directory, *words, "--dry-run")
     result = kstate("rehome", directory, *words)
     assert (planned.status, result.status) == (0, 0), result.report
-    assert planned.out.splitlines()[:1] == result.out.splitlines()[:1]
+    assert result.out.splitlines()[0] in planned.out.splitlines()
     again = kstate("rehome", directory, *words)
     assert again.status == 0 and "nothing to do" in again.err, again.report
     shutil.copytree(tmp_path / "state", tmp_path / "rehomed", symlinks=True)
