@@ -378,6 +378,8 @@ def _restore_snapshot(life: Life, step: Step, dice: random.Random) -> None:
     repository = life.folder / "snapshots"
     if not repository.exists():
         _snapshot(life, step, dice)
+        if not repository.exists():
+            return  # kstate skipped every task
     words: list[object] = [
         "--from-snapshot",
         repository,
