@@ -92,7 +92,7 @@ def _sum(folder: int, path: Path, size: int) -> list[str]:
     """
     if path.name.endswith(".sst") or path.name.startswith(_NOT_SUMMED) or size > _MOST_SUMMED_BYTES:
         return []
-    with naming(path), open(nofollow.read_at(folder, path.name, path), "rb") as file:
+    with naming(path), nofollow.reader(nofollow.read_at(folder, path.name, path)) as file:
         return [hashlib.sha256(file.read(size)).hexdigest()]
 
 
@@ -183,7 +183,7 @@ def added_or_changed(path: Path, list_digest: str, now: Listing) -> list[str]:
 def _read_listing(path: Path, list_digest: str) -> Listing | None:
     """Return the list in ``path``; None if it is lost or another than the journal recorded."""
     try:
-        with reading(), open(nofollow.open_file(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+        with reading(), nofollow.reader(nofollow.open_file(path, os.O_RDONLY | os.O_NONBLOCK)) as file:
             data = file.read(_MOST_BYTES)
         # The journal has the digest, protected by its own checksum. So a changed list cannot hide that the tree has
         # changed.

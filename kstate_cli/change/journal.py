@@ -269,7 +269,7 @@ def _journal(path: Path) -> bytes | None:
         raise
     except OSError as error:
         raise JournalError(f"kstate cannot open its journal: {error.strerror}") from None
-    with open(descriptor, "rb") as file:
+    with nofollow.reader(descriptor) as file:
         status = os.fstat(descriptor)
         # Any other kind of file was not created by kstate. Without O_NONBLOCK above, opening a FIFO would wait forever.
         if not stat.S_ISREG(status.st_mode):

@@ -20,7 +20,7 @@ import os
 import stat as kinds
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Final, TypeAlias
+from typing import BinaryIO, Final, TypeAlias
 
 from kstate_cli.errors import naming
 
@@ -36,7 +36,7 @@ _SEARCHED: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 """Needs only the right to search the directory, as a system call with its path does."""
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 """Not blocking: opening a FIFO would wait for its writer."""
-_IS_LINK: Final = "a part of this path is a symbolic link, which kstate does not follow here"
+_IS_LINK: Final = "{} is a symbolic link, which kstate does not follow here"
 _IS_ANOTHER: Final = "was replaced by another directory while RocksDB used it"
 
 
@@ -68,10 +68,11 @@ def _open(path: Target, flags: int) -> int:
             return descriptor
         number = ctypes.get_errno()
         # Linux before 5.6 lacks the call, and the filters of old container runtimes deny calls that they do not list.
-        if number in (errno.ENOSYS, errno.EPERM):
+        # A link as the last directory gives ENOTDIR, since ``flags`` have O_DIRECTORY: the steps find which part it is.
+        if number in (errno.ENOSYS, errno.EPERM, errno.ELOOP, errno.ENOTDIR):
             return open_by_steps(path, flags)
         if number != errno.EINTR:
-            raise _error(number, path)
+            raise OSError(number, os.strerror(number), os.fspath(path))
 
 
 def open_by_steps(path: Target, flags: int) -> int:
@@ -86,18 +87,14 @@ def open_by_steps(path: Target, flags: int) -> int:
             except NotADirectoryError:
                 # With O_DIRECTORY the kernel reports a link in the same way as a file.
                 if kinds.S_ISLNK(os.stat(name, dir_fd=above, follow_symlinks=False).st_mode):
-                    raise OSError(errno.ELOOP, _IS_LINK) from None
+                    link = "/" * os.path.isabs(path) + "/".join(names[:at])
+                    raise OSError(errno.ELOOP, _IS_LINK.format(link)) from None
                 raise
             finally:
                 os.close(above)
     except OSError as error:
-        raise _error(error.errno or errno.EIO, path) from None
+        raise OSError(error.errno or errno.EIO, error.strerror, os.fspath(path)) from None
     return descriptor
-
-
-def _error(number: int, path: Target) -> OSError:
-    """Return the OSError of a path, of the class of its number."""
-    return OSError(number, _IS_LINK if number == errno.ELOOP else os.strerror(number), os.fspath(path))
 
 
 def open_directory(path: Target) -> int:
@@ -122,6 +119,8 @@ def parent(path: Target) -> Iterator[tuple[int, str]]:
     An OSError of the block gets the whole path: with a descriptor it would have the name only.
     """
     folder, name = os.path.split(os.fspath(path))
+    # The root directory has no name. It is its own entry.
+    name = name or "."
     try:
         descriptor = _open(folder or ".", _SEARCHED)
     except OSError as error:
@@ -165,6 +164,15 @@ def read_at(folder: int, name: str, path: Target) -> int:
     """Return a descriptor for reading the file ``name`` of an open directory. ``path`` is its path, for errors."""
     with whole_path(path):
         return os.open(name, _READ, dir_fd=folder)
+
+
+def reader(descriptor: int) -> BinaryIO:
+    """Return a file that reads a descriptor and closes it, also if it is that of a directory: then raise OSError."""
+    try:
+        return open(descriptor, "rb")
+    except OSError:
+        os.close(descriptor)
+        raise
 
 
 def stat(path: Target) -> os.stat_result:
