@@ -121,6 +121,12 @@ class _Reserve:
     """The process and number of threads of each trial that succeeded: a forked child tries again."""
 
 
+class _UmaskBefore:
+    """The umask that :func:`narrow_umask` has replaced; -1 before, which ``Popen`` reads as no change."""
+
+    mask: int = -1
+
+
 _OTHERS_WRITE: Final = 0o022
 """The bits of a mode that let the group and all other users write."""
 
@@ -132,6 +138,12 @@ def narrow_umask() -> None:
     """
     before = os.umask(_OTHERS_WRITE)
     os.umask(before | _OTHERS_WRITE)
+    _UmaskBefore.mask = before
+
+
+def umask_before() -> int:
+    """Return the umask of the user, for a command of the user; -1 if this process has not narrowed it."""
+    return _UmaskBefore.mask
 
 
 def prepare() -> None:

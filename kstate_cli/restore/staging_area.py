@@ -31,6 +31,7 @@ from kstate_cli.diagnosis import kept_uri, leads_there
 from kstate_cli.dump_reader.location import absolute, is_here, open_location, uri_text
 from kstate_cli.errors import KstateError, Refused, RunFailed
 from kstate_cli.formats.binary import parse_json
+from kstate_cli.host import umask_before
 from kstate_cli.parallel import another_python, same_modules
 from kstate_cli.restore.jobs import fitting
 from kstate_cli.signals import start
@@ -135,7 +136,7 @@ def make_area(uri: str, app: str, run: Run) -> str:
     filesystem, path = open_location(target)
     if path == target:
         parent = os.path.dirname(path)
-        os.makedirs(parent, exist_ok=True)
+        _make_parents(parent)
         # exist_ok is not set: a folder with this name would be that of another run.
         os.mkdir(path)
         # Executors may run as another user: whoever may write to the area may write to its folders.
@@ -152,6 +153,25 @@ def make_area(uri: str, app: str, run: Run) -> str:
     with filesystem.open_output_stream(f"{path}/{MARK}") as sink:
         sink.write(mark)
     return target
+
+
+def _make_parents(path: str) -> None:
+    """Create a missing directory and its parents, with the mode that the umask of the user allows. Raises OSError.
+
+    Executors may run as another user, so the narrower umask of this process is not the right one.
+    """
+    if os.path.isdir(path):
+        return
+    _make_parents(os.path.dirname(path))
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path)
+        if umask_before() >= 0:
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
+                os.fchmod(descriptor, mode | (0o777 & ~umask_before()))
+            finally:
+                os.close(descriptor)
 
 
 def left_in_area(run: Run) -> Leftover | None:

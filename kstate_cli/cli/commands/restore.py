@@ -42,6 +42,7 @@ from kstate_cli.cli.options.shared import (
 )
 from kstate_cli.cli.output import output_of, say
 from kstate_cli.errors import EXIT_WARNINGS, KstateError, UsageError
+from kstate_cli.host import umask_before
 from kstate_cli.texts import command, quoted
 
 if TYPE_CHECKING:
@@ -382,6 +383,8 @@ class StateCommand:
                 env={**os.environ, "KSTATE_APP": str(self._app)},
                 stdin=subprocess.DEVNULL,
                 stdout=2,
+                # The command belongs to the user, and so does the mode of its files.
+                umask=umask_before(),
                 # A terminal sends Ctrl-C to all processes of its foreground group. In a session of its own, the command
                 # stays alive and can be told how the restoration ended.
                 start_new_session=True,
