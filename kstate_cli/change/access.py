@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from kstate_cli.change import nofollow
+from kstate_cli.change.system_calls import sync_directory
 from kstate_cli.errors import Refused
 from kstate_cli.regular_files import access_hint
 
@@ -111,6 +112,21 @@ def drop_acl(path: Path) -> None:
                 os.removexattr(folder, name)
 
 
+def make_own_directory(path: Path, model: os.stat_result, mode: int, *, durable: bool = True) -> None:
+    """Create a directory with the owner of ``model`` and ``mode``, whatever the umask, without an ACL. Raise OSError.
+
+    If root is interrupted, the owner of the application must be able to continue, so no such directory stays root's.
+    Until its owner is set, no other user may use it. Unless ``durable``, the caller syncs its parent.
+    """
+    nofollow.mkdir(path, 0o700)
+    drop_acl(path)
+    own_like(path, model)
+    nofollow.chmod(path, mode)
+    # Makes the name durable before anything is written into the directory.
+    if durable:
+        sync_directory(path.parent)
+
+
 def take_access(path: Path, app: Path, original: Path) -> None:
     """Give the staged database in ``path``, and its new files, the owner, mode and ACL of ``original``, file by file.
 
@@ -133,7 +149,7 @@ def take_access(path: Path, app: Path, original: Path) -> None:
     models: dict[str, Path] = {}
     if model is not None:
         models = _by_kind(model)
-    if model is not None and model != original:
+        # A clone has this access already, but a directory that was built or placed has not.
         with nofollow.directory(model) as like_folder, nofollow.directory(path) as folder:
             keep_access(like_folder, folder)
     with nofollow.directory(path) as folder, os.scandir(folder) as entries:

@@ -91,8 +91,7 @@ def edit(job: EditJob) -> EditResult:
     try:
         if isinstance(step, CreateDatabase):
             make_parents(path.parent, job.staged)
-            with nofollow.unmoved(path.parent):
-                create_store(path, StoreLayout((DEFAULT_CF, OFFSETS_CF), job.release))
+            _create(path, StoreLayout((DEFAULT_CF, OFFSETS_CF), job.release))
             with _store_for_writing(path, job.release) as store:
                 store.set_offsets(encode_rows(step.offsets))
         else:
@@ -167,14 +166,22 @@ def _keep_times(step: EditDatabase, path: Path) -> None:
                 nofollow.utime(path / name, ns=(step.before.newest_sst_ns, step.before.newest_sst_ns))
 
 
+def _create(path: Path, layout: StoreLayout) -> None:
+    """Create an empty database. Raise RocksError and OSError, also if its directory was replaced meanwhile."""
+    nofollow.mkdir(path, 0o755)
+    # If root is killed, the owner of the application must be able to remove the files that RocksDB creates next.
+    own_like(path, nofollow.stat(path.parent))
+    with nofollow.unmoved(path):
+        create_store(path, layout, has_directory=True)
+
+
 def build_database(step: BuildDatabase, app: Path, staged: Path) -> None:
     """Ingest the sorted files of a step (SSTs with its rows) in the staged directory. Raise RocksError and OSError."""
     path = staged / step.path
     make_parents(path.parent, staged)
     try:
         if not step.exists:
-            with nofollow.unmoved(path.parent):
-                create_store(path, layout_of(step.kind, step.release))
+            _create(path, layout_of(step.kind, step.release))
         with _store_for_writing(path, step.release) as store:
             if step.family not in store.column_families:
                 store.create(step.family)
@@ -329,6 +336,7 @@ def copy_tree(
         nofollow.mkdir(target, 0o700)
     database = (source / "CURRENT").exists() and is_database(source)
     with nofollow.directory(source) as original, nofollow.directory(target) as copy:
+        _give_owner(os.fstat(original), copy)
         with os.scandir(original) as entries:
             ordered = sorted(entries, key=lambda entry: entry.name)
         for entry in ordered:
@@ -411,6 +419,7 @@ def _copy_file(pair: _Pair, name: str, *, required: bool) -> None:
             copy = os.open(name, flags, stat.st_mode & 0o777, dir_fd=pair.copy)
         try:
             with naming(pair.target):
+                _give_owner(stat, copy)
                 copied = 0
                 # Copies the size that the file had at the start. If it grows meanwhile, the rest is ignored; if it
                 # shrinks, that is an error.
@@ -424,6 +433,14 @@ def _copy_file(pair: _Pair, name: str, *, required: bool) -> None:
             os.close(copy)
     finally:
         os.close(original)
+
+
+def _give_owner(stat: os.stat_result, target: int) -> None:
+    """Give a new clone its owner before its contents. If root is killed, the owner of the application can remove it.
+
+    ``stat`` is that of the original. Other users than root set the owner with the rest, in :func:`_keep`.
+    """
+    own_like(target, stat)
 
 
 def _keep(stat: os.stat_result, source: int, target: int, *, required: bool) -> None:

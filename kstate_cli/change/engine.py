@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kstate_cli.change import nofollow
-from kstate_cli.change.access import ACL, attributes, keep_access, own_like
+from kstate_cli.change.access import ACL, attributes, keep_access, make_own_directory, own_like
 from kstate_cli.change.commit import list_trees, switch
 from kstate_cli.change.earlier_runs import ROUGH_EVENT_MEMBER, rough_seconds
 from kstate_cli.change.edit import DatabaseStep, EditJob, copy_tree, edit, make_folder, make_parents
@@ -158,9 +158,8 @@ def execute(
 def _stage_and_verify(plan: Plan, run: Run, options: RunOptions, workers: Workers, progress: Progress) -> StagingCounts:
     """Create the staged tree with its mark, carry out the steps in it, verify its databases, sync the file system."""
     progress("stage", str(plan.app), 0)
-    # No other user may use the tree before it gets the mode of APP.
-    nofollow.mkdir(run.tree, 0o700)
-    own_like(run.tree, nofollow.stat(plan.app))
+    # No other user may use the tree before it gets the mode of APP. Its name is made durable after its mark.
+    make_own_directory(run.tree, nofollow.stat(plan.app), 0o700, durable=False)
     assert run.token is not None
     # The mark is the first file, so a crash can leave a tree without a mark only while it is empty. Recovery refuses
     # any other tree without a mark, since it may be the only copy.

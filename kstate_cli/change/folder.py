@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from kstate_cli import __version__
 from kstate_cli.change import nofollow
-from kstate_cli.change.access import drop_acl, own_like, reading
+from kstate_cli.change.access import make_own_directory, own_like, reading
 from kstate_cli.change.fingerprint import LISTS
 from kstate_cli.change.journal import EMPTY_AT_START, JOURNAL, JOURNALS, Run, read_run
 from kstate_cli.change.system_calls import sync_directory
@@ -128,21 +128,11 @@ def make_runs_folder(app: Path) -> Path:
             # ``.kstate`` gets the owner of state.dir. Applications of several owners may share a state.dir, and whoever
             # may create an application there may also create its runs.
             model = nofollow.stat(app.parent)
-            # The mode is 0700 until the owner is set: no other user may use the folder before that.
-            nofollow.mkdir(folder.parent, 0o700)
-            drop_acl(folder.parent)
-            own_like(folder.parent, model)
-            # Then it gets the mode and the sticky bit of state.dir. Every user may search it (x), because the folder of
-            # each application has its own mode.
-            nofollow.chmod(folder.parent, (model.st_mode & 0o1777) | 0o111)
-            # Makes the name of the folder durable before anything is written into it.
-            sync_directory(app.parent)
+            # It gets the mode and the sticky bit of state.dir. Every user may search it (x), because the folder of each
+            # application has its own mode.
+            make_own_directory(folder.parent, model, (model.st_mode & 0o1777) | 0o111)
         if not folder.exists():
-            nofollow.mkdir(folder, 0o750)
-            drop_acl(folder)
-            own_like(folder, nofollow.stat(app))
-            nofollow.chmod(folder, 0o750)
-            sync_directory(folder.parent)
+            make_own_directory(folder, nofollow.stat(app), 0o750)
     except BaseException:
         remove_empty_folders(app)
         raise
@@ -175,11 +165,7 @@ def create_run(app: Path, command: str, *, reason: str | None = None, **details:
     # The number of each entry is counted, also of foreign links and folders: a number is never used twice.
     numbers = [int(digits[0]) for name in nofollow.listed(folder) if (digits := re.match(r"\d+", name))]
     path = folder / f"{max(numbers, default=0) + 1:04d}-{command.split(maxsplit=1)[0]}"
-    nofollow.mkdir(path, 0o750)
-    drop_acl(path)
-    own_like(path, owner)
-    nofollow.chmod(path, 0o750)
-    sync_directory(folder)
+    make_own_directory(path, owner, 0o750)
     run = Run(path, [])
     # 128 random bits connect a mark to its journal. Names and inodes change with a copy, the token does not.
     token = secrets.token_hex(16)

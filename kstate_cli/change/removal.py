@@ -23,7 +23,6 @@ from kstate_cli.change.system_calls import free, sync_directory
 from kstate_cli.errors import Refused
 from kstate_cli.host import FULL
 from kstate_cli.statedir.find import holds_tasks
-from kstate_cli.statedir.names import LOST_AND_FOUND
 
 _OWN: Final = frozenset({TREE, SORTED_FILES, *JOURNALS, *LISTS})
 """The names that belong in the folder of a run."""
@@ -48,7 +47,7 @@ def remove_tree(path: Path) -> None:
                 break
             try:
                 if entry.is_dir(follow_symlinks=False):
-                    _remove_all(path / entry.name)
+                    remove_directory(path / entry.name)
                 else:
                     with nofollow.whole_path(path / entry.name):
                         os.unlink(entry.name, dir_fd=folder)
@@ -59,9 +58,10 @@ def remove_tree(path: Path) -> None:
     nofollow.rmdir(path)
 
 
-def _remove_all(top: Path) -> None:
-    """Delete a directory without marks, of any depth. Raise the first OSError at the end."""
+def remove_directory(top: Path) -> None:
+    """Delete a directory without marks, of any depth. Raise the first OSError at the end. No link is followed."""
     errors: list[OSError] = []
+    denied: dict[str, OSError] = {}
     folders = [str(top)]
     # A list and no recursion: directories may be nested deeper than Python's stack allows. The loop sees the folders
     # that _remove_entry appends.
@@ -70,17 +70,18 @@ def _remove_all(top: Path) -> None:
             with nofollow.directory(folder) as descriptor, os.scandir(descriptor) as entries:
                 for entry in entries:
                     _remove_entry(entry, descriptor, folder, folders, errors)
+        except PermissionError as error:
+            # If the folder is empty, rmdir succeeds below. That is usual for lost+found, which belongs to the file
+            # system, and for a folder of root that was killed before the folder got its owner.
+            denied[folder] = error
         except OSError as error:
-            # lost+found belongs to the file system. This user may not read it, but it is usually empty, so rmdir
-            # succeeds below.
-            if not (isinstance(error, PermissionError) and os.path.basename(folder) == LOST_AND_FOUND):
-                errors.append(error)
+            errors.append(error)
     # The deepest folder first, since rmdir fails for a folder that is not empty.
     for folder in reversed(folders):
         try:
             nofollow.rmdir(folder)
         except OSError as error:
-            errors.append(error)
+            errors.append(denied.get(folder, error))
     if errors:
         raise errors[0]
 
@@ -139,7 +140,7 @@ def remove_sorted_files(run: Run) -> None:
             hint=("check the target of the link, then remove the link. kstate does not create links there"),
         )
     if folder.is_dir():
-        _remove_all(folder)
+        remove_directory(folder)
 
 
 def refuse_unproved(app: Path, run: Run) -> None:

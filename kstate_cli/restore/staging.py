@@ -14,6 +14,7 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
@@ -22,8 +23,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from urllib.parse import urlparse
 
 from kstate_cli import temporary
+from kstate_cli.change import nofollow
+from kstate_cli.change.access import own_like
 from kstate_cli.change.commits_made import unchanged
-from kstate_cli.change.journal import Run
+from kstate_cli.change.journal import SORTED_FILES, Run
+from kstate_cli.change.removal import remove_directory
 from kstate_cli.dump_reader.location import open_location
 from kstate_cli.errors import RunFailed, naming
 from kstate_cli.formats.binary import parse_json
@@ -90,6 +94,15 @@ class Staging:
     _read: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Notes by name. One never changes: it is renamed into place whole, and its name has the attempt's own id."""
 
+    @property
+    def is_in_run(self) -> bool:
+        """Return True for the folder in a run: it has the owner of the application, and no part of its path is a link.
+
+        A staging area may be reached by links, which can lead to different places on the host of each executor.
+        """
+        # The name of a folder in a staging area ends with a token.
+        return is_local(self.target) and os.path.basename(local(self.target)) == SORTED_FILES
+
     def new_file(self, name: str) -> str:
         """Return a local path for a new sorted file."""
         if is_local(self.target):
@@ -105,6 +118,10 @@ class Staging:
     def publish(self, path: str) -> str:
         """Make a finished file visible to the driver, which may be on another host; return its path or URI."""
         if is_local(self.target):
+            # If root is interrupted, the owner of the application can use the file: RocksDB links it, and Linux lets a
+            # user link own files only (fs.protected_hardlinks).
+            if self.is_in_run:
+                own_like(Path(path), nofollow.stat(local(self.target)))
             return path
         filesystem, folder = self._remote()
         with (
@@ -150,7 +167,10 @@ class Staging:
             # Other attempts of this process may have files of theirs in the list.
             if attempt in path:
                 with contextlib.suppress(OSError):
-                    os.unlink(path)
+                    if self.is_in_run:
+                        nofollow.unlink(path)
+                    else:
+                        os.unlink(path)
         if self._private:
             shutil.rmtree(self._private, ignore_errors=True)
 
@@ -180,10 +200,18 @@ class Staging:
         if not is_local(self.target):
             return
         path = os.path.join(local(self.target), name)
-        with naming(path), open(path + ".tmp", "w", encoding="utf-8") as file:
+        draft, flags = path + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        with naming(path):
+            descriptor = nofollow.open_file(draft, flags, 0o644) if self.is_in_run else os.open(draft, flags, 0o644)
+        with naming(path), open(descriptor, "w", encoding="utf-8") as file:
+            if self.is_in_run:
+                own_like(descriptor, nofollow.stat(local(self.target)))
             json.dump(row, file)
         # The driver lists the folder at any time: a note appears whole or not at all.
-        os.replace(path + ".tmp", path)
+        if self.is_in_run:
+            nofollow.rename(draft, path)
+        else:
+            os.replace(draft, path)
 
     def notes(self, suffix: str) -> list[dict[str, Any]]:
         """Return the notes of one kind, each with its ``name``; other files are skipped. For the driver.
@@ -192,7 +220,10 @@ class Staging:
         """
         if not is_local(self.target) or not os.path.isdir(local(self.target)):
             return []
-        names = [name for name in sorted(os.listdir(local(self.target))) if name.endswith(suffix)]
+        names: list[str] = []
+        # This user cannot use the files of a folder that it may not read, so they count as none.
+        with contextlib.suppress(PermissionError):
+            names = [name for name in sorted(os.listdir(local(self.target))) if name.endswith(suffix)]
         for name in names:
             if name not in self._read and (note := self._note_of(name, suffix)) is not None:
                 self._read[name] = note
@@ -248,22 +279,23 @@ class Staging:
             with contextlib.suppress(ValueError):
                 # A finished slice consists of its files and its note: neither can be used without the other.
                 names_to_keep |= {note["name"], *(os.path.basename(file.path) for file in files_of(note))}
-        for name in os.listdir(folder):
-            path = os.path.join(folder, name)
+        for name in nofollow.listed(folder):
+            path = Path(folder, name)
             if name in names_to_keep:
                 continue
             with contextlib.suppress(OSError):
-                if os.path.isdir(path):
-                    shutil.rmtree(path)
+                if stat.S_ISDIR(nofollow.stat(path).st_mode):
+                    remove_directory(path)
                 else:
-                    os.unlink(path)
+                    nofollow.unlink(path)
         if not names_to_keep:
             self.remove()
 
     def remove(self) -> None:
         """Remove the staging folder, once Spark has stopped. For the driver."""
         if is_local(self.target):
-            shutil.rmtree(local(self.target), ignore_errors=True)
+            with contextlib.suppress(OSError):
+                remove_directory(Path(local(self.target)))
         else:
             filesystem, folder = self._remote()
             with contextlib.suppress(OSError):

@@ -57,8 +57,10 @@ def layout_of(kind: str, release: Release) -> StoreLayout:
     return StoreLayout(tuple(families), release)
 
 
-def create_store(path: Path, layout: StoreLayout) -> None:
+def create_store(path: Path, layout: StoreLayout, *, has_directory: bool = False) -> None:
     """Create the directory ``path`` and an empty database in it, which a ``WritableStore`` then fills.
+
+    With ``has_directory`` the caller has just created the directory, with the owner that it needs.
 
     Raises RocksError, and OSError if the directory cannot be created or exists already.
     """
@@ -67,7 +69,8 @@ def create_store(path: Path, layout: StoreLayout) -> None:
     # RocksDB starts threads when it opens a database, and aborts the process if it cannot.
     require_headroom(WRITING_THREADS)
     # mkdir fails if the directory exists, because it may be a store.
-    path.mkdir(mode=0o755)
+    if not has_directory:
+        path.mkdir(mode=0o755)
     release = layout.release
     try:
         with as_rocks_error():

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,13 +19,14 @@ from typing import BinaryIO
 
 from kstate_cli import clock, option
 from kstate_cli.change import nofollow
+from kstate_cli.change.access import make_own_directory
 from kstate_cli.change.course import Course, Terms, follow
 from kstate_cli.change.earlier_runs import refuse_after_error
 from kstate_cli.change.engine import RunResult, execute
 from kstate_cli.change.folder import read_runs
 from kstate_cli.change.journal import SORTED_FILES, Run, RunState
 from kstate_cli.change.plan import PlaceDatabase, Step
-from kstate_cli.change.removal import remove_sorted_files
+from kstate_cli.change.removal import remove_directory, remove_sorted_files
 from kstate_cli.errors import Refused, RunFailed, naming
 from kstate_cli.formats.offsets import OffsetsRecord, encode_rows
 from kstate_cli.formats.store_kinds import OFFSETS_CF
@@ -211,7 +211,7 @@ class SnapshotFiles:
         folder = run.path / SORTED_FILES
         # A restoration from a dump has created it: its sorted files are in it too.
         with suppress(FileExistsError):
-            nofollow.mkdir(folder, 0o750)
+            make_own_directory(folder, nofollow.stat(run.path), 0o750)
         try:
             databases = list(self._databases(folder))
             self._copy_all(databases)
@@ -219,7 +219,8 @@ class SnapshotFiles:
             # Each byte fits its digest by now. A cut is as a kill would leave it: Streams must not see it so.
             placed = [_step(place) for place in databases]
         except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
+            with suppress(OSError):
+                remove_directory(folder)
             raise
         # Before the switch: without it old data would look as young as its new files, if their SSTs have no time.
         add_ages(self._plan.change.app, [age_of_chosen(chosen, run.name) for chosen in self._plan.stores])
@@ -250,12 +251,13 @@ class SnapshotFiles:
                     )
 
     def _databases(self, folder: Path) -> Iterator[_PlacedDatabase]:
+        model = nofollow.stat(folder)
         number = 0
         for chosen in self._plan.stores:
             for database in chosen.store.databases:
                 # A name that no sorted file has.
                 place = folder / f"snapshot-{number}"
-                nofollow.mkdir(place, 0o755)
+                make_own_directory(place, model, 0o755, durable=False)
                 number += 1
                 if database.folder is None:
                     self._folders[chosen.path] = place

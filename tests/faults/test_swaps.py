@@ -8,20 +8,24 @@ needs. RocksDB opens its files by path and follows the link: its own files may b
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from kstate_cli.change.journal import SORTED_FILES, TREE
 from kstate_cli.statedir.names import OWN_FOLDER
 
 from .case import MAY_END, Case
 from .cases import SMALLEST
 from .forked import Ended, Kstate, environment
+from .restorations import RESTORED_IN_PARTS
 from .swapping_zygote import ASIDE
 from .sweep import ALL
 
@@ -32,7 +36,32 @@ WARNED, UNUSABLE, IN_USE = 1, 2, 5
 _OF_ROCKSDB = re.compile(
     r"CURRENT|IDENTITY|LOCK|LOG(\.old\.\d+)?|MANIFEST-\d+|OPTIONS-\d+(\.dbtmp)?|\d+\.(sst|blob|log|dbtmp)|rocksdict-config\.json"
 )
-CASES = {case.name: case for case in SMALLEST}
+
+
+@functools.cache
+def _template() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="kstate-faults-")
+
+
+def _lost(kstate: Kstate, state: Path) -> Path:
+    """An application that is lost, of which there is a snapshot."""
+    app = SMALLEST[0].make(kstate, state)
+    if not (repository := Path(_template().name) / "snapshots").exists():
+        ended = kstate(app, ("snapshot", "--out", str(repository), "--quiet"))
+        assert ended.status == 0, ended.output
+    shutil.rmtree(app)
+    return app
+
+
+def from_snapshot() -> Case:
+    """`kstate restore-snapshot`."""
+    command = (
+        "restore-snapshot", "--from-snapshot", f"{_template().name}/snapshots", "--accept-resurrected", "--quiet", "--workers", "1",
+    )  # fmt: skip
+    return Case("restore-snapshot", _lost, command, {}, ())
+
+
+CASES = {case.name: case for case in (*SMALLEST, RESTORED_IN_PARTS[0], from_snapshot())}
 
 Facts = dict[str, tuple[int, ...]]
 """Path -> the status of a file or directory."""
@@ -49,7 +78,10 @@ def directories(after: Path, app: str) -> list[str]:
     results = [app, OWN_FOLDER, f"{OWN_FOLDER}/{app}"]
     trees = [app]
     for run in sorted((after / OWN_FOLDER / app).glob("*-*")) or [Path("0001-migrate")]:
-        results += [f"{OWN_FOLDER}/{app}/{run.name}", f"{OWN_FOLDER}/{app}/{run.name}/tree"]
+        results += [
+            f"{OWN_FOLDER}/{app}/{run.name}",
+            *(f"{OWN_FOLDER}/{app}/{run.name}/{name}" for name in (SORTED_FILES, TREE)),
+        ]
         trees.append(results[-1])
     database = min(path.parent for path in (after / app).rglob("CURRENT")).relative_to(after / app)
     inner = [*reversed(database.parents[:-1]), database]

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from kstate_cli import option
 from kstate_cli.broker.facts import Facts
 from kstate_cli.change import nofollow
+from kstate_cli.change.access import make_own_directory
 from kstate_cli.change.clean import PRECIOUS_EVENT, drop_earlier_rounds
 from kstate_cli.change.commits_made import unchanged
 from kstate_cli.change.course import Terms
@@ -283,7 +284,7 @@ class Restoration:
         # Sorted files are in the folder of the run, on the file system of the directory, so that RocksDB can rename
         # them into a database instead of copying them.
         folder = run.path / SORTED_FILES
-        nofollow.mkdir(folder, 0o750)
+        make_own_directory(folder, nofollow.stat(run.path), 0o750)
         self._end_earlier_areas(run)
         earlier_steps = plan.change.steps
         if request.foundation is not None:

@@ -11,7 +11,6 @@ import hashlib
 import math
 import os
 import re
-import shutil
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +21,7 @@ from kstate_cli.change import nofollow
 from kstate_cli.change.earlier_runs import state_of
 from kstate_cli.change.folder import read_runs
 from kstate_cli.change.journal import SORTED_FILES, Run, RunState
+from kstate_cli.change.removal import remove_directory
 from kstate_cli.dump_reader.location import open_location
 from kstate_cli.formats.binary import MAX_I64, MIN_I64
 from kstate_cli.formats.offsets import Position
@@ -95,7 +95,8 @@ def take_over(app: Path, run: Run, folder: Path, jobs: Sequence[SliceJob]) -> Re
         # A link was not made by kstate: nothing is moved or removed through it.
         if leftovers.is_dir() and not leftovers.is_symlink():
             results |= _finished_slices(leftovers, folder, jobs_by_identity, results.keys())
-            shutil.rmtree(leftovers, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                remove_directory(leftovers)
     # The last run ended with an error, whose cause may be a slice: all are sorted again.
     if not was_interrupted:
         return Resumption(None)
