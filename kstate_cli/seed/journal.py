@@ -206,6 +206,11 @@ _MEMBERS: Final[Mapping[str, Mapping[str, type]]] = {
     "done": {"source_app": str, "topics": int, "records": int, "copied": int},
 }
 """Members that the line of an event must have."""
+_OPTIONAL: Final[Mapping[str, Mapping[str, type | tuple[type, ...]]]] = {
+    "planned": {"dump": str, "cluster": (str, type(None))},
+    "verified": {"records": int},
+}
+"""Members that lines of earlier versions do not have."""
 
 
 def _is_line(row: Mapping[str, Any]) -> bool:
@@ -214,6 +219,9 @@ def _is_line(row: Mapping[str, Any]) -> bool:
         return False
     members = _MEMBERS.get(row["event"], {})
     if not all(isinstance(row.get(name), kind) for name, kind in members.items()):
+        return False
+    optional = _OPTIONAL.get(row["event"], {})
+    if not all(isinstance(row[name], kind) for name, kind in optional.items() if name in row):
         return False
     return row["event"] != "committing" or all(map(_is_offset, row["committed"]))
 

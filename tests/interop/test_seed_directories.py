@@ -468,6 +468,10 @@ def test_unknown_inputs_need_partitions_in_the_specification(harness: Harness, t
         (future,) = admin.create_topics([NewTopic("shop-global", 2, 1)]).values()
         future.result()
     assert kstate(*words).status == 0
+    # A hint about a table names it, so its name is accepted too.
+    table = re.search(r'^\[stores\."?([^"\]]+)"?\]\n[^\[]*^changelog = "shop-global"', text, flags=re.MULTILINE)
+    assert table is not None
+    assert kstate(*words, "--accept", table[1]).status == 0
 
 
 @dataclass

@@ -299,7 +299,10 @@ def _smaller_topic(counting: Counting, count: int = 1) -> str:
 
 def test_fewer_partitions_begin_at_stated_offsets(counting: Counting) -> None:
     topic = _smaller_topic(counting)
+    counting.produce(counting.input, range(60, 70))
     outcome = counting.seed("--partitions", 1, "--start-offsets", _write_offsets(counting, f"{topic},0,60"))
+    notes = [row["message"] for row in outcome.rows if row["type"] == "note"]
+    assert any("neither application reads the last" in note for note in notes), outcome.report
     assert [
         row for row in outcome.rows if f"does not copy the offsets of {counting.input}" in row.get("message", "")
     ], outcome.report

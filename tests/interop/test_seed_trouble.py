@@ -122,6 +122,30 @@ def test_a_second_run_takes_over(harness: Harness, tmp_path: Path) -> None:
     assert len(content(harness, "fenced-topic")[0]) == 1
 
 
+def test_an_undo_without_describe_keeps_the_run(tmp_path: Path) -> None:
+    """The broker lists no topic that the user may not describe, as if it had been deleted."""
+    with OwnBroker(tmp_path / "broker", ACL_PROPERTIES) as broker:
+        admin_file = settings(tmp_path, "admin", "admin")
+        source = Source(broker, tmp_path, "rights", client=client_settings(admin_file)).create()
+        source.seed("--source-app", source.app, "--kafka-settings", admin_file)
+        journal = source.journal.read_text()
+        undo = [
+            "seed",
+            "--undo",
+            "--delete-topics",
+            source.journal,
+            "--bootstrap-server",
+            broker.bootstrap,
+            "-o",
+            "json",
+        ]
+        refusal = kstate(*undo, "--kafka-settings", settings(tmp_path, "backup", SECRET))
+        assert refusal.status == 6, refusal.report
+        assert f"grant Describe on the topic {source.new}-count-changelog" in refusal.error["hint"], refusal.report
+        assert source.journal.read_text() == journal
+        assert kstate(*undo, "--kafka-settings", admin_file).status == 0
+
+
 @pytest.mark.skipif(not ALL, reason="fifteen calls of kstate on a broker of its own")
 def test_rights_that_are_missing_are_named_and_the_run_continues(tmp_path: Path) -> None:
     """Each missing right ends the run with its name. Once all are granted, the same command completes it."""

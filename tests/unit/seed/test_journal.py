@@ -25,6 +25,8 @@ LINE = b'{"event": "announced", "topic": "t"}\n'
         b"\n",
         LINE + b"\n",
         b'{"event": 1, "topic": "t"}',
+        b'{"event": "verified", "topic": "t", "ends": {}, "records": "x"}\n',
+        b'{"event": "planned", "app": "a", "source_app": "b", "digest": "d", "dump": 1}\n',
     ],
 )
 def test_a_foreign_file_keeps_its_bytes(tmp_path: Path, content: bytes) -> None:
