@@ -135,7 +135,7 @@ def test_a_release_of_confluent(path: str, option: str, orders: Path, tmp_path: 
     ended = warm(path, *arguments, *words)
     assert ended.status == 2, ended.report
     assert "release '7.9.1' belongs to Confluent Platform, and contains Apache Kafka 3.9" in ended.err
-    assert "what to do: give 3.9\n" in ended.err
+    assert "what to do: pass 3.9\n" in ended.err
 
 
 def test_releases_of_confluent() -> None:

@@ -208,7 +208,7 @@ def test_refuses_a_missing_name_beside_an_existing_name(tmp_path: Path) -> None:
     a, b = _pair("4.3.1-demo-eos", tmp_path)
     kstate("diff", a, b, "--store", "visits", "--task", "0_0")
     assert (
-        "neither directory has store vists"
+        "neither directory contains the store vists"
         in kstate("diff", a, b, "--store", "visits", "--store", "vists", status=2).err
     )
     assert (
@@ -300,7 +300,9 @@ def test_illegal_store_name_among_databases_is_unread(tmp_path: Path) -> None:
     a, b = _pair("4.3.1-demo-eos", tmp_path)
     (a / "0_0/rocksdb/we ird").mkdir()
     result = kstate_here("diff", a, b, "--store", "we ird", "--store", "latest-order", status=6)
-    assert "kstate could not compare everything: A: 0_0/rocksdb/'we ird': is not a legal store name" in result.err
+    assert (
+        "kstate could not compare everything: A: 0_0/rocksdb/'we ird': the name is not a legal store name" in result.err
+    )
 
 
 def test_illegal_store_name_in_a_task_is_unread(tmp_path: Path) -> None:
@@ -308,5 +310,5 @@ def test_illegal_store_name_in_a_task_is_unread(tmp_path: Path) -> None:
     (a / "0_0/we ird").mkdir()
     for text in ((), ("--task", "0_0")):
         result = kstate_here("diff", a, b, *text, status=6)
-        assert "kstate could not compare everything: A: '0_0/we ird': is not a legal store name" in result.err
+        assert "kstate could not compare everything: A: '0_0/we ird': the name is not a legal store name" in result.err
     assert kstate_here("diff", a, b, "--task", "0_1", status=0).status == 0
