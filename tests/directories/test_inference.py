@@ -143,7 +143,7 @@ def test_ls_spec_prints_toml_and_changes_nothing(tmp_path: Path) -> None:
     before = tree_hash(tmp_path)
     result = kstate("ls", app, "--spec", status=1)
     assert tree_hash(tmp_path) == before
-    assert "customers: source:" in result.err
+    assert "source of customers: the files do not show whether " in result.err
     assert '# source = "table"  # to fill in' in result.out
     draft = parse_draft(result.out)
     assert draft.application == "orders" and len(draft.stores) == 4
