@@ -54,7 +54,7 @@ class Result:
 
 
 Share = tuple[int, int]
-"""A number i and a count n, as in ``--subset i/n``: a share of the stores, or a part of them."""
+"""A number i and a count n, written i/n: a share of the stores, or a part of them."""
 
 
 @dataclass(frozen=True, slots=True)

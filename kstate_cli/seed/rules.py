@@ -164,7 +164,7 @@ def _refuse_dump(request: SeedRequest, facts: SeedFacts, dump: Dump) -> Iterator
         yield UsageError(
             f"{option.ACCEPT} {quoted(unknown[0])}: the broker lists the changelog of this store, or the dump does not "
             "have it",
-            hint="omit --accept",
+            hint=f"omit {option.ACCEPT}",
         )
     for topic, store in sorted(facts.unlisted.items()):
         if store not in request.accepted:

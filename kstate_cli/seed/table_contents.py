@@ -149,7 +149,7 @@ class _Logs:
             ends = ours.end, theirs.end
         elif key not in self.facts.committed or not self.request.copies_offsets:
             # Without a committed offset no record is restored: the application reads the partition from its start. And
-            # with --no-offsets, the user decides.
+            # with option.NO_OFFSETS, the user decides.
             return None
         elif self.request.same_cluster:
             ends = self.facts.committed[key].offset, self.facts.committed[key].offset

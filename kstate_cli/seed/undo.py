@@ -84,7 +84,7 @@ def _topics_to_delete(admin: Any, target: Connection, journal: SeedJournal) -> l
         elif topic not in verified:
             raise Refused(
                 f"the run has not finished writing {topic}, so kstate does not know where its records end",
-                hint="complete the run with the command that began it, then undo it. If its source or dump has "
+                hint="complete the run with the command that began it, then undo it. If its source has "
                 "changed, delete this topic yourself, then run the command again",
             )
         elif verified[topic].get("ends") != ends:
