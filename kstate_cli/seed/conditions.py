@@ -67,7 +67,10 @@ _OTHERS: Final = (
 
 
 def judge_unreachable(request: SeedRequest) -> Judgement | None:
-    """Return every condition if a cluster does not respond; None if both respond. Raises UsageError."""
+    """Return every condition if a cluster does not respond; None if both respond.
+
+    Raises UsageError, Refused and DumpError for a dump that cannot be read.
+    """
     conditions: list[Condition] = []
     failure: RunFailed | None = None
     for name, connection in zip(_REACHABLE, (request.source, request.target), strict=True):
@@ -79,6 +82,9 @@ def judge_unreachable(request: SeedRequest) -> Judgement | None:
             conditions.append(Condition(name, "not-met", str(error)))
     if failure is None:
         return None
+    if request.dump is not None:
+        # A wrong path is the error of the user, whatever state the clusters are in.
+        planner.read_source_dump(request.dump)
     conditions += [Condition(name, "unknown", "a cluster does not respond") for name in _OTHERS]
     return Judgement(tuple(conditions), None, failure)
 

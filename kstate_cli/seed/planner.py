@@ -61,6 +61,18 @@ _MOST: Final = 5
 """Names in one sentence."""
 
 
+def read_source_dump(location: str) -> Dump:
+    """Read the manifest and the list of files of a dump. Raises UsageError, Refused and DumpError."""
+    try:
+        return read_dump(location, complete=False, committed_only=False)
+    except NoManifestError:
+        # A lost file must not look like compaction, so the user cannot vouch for a dump without a manifest here.
+        raise Refused(
+            f"{uri_text(location)} is neither an application directory nor a dump with a manifest",
+            hint="pass state.dir/application.id, or a dump that kstate has written",
+        ) from None
+
+
 def read_facts(request: SeedRequest, seeded: Collection[str] = ()) -> SeedFacts:
     """Read everything that the rules judge. Raises UsageError, Refused, RunFailed and DumpError.
 
@@ -69,14 +81,7 @@ def read_facts(request: SeedRequest, seeded: Collection[str] = ()) -> SeedFacts:
     """
     if request.dump is None:
         return _facts_of_directories(request)
-    try:
-        dump = read_dump(request.dump, complete=False, committed_only=False)
-    except NoManifestError:
-        # A lost file must not look like compaction, so the user cannot vouch for a dump without a manifest here.
-        raise Refused(
-            f"{uri_text(request.dump)} is neither an application directory nor a dump with a manifest",
-            hint="pass state.dir/application.id, or a dump that kstate has written",
-        ) from None
+    dump = read_source_dump(request.dump)
     source, target = _read_clusters(request)
     source_app = request.source_app or _only_application(request.source, dump, source)
     source = with_groups(request.source, source, source_app)
