@@ -18,6 +18,7 @@ class PlaceKind(Enum):
     """What a folder is, as messages name it."""
 
     APPLICATION = "an application directory"
+    STATE_DIR = "a state.dir"
     REPOSITORY = "a repository of snapshots"
     DUMP = "a changelog dump"
     LISTING = "a listing of ls -o json"
@@ -52,29 +53,33 @@ def _refuse_other(path: str, places: tuple[PlaceKind, ...]) -> None:
     """Raise UsageError if a folder is certainly another place than ``places``."""
     if PlaceKind.LISTING in places and not os.path.lexists(path):
         path = path.partition("=")[2]  # HOST=FILE
+    # A command on an application finds the only one in a state.dir, and reports several itself.
+    accepted = {*places, *((PlaceKind.STATE_DIR,) if PlaceKind.APPLICATION in places else ())}
     # The expected kinds first, because a command mostly gets the right path, and the others take longer to load.
-    if not os.path.isdir(path) or any(_IS[place](path) for place in places if place in _IS):
+    if not os.path.isdir(path) or any(test(path) for place, test in _IS.items() if place in accepted):
         return
-    other = next((place for place, test in _IS.items() if place not in places and test(path)), None)
+    other = next((place for place, test in _IS.items() if place not in accepted and test(path)), None)
     if other is None:
         return
     negation, conjunction = ("not ", "") if len(places) == 1 else ("neither ", " nor ")
     raise UsageError(
         f"{path} is {other.value}, {negation}{conjunction.join(place.value for place in places)}",
         hint=f"pass {' or '.join(place.value for place in places)}. To list {path}:",
-        hint_details=[_listing_command(other, path)],
+        hint_details=_listing_commands(other, path),
     )
 
 
-def _listing_command(place: PlaceKind, path: str) -> str:
-    """Return the command that lists a place."""
+def _listing_commands(place: PlaceKind, path: str) -> list[str]:
+    """Return the command that lists a place; for a ``state.dir``, a command for each application in it."""
     match place:
         case PlaceKind.REPOSITORY:
-            return command("ls-snapshots", path)
+            return [command("ls-snapshots", path)]
         case PlaceKind.DUMP:
-            return command("ls-dump", path)
+            return [command("ls-dump", path)]
+        case PlaceKind.STATE_DIR:
+            return [command("ls", application) for application in _applications_of(path)]
         case _:
-            return command("ls", path)
+            return [command("ls", path)]
 
 
 def _is_repository(path: str) -> bool:
@@ -86,12 +91,28 @@ def _is_repository(path: str) -> bool:
 def _is_application(path: str) -> bool:
     from pathlib import Path
 
-    from kstate_cli.statedir.find import has_application
+    from kstate_cli.statedir.find import looks_like_application
 
     try:
-        return has_application(Path(path))
+        return looks_like_application(Path(path))
     except Refused:
         return False  # unreadable: the command reports it
+
+
+def _is_state_dir(path: str) -> bool:
+    try:
+        return bool(_applications_of(path))
+    except Refused:
+        return False  # unreadable: the command reports it
+
+
+def _applications_of(path: str) -> list[os.PathLike[str]]:
+    """Return the absolute paths of the applications in a ``state.dir``. Raise Refused if kstate cannot read it."""
+    from pathlib import Path
+
+    from kstate_cli.statedir.find import applications_of_state_dir
+
+    return list(applications_of_state_dir(Path(path).absolute()))
 
 
 def _is_dump(path: str) -> bool:
@@ -108,6 +129,7 @@ def _is_dump(path: str) -> bool:
 _IS: Final[Mapping[PlaceKind, Callable[[str], bool]]] = {
     PlaceKind.REPOSITORY: _is_repository,
     PlaceKind.APPLICATION: _is_application,
+    PlaceKind.STATE_DIR: _is_state_dir,
     PlaceKind.DUMP: _is_dump,
 }
 """The places that a folder may be, those that are recognized first in front."""

@@ -179,6 +179,11 @@ def has_application(path: Path) -> bool:
     return path.is_dir() and (looks_like_application(path) or bool(_applications_in(path)))
 
 
+def applications_of_state_dir(path: Path) -> list[Path]:
+    """Return the application directories in a ``state.dir``, sorted; none in a directory that is an application."""
+    return [] if looks_like_application(path) else _applications_in(path)
+
+
 def _is_application_named_as_task(path: str) -> bool:
     """Return whether a folder named like a task, or ``global``, is an application with that name and not a task.
 

@@ -146,7 +146,8 @@ def test_a_wrong_place(
     if place == "missing":
         assert f"{path} does not exist" in ended.err, ended.report
     elif place in LISTED:
-        assert f"{path} is " in first and f"    kstate {LISTED[place]} {path}" in others, ended.report
+        listed = places["application"] if place == "state" else path
+        assert f"{path} is " in first and f"    kstate {LISTED[place]} {listed}" in others, ended.report
     assert any(line.startswith("  what to do: ") for line in others), ended.report
     assert "defect" not in ended.err
     assert tree_hash(places["missing"].parent) == before, ended.report
@@ -159,5 +160,22 @@ def test_the_printed_command_lists_the_place(place: str, places: dict[str, Path]
     assert ended.status == 2, ended.report
     (line,) = [line for line in ended.err.splitlines() if line.startswith("    kstate ")]
     listed = warm(*line.split()[1:])
-    assert (listed.status, str(places[place])) == (0, line.split()[-1]), listed.report
+    path = places["application"] if place == "state" else places[place]
+    assert (listed.status, str(path)) == (0, line.split()[-1]), listed.report
     assert listed.out
+
+
+def test_a_state_dir_of_several_applications(places: dict[str, Path], tmp_path: Path, warm: Warm) -> None:
+    state = tmp_path / "state"
+    applications = [state / "orders", state / "payments"]
+    for application in applications:
+        shutil.copytree(places["application"], application)
+    ended = warm("check", places["application"], "--for", "4.3", "--dump", state)
+    assert ended.status == 2, ended.report
+    assert f"{state} is a state.dir, not a changelog dump\n" in ended.err, ended.report
+    lines = [line for line in ended.err.splitlines() if line.startswith("    kstate ")]
+    assert lines == [f"    kstate ls {application}" for application in applications]
+    for line in lines:
+        assert warm(*line.split()[1:]).status == 0
+    # A command on an application reports several itself.
+    assert f"{state} contains several applications: orders, payments" in warm("ls", state).err

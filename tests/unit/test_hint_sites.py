@@ -28,7 +28,7 @@ OF_OTHERS = {"--format": "tar", "--force-reinstall": "pip", "--help": "every com
 """Options of other programs, and those that no single command has."""
 
 CARRIED_OUT = {
-    ("cli/other_places.py", "_listing_command(other, path)"): (
+    ("cli/other_places.py", "_listing_commands(other, path)"): (
         "directories/test_wrong_places.py::test_the_printed_command_lists_the_place"
     ),
     ("snapshot/capture.py", "pass --guarantee at_least_once"): (
