@@ -411,12 +411,16 @@ def killed(host: Host) -> Iterator[tuple[Host, int]]:
         )
         lock = host.folder / ".memory.json.lock"
         deadline = time.monotonic() + 300
-        while time.monotonic() < deadline and not (lock.exists() and "dump, process" in lock.read_text()):
+        while time.monotonic() < deadline and not (lock.exists() and "dump in process " in lock.read_text()):
             time.sleep(0.05)
-        child = int(lock.read_text().split("process ")[1].split(",")[0])
+        child = int(lock.read_text().split("process ")[1].split()[0])
+        # The dump has read kstate.toml once it connects. Before that, a test that writes the file again would end it.
+        silent.settimeout(300)
+        connection, _ = silent.accept()
         process.kill()
         process.wait()
-        yield host, child
+        with connection:
+            yield host, child
         try:
             os.kill(child, signal.SIGKILL)
         except ProcessLookupError:
@@ -446,9 +450,9 @@ def test_a_signal_ends_the_command_too(host: Host) -> None:
         )
         lock = host.folder / ".memory.json.lock"
         deadline = time.monotonic() + 300
-        while time.monotonic() < deadline and not (lock.exists() and "dump, process" in lock.read_text()):
+        while time.monotonic() < deadline and not (lock.exists() and "dump in process " in lock.read_text()):
             time.sleep(0.05)
-        child = int(lock.read_text().split("process ")[1].split(",")[0])
+        child = int(lock.read_text().split("process ")[1].split()[0])
         process.terminate()
         assert process.wait(300) == 128 + signal.SIGTERM
     with pytest.raises(ProcessLookupError):
@@ -534,7 +538,7 @@ def test_a_dump_that_cannot_be_read_is_no_number(host: Host) -> None:
 @pytest.mark.in_full("tests/directories/test_maintain.py::test_rounds")
 def test_missing_settings_are_refused_before_the_first_step(host: Host) -> None:
     host.steps = ""
-    assert "does not configure any steps" in host.call(status=2).error["message"]
+    assert "does not configure any maintenance steps" in host.call(status=2).error["message"]
     host.steps = "[maintain.dump]\n"
     assert "needs bootstrap_server" in host.call(status=2).error["message"]
     host.steps = "[maintain.check]\n"
