@@ -106,7 +106,7 @@ def test_special_files_are_refused_by_name_before_the_lock(
         messages = kstate("migrate", app, "--to", "4.2", status=4).err
     finally:
         os.close(lock)
-    assert all(f"  {name}: is {kind} " in messages for name in normpaths), messages
+    assert all(f"  {name}: the entry is {kind} " in messages for name in normpaths), messages
     for command in (
         ("migrate", app, "--to", "4.2"),
         ("migrate", app, "--to", "4.2", "--dry-run"),
@@ -114,9 +114,9 @@ def test_special_files_are_refused_by_name_before_the_lock(
         ("check", app, "--for", "4.3"),
     ):
         code, text = run(*command)
-        assert code == 4 and f"{normpaths[0]}: is {kind}" in text
+        assert code == 4 and f"{normpaths[0]}: the entry is {kind}" in text
     assert run("ls", app)[0] == 3
-    assert f"{normpaths[-1]}: is {kind}" in capfd.readouterr().err
+    assert f"{normpaths[-1]}: the entry is {kind}" in capfd.readouterr().err
     assert tree_hash(tmp_path) == before
 
 
@@ -287,7 +287,7 @@ def test_offset_files_of_millions_of_lines_are_refused_at_once(tmp_path: Path, n
         assert time.process_time() - began < 10
         assert len(problems) == 1 and problems[0].fatal, problems
     code, message = run("migrate", app, "--to", "4.3")
-    assert code == 4 and f"0_0/{name}: has more than {MOST_ENTRIES:,} lines" in message
+    assert code == 4 and f"0_0/{name}: the file has more than {MOST_ENTRIES:,} lines" in message
     code, message = run("check", app, "--for", "4.3")
     assert code == 4 and name in message
 
