@@ -7,7 +7,10 @@ import os
 import re
 from pathlib import Path
 
-NOTHING = re.compile(r"nothing (has |had |was )?changed")
+NOTHING = re.compile(
+    r"nothing (has |had |was )?changed|kstate has (changed nothing|not changed (anything|the directory))"
+    r"|the application directory is unchanged"
+)
 """What a command may only say where it is so."""
 _RECORD = "journal.jsonl"
 

@@ -108,6 +108,6 @@ def say_missing_stores(lacked: Sequence[LsLackedLine], *, quiet: bool) -> None:
         tasks.setdefault(place["store"], []).append(place["new_task"])
     for store, names in sorted(tasks.items()):
         say(
-            f"the directory does not contain {store} of {some(names, _MAX_NAMED)}, which is either new or in memory",
+            f"the directory does not contain {store} of {some(names, _MAX_NAMED)}: the store is new or in memory",
             quiet=quiet,
         )
