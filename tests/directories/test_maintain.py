@@ -555,7 +555,7 @@ def test_missing_settings_are_refused_before_the_first_step(host: Host) -> None:
             refusal = kstate("maintain", "--config", path, "-o", "json", status=2)
             assert refusal.error["message"].startswith(f"{key} ") or "--metrics-file" in refusal.error["message"]
     refusal = host.call("--metrics-file", host.dump.path / "x.prom", status=2)
-    assert "is in the dump" in refusal.error["message"]
+    assert "x.prom is inside the dump" in refusal.error["message"]
     assert not host.standby.exists() and not (host.folder / "memory.json").exists()
 
 
