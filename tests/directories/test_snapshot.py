@@ -306,6 +306,11 @@ def test_every_damage_is_named_and_restores_nothing_wrong(app: Path, place: Plac
         if relative.startswith("generations/") and damage == "remove":
             # Nothing says that it was there; and without it there is nothing to restore.
             assert restored.status == 4, label
+        elif relative == "kstate-snapshots.json" and damage == "remove":
+            # Without the marker, the place is another one, as for every command.
+            for result in (verified, restored):
+                assert result.status == 2, f"{label}: {result.report}"
+                assert "contains other files, but no kstate-snapshots.json: generations, objects" in result.err, label
         else:
             assert verified.status in (3, 4), f"{label}: {verified.report}"
             assert relative in verified.err + verified.out or relative == "kstate-snapshots.json", (

@@ -146,12 +146,15 @@ def test_option_needs_spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     app = unpack("4.3.1-demo-eos", tmp_path)
     for option in ("--from-changelog", "--bootstrap-server", "--kafka-settings"):
         result = kstate("ls", app, option, "x", status=2)
-        assert f"{option} needs it" in result.err
+        assert f"{option} needs --spec" in result.err
     # A variable is set for every call: a listing without --spec has no use for it.
     monkeypatch.setenv("KSTATE_LS_BOOTSTRAP_SERVER", "127.0.0.1:1")
     kstate("ls", app, status=0)
     monkeypatch.delenv("KSTATE_LS_BOOTSTRAP_SERVER")
-    assert "needs --bootstrap-server" in kstate("ls", app, "--spec", "--kafka-settings", "x", status=2).err
+    assert (
+        "--kafka-settings works only together with --bootstrap-server"
+        in kstate("ls", app, "--spec", "--kafka-settings", "x", status=2).err
+    )
     assert "cannot read" in kstate("ls", app, "--spec", "--topology", tmp_path / "none", status=2).err
     (tmp_path / "t").write_text("Topologies:\n   Sub-topology: 0\n    Processor: p (stores: [../x])\n")
     assert "not a legal store name" in kstate("ls", app, "--spec", "--topology", tmp_path / "t", status=2).err

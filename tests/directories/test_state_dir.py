@@ -71,5 +71,8 @@ def test_change_names_the_applications_without_a_command_to_paste(name: str, sta
     shutil.copytree(state / "orders", state / "second")
     before = tree_hash(state)
     refusal = kstate(*line(CHANGES[name], state), status=2)
-    assert "pass one of them:" in refusal.err and f"    {state}/orders\n    {state}/second\n" in refusal.err
+    assert (
+        "pass the directory of one application:" in refusal.err
+        and f"    {state}/orders\n    {state}/second\n" in refusal.err
+    )
     assert "    kstate " not in refusal.err and tree_hash(state) == before
