@@ -95,8 +95,8 @@ def test_task_needs_the_settings_of_its_own_stores_only(tmp_path: Path) -> None:
     app = unpack("4.3.1-demo-eos", tmp_path)
     dump = Path(__file__).resolve().parents[2] / "examples" / "dump"
     restore = ("restore", app, "--from-changelog", dump, "--for", "4.3", "--engine", "local", "--dry-run")
-    assert "customers: source" in kstate_here(*restore, status=4).err
+    assert "source of customers: the files do not show" in kstate_here(*restore, status=4).err
     for task in ("0_0", "0_1"):
         kstate_here(*restore, "--task", task, "--rebuild", status=0)
-    assert "customers: source" in kstate_here(*restore, "--task", "global", status=4).err
+    assert "source of customers: the files do not show" in kstate_here(*restore, "--task", "global", status=4).err
     assert "defect" not in kstate_here(*restore, "--task", "nothing", status=4).err
