@@ -320,7 +320,7 @@ def test_the_facts_of_the_broker_decide_until_when_a_snapshot_is_usable(app: Pat
     assumed, stated = _list_snapshots(repository)
     assert (assumed["delete_retention_ms"], stated["delete_retention_ms"]) == (None, 1000 * DAY_MS)
     assert assumed["usable_until"] < clock.utc_text(clock.now_ms()) < stated["usable_until"]
-    assert "1 snapshot taken without a broker" in kstate("ls", repository).err
+    assert "1 snapshot was taken without a broker" in kstate("ls", repository).err
     # The newest one decides, and the log keeps deletes for long enough.
     kstate("restore", lost, "--from-snapshot", repository, "--warnings-ok")
     _capture(app, repository, _facts(app, delete_retention_ms=DAY_MS // 2))
