@@ -89,7 +89,9 @@ def test_each_user_can_do_its_work_and_nothing_else(
     refusal = kstate(*cleaning, "--keep-for", "0s", status=None)
     while refusal.status == 0:
         refusal = kstate(*cleaning, status=None)
-    assert refusal.status == 7 and "kstate wrote snapshot" in refusal.err and "does not have the permission" in refusal.err
+    assert (
+        refusal.status == 7 and "kstate wrote snapshot" in refusal.err and "does not have the permission" in refusal.err
+    )
 
     place.store.behave(policies=granted)
     as_user(READER, monkeypatch)
