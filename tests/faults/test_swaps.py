@@ -117,7 +117,18 @@ def run(kstate: Kstate, case: Case, app: Path, place: str, trap: Path, at: int) 
 
 
 @pytest.mark.timeout(7200)
-@pytest.mark.parametrize("name", CASES)
+# RocksDB opens the databases of a restoration by path, at calls that differ from run to run.
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(
+            name, marks=pytest.mark.in_full("tests/directories/test_links_in_runs.py::test_a_restoration_that_fails")
+        )
+        if name.startswith("restore")
+        else name
+        for name in CASES
+    ],
+)
 def test_nothing_behind_a_link_is_changed(attacked: Kstate, tmp_path: Path, name: str) -> None:
     case, state, trap = CASES[name], tmp_path / "w" / "state", tmp_path / "trap"
     app = case.make(attacked, state)
