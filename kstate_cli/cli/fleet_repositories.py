@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 
 from kstate_cli import clock
 from kstate_cli.broker.facts import LogFacts
+from kstate_cli.cli.other_places import is_repository_folder
 from kstate_cli.errors import Refused
 from kstate_cli.fleet.model import RepositoryReport, SnapshotCopy, StoreCopy
 from kstate_cli.formats.topic_partition import TopicPartition
@@ -16,7 +16,6 @@ from kstate_cli.snapshot.model import NamedGeneration
 from kstate_cli.snapshot.places import repository_of, require_repository
 from kstate_cli.snapshot.repository import DamagedError, Repository
 from kstate_cli.snapshot.restoring import read_generations
-from kstate_cli.statedir.names import SNAPSHOTS_MARKER
 from kstate_cli.texts import first_lines
 
 
@@ -87,7 +86,7 @@ def split_listings(words: Sequence[str]) -> tuple[list[str], list[FleetRepositor
 
 def _is_repository(place: str) -> bool:
     # Listings are files, so a folder or an object prefix is meant as a repository, also if it is none.
-    return is_s3(place) or os.path.isfile(os.path.join(place, SNAPSHOTS_MARKER))
+    return is_s3(place) or is_repository_folder(place)
 
 
 def _copy(place: str, source: StoreSource) -> SnapshotCopy:

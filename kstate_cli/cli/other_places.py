@@ -82,7 +82,8 @@ def _listing_commands(place: PlaceKind, path: str) -> list[str]:
             return [command("ls", path)]
 
 
-def _is_repository(path: str) -> bool:
+def is_repository_folder(path: str) -> bool:
+    """Return whether a folder has the marker of a repository of snapshots."""
     from kstate_cli.statedir.names import SNAPSHOTS_MARKER
 
     return os.path.isfile(os.path.join(path, SNAPSHOTS_MARKER))
@@ -116,18 +117,17 @@ def _applications_of(path: str) -> list[os.PathLike[str]]:
 
 
 def _is_dump(path: str) -> bool:
-    from kstate_cli.dump_reader.growing import generation_of
-    from kstate_cli.dump_reader.manifest import NAME
+    from kstate_cli.dump_reader.growing import is_manifest
 
     try:
         names = os.listdir(path)
     except OSError:
         return False
-    return NAME in names or any(generation_of(name) is not None for name in names)
+    return any(map(is_manifest, names))
 
 
 _IS: Final[Mapping[PlaceKind, Callable[[str], bool]]] = {
-    PlaceKind.REPOSITORY: _is_repository,
+    PlaceKind.REPOSITORY: is_repository_folder,
     PlaceKind.APPLICATION: _is_application,
     PlaceKind.STATE_DIR: _is_state_dir,
     PlaceKind.DUMP: _is_dump,

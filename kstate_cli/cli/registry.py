@@ -8,7 +8,6 @@ it would be the working directory.
 from __future__ import annotations
 
 import importlib
-import os
 import re
 from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass
@@ -182,12 +181,10 @@ def _has_option(args: list[str], option: str) -> bool:
 
 
 def _is_repository(before: str, word: str) -> bool:
-    from kstate_cli.statedir.names import SNAPSHOTS_MARKER
-
     # Application directories are never in a bucket, so no request is needed. Dumps are, as the value of an option.
     if _IN_BUCKET.match(word):
         return not before.startswith("-") or before in _FLAGS_OF_LS
-    return not word.startswith("-") and os.path.isfile(os.path.join(word, SNAPSHOTS_MARKER))
+    return not word.startswith("-") and other_places.is_repository_folder(word)
 
 
 MAY_BE_EMPTY: Final = frozenset({"KEY"})

@@ -37,6 +37,7 @@ from kstate_cli.formats.topic_partition import TopicPartition, canonical_topic_i
 from .errors import DumpError, printable
 from .manifest import (
     MAX_TIME,
+    NAME,
     Json,
     committed_of,
     digest_of,
@@ -74,6 +75,11 @@ def generation_of(name: str) -> int | None:
     if match is None:
         return None
     return int(match[1])
+
+
+def is_manifest(name: str) -> bool:
+    """Return whether a file in the root of a dump is a manifest, of a dump that grows or of another."""
+    return name == NAME or generation_of(name) is not None
 
 
 def render(grown: Grown) -> bytes:

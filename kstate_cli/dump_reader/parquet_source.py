@@ -15,7 +15,7 @@ from kstate_cli.texts import quoted, some
 from . import manifest as manifests
 from .errors import Damage, DumpError, printable
 from .footers import FileFacts, check_files, check_rows, keys_of, read_facts
-from .growing import generation_of
+from .growing import is_manifest
 from .location import (
     DumpListing,
     ListedFile,
@@ -236,15 +236,11 @@ def _has_manifest(filesystem: FileSystem, folder: str) -> bool:
         entries = filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True))
     except OSError:
         return False
-    return any(entry.type == fs.FileType.File and _is_manifest(entry.base_name) for entry in entries)
+    return any(entry.type == fs.FileType.File and is_manifest(entry.base_name) for entry in entries)
 
 
 def _manifest_files(manifest: Manifest | None) -> tuple[ManifestFile, ...]:
     return () if manifest is None else manifest.files
-
-
-def _is_manifest(name: str) -> bool:
-    return name == manifests.NAME or generation_of(name) is not None
 
 
 def _surveyed(survey: _Survey, filesystem: FileSystem, root: str, where: str) -> _DumpFiles:
@@ -261,7 +257,7 @@ def _surveyed(survey: _Survey, filesystem: FileSystem, root: str, where: str) ->
     _refuse_tables_below(filesystem, listing, [file.relative for file in parquet], where)
     warnings = [*survey.warnings(), *_refuse_tables_above(filesystem, root)]
     places = (file.relative.rpartition("/") for file in files)
-    below = dict.fromkeys(folder for folder, _, name in places if folder and _is_manifest(name))
+    below = dict.fromkeys(folder for folder, _, name in places if folder and is_manifest(name))
     return _DumpFiles(manifest, parquet, warnings, [*below])
 
 
