@@ -323,7 +323,7 @@ def _raise_problems(application: Application, uncounted: AbstractSet[str], unrea
 def _show(rows: list[LsStoreLine], *, by_size: bool, quiet: bool) -> None:
     """Print the stores and the legend."""
     from kstate_cli.cli.views.store_homes import home_text
-    from kstate_cli.cli.views.stores import legend, short_kind, short_offsets, short_place, span
+    from kstate_cli.cli.views.stores import keys_text, legend, short_kind, short_offsets, short_place, span
 
     if rows:
         everything = not sys.stdout.isatty()
@@ -351,7 +351,7 @@ def _show(rows: list[LsStoreLine], *, by_size: bool, quiet: bool) -> None:
                     row["store"],
                     short_kind(row["kind"], certain=row["kind_certain"]),
                     size_text(row["bytes"]),
-                    _keys(row),
+                    keys_text(row),
                     short_offsets(row["changelog"], all_of_them=everything),
                     short_place(row["offsets_in"]),
                     row["status"] or "-",
@@ -429,12 +429,3 @@ def _count_exactly(app: Application, rows: list[LsStoreLine]) -> tuple[list[LsSt
 def _uncounted(rows: list[LsStoreLine]) -> set[str]:
     """Return the stores whose rows cannot be read."""
     return {f"{row['task']}/{row['store']}" for row in rows if row["rows"] is None and row["bytes"]}
-
-
-def _keys(row: LsStoreLine) -> str:
-    if row["rows"] is None:
-        # Without a byte of its own there is nothing that could not be read: a store in memory, or a removed one.
-        return "?" if row["bytes"] else "-"
-    if row["rows_exact"]:
-        return str(row["rows"])
-    return f"~{row['rows']}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kstate_cli.cli.views.stores import short_kind, span
+from kstate_cli.cli.views.stores import keys_text, short_kind, span
 
 if TYPE_CHECKING:
     from kstate_cli.cli.lines.stores import LsSumLine, StoreLine
@@ -68,22 +68,13 @@ def show_sums(lines: Sequence[LsSumLine], rows: Sequence[StoreLine], *, quiet: b
                 " / ".join(dict.fromkeys(kinds[line["store"]])),
                 line["tasks"],
                 size_text(line["bytes"]),
-                _sum_of_keys(line),
+                keys_text(line),
                 span(line["opens_in"]),
             )
             for line in lines
         ],
         quiet=quiet,
     )
-
-
-def _sum_of_keys(line: LsSumLine) -> str:
-    """Return the keys of all tasks; ``?`` if they cannot be read in one of them."""
-    if line["rows"] is None:
-        return "?" if line["bytes"] else "-"
-    if line["rows_exact"]:
-        return str(line["rows"])
-    return f"~{line['rows']}"
 
 
 def _all_open_in(release: str, rows: Sequence[StoreLine]) -> bool:

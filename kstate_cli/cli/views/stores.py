@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kstate_cli.change.lost import LostCopy
     from kstate_cli.check.snapshot_reader import Lag
     from kstate_cli.cli.lines.shared import LagMembers, ProblemLine
-    from kstate_cli.cli.lines.stores import StoreLine
+    from kstate_cli.cli.lines.stores import LsStoreLine, LsSumLine, StoreLine
     from kstate_cli.errors import KstateError
     from kstate_cli.statedir.model import Database
 
@@ -117,6 +117,16 @@ _FEW = 2
 
 Offsets = Mapping[str, Mapping[int, int]]
 """Topic -> partition -> offset."""
+
+
+def keys_text(line: LsStoreLine | LsSumLine) -> str:
+    """Return the keys of a store, or of all its tasks; ``?`` if they cannot be read, in one of the tasks."""
+    if line["rows"] is None:
+        # Without a byte there is nothing that could not be read: a store in memory, or a removed one.
+        return "?" if line["bytes"] else "-"
+    if line["rows_exact"]:
+        return str(line["rows"])
+    return f"~{line['rows']}"
 
 
 def short_kind(name: str, *, certain: bool) -> str:
