@@ -28,10 +28,16 @@ from kstate_cli.seed.cluster import (
 )
 from kstate_cli.seed.completeness import input_topics
 from kstate_cli.seed.directories import SeedDirectories
-from kstate_cli.seed.execution import ends_of, lost_topic, refuse_continuation, validate_topic
+from kstate_cli.seed.execution import changed_topics, lost_topic, refuse_continuation, validate_topic
 from kstate_cli.seed.journal import announced_offsets, lines_by_topic
 from kstate_cli.seed.model import SeedFacts, SeedPlan, SeedRequest
-from kstate_cli.seed.table_contents import UncomparedTables, compare_tables, difference_notes, refuse_differences
+from kstate_cli.seed.table_contents import (
+    WITHOUT_SPECIFICATION,
+    UncomparedTables,
+    compare_tables,
+    difference_notes,
+    refuse_differences,
+)
 from kstate_cli.texts import plural, some
 
 _MOST: Final = 5
@@ -190,7 +196,7 @@ def judge_seeded(request: SeedRequest, events: Sequence[Mapping[str, Any]]) -> t
     created, verified = lines_by_topic(events, "created"), lines_by_topic(events, "verified")
     existing = read_topics(target, created)
     logs = ask_broker(target.bootstrap, target.settings, group=None, topics=existing)
-    grown = [name for name in existing if verified.get(name, {}).get("ends") != ends_of(name, logs)]
+    grown = changed_topics(existing, verified, logs)
     cluster = with_groups(target, read_cluster(target), request.app)
     expected, present = announced_offsets(events), committed_offsets(target, cluster, request.app)
     behind = [str(key) for key, place in expected.items() if key not in present or present[key].offset < place.offset]
@@ -246,8 +252,7 @@ def _doubt(name: str, request: SeedRequest, facts: SeedFacts) -> tuple[State, st
     if name == "target-empty" and facts.target_changelogs:
         return "unknown", rules.left_changelogs(request, facts)
     if name == "tables-on-target" and request.spec is None and request.draft is None:
-        why = f"without {option.SPEC}, kstate does not know which stores Kafka Streams restores from other topics"
-        return "unknown", why
+        return "unknown", WITHOUT_SPECIFICATION
     if name in ("source-offsets", "tables-equal") and not request.copies_offsets:
         return "unknown", f"{option.NO_OFFSETS}: you set the offsets of the group"
     if name == "source-complete" and facts.unlisted:

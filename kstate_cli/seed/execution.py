@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -156,6 +156,16 @@ def ends_of(topic: str, logs: Mapping[TopicPartition, LogFacts]) -> dict[str, in
     return {str(key.partition): log.end for key, log in sorted(logs.items()) if key.topic == topic}
 
 
+def changed_topics(
+    topics: Iterable[str], verified: Mapping[str, Mapping[str, Any]], logs: Mapping[TopicPartition, LogFacts]
+) -> list[str]:
+    """Return the topics that the run has not compared, or whose log ends have changed since then.
+
+    ``verified``: the lines of the journal by topic.
+    """
+    return [topic for topic in topics if verified.get(topic, {}).get("ends") != ends_of(topic, logs)]
+
+
 def _verified_records(target: Connection, plan: SeedPlan, journal: SeedJournal) -> Mapping[str, int] | None:
     """Return the records of each topic if an earlier run has compared all of them; None if one is missing.
 
@@ -163,11 +173,8 @@ def _verified_records(target: Connection, plan: SeedPlan, journal: SeedJournal) 
     again, but its end shows that no other program has written to it.
     """
     verified = journal.topics("verified")
-    ends = ask_broker(target.bootstrap, target.settings, group=None, topics=plan.targets)
-    lines = [verified.get(topic) for topic in plan.targets]
-    if any(
-        line is None or line["ends"] != ends_of(topic, ends) for topic, line in zip(plan.targets, lines, strict=True)
-    ):
+    logs = ask_broker(target.bootstrap, target.settings, group=None, topics=plan.targets)
+    if changed_topics(plan.targets, verified, logs):
         return None
     # Lines of earlier versions have no number of records.
     return {topic.target: int(verified[topic.target].get("records", topic.records)) for topic in plan.topics}
@@ -411,9 +418,8 @@ def _refuse_grown(target: Connection, plan: SeedPlan, journal: SeedJournal) -> N
 
     An instance of the new application may have been started and stopped since then, with neither members nor offsets.
     """
-    verified = journal.topics("verified")
     logs = ask_broker(target.bootstrap, target.settings, group=None, topics=plan.targets)
-    grown = [topic for topic in plan.targets if verified[topic]["ends"] != ends_of(topic, logs)]
+    grown = changed_topics(plan.targets, journal.topics("verified"), logs)
     if grown:
         raise RunFailed(
             f"another program has written to {some(grown, 3)} since kstate compared the records",

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from kstate_cli.seed.model import SeedFacts, SeedPlan, SeedRequest
     from kstate_cli.specification.draft import StoreSpec
 
+WITHOUT_SPECIFICATION: Final = (
+    f"without {option.SPEC}, kstate does not know which stores Kafka Streams restores from other topics"
+)
 _PASS_RECORDS: Final = 1 << 19
 """Keys in memory at a time, about: a longer log is read several times, each time for a share of the keys."""
 _DIGEST_BYTES: Final = 16
@@ -98,9 +101,7 @@ def compare_tables(request: SeedRequest, facts: SeedFacts, plan: SeedPlan) -> Co
     in the rows of the source only, so the log starts are compared there too.
     """
     if request.spec is None and request.draft is None:
-        return UncomparedTables(
-            f"without {option.SPEC}, kstate does not know which stores Kafka Streams restores from other topics"
-        )
+        return UncomparedTables(WITHOUT_SPECIFICATION)
     stores = tables_of(facts, request)
     if plan.keeps_id or not stores:
         # Under its own id an application keeps the rows of these stores.

@@ -49,7 +49,7 @@ def undo_seed(target: Connection, journal: SeedJournal) -> UndoneSeed:
     cluster = read_cluster(target)
     _refuse_other_cluster(target, cluster, planned)
     with admin_client(target.bootstrap, target.settings) as admin:
-        existing = _topics_to_delete(admin, target, journal)
+        existing = _topics_to_delete(admin, target, journal, planned)
         has_group = _check_group(target, cluster, app, journal, keeps_id=planned.get("keeps_id") is True)
         if journal.first("deleting") is None:
             # From here on, a topic of the run may be missing because an undo has deleted it.
@@ -62,11 +62,12 @@ def undo_seed(target: Connection, journal: SeedJournal) -> UndoneSeed:
     return UndoneSeed(app, str(planned["source_app"]), tuple(existing))
 
 
-def _topics_to_delete(admin: Any, target: Connection, journal: SeedJournal) -> list[str]:
+def _topics_to_delete(admin: Any, target: Connection, journal: SeedJournal, planned: Mapping[str, Any]) -> list[str]:
     """Return the topics of the run that still exist. Raise Refused if one is not as the run left it, or is hidden."""
     created, verified = journal.topics("created"), journal.topics("verified")
-    existing = topics_of(admin, {*created, *journal.topics("announced")})
-    _refuse_missing(admin, journal, {*created, *journal.topics("announced")} - existing.keys())
+    names = {*created, *journal.topics("announced")}
+    existing = topics_of(admin, names)
+    _refuse_missing(admin, journal, planned, names - existing.keys())
     logs = ask_broker(target.bootstrap, target.settings, group=None, topics=existing)
     for topic, facts in existing.items():
         ends = ends_of(topic, logs)
@@ -105,10 +106,9 @@ def _refuse_other_cluster(target: Connection, cluster: SeedCluster, planned: Map
         )
 
 
-def _refuse_missing(admin: Any, journal: SeedJournal, missing: Collection[str]) -> None:
+def _refuse_missing(admin: Any, journal: SeedJournal, planned: Mapping[str, Any], missing: Collection[str]) -> None:
     """Raise Refused or RunFailed if topics of the run may exist although the broker does not list them."""
     refuse_hidden(admin, missing)
-    planned = journal.first("planned") or {}
     lost = sorted(journal.topics("created").keys() & set(missing))
     if lost and planned.get("cluster") is None and journal.first("deleting") is None:
         raise Refused(
