@@ -336,7 +336,8 @@ def copy_tree(
         nofollow.mkdir(target, 0o700)
     database = (source / "CURRENT").exists() and is_database(source)
     with nofollow.directory(source) as original, nofollow.directory(target) as copy:
-        _give_owner(os.fstat(original), copy)
+        # If root is killed from here on, the owner of the application can remove the clone. Others set it in _keep.
+        own_like(copy, os.fstat(original))
         with os.scandir(original) as entries:
             ordered = sorted(entries, key=lambda entry: entry.name)
         for entry in ordered:
@@ -419,7 +420,7 @@ def _copy_file(pair: _Pair, name: str, *, required: bool) -> None:
             copy = os.open(name, flags, stat.st_mode & 0o777, dir_fd=pair.copy)
         try:
             with naming(pair.target):
-                _give_owner(stat, copy)
+                own_like(copy, stat)
                 copied = 0
                 # Copies the size that the file had at the start. If it grows meanwhile, the rest is ignored; if it
                 # shrinks, that is an error.
@@ -433,14 +434,6 @@ def _copy_file(pair: _Pair, name: str, *, required: bool) -> None:
             os.close(copy)
     finally:
         os.close(original)
-
-
-def _give_owner(stat: os.stat_result, target: int) -> None:
-    """Give a new clone its owner before its contents. If root is killed, the owner of the application can remove it.
-
-    ``stat`` is that of the original. Other users than root set the owner with the rest, in :func:`_keep`.
-    """
-    own_like(target, stat)
 
 
 def _keep(stat: os.stat_result, source: int, target: int, *, required: bool) -> None:
