@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import os
 import stat
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kstate_cli.statedir.names import OWN_FOLDER
-from tests.faults.small import small
 
-from .test_standard import CHANGING, COMMAND_LINES, DUMP, KINDS, Case
+from .test_standard import CHANGING, COMMAND_LINES, DUMP, Case, make_templates
 from .warm import Warm
 
 MORE: dict[str, tuple[str, ...]] = {
@@ -41,22 +39,7 @@ def warm() -> Iterator[Warm]:
 
 @pytest.fixture(scope="module")
 def templates(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    top = tmp_path_factory.mktemp("templates")
-    app = small(KINDS, top / "state", ("kv-timestamped", "window-count", "global-table"))
-    for name in ("other", "changed"):
-        subprocess.run(["cp", "-a", app.parent, top / name], check=True)
-    for line in (
-        ("migrate", top / "changed" / app.name, "--to", "4.2", "-q"),
-        ("snapshot", app, "--out", top / "snapshots", "-q"),
-    ):
-        ended = warm(*line)
-        assert ended.status == 0, ended.report
-    return {
-        "APP": app,
-        "OTHER": top / "other" / app.name,
-        "CHANGED": top / "changed" / app.name,
-        "REPO": top / "snapshots",
-    }
+    return make_templates(warm, tmp_path_factory.mktemp("templates"))
 
 
 def entries(folder: Path) -> dict[Path, os.stat_result]:

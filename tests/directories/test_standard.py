@@ -90,24 +90,29 @@ def warm() -> Iterator[Warm]:
         yield warm_process
 
 
-@pytest.fixture(scope="module")
-def templates(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """State directories, below a folder whose name no ASCII has."""
-    top = tmp_path_factory.mktemp("größe")
-    stores = ("kv-timestamped", "window-count", "global-table")
-    app = small(KINDS, top / "state", stores)
+def make_templates(warm: Warm, top: Path) -> dict[str, Path]:
+    """Create a small application directory, a copy, a migrated copy, and a repository with a snapshot, below `top`."""
+    app = small(KINDS, top / "state", ("kv-timestamped", "window-count", "global-table"))
     shutil.copytree(app, top / "other" / app.name)
     shutil.copytree(app, top / "changed" / app.name)
-    result = warm("migrate", top / "changed" / app.name, "--to", "4.2", "-q")
-    assert result.status == 0, result.report
-    result = warm("snapshot", app, "--out", top / "snapshots", "-q")
-    assert result.status == 0, result.report
+    for line in (
+        ("migrate", top / "changed" / app.name, "--to", "4.2", "-q"),
+        ("snapshot", app, "--out", top / "snapshots", "-q"),
+    ):
+        result = warm(*line)
+        assert result.status == 0, result.report
     return {
         "APP": app,
         "OTHER": top / "other" / app.name,
         "CHANGED": top / "changed" / app.name,
         "REPO": top / "snapshots",
     }
+
+
+@pytest.fixture(scope="module")
+def templates(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """State directories, below a folder whose name no ASCII has."""
+    return make_templates(warm, tmp_path_factory.mktemp("größe"))
 
 
 class Case:

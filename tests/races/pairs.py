@@ -101,8 +101,7 @@ class Course:
         wrong = [] if fitting is not None else ["the directory is that of no order"]
         if self._outcome(()) != now and not any(name in CHANGING for name in succeeded):
             wrong.append("the directory has changed, and no command reported success")
-        runs = read_runs(app)
-        wrong += [f"{run.name}: {run.damage or run.state}" for run in runs if run.damage or run.state in UNFINISHED]
+        wrong += unfinished_runs(app)
         for command in (("check", "--for", "4.3"), ("undo",), ("clean",)):
             ended = self.here(app, command)
             allowed = {0, 1, 3, 4} if command[0] == "check" else {0}
@@ -129,9 +128,7 @@ class Course:
         return self._seconds[name]
 
     def _command(self, name: str, number: int) -> tuple[str, ...]:
-        command = CHANGING.get(name) or READING[name]
-        # Both take snapshots into one repository.
-        return (*command, "--out", str(self._state.parent / "repository")) if name == "snapshot" else command
+        return with_repository(CHANGING.get(name) or READING[name], self._state)
 
     @property
     def _state(self) -> Path:
@@ -149,6 +146,17 @@ class Course:
         subprocess.run(["cp", "-a", str(template), str(self._state)], check=True)
         (app,) = (path for path in self._state.iterdir() if path.name != ".kstate")
         return app.resolve()
+
+
+def with_repository(command: tuple[str, ...], state: Path) -> tuple[str, ...]:
+    """Add the repository beside a state.dir to `snapshot`: two commands take snapshots into one."""
+    return (*command, "--out", str(state.parent / "repository")) if command[0] == "snapshot" else command
+
+
+def unfinished_runs(app: Path) -> list[str]:
+    """Describe the runs that are damaged or have not ended."""
+    runs = read_runs(app)
+    return [f"{run.name}: {run.damage or run.state}" for run in runs if run.damage or run.state in UNFINISHED]
 
 
 def together(app: Path, participants: Sequence[tuple[Kstate, tuple[str, ...]]], delay: float) -> list[Ended]:

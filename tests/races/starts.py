@@ -15,13 +15,12 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kstate_cli.change.folder import read_runs
-from kstate_cli.change.journal import UNFINISHED
 from tests.faults.forked import Ended, Kstate
 from tests.interop.harness import App, Batch, Harness, Run
 from tests.interop.jvm import Reply
 from tests.interop.support import restored_records
 
+from .pairs import unfinished_runs, with_repository
 from .record import Race, Row
 
 RELEASE = "4.3.1"
@@ -107,8 +106,7 @@ class Lab:
             wrong.append(f"Streams: {start.rc} {start.report()[-1500:]}")
         removed = {WIPED} if name == "wipe" and ended.status in (0, 1) else set()
         wrong += [f"restored {store} in the race" for store in _stores(start) - removed]
-        runs = read_runs(directory)
-        wrong += [f"{run.name}: {run.damage or run.state}" for run in runs if run.damage or run.state in UNFINISHED]
+        wrong += unfinished_runs(directory)
         again = self._start(directory)
         if again.rc:
             wrong.append(f"Streams afterwards: {again.rc} {again.report()[-1500:]}")
@@ -126,8 +124,7 @@ class Lab:
         return self.harness.run(RELEASE, self.app, directory.parent, run)
 
     def _command(self, name: str) -> tuple[str, ...]:
-        command = COMMANDS[name]
-        return (*command, "--out", str(self._state.parent / "repository")) if name == "snapshot" else command
+        return with_repository(COMMANDS[name], self._state)
 
     def _usual(self, name: str) -> float:
         """The seconds of a command alone."""
