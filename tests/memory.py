@@ -14,7 +14,7 @@ def peak_bytes() -> int:
 
 
 def available_bytes() -> int:
-    """Return what programs can still have, without swapping: free memory, and what caches would give back."""
+    """Return what programs can still have, without swapping: free memory, and what caches would release."""
     match = re.search(r"^MemAvailable:\s+(\d+) kB$", Path("/proc/meminfo").read_text("ascii"), re.MULTILINE)
     assert match
     return int(match[1]) * 1024

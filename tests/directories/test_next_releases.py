@@ -220,7 +220,7 @@ def test_output_of_every_command_is_documented(folder: Path) -> None:
         text = _TABLE.sub(lambda match: match[1] + target + match[3], text)
         PAGE.write_text(text, encoding="utf-8")
     (content,) = _TABLE.findall(text)
-    assert content[1] == target, "KSTATE_WRITE_DOCS=1 writes it anew"
+    assert content[1] == target, "KSTATE_WRITE_DOCS=1 writes it again"
 
 
 @pytest.mark.in_full("tests/directories/test_next_releases.py::test_output_of_every_command_is_documented")

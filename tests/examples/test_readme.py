@@ -35,7 +35,7 @@ def test_readme_shows_the_output_of_its_commands() -> None:
     assert len(target) >= 8
     for entry, output in zip(target, run(target), strict=True):
         content = replace(entry, first=None, last=None).as_text()
-        assert steady(output.as_text()) == steady(content), f"{entry.command}: KSTATE_WRITE_DOCS=1 writes README anew"
+        assert steady(output.as_text()) == steady(content), f"{entry.command}: KSTATE_WRITE_DOCS=1 writes README again"
 
 
 def test_the_table_of_commands() -> None:

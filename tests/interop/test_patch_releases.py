@@ -98,10 +98,10 @@ def test_store_builder_shared_by_two_suppliers(
     if topology == "shared-read":
         spec = tmp_path / "kstate.toml"
         spec.write_text("format = 1\n[stores.shared]\nsubtopology = 0\n", encoding="utf-8")
-        copy_directory(tmp_path, "told")
-        result = kstate("rehome", tmp_path / "told" / app.name, *texts, "--spec", spec)
+        copy_directory(tmp_path, "specified")
+        result = kstate("rehome", tmp_path / "specified" / app.name, *texts, "--spec", spec)
         assert result.status == 0, result.report
-        reply = good(start(harness, new, app, tmp_path / "told", Run(expect_no_restore=True)))
+        reply = good(start(harness, new, app, tmp_path / "specified", Run(expect_no_restore=True)))
         assert not wipes_task(reply) and not restored_records(reply)
         assert not [str(difference) for difference in dumps.differences(truth, tmp_path / "told.jsonl")]
 

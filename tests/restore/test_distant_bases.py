@@ -14,7 +14,7 @@ from tests.faults import tiny_dump
 from .cluster import Cluster
 
 HERE = ("--for", "4.3", "--engine", "local", "--warnings-ok")
-NOBODY = "spark://127.0.0.1:9"
+UNREACHABLE_MASTER = "spark://127.0.0.1:9"
 """What is refused is refused before anything is asked of Spark."""
 
 
@@ -58,7 +58,7 @@ def behind(tmp_path: Path) -> Behind:
 
 def test_a_versioned_store_is_refused_on_a_cluster(behind: Behind) -> None:
     """The hint names both ways; without `--master` it is caught up."""
-    refusal = behind.on(NOBODY, status=4)
+    refusal = behind.on(UNREACHABLE_MASTER, status=4)
     assert "omit --master, or rebuild them completely with --rebuild" in refusal.err, refusal.err
     behind.caught_up()
     assert len(behind.digests()) == 1

@@ -29,13 +29,13 @@ _SVG = "{http://www.w3.org/2000/svg}"
 
 @pytest.mark.parametrize("name", RECORDINGS)
 def test_recording_is_the_current_output(name: str) -> None:
-    """But for times and sizes, as in README. KSTATE_WRITE_DOCS=1 records it anew where it is not."""
+    """But for times and sizes, as in README. KSTATE_WRITE_DOCS=1 records it again where it is not."""
     file = file_of(name)
     now = record(RECORDINGS[name])
     same = file.exists() and steady(file.read_text(encoding="utf-8")) == steady(now)
     if os.environ.get("KSTATE_WRITE_DOCS") and not same:
         file.write_text(now, encoding="utf-8")
-    assert steady(file.read_text(encoding="utf-8")) == steady(now), "KSTATE_WRITE_DOCS=1 records it anew"
+    assert steady(file.read_text(encoding="utf-8")) == steady(now), "KSTATE_WRITE_DOCS=1 records it again"
 
 
 @pytest.mark.parametrize("name", RECORDINGS)
@@ -43,7 +43,7 @@ def test_picture_is_drawn_from_the_recording(name: str) -> None:
     text = draw(RECORDINGS[name], file_of(name).read_text(encoding="utf-8"))
     if os.environ.get("KSTATE_WRITE_DOCS"):
         picture_file(name).write_text(text, encoding="utf-8")
-    assert picture_file(name).read_text(encoding="utf-8") == text, "KSTATE_WRITE_DOCS=1 draws it anew"
+    assert picture_file(name).read_text(encoding="utf-8") == text, "KSTATE_WRITE_DOCS=1 draws it again"
     assert sorted(path.stem for path in FOLDER.iterdir()) == sorted(RECORDINGS)
 
 

@@ -37,7 +37,7 @@ def test_reference_agrees_with_the_code() -> None:
         for name, text in written_pages.items()
         if not (FOLDER / name).is_file() or (FOLDER / name).read_text(encoding="utf-8") != text
     ]
-    assert not wrong, f"not as the code has it: {wrong}; KSTATE_WRITE_DOCS=1 writes docs/reference anew"
+    assert not wrong, f"not as the code has it: {wrong}; KSTATE_WRITE_DOCS=1 writes docs/reference again"
     others = {str(path.relative_to(FOLDER)) for path in FOLDER.rglob("*.md")} - {*written_pages, INDEX.name}
     assert not others, f"pages that nothing generates: {others}"
     for name in written_pages:
@@ -53,7 +53,7 @@ def test_tables_of_a_page_agree_with_the_code(name: str) -> None:
         path.write_text(marked_tables.with_tables(path.read_text(encoding="utf-8"), tables), encoding="utf-8")
     text = path.read_text(encoding="utf-8")
     assert sorted(marked_tables.marked_names(text)) == sorted(tables)
-    assert marked_tables.with_tables(text, tables) == text, "KSTATE_WRITE_DOCS=1 writes it anew"
+    assert marked_tables.with_tables(text, tables) == text, "KSTATE_WRITE_DOCS=1 writes it again"
 
 
 def test_no_other_page_has_a_mark() -> None:

@@ -99,7 +99,7 @@ def counts_of(release: str, report: Report) -> str:
     """Return ``the next start of 4.2 fails: 2 errors (offsets-in-column-family), 1 warning (kept-too-long)``."""
     counts = []
     for level in (Level.ERROR, Level.WARNING):
-        # Expected findings are left out, since they are no reason for exit code 3.
+        # Expected findings are skipped, since they are no reason for exit code 3.
         codes = [finding.code.name for finding in report.findings if finding.level is level]
         if codes:
             counts.append(f"{plural(len(codes), level.value)} ({some(list(dict.fromkeys(codes)), _MAX_LISTED)})")
