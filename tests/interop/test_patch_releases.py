@@ -103,7 +103,7 @@ def test_store_builder_shared_by_two_suppliers(
         assert result.status == 0, result.report
         reply = good(start(harness, new, app, tmp_path / "specified", Run(expect_no_restore=True)))
         assert not wipes_task(reply) and not restored_records(reply)
-        assert not [str(difference) for difference in dumps.differences(truth, tmp_path / "told.jsonl")]
+        assert not [str(difference) for difference in dumps.differences(truth, tmp_path / "specified.jsonl")]
 
     # And back: what the new release left, for the old one.
     back = kstate("rehome", tmp_path / "rehomed" / app.name, "--topology", tmp_path / "old.txt", "--from", texts[1])
