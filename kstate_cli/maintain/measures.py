@@ -131,9 +131,9 @@ def _measures(memory: Memory, directories: Mapping[str, Path], dump: str | None)
     """Yield all known values with their labels, without the old label ``of``."""
     for result in memory.results.values():
         yield from _of_step(result)
-    for directory, (_, _, _, full) in memory.parts.items():
-        if full is not None:
-            yield "kstate_verified_completely_timestamp_seconds", (directory,), full / 1000
+    for directory, cycle in memory.parts.items():
+        if cycle.last_complete_ms is not None:
+            yield "kstate_verified_completely_timestamp_seconds", (directory,), cycle.last_complete_ms / 1000
     for directory, path in directories.items():
         yield "kstate_backup_bytes", (directory,), _backup_bytes(path)
     grown = None

@@ -11,7 +11,7 @@ import os
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kstate_cli.errors import InUse, Refused, UsageError
 from kstate_cli.formats.binary import MAX_I64, parse_json
@@ -54,7 +54,23 @@ class Result:
 
 
 Share = tuple[int, int]
-"""A number i and a count n, written i/n: a share of the stores, or a part of them."""
+"""A number i and a count n, written i/n: every n-th store of the directory, beginning with the i-th.
+
+A part is such a share, with the number of parts as its count. Half of a share has twice its count.
+"""
+
+
+class Cycle(NamedTuple):
+    """How far the stores of a directory were verified, part by part. Times are ms since 1970."""
+
+    last_part: int
+    """The last part that was verified completely. 0: none yet."""
+    parts: int
+    """The number of parts at that time."""
+    began_ms: int | None = None
+    """When this cycle began. None if it is incomplete: it did not begin with part 1, or a share was skipped."""
+    last_complete_ms: int | None = None
+    """When the last complete cycle ended. None if no cycle was complete."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +99,8 @@ class Memory:
     """The content of the file."""
 
     results: dict[tuple[str, str | None], Result] = field(default_factory=dict)
-    parts: dict[str, tuple[int, int, int | None, int | None]] = field(default_factory=dict)
-    """For each directory: last verified part, number of parts, begin of the cycle, end of the last complete one.
-
-    Both times are ms since 1970. The begin is None if the cycle is incomplete, the end if no cycle was complete. The
-    file has texts as keys, so the dump, which has no directory, has the key "".
-    """
+    parts: dict[str, Cycle] = field(default_factory=dict)
+    """For each directory. The file has texts as keys, so the dump, which has no directory, has the key ""."""
     shares: dict[str, Shares] = field(default_factory=dict)
     """For each directory whose parts do not fit into the time limit of the step; with the keys of ``parts``."""
 
@@ -108,13 +120,16 @@ class Memory:
     def select_next_part(self, of: str | None, parts: int) -> Share:
         """Select the part, or share of a part, that is verified next, and return it.
 
-        If the number of parts has changed, it is the first one. If the next part was cut into shares, because it did
-        not fit into its time limit, record all of them as waiting. ``of`` is the directory (None for the dump).
+        Until :meth:`verified` or :meth:`too_large` records its end, each call selects the same one: a killed run is
+        repeated. If the number of parts has changed, it is the first part. A part that did not fit into its time limit
+        was cut into shares. If none of them is waiting, all are recorded as waiting. ``of`` is the directory (None for
+        the dump).
         """
-        last, before_parts, _, _ = self.parts.get(of or "", (0, parts, None, None))
+        before = self.parts.get(of or "", Cycle(0, parts))
         number = 1
-        if before_parts == parts:
-            number = last % parts + 1
+        if before.parts == parts:
+            # While shares of a part are waiting, the last part is still the one before it.
+            number = before.last_part % parts + 1
         shares = self.shares.get(of or "")
         # Shares of another number of parts have other stores.
         if shares is None or shares.parts != parts or number not in shares.cut:
@@ -142,9 +157,9 @@ class Memory:
             shares = replace(shares, waiting=shares.waiting[1:], incomplete=True)
             half = None
             if not shares.waiting:
-                _, _, _, last_cycle_ms = self.parts.get(of or "", (0, parts, None, None))
+                before = self.parts.get(of or "", Cycle(0, parts))
                 # The cycle gets no beginning (None), because the skipped share makes it incomplete.
-                self.parts[of or ""] = (number, parts, None, last_cycle_ms)
+                self.parts[of or ""] = Cycle(number, parts, None, before.last_complete_ms)
         else:
             # The stores in share i of m are those in the shares i and i + m of 2m.
             halves = ((part[0], of_all * 2), (part[0] + of_all, of_all * 2))
@@ -171,15 +186,16 @@ class Memory:
             if shares.waiting:
                 return False
             incomplete = shares.incomplete
-        _, _, cycle_began_ms, last_cycle_ms = self.parts.get(of or "", (0, parts, None, None))
+        before = self.parts.get(of or "", Cycle(0, parts))
+        cycle_began_ms, last_complete_ms = before.began_ms, before.last_complete_ms
         if incomplete:
             cycle_began_ms = None
         elif number == 1:
             cycle_began_ms = began_ms
         is_complete = number == parts and cycle_began_ms is not None
         if is_complete:
-            last_cycle_ms = ended_ms
-        self.parts[of or ""] = (number, parts, cycle_began_ms, last_cycle_ms)
+            last_complete_ms = ended_ms
+        self.parts[of or ""] = Cycle(number, parts, cycle_began_ms, last_complete_ms)
         return is_complete
 
 
@@ -256,13 +272,18 @@ def _memory(content: Any) -> Memory:
     for row in content["results"]:
         result = _result(row)
         memory.results[result.step, result.of] = result
-    for of, (number, parts, cycle_began_ms, last_cycle_ms) in content["parts"].items():
+    for of, values in content["parts"].items():
+        last_part, parts, began_ms, last_complete_ms = values
+        cycle = Cycle(last_part, parts, began_ms, last_complete_ms)
         # All values are checked, because a file that was edited must not make kstate skip a part.
-        for value in (number, parts, *(time_ms for time_ms in (cycle_began_ms, last_cycle_ms) if time_ms is not None)):
+        for value in (cycle.last_part, cycle.parts):
             _number(value)
-        if not 1 <= number <= parts:
+        for time_ms in (cycle.began_ms, cycle.last_complete_ms):
+            if time_ms is not None:
+                _number(time_ms)
+        if not 1 <= cycle.last_part <= cycle.parts:
             raise ValueError("a part")
-        memory.parts[of] = (number, parts, cycle_began_ms, last_cycle_ms)
+        memory.parts[of] = cycle
     for of, shares in content.get("shares", {}).items():
         memory.shares[of] = _shares(shares)
     return memory

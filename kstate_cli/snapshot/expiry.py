@@ -417,7 +417,8 @@ def _condemned(repository: Repository) -> dict[str, _CondemnedList]:
     lists = {}
     notes = repository.notes(CONDEMNED)
     for name, entry in notes.items():
-        # The note that claims a list is not a list. It is looked up below, with the list.
+        # The note by which a cleaner claims a list, before it deletes by it, is not a list. It is looked up below. A
+        # claim since the listing is missed here, so ``Repository.claim`` decides, by an exclusive creation.
         if name.endswith(CLAIMED):
             continue
         document = _document(repository, CONDEMNED, name)

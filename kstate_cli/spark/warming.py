@@ -40,7 +40,7 @@ _OUTPUT_LINES: Final = 5
 _MOST_BYTES: Final = 1 << 20
 _NAME: Final = "kstate warm-up"
 _FILES: Final = ("java", "spark")
-_SET: Final = re.compile(r"(?:SPARK|HADOOP|YARN|LD)_|PYTHONHASHSEED$")
+_SCRIPT_VARIABLES: Final = re.compile(r"(?:SPARK|HADOOP|YARN|LD)_|PYTHONHASHSEED$")
 """Variables that Spark's scripts may set for the JVM. A later start needs them too, because it skips the scripts."""
 _OF_WORK: Final = ("-Xmx", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel")
 """Options of the JVM that works, which the one that makes an archive is not given."""
@@ -153,7 +153,7 @@ def _make(folder: Path, key: str, decides: Mapping[str, Any], phase: Phase) -> W
     new = folder / f"{_MAKING}{os.getpid()}.jsa"
     try:
         phase("starting Spark without an archive, to see which classes it loads")
-        command, environment = _watched(classes)
+        command, environment = _launcher_command(classes)
         phase("creating an archive of these classes")
         _dump(command, classes, new)
         phase("starting Spark with the archive")
@@ -182,22 +182,22 @@ def _make(folder: Path, key: str, decides: Mapping[str, Any], phase: Phase) -> W
     return Warmed(archive, size, is_new=True, seconds=seconds)
 
 
-def _watched(classes: Path) -> tuple[tuple[str, ...], dict[str, str]]:
+def _launcher_command(classes: Path) -> tuple[tuple[str, ...], dict[str, str]]:
     """Return the command and the variables with which Spark's launcher starts the JVM.
 
-    The command ends with the main class. It creates the archive, and then starts the JVM without the launcher:
-    :class:`KeptStart`. This start also writes the names of the loaded classes to the file ``classes``. From them, the
-    JVM creates the archive (class-data sharing).
+    For this, Spark is started once by its launcher. That start also writes the names of the loaded classes to the file
+    ``classes``, and from them the JVM creates the archive (class-data sharing). The command ends with the main class:
+    what follows are settings. kstate starts the JVM with it later, without the launcher: :class:`KeptStart`.
     """
     launches: list[tuple[tuple[str, ...], dict[str, str]]] = []
-    setting, noting = "spark.driver.extraJavaOptions", f"-XX:DumpLoadedClassList={classes}"
+    setting, class_list_option = "spark.driver.extraJavaOptions", f"-XX:DumpLoadedClassList={classes}"
 
     def look(context: SparkContext) -> None:
         """Record the command line and the variables with which the launcher started the JVM."""
         pid = int(context._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
         # Both are read from the running process, because the command of the launcher cannot be derived from settings.
         words, variables = (_words_of(Path(f"/proc/{pid}/{name}")) for name in ("cmdline", "environ"))
-        if MAIN_CLASS not in words or noting not in words:
+        if MAIN_CLASS not in words or class_list_option not in words:
             raise RunFailed(
                 "Spark's launcher has started a program that kstate does not know",
                 details=words[:1],
@@ -205,18 +205,19 @@ def _watched(classes: Path) -> tuple[tuple[str, ...], dict[str, str]]:
             )
         # Words after the main class are settings, and each run has its own. The option that writes ``classes`` belongs
         # to this start only.
-        command = tuple(word for word in words[: words.index(MAIN_CLASS) + 1] if word != noting)
+        command = tuple(word for word in words[: words.index(MAIN_CLASS) + 1] if word != class_list_option)
         settings = dict(variable.split("=", 1) for variable in variables if "=" in variable)
-        # Only variables that the scripts have set: a later start gets the others from its own environment.
-        launches.append(
-            (
-                command,
-                {name: text for name, text in settings.items() if _SET.match(name) and os.environ.get(name) != text},
-            )
-        )
+        # Only variables that the scripts have set: a later start gets the others from its own environment. The pattern
+        # excludes those that PySpark sets for one start.
+        script_variables = {
+            name: text
+            for name, text in settings.items()
+            if _SCRIPT_VARIABLES.match(name) and os.environ.get(name) != text
+        }
+        launches.append((command, script_variables))
 
     # The launcher is the only way to start here. It gets the usual settings, and the option that writes ``classes``.
-    _run(lambda conf: [lambda: by_spark_submit({**conf, setting: f"{conf[setting]} {noting}"})], look)
+    _run(lambda conf: [lambda: by_spark_submit({**conf, setting: f"{conf[setting]} {class_list_option}"})], look)
     return launches[0]
 
 

@@ -139,7 +139,6 @@ def parse_draft(text: str, where: str = "kstate.toml") -> SpecDraft:
         raise UsageError(
             f"{where} is not a valid TOML file: {error}", hint=f"write it in the form of {example('kstate.toml')}"
         ) from None
-    refuse_unknown_keys(where, "the file", document, TOP)
     number = document.get("format")
     # The type is compared too: in Python ``true`` equals 1.
     if number != FORMAT or type(number) is not int:
@@ -149,6 +148,8 @@ def parse_draft(text: str, where: str = "kstate.toml") -> SpecDraft:
         raise UsageError(
             f"{where} {problem}", hint=f"write 'format = {FORMAT}', the only format that this kstate reads"
         )
+    # After the format: a later one may have other tables.
+    refuse_unknown_keys(where, "the file", document, TOP)
     application = document.get("application")
     # An application.id is the prefix of the names of changelogs, so only characters of topic names are legal.
     if application is not None and not (isinstance(application, str) and legal_topic(application)):

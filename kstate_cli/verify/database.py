@@ -258,7 +258,7 @@ class _Verification:
                 self._families[family] = self._rows(database, family, tables)
         except MalformedBytesError as error:
             text = f"column family {family}: {error}"
-            self._findings.append(self._in_tables(UNDECODABLE, tables, None, text))
+            self._findings.append(self._in_tables(UNDECODABLE, tables, text))
         except RocksError as error:
             if blobs and (error.rocks_message is None or error.rocks_message.file is None):
                 self._blobs(database, family, blobs, error)
@@ -308,7 +308,7 @@ class _Verification:
                 rule.decode(key, value)
             except MalformedBytesError as error:
                 text = f"column family {family}, key {_hex(key)}: {error} (the store has kind {self._job.kind.name})"
-                self._findings.append(self._in_tables(UNDECODABLE, tables, key, text))
+                self._findings.append(self._in_tables(UNDECODABLE, tables, text, key))
                 return None
         return rule
 
@@ -316,7 +316,7 @@ class _Verification:
         for key in keys:
             if last is not None and key <= last:
                 text = f"in column family {family}, key {_hex(key)} follows the greater key {_hex(last)}"
-                self._findings.append(self._in_tables(CORRUPT, tables, key, text))
+                self._findings.append(self._in_tables(CORRUPT, tables, text, key))
                 return
             last = key
 
@@ -325,18 +325,23 @@ class _Verification:
     ) -> None:
         """Compare the number of visible rows with the table properties of the SSTs.
 
+        ``tables`` are all SSTs of the column family, ordered by their first keys. The caller does not compare a column
+        family with rows from a write-ahead log, which no SST counts.
+
         An SST has an entry for each version of a key, deletions included. So each visible row is at least one entry
-        that is not a deletion. If SSTs do not overlap, each such entry is a row, except for entries that a range
-        deletion in the same SST covers, and for versions that a snapshot of RocksDB needed. Keys in the wrong order are
-        found here too, because RocksDB skips a key that is not greater than the one before it.
+        that is not a deletion. If SSTs do not overlap, each such entry is a row. There are three exceptions: a range
+        deletion covers entries in the same SST, several merge operands are one row, and a snapshot of RocksDB needed
+        older versions. Keys in the wrong order are found here too, because RocksDB skips a key that is not greater
+        than the one before it.
         """
+        # RocksDB counts range deletions as entries and as deletions.
         expected_rows = counts.entries - counts.deletions
         apart = all(table.last < other.first for table, other in pairwise(tables))
         exact = apart and not counts.range_deletions and not counts.merges
         # Each visible row is at least one entry. So more rows than entries prove damage.
         if rows > expected_rows or (exact and rows != expected_rows and not database.has_old_versions(family, counts)):
             text = f"column family {family} has {rows:,} rows, but the properties of its SSTs count {expected_rows:,}"
-            self._findings.append(self._in_tables(CORRUPT, tables, None, text))
+            self._findings.append(self._in_tables(CORRUPT, tables, text))
 
     def _blobs(self, database: WholeDatabase, family: str, blobs: tuple[str, ...], error: RocksError) -> None:
         """Add a finding for each damaged blob file: RocksDB does not name the one that it could not read."""
@@ -419,8 +424,13 @@ class _Verification:
         if not any(finding.place == place and not finding.among for finding in self._findings):
             self._findings.append(VerifyFinding(code, place, text))
 
-    def _in_tables(self, code: VerifyCode, tables: Iterable[Table], key: bytes | None, text: str) -> VerifyFinding:
-        """Return a finding about the SSTs that may contain a key: one SST, if they do not overlap."""
+    def _in_tables(
+        self, code: VerifyCode, tables: Iterable[Table], text: str, key: bytes | None = None
+    ) -> VerifyFinding:
+        """Return a finding about the SSTs that may contain a key: one SST, if they do not overlap.
+
+        Without a key it is about all of them.
+        """
         names = sorted(table.name for table in tables if key is None or table.first <= key <= table.last)
         # SSTs of upper levels overlap: then the finding names all that may have the key.
         if len(names) == 1:

@@ -221,7 +221,11 @@ class StoreRequest:
 
 
 def time_of(option_name: str, text: str | None) -> int | None:
-    """Return the milliseconds since 1970 of a time. Raise UsageError."""
+    """Return the milliseconds since 1970 of the value of a time option; None if it is not passed. Raise UsageError.
+
+    ``today`` and ``yesterday`` are whole days: their first millisecond, but their last one as the value of ``--to``,
+    which is inclusive.
+    """
     from kstate_cli.rows.values import parse_moment
 
     if text is None:

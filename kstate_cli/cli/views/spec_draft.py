@@ -110,11 +110,15 @@ def _broker_topics(
 
 
 def _changelogs_without_store(app: Application, draft: SpecDraft, topics: tuple[TopicReport, ...]) -> list[str]:
-    """Return a note about changelogs of the application without a store here."""
+    """Return a note about changelogs of the application without a store here; none if each has its store.
+
+    Only topics of the application are in ``topics``.
+    """
     from kstate_cli.formats.topic_partition import changelog_prefix, changelog_topic, is_changelog
 
     filled = [store.filled(draft.application) for store in draft.stores]
     changelogs = {store.changelog for store in filled}
+    # A draft may still ask which topic a store is restored from. Its usual changelog is not without a store then.
     changelogs |= {changelog_topic(changelog_prefix(app.app_id, store.topology), store.name) for store in filled}
     others = sorted(
         {topic for source in topics for topic in source.topics if is_changelog(topic)}
