@@ -210,7 +210,7 @@ def _declaration(
         typer.Option(
             "--config",
             metavar="FILE",
-            help="Read the [defaults] of this kstate.toml.",
+            help="Read default options from this kstate.toml.",
             rich_help_panel=OUTPUT_PANEL,
             readable=False,
             is_eager=True,

@@ -28,8 +28,10 @@ EXAMPLES: Final = {
         Example("Predict what Kafka Streams 4.2 does when it starts", "check /data/app --for 4.2"),
     ),
     "examples": (
-        Example("Kubernetes manifests, systemd units, a crontab, and a dump", "examples --out /tmp/kstate-examples"),
-        Example("Print the paths for a script", "examples --out /tmp/kstate-examples -o json"),
+        Example(
+            "Write Kubernetes manifests, systemd units, a crontab and a dump", "examples --out /tmp/kstate-examples"
+        ),
+        Example("Print the paths as JSON, for a script", "examples --out /tmp/kstate-examples -o json"),
     ),
     "ls": (
         Example("List the tasks and stores of an application", "ls /data/app"),
@@ -37,18 +39,20 @@ EXAMPLES: Final = {
         Example("Show the task of each store in a changed topology", "ls /data/app --topology new.txt"),
         Example("Print a kstate.toml for restore and query", "ls /data/app --spec"),
         Example(
-            "The same, with values from a dump and a topology",
+            "Print a kstate.toml with values from a dump and a topology",
             "ls /data/app --spec --from-changelog /dump --topology text",
         ),
     ),
     "inspect-position": (
-        Example("The offset and the Position of one store", "inspect-position /data/app --store count"),
-        Example("The lag behind the logs of a broker", "inspect-position /data/app --bootstrap-server broker:9092"),
+        Example("Show the offset and the Position of one store", "inspect-position /data/app --store count"),
+        Example(
+            "Show the lag behind the logs of a broker", "inspect-position /data/app --bootstrap-server broker:9092"
+        ),
         Example("Exit with 3 unless all stores have read offset 1234", "inspect-position /data/app --at in:0=1234"),
     ),
     "lag": (
-        Example("The lag behind the logs of a broker", "lag /data/app --bootstrap-server broker:9092"),
-        Example("The lag behind the end of a dump, for each task", "lag /data/app --dump /dump -v"),
+        Example("Show the lag behind the logs of a broker", "lag /data/app --bootstrap-server broker:9092"),
+        Example("Show the lag behind the end of a dump, for each task", "lag /data/app --dump /dump -v"),
         Example(
             "Exit with 3 if a store is more than 1000 records behind",
             "lag app --bootstrap-server broker:9092 --max-lag 1000",
@@ -56,79 +60,83 @@ EXAMPLES: Final = {
     ),
     "query": (
         Example(
-            "One key of a store with text keys and long values",
+            "Look up a key in a store with text keys and long values",
             "query key /data/app count alice --key-serde string --value-serde long",
         ),
         Example(
-            "A range of keys as JSON",
+            "Print a range of keys as JSON",
             "query range /data/app count --from a --to b -o json",
         ),
-        Example("Ten rows of any store in the form that RocksDB stores", "query raw-scan /data/app count --limit 10"),
+        Example(
+            "Print ten rows of any store in the form that RocksDB stores", "query raw-scan /data/app count --limit 10"
+        ),
     ),
     "query key": (
         Example(
-            "The count of alice",
+            "Look up the count of alice",
             "query key /data/app count alice --key-serde string --value-serde long",
         ),
         Example(
-            "With its timestamp, and the Position of the answer",
+            "Also print its timestamp and the Position of the answer",
             "query key /data/app count alice --timestamps --explain",
         ),
     ),
     "query range": (
-        Example("The first ten rows", "query range /data/app count --limit 10"),
+        Example("Print the first ten rows", "query range /data/app count --limit 10"),
         Example(
-            "Keys from a to b as CSV",
+            "Print the keys from a to b as CSV",
             "query range /data/app count --from a --to b --key-serde string -o csv",
         ),
     ),
     "query raw-key": (
-        Example("A row by its key as text", "query raw-key /data/app count alice --key-serde string"),
+        Example("Look up a row by its key as text", "query raw-key /data/app count alice --key-serde string"),
         Example(
-            "A row by its key as hexadecimal digits",
+            "Look up a row by its key in hexadecimal digits",
             "query raw-key /data/app count 2a --key-serde hex --value-serde hex",
         ),
     ),
     "query raw-scan": (
-        Example("The first ten rows of any store", "query raw-scan /data/app count --limit 10"),
-        Example("All rows as JSON, for other programs", "query raw-scan /data/app count -o json"),
+        Example("Print the first ten rows of any store", "query raw-scan /data/app count --limit 10"),
+        Example("Print all rows as JSON, for other programs", "query raw-scan /data/app count -o json"),
     ),
     "query window-key": (
-        Example("All windows of alice", "query window-key /data/app visits alice --key-serde string"),
+        Example("Print all windows of alice", "query window-key /data/app visits alice --key-serde string"),
         Example(
-            "Windows that started on 1 May or later",
+            "Print the windows that started on 1 May or later",
             "query window-key /data/app visits alice --from 2024-05-01",
         ),
     ),
     "query window-range": (
-        Example("Ten windows of any key", "query window-range /data/app visits --limit 10"),
+        Example("Print ten windows of any key", "query window-range /data/app visits --limit 10"),
         Example(
-            "Windows that started on one day",
+            "Print the windows that started on one day",
             "query window-range /data/app visits --from 2024-05-01 --to 2024-05-02",
         ),
     ),
     "query session": (
-        Example("The sessions of alice", "query session /data/app visits alice --key-serde string"),
-        Example("As JSON", "query session /data/app visits alice --key-serde string -o json"),
+        Example("Print the sessions of alice", "query session /data/app visits alice --key-serde string"),
+        Example(
+            "Print the sessions of alice as JSON", "query session /data/app visits alice --key-serde string -o json"
+        ),
     ),
     "query versioned": (
-        Example("The latest version", "query versioned /data/app prices gold --key-serde string"),
+        Example("Print the latest version", "query versioned /data/app prices gold --key-serde string"),
         Example(
-            "The version that was valid at a time",
+            "Print the version that was valid at a time",
             "query versioned /data/app prices gold --as-of 2024-05-01",
         ),
     ),
     "query multi-versioned": (
-        Example("All versions, newest first", "query multi-versioned /data/app prices gold --key-serde string"),
+        Example("Print all versions, newest first", "query multi-versioned /data/app prices gold --key-serde string"),
         Example(
-            "Oldest first",
+            "Print all versions, oldest first",
             "query multi-versioned /data/app prices gold --key-serde string --asc",
         ),
     ),
     "export": (
-        Example("A whole store as Parquet", "export /data/app count --out /backup/count"),
+        Example("Export a whole store to Parquet", "export /data/app count --out /backup/count"),
         Example(
-            "The same, with values decoded as numbers",
+            "Decode the values as numbers",
             "export /data/app count --out out --value-serde long",
         ),
     ),
@@ -151,9 +159,9 @@ EXAMPLES: Final = {
         ),
     ),
     "fleet": (
-        Example("Compare three hosts by their output of ls -o json", "fleet web-1.json web-2.json web-3.json"),
+        Example("Compare three hosts by their output of kstate ls -o json", "fleet web-1.json web-2.json web-3.json"),
         Example(
-            "With logs and group members, as an HTML page",
+            "Add logs and group members, and write an HTML page",
             "fleet web-1.json --bootstrap-server broker:9092 --html fleet.html",
         ),
     ),
@@ -174,11 +182,11 @@ EXAMPLES: Final = {
             "rehome /data/app --topology new.txt --bootstrap-server broker:9092",
         ),
         Example(
-            "Complete tasks of two hosts from a dump",
+            "Complete merged tasks of two hosts from a dump",
             "rehome /app --topology b --from a --from-changelog /dump --for 4.3",
         ),
         Example(
-            "Without texts: 6 is now 4, and 4 and 5 no longer exist",
+            "Map sub-topology 6 to 4, and mark 4 and 5 as gone",
             "rehome /data/app --map 6=4 --map 4=gone --map 5=gone",
         ),
     ),
@@ -188,7 +196,8 @@ EXAMPLES: Final = {
     ),
     "dump": (
         Example(
-            "Add the new records, every night", "dump --bootstrap-server broker:9092 --app orders --out /dump/orders"
+            "Add new records, for example every night",
+            "dump --bootstrap-server broker:9092 --app orders --out /dump/orders",
         ),
         Example(
             "Print how much kstate would read",
@@ -208,7 +217,7 @@ EXAMPLES: Final = {
     ),
     "ls-dump": (
         Example("Show offsets, gaps, age and health of each partition", "ls-dump /backup/orders"),
-        Example("For scripts", "ls-dump /backup/orders -o json"),
+        Example("Print the same as JSON, for scripts", "ls-dump /backup/orders -o json"),
     ),
     "verify-dump": (
         Example("Read all files once", "verify-dump /dump/orders"),
@@ -220,7 +229,7 @@ EXAMPLES: Final = {
     ),
     "snapshot": (
         Example("Copy all cleanly closed tasks to a folder", "snapshot /data/app --out /backup/snapshots"),
-        Example("Print how many bytes would be new", "snapshot /data/app --out /backup/snapshots --dry-run"),
+        Example("Print how many bytes kstate would copy", "snapshot /data/app --out /backup/snapshots --dry-run"),
     ),
     "restore-snapshot": (
         Example(
@@ -235,7 +244,7 @@ EXAMPLES: Final = {
         ),
     ),
     "ls-snapshots": (
-        Example("All snapshots", "ls-snapshots /backup/snapshots"),
+        Example("List all snapshots", "ls-snapshots /backup/snapshots"),
         Example("List the stores of one snapshot", "ls-snapshots /backup/snapshots --generation 20261126T1200"),
     ),
     "verify-snapshots": (
@@ -245,12 +254,16 @@ EXAMPLES: Final = {
     "prune-snapshots": (
         Example("Print the size of the files that no snapshot needs", "prune-snapshots /backup/snapshots --dry-run"),
         Example("DELETES all but the newest 7 of each task and host", "prune-snapshots /backup/snapshots --keep 7"),
-        Example("DELETES old snapshots of a bucket, from cron", "prune-snapshots s3://bucket/app --keep-for 14d -q"),
+        Example(
+            "DELETES snapshots in a bucket after 14 days, from cron",
+            "prune-snapshots s3://bucket/app --keep-for 14d -q",
+        ),
     ),
     "start-barrier": (
-        Example("The second of three hosts, with a folder that all hosts share", "start-barrier /backup/app --hosts 3"),
+        Example("Wait for three hosts in a folder that all of them share", "start-barrier /backup/app --hosts 3"),
         Example(
-            "In an init container, with the name of the pod", "start-barrier s3://bucket/app --hosts 3 --host app-1"
+            "Wait in an init container, with the name of the pod",
+            "start-barrier s3://bucket/app --hosts 3 --host app-1",
         ),
     ),
     "maintain": (
@@ -263,7 +276,7 @@ EXAMPLES: Final = {
     ),
     "status": (
         Example("Show the runs and their backups", "status /data/app"),
-        Example("For programs", "status /data/app -o json"),
+        Example("Print the same as JSON, for scripts", "status /data/app -o json"),
     ),
     "clean": (
         Example("Print what kstate would delete", "clean /data/app --dry-run"),
@@ -274,7 +287,7 @@ EXAMPLES: Final = {
         Example("Explain an exit code", "explain exit:7"),
     ),
     "warm-up": (
-        Example("Run once, as the user that runs restore", "warm-up"),
+        Example("Run once, as the user that runs kstate restore", "warm-up"),
         Example("Run as root when you build an image", "warm-up --for-all"),
     ),
     "demo": (

@@ -25,26 +25,26 @@ Commands:
   diff              Compare the rows of two application directories.
   check             Predict what Kafka Streams does when it starts.
   fleet             Compare the tasks of many hosts.
-  verify            Read every data block, and report damage.
+  verify            Read every data block and report damage.
   migrate           Upgrade or downgrade a directory in place.
-  wipe              Move stores away, so that they are rebuilt.
+  wipe              Move stores away so that Kafka Streams rebuilds them.
   rehome            Move stores to their tasks in a changed topology.
-  dump              Write changelogs from a broker to a dump.
+  dump              Dump changelogs from a broker to Parquet files.
   ls-dump           List a dump with offsets, gaps, age and health.
-  verify-dump       Read every file of a dump, and report damage.
+  verify-dump       Read all files of a dump and report damage.
   restore           Restore stores in bulk from a changelog dump.
-  snapshot          Copy store files to a repository of snapshots.
+  snapshot          Copy store files to a snapshot repository.
   restore-snapshot  Restore stores from snapshots.
   ls-snapshots      List snapshots with time, host, tasks and health.
-  verify-snapshots  Read every file of snapshots, and report damage.
+  verify-snapshots  Read all snapshot files and report damage.
   prune-snapshots   DELETES expired snapshots and unneeded files.
   seed              Create the changelogs of a new application.id.
   start-barrier     Wait until all hosts are ready to start.
   maintain          Run the maintenance steps that are due.
   undo              Undo the newest change.
-  status            Show how runs of kstate ended, and what to do.
+  status            Show how kstate runs ended and what to do next.
   clean             DELETES the backups that kstate keeps for undo.
-  explain           Explain a code, or a line from a log.
+  explain           Explain a code or a line from a log.
   warm-up           Halve the start time of Spark.
   demo              Try a downgrade on a bundled directory.
   examples          Write examples for Kubernetes, cron and Spark.
@@ -57,7 +57,7 @@ Examples:
   Predict what Kafka Streams 4.2 does when it starts:
     kstate check /data/app --for 4.2
 
-  Exit codes: 0 done or nothing to do, 1 finished with warnings, 2 usage, 3
-  condition not met, 4 refused, 5 in use, 6 failed and nothing changed, 7
-  failed midway (rerun or undo), 128+N signal.
+  Exit codes: 0 done or nothing to do, 1 finished with warnings, 2 usage
+  error, 3 condition not met, 4 refused, 5 in use, 6 failed and nothing
+  changed, 7 failed midway (rerun or undo), 128+N signal.
 """

@@ -62,7 +62,7 @@ def check(
         typer.Option(
             option.FOR,
             metavar="RELEASE",
-            help="Release to predict, such as 4.3; or pass --for-jar.",
+            help="Predict what this release does, such as 4.3. Required without --for-jar.",
             autocompletion=releases,
         ),
     ] = None,
@@ -70,21 +70,27 @@ def check(
     guarantee: Annotated[
         Guarantee,
         typer.Option(
-            option.GUARANTEE, metavar="GUARANTEE", help="processing.guarantee: exactly_once_v2 or at_least_once."
+            option.GUARANTEE,
+            metavar="GUARANTEE",
+            help="Assume this processing.guarantee: exactly_once_v2 or at_least_once.",
         ),
     ] = Guarantee.exactly_once,
     dsl_store_format: DslStoreFormat = StoreFormat.DEFAULT,
     transactional_stores: TransactionalStores = False,
     dump: Annotated[
         str | None,
-        typer.Option(option.DUMP, metavar="DUMP", help="Changelog dump with log bounds and numbers of records."),
+        typer.Option(option.DUMP, metavar="DUMP", help="Read log offsets and record counts from this changelog dump."),
     ] = None,
     offsets: LogOffsets = None,
     bootstrap_server: BootstrapServer = None,
     kafka_settings: KafkaSettings = None,
     max_age: Annotated[
         str | None,
-        typer.Option(option.MAX_AGE, metavar="AGE", help="state.cleanup.dir.max.age.ms, if you set it, such as 7d."),
+        typer.Option(
+            option.MAX_AGE,
+            metavar="AGE",
+            help=("Assume this state.cleanup.dir.max.age.ms, such as 7d. Pass it if your application sets it."),
+        ),
     ] = None,
     delete_retention: Annotated[
         str | None,
@@ -92,8 +98,8 @@ def check(
             option.DELETE_RETENTION,
             metavar="AGE",
             help=(
-                "delete.retention.ms of the changelogs. The default is the value from the broker or the dump, "
-                "or else 1d."
+                "Assume this delete.retention.ms for the changelogs. By default, kstate uses the "
+                "value from the broker or the dump. Without either, it assumes 1d."
             ),
         ),
     ] = None,
@@ -104,7 +110,7 @@ def check(
         bool,
         typer.Option(
             option.ALL,
-            help="List every store, instead of grouping stores by cause.",
+            help="List every store instead of grouping stores by cause.",
             rich_help_panel=OUTPUT_PANEL,
         ),
     ] = False,
@@ -114,10 +120,10 @@ def check(
 ) -> int:
     """Predict what a release of Kafka Streams will do to each task and store when it starts, and why.
 
-    check changes nothing. The exit code is 3 if it reports findings. To predict how many records Kafka Streams will
-    restore, and whether the log still has the offsets, check needs --dump, --offsets or --bootstrap-server. With
-    --topology, check predicts what a changed topology will do, and prints the kstate rehome command that keeps its
-    stores.
+    This command changes nothing. With --dump, --offsets or --bootstrap-server, kstate also predicts how many records
+    Kafka Streams will restore, and whether the log still has the offsets. With --topology, kstate predicts the effect
+    of a changed topology and prints the `kstate rehome` command that keeps its stores. The exit code is 3 if there are
+    findings.
     """
     from kstate_cli.check.predict import check as predict
     from kstate_cli.check.snapshot import CheckRequest

@@ -28,16 +28,16 @@ def clean(
         typer.Option(
             option.OLDER_THAN,
             metavar="AGE",
-            help="Delete only runs that ended at least AGE ago: 7d, 12h.",
+            help="Delete only runs that ended at least AGE ago, such as 7d or 12h.",
             show_default=False,
         ),
     ] = "0s",
     run: Annotated[
         list[str] | None,
-        typer.Option(option.RUN, metavar="RUN", help="Delete only this run, such as 0001-migrate; repeatable."),
+        typer.Option(option.RUN, metavar="RUN", help="Delete only this run, such as 0001-migrate. Can be repeated."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option(option.DRY_RUN, help="Print what kstate would delete, and delete nothing.")
+        bool, typer.Option(option.DRY_RUN, help="Print what kstate would delete without deleting it.")
     ] = False,
     wait: Wait = 0.0,
     lock_is_shared: LockIsShared = False,
@@ -46,9 +46,9 @@ def clean(
 ) -> int:
     """DELETES the backups that kstate keeps for undo. Afterwards, you cannot undo these runs.
 
-    You can run clean while the application is running, because it does not touch the application's directory. It leaves
-    an interrupted run for the next command on this directory to finish. If a run was interrupted before it exchanged
-    the directories, --run deletes that run.
+    You can run this command while the application is running, because kstate does not touch the application's files. It
+    keeps interrupted runs, which the next command on this directory finishes. If a run was interrupted before it
+    replaced the directory, you can delete it with --run.
     """
     from kstate_cli.change.clean import CleanRequest, choose, clean_runs
     from kstate_cli.change.engine import pinned_bytes

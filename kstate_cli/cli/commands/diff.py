@@ -45,26 +45,30 @@ def diff(
         bool, typer.Option(option.IGNORE_TIMESTAMPS, help="Ignore differences in timestamps.")
     ] = False,
     ignore_headers: Annotated[bool, typer.Option(option.IGNORE_HEADERS, help="Ignore differences in headers.")] = False,
-    positions: Annotated[
-        bool, typer.Option(option.POSITIONS, help="Also report different offsets and Positions.")
-    ] = False,
+    positions: Annotated[bool, typer.Option(option.POSITIONS, help="Also compare offsets and Positions.")] = False,
     limit: Annotated[
         int,
         typer.Option(
-            option.LIMIT, min=0, metavar="N", help="Print at most N differing rows per store, but count all of them."
+            option.LIMIT,
+            min=0,
+            metavar="N",
+            help="Print at most N differing rows per store. kstate still counts all of them.",
         ),
     ] = 20,
     spec: SpecFile = None,
     last_flush: LastFlush = False,
-    workers: Annotated[int, workers_option("Databases")] = 0,
+    workers: Annotated[int, workers_option("Compare N databases")] = 0,
     output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
     """Compare the rows of two application directories, even if different releases wrote them.
 
-    diff changes nothing. It compares rows in the newest layout, so a row equals its migrated form. If only one of the
-    two layouts has timestamps or headers, diff ignores them and reports that. The exit code is 1 if the rows are equal
-    but some may be missing, 3 if rows differ, and 6 if kstate cannot read a store.
+    This command changes nothing. kstate converts rows to the newest layout before it compares them, so a migrated row
+    is equal to its original. If only one of the two layouts has timestamps or headers, kstate ignores them and reports
+    that.
+
+    The exit code is 1 if the rows are equal but some may be missing, 3 if rows differ, and 6 if kstate cannot read a
+    store.
     """
     from kstate_cli.cli.views.diff import DiffReport
     from kstate_cli.diff.applications import DiffRequest, diff_applications

@@ -37,9 +37,9 @@ def examples(
     output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
-    """Write the examples to a new directory: Kubernetes, systemd, cron, Spark, serdes, and a changelog dump to restore.
+    """Write examples to a new directory: Kubernetes, systemd, cron, Spark, serdes, and a changelog dump to restore.
 
-    README.md in that directory describes each example. kstate overwrites no files. If an error occurs, kstate does not
+    README.md in that directory describes each example. kstate does not overwrite files. If an error occurs, it does not
     create DIR.
     """
     folder = Path(os.path.abspath(out))

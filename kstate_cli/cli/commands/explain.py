@@ -36,8 +36,8 @@ def explain(
         typer.Argument(
             metavar="TEXT",
             help=(
-                "A code, GROUP:CODE such as exit:3, a log line, an exception or a note. - reads "
-                "standard input. Without TEXT, kstate lists all codes."
+                "Text to explain: a code such as exit:3, a log line, an exception or a note from "
+                "kstate. Pass - to read standard input. Without TEXT, kstate lists all codes."
             ),
             autocompletion=codes,
         ),

@@ -40,15 +40,28 @@ def export(
     app: App,
     store: Annotated[
         str,
-        typer.Argument(metavar="STORE", help="Name of the store, in all its tasks.", autocompletion=stores),
+        typer.Argument(metavar="STORE", help="Store to export, including all its tasks.", autocompletion=stores),
     ],
     out: Annotated[
-        Path, typer.Option(option.OUT, metavar="DIR", help="Folder for the export, new or empty.", readable=False)
+        Path,
+        typer.Option(
+            option.OUT,
+            metavar="DIR",
+            help="Write to this directory, which must be empty or not exist yet.",
+            readable=False,
+        ),
     ],
-    key_serde: Annotated[str, typer.Option(option.KEY_SERDE, metavar="SERDE", help="Serde of keys.")] = "bytes",
-    value_serde: Annotated[str, typer.Option(option.VALUE_SERDE, metavar="SERDE", help="Serde of values.")] = "bytes",
+    key_serde: Annotated[
+        str, typer.Option(option.KEY_SERDE, metavar="SERDE", help="Decode keys with this serde.")
+    ] = "bytes",
+    value_serde: Annotated[
+        str, typer.Option(option.VALUE_SERDE, metavar="SERDE", help="Decode values with this serde.")
+    ] = "bytes",
     topology: Annotated[
-        str | None, typer.Option(option.TOPOLOGY, metavar="NAME", help="The named topology, if several have the store.")
+        str | None,
+        typer.Option(
+            option.TOPOLOGY, metavar="NAME", help="Select a named topology if several of them have this store."
+        ),
     ] = None,
     spec: SpecFile = None,
     engine: Annotated[
@@ -56,12 +69,12 @@ def export(
         typer.Option(
             option.ENGINE,
             metavar="auto|local|spark",
-            help="auto: local processes, or Spark if started by spark-submit.",
+            help="Select the engine. auto uses Spark under spark-submit, and local processes otherwise.",
         ),
     ] = AUTO,
-    workers: Annotated[int, workers_option("Parts")] = 0,
+    workers: Annotated[int, workers_option("Export N parts")] = 0,
     overwrite: Annotated[
-        bool, typer.Option(option.OVERWRITE, help="DELETES the existing export in DIR, after the new one is complete.")
+        bool, typer.Option(option.OVERWRITE, help="DELETES the old export in DIR after the new one is complete.")
     ] = False,
     last_flush: LastFlush = False,
     output: OutputFormat = Format.table,
@@ -69,9 +82,9 @@ def export(
 ) -> int:
     """Write all rows of a store to Parquet files, with decoded keys and values.
 
-    docs/export.md lists the columns. export does not change the application directory. The export is complete when it
-    has a _manifest.json, which kstate writes last. It includes expired rows. The exit code is 1 if rows may be missing
-    from the store.
+    kstate does not change the application directory. The export includes expired rows. kstate writes _manifest.json
+    last, so an export with this file is complete. docs/export.md describes the columns. The exit code is 1 if rows may
+    be missing from the store.
     """
     from kstate_cli.cli.views.export import ExportProgress
     from kstate_cli.export.store_export import ExportRequest, export_store

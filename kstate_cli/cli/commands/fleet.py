@@ -56,8 +56,9 @@ def fleet(
         typer.Argument(
             metavar="HOST=FILE",
             help=(
-                "Output of kstate ls -o json from each host: web-1.json, web-1=FILE, or - for standard input. "
-                "Also a repository of snapshots: a folder or s3://BUCKET/PREFIX. Repeatable."
+                "Output of `kstate ls -o json`, one file for each host. Write web-1=FILE to name the "
+                "host, or - to read standard input. You can also pass a snapshot repository, which is "
+                "a folder or s3://BUCKET/PREFIX."
             ),
         ),
     ],
@@ -66,14 +67,14 @@ def fleet(
         typer.Option(option.BY, metavar=choices_text(FleetRows), help="Print one row per host, task or store."),
     ] = FleetRows.host,
     standby_replicas: Annotated[
-        int, typer.Option(option.STANDBY_REPLICAS, metavar="N", min=0, help="num.standby.replicas of the application.")
+        int, typer.Option(option.STANDBY_REPLICAS, metavar="N", min=0, help="Assume this num.standby.replicas.")
     ] = 0,
     spec: Annotated[
         Path | None,
         typer.Option(
             option.SPEC,
             metavar="FILE",
-            help="kstate.toml with the number of partitions of each sub-topology.",
+            help="Read the partition count of each sub-topology from this kstate.toml.",
             readable=False,
         ),
     ] = None,
@@ -88,12 +89,13 @@ def fleet(
     output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
-    """Compare the hosts of an application: their tasks, their lag, and missing tasks.
+    """Compare the hosts of an application by tasks and lag, and find missing tasks.
 
-    First run kstate ls -o json on each host. fleet reads these files. With --bootstrap-server, it also reads the logs
-    and the members of the consumer group. It does not join the group and changes nothing. The exit code is 3 if a task
-    is missing, unknown, or on several hosts. Without --bootstrap-server, --offsets or --spec, kstate does not know
-    whether there are tasks above the highest listed one.
+    First run `kstate ls -o json` on each host. Then pass the files to this command. With --bootstrap-server, kstate
+    also reads the logs and the members of the consumer group. It does not join the group and changes nothing.
+
+    The exit code is 3 if a task is missing, unknown, or on several hosts. To find missing tasks above the highest
+    listed one, kstate needs --bootstrap-server, --offsets or --spec.
     """
     from kstate_cli.cli.fleet_repositories import split_listings
     from kstate_cli.cli.metrics import Metrics

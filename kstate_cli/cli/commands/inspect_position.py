@@ -54,8 +54,10 @@ def inspect_position(
     """Show the changelog offset, the IQv2 Position and the lag of each store.
 
     The lag is the number of records that a store has not read yet. To show it, kstate needs a broker, a dump or a file
-    of offsets. With a broker, kstate also shows how old the first unread record is. The exit code is 3 if kstate cannot
-    read a store or an offset file, or if a store is below --at. It is 1 if rows may be missing.
+    of offsets. With a broker, kstate also shows how old the first unread record is.
+
+    The exit code is 1 if rows may be missing. It is 3 if kstate cannot read a store or an offset file, or if a store is
+    below --at.
     """
     from kstate_cli.cli.options.logs import LogSources
     from kstate_cli.cli.views.stores import say_incomplete_stores

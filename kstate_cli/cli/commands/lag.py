@@ -41,7 +41,10 @@ def lag(
     dump: Annotated[
         str | None,
         typer.Option(
-            option.DUMP, metavar="DUMP", help="Show the lag up to the end of this changelog dump.", rich_help_panel=LOGS
+            option.DUMP,
+            metavar="DUMP",
+            help="Compare with the end offsets in this changelog dump.",
+            rich_help_panel=LOGS,
         ),
     ] = None,
     offsets: LogOffsets = None,
@@ -60,11 +63,12 @@ def lag(
     ] = False,
     quiet: Quiet = False,
 ) -> int:
-    """Show how many records each store is behind its changelog, and how old the first of them is.
+    """Show how many records each store is behind its changelog, and how old the first unread record is.
 
-    lag changes nothing. It prints one line for each store, summed over all tasks. With a broker, it uses the current
-    end offsets. With a dump, it uses the end offsets that the dump recorded. The exit code is 1 if the lag of a store
-    is unknown, and 3 if it is above --max-lag.
+    This command changes nothing. It prints one line for each store, summed over all tasks. With a broker, kstate uses
+    the current end offsets. With a dump, it uses the end offsets that the dump recorded.
+
+    The exit code is 1 if the lag of a store is unknown, and 3 if it is above --max-lag.
     """
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.options.logs import LogSources

@@ -54,12 +54,14 @@ class Order(str, Enum):
 
 Spec = Annotated[
     bool,
-    typer.Option(option.SPEC, help="Print a kstate.toml instead. Comments mark the values that you must fill in."),
+    typer.Option(
+        option.SPEC, help="Print a kstate.toml instead of the list. Comments mark the values that you must fill in."
+    ),
 ]
 
 
 ByStore = Annotated[
-    bool, typer.Option(option.BY_STORE, help="Print one line for each store, with sums over all its tasks.")
+    bool, typer.Option(option.BY_STORE, help="Print one line for each store, summed over all its tasks.")
 ]
 
 
@@ -76,7 +78,10 @@ Topology = Annotated[
     typer.Option(
         option.TOPOLOGY,
         metavar="FILE",
-        help="Output of Topology#describe: show the task that each store has there. With --spec, add in-memory stores.",
+        help=(
+            "Show the task of each store in the topology that FILE describes. FILE contains the "
+            "output of Topology#describe. With --spec, also include in-memory stores."
+        ),
         readable=False,
     ),
 ]
@@ -99,13 +104,14 @@ def ls(
 ) -> int:
     """List tasks and stores: kind, size, keys, offset, status, SST format, and the releases that can open each store.
 
-    ls changes nothing, and you can run it while the application is running. It counts keys as kstate query shows them.
-    ~ marks an estimate, and ? a store that kstate cannot read. The exit code is 3 if the directory contains an entry
-    that Kafka Streams would not leave there, and 4 if kstate cannot list a task directory. It is 1 if rows may be
-    missing, or if the files exist only in a backup that kstate made. --spec prints a kstate.toml. It takes the numbers
-    of partitions from a broker or a dump, and retentions from rows. With --spec, exit code 1 means that you must
-    complete or check the lines that have comments. --topology without --spec adds a column with the task that has the
-    store in that topology.
+    You can run `kstate ls` while the application is running, because it changes nothing. It counts the keys that
+    `kstate query` shows. ~ marks an estimate, and ? marks a store that kstate cannot read. With --spec, kstate prints a
+    kstate.toml with partition counts from a broker or a dump and retentions from the rows. --topology without --spec
+    adds a column with the task of each store in that topology.
+
+    The exit code is 1 if rows may be missing, or if the files exist only in a backup that kstate made. With --spec, it
+    is 1 if you must complete or check the lines with comments. It is 3 if the directory contains an entry that Kafka
+    Streams does not create, and 4 if kstate cannot list a task directory.
     """
     from kstate_cli.cli.views.spec_draft import SpecSources
     from kstate_cli.cli.views.store_homes import say_missing_stores

@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 
 def ls_dump(
-    dump: Annotated[str, typer.Argument(metavar="DUMP", help="Changelog dump, as a path or URI.", show_default=False)],
+    dump: Annotated[str, typer.Argument(metavar="DUMP", help="Path or URI of the changelog dump.", show_default=False)],
     output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
     """List the contents of a dump: offsets, full and incremental dumps, gaps, size, age and health of each partition.
 
-    ls-dump reads only manifests and footers. To read the files in full, run kstate verify-dump. A gap is a range of
-    offsets that is missing between two full dumps, because the log no longer had it. The exit code is 3 if a file is
-    damaged or missing.
+    This command reads only manifests and footers. To read the complete files, run `kstate verify-dump`. A gap is a
+    range of offsets that is missing between two full dumps, because the log no longer had it. The exit code is 3 if a
+    file is damaged or missing.
     """
     from kstate_cli.dump_reader.open import read_overview
 

@@ -22,20 +22,22 @@ if TYPE_CHECKING:
 
 
 def ls_snapshots(
-    repository: Annotated[str, typer.Argument(metavar="REPO", help="Repository: a folder or s3://BUCKET/PREFIX.")],
+    repository: Annotated[
+        str, typer.Argument(metavar="REPO", help="Snapshot repository, which is a folder or s3://BUCKET/PREFIX.")
+    ],
     generation: Annotated[
         str | None,
-        typer.Option(option.GENERATION, metavar="NAME", help="List the stores of this snapshot, with offsets."),
+        typer.Option(option.GENERATION, metavar="NAME", help="List the stores and offsets of this snapshot."),
     ] = None,
     output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
     """List the snapshots of a repository: time, host, tasks, size, and until when each can be restored.
 
-    ls-snapshots compares only the names and sizes of files. To read the files in full, run kstate verify-snapshots.
-    After the time in the column `usable until`, the log may no longer contain deletes, and restore-snapshot needs
-    --accept-resurrected. If a snapshot was taken without a broker, kstate assumes the default of delete.retention.ms.
-    The exit code is 3 if a snapshot is damaged.
+    This command compares only the names and sizes of files. To read the complete files, run `kstate verify-snapshots`.
+    The column `usable until` shows how long the log is sure to contain all deletes. After that time, `kstate
+    restore-snapshot` requires --accept-resurrected. If a snapshot was taken without a broker, kstate assumes the
+    default of delete.retention.ms. The exit code is 3 if a snapshot is damaged.
     """
     from kstate_cli.errors import ConditionNotMet
     from kstate_cli.snapshot.health import list_generations

@@ -37,21 +37,24 @@ if TYPE_CHECKING:
 def maintain(
     config: Annotated[
         Path | None,
-        typer.Option(option.CONFIG, metavar="FILE", help="kstate.toml with the section [maintain].", readable=False),
+        typer.Option(
+            option.CONFIG, metavar="FILE", help="Read the [maintain] section of this kstate.toml.", readable=False
+        ),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option(option.DRY_RUN, help="Print the commands that maintain would run, and run none.")
+        bool, typer.Option(option.DRY_RUN, help="Print the commands that are due without running them.")
     ] = False,
     metrics_file: MetricsFile = None,
     warnings_ok: WarningsOk = False,
     output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
-    """Run the steps of [maintain] in kstate.toml that are due: dump, standby, snapshot, check, verify, clean.
+    """Run the maintenance steps that are due: dump, standby, snapshot, check, verify and clean.
 
-    maintain is made for cron and timers. It runs each step as a separate command with a time limit. If a step fails,
-    maintain still runs the next ones, and ends with the most severe exit code. The next run repeats steps that did not
-    complete. If another maintain is still running, the exit code is 5.
+    The [maintain] section of kstate.toml describes the steps. Run this command from cron or a timer. kstate runs
+    each step as a separate command with a time limit. If a step fails, kstate still runs the next ones and ends
+    with the most severe exit code. The next run repeats steps that did not complete. The exit code is 5 if `kstate
+    maintain` is already running.
     """
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.maintain.measures import measures

@@ -59,7 +59,7 @@ def migrate(
         typer.Option(
             option.TO,
             metavar="RELEASE",
-            help="Target release, such as 4.2 or cp-8.2; or pass --to-jar.",
+            help="Migrate to this release, such as 4.2 or cp-8.2. Required without --to-jar.",
             autocompletion=releases,
         ),
     ] = None,
@@ -68,7 +68,7 @@ def migrate(
         typer.Option(
             option.TO_JAR,
             metavar="PATH",
-            help="Read the release from the application's jar or jars.",
+            help="Read the release from this jar or folder of jars.",
             readable=False,
             callback=require_release,
         ),
@@ -79,7 +79,7 @@ def migrate(
         bool,
         typer.Option(
             option.WIPE_UNCLEAN,
-            help="Skip unclean tasks and partially created databases. Kafka Streams restores them.",
+            help=("Skip unclean tasks and partially created databases. Kafka Streams restores them at its next start."),
             rich_help_panel=KILLED,
         ),
     ] = False,
@@ -88,14 +88,14 @@ def migrate(
         typer.Option(
             option.UNCLEAN,
             metavar=choices_text(OnUnclean),
-            help="The same, for scripts: refuse (default) or wipe.",
+            help="Refuse unclean tasks (default), or skip them like --wipe-unclean.",
             rich_help_panel=KILLED,
         ),
     ] = None,
     drop_headers: Annotated[
         bool,
         typer.Option(
-            option.DROP_HEADERS, help="Convert stores with headers to the older layout. Record headers are lost."
+            option.DROP_HEADERS, help="Convert stores with headers to the older layout. Their record headers are lost."
         ),
     ] = False,
     dsl_store_format: DslStoreFormat = StoreFormat.DEFAULT,
@@ -106,11 +106,11 @@ def migrate(
         typer.Option(
             option.VERIFY,
             metavar=choices_text(Verify),
-            help="full: compare every row of rewritten stores before the exchange.",
+            help="Select how to check rewritten stores before kstate uses them. full compares every row.",
         ),
     ] = Verify.quick,
     copy: CopySsts = False,
-    workers: Annotated[int, workers_option("Stores")] = 0,
+    workers: Annotated[int, workers_option("Migrate N stores")] = 0,
     reason: Reason = None,
     metrics_file: MetricsFile = None,
     wait: Wait = 0.0,
@@ -122,7 +122,7 @@ def migrate(
 ) -> int:
     """Upgrade or downgrade an application directory in place, without restoring anything.
 
-    Stop the application first. kstate keeps the old directory as a backup until you run `kstate clean`. Until then you
+    Stop the application first. kstate keeps the old directory as a backup until you run `kstate clean`. Until then, you
     can undo the migration with `kstate undo`.
     """
     from kstate_cli.change.course import ChangeRequest, Terms, change

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 
 def prune_snapshots(
-    repository: Annotated[str, typer.Argument(metavar="REPO", help="Repository: a folder or s3://BUCKET/PREFIX.")],
+    repository: Annotated[
+        str, typer.Argument(metavar="REPO", help="Snapshot repository, which is a folder or s3://BUCKET/PREFIX.")
+    ],
     keep: KeepNewest = None,
     keep_for: KeepFor = None,
     abandoned: Annotated[
@@ -32,12 +34,15 @@ def prune_snapshots(
         typer.Option(
             option.ABANDONED,
             metavar="AGE",
-            help="DELETES all snapshots of a task and host once the application has one that is AGE newer.",
+            help=(
+                "DELETES even the newest snapshot of a task and host if the application has a snapshot that is "
+                "AGE newer."
+            ),
         ),
     ] = None,
     grace: ExpiryGrace = "1d",
     dry_run: Annotated[
-        bool, typer.Option(option.DRY_RUN, help="Print what kstate would delete, and write nothing.")
+        bool, typer.Option(option.DRY_RUN, help="Print what kstate would delete without writing anything.")
     ] = False,
     metrics_file: MetricsFile = None,
     output: OutputFormat = Format.table,
@@ -45,11 +50,13 @@ def prune_snapshots(
 ) -> int:
     """DELETES expired snapshots and files that no snapshot needs, without taking a new snapshot.
 
-    A run marks snapshots as expired. A run after the grace period deletes them, so that writers and restorations on
-    other hosts can finish. Without --keep, --keep-for and --abandoned, no snapshot expires, and kstate deletes only
-    files that no snapshot needs. kstate keeps the newest snapshot of each task and host. With --abandoned, it also
-    deletes those of hosts and tasks that no longer exist. The exit code is 4 if a snapshot is unreadable, because
-    kstate then does not know which files it needs.
+    One run marks snapshots as expired, and a run after the grace period deletes them. In between, hosts that still
+    write or restore can finish. Without --keep, --keep-for and --abandoned, no snapshot expires, and kstate deletes
+    only files that no snapshot needs.
+
+    kstate keeps the newest snapshot of each task and host. With --abandoned, it also deletes these snapshots for hosts
+    and tasks that no longer exist. The exit code is 4 if a snapshot is unreadable, because kstate then does not know
+    which files it needs.
     """
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.snapshot.expiry import ExpiryObstacle

@@ -51,7 +51,8 @@ query_app = typer.Typer(cls=_Group, rich_markup_mode=None, add_completion=False)
 def query() -> None:
     """Query a store while the application is stopped: by key, by range or by time.
 
-    query changes nothing and takes no lock. Each subcommand has its own help, for example kstate query key --help.
+    This command changes nothing and takes no lock. Each subcommand has its own help, for example
+    `kstate query key --help`.
 
     \b
     kind of store (kstate ls)         subcommands
@@ -73,14 +74,21 @@ def query() -> None:
     time-windowed:SERDE[:SIZE_MS], session-windowed:SERDE
                          windowed keys in a key-value store: KEY@START,
                          KEY@START/END
-    MODULE:NAME          custom serde (examples/serdes): Python code that runs
-                         with your permissions; found through PYTHONPATH
+    MODULE:NAME          custom serde (examples/serdes): Python code from
+                         PYTHONPATH that runs with your permissions
 
-    Exit codes: 0 the query was answered, also with no rows; 1 rows may be missing (an SST that no MANIFEST names), or a
-    Position is unknown; 2 wrong usage, or an unknown store; 3 a partition did not answer (NOT_UP_TO_BOUND, NOT_ACTIVE,
-    NOT_PRESENT, DOES_NOT_EXIST, UNKNOWN_QUERY_TYPE); 4 a serde cannot read a stored key or value (kstate prints its
-    bytes, and all other rows), or kstate cannot determine which tasks have the store; 5 the application is running
-    (see --last-flush); 6 kstate cannot read a store (STORE_EXCEPTION): the printed rows are correct, but incomplete.
+    \b
+    Exit codes:
+    0  kstate answered the query, possibly with no rows
+    1  rows may be missing (an SST is in no MANIFEST), or a Position is unknown
+    2  wrong usage, or an unknown store
+    3  a partition did not answer (NOT_UP_TO_BOUND, NOT_ACTIVE, NOT_PRESENT,
+       DOES_NOT_EXIST, UNKNOWN_QUERY_TYPE)
+    4  a serde cannot decode a key or value, so kstate prints its bytes; or
+       kstate cannot determine which tasks have the store
+    5  the application is running (see --last-flush)
+    6  kstate cannot read a store (STORE_EXCEPTION); the printed rows are
+       correct but incomplete
     """
 
 
@@ -95,7 +103,7 @@ def _subcommand(name: str, summary: str) -> Callable[[Callable[..., int]], Calla
 
 @_subcommand("key", "Print the value of a key.")
 def key(request: StoreRequest, key: Key, timestamps: Timestamps = False) -> int:
-    """Print the value of a key of a key-value store (KeyQuery, TimestampedKeyQuery)."""
+    """Print the value of one key in a key-value store (KeyQuery, TimestampedKeyQuery)."""
     from kstate_cli.cli.commands.query_answers import answer
     from kstate_cli.query import KeyQuery, TimestampedKeyQuery
 
@@ -112,19 +120,17 @@ def range_(
     request: StoreRequest,
     lower: Annotated[
         str | None,
-        typer.Option(option.FROM, metavar="KEY", help="First key, inclusive. kstate compares keys as bytes."),
+        typer.Option(option.FROM, metavar="KEY", help="Start at this key, inclusive. kstate compares keys as bytes."),
     ] = None,
-    upper: Annotated[str | None, typer.Option(option.TO, metavar="KEY", help="Last key, inclusive.")] = None,
-    descending: Annotated[
-        bool, typer.Option(option.DESC, help="Sort descending, from the greatest key to the least.")
-    ] = False,
+    upper: Annotated[str | None, typer.Option(option.TO, metavar="KEY", help="End at this key, inclusive.")] = None,
+    descending: Annotated[bool, typer.Option(option.DESC, help="Sort keys in descending order.")] = False,
     timestamps: Timestamps = False,
     collate: Collate = False,
 ) -> int:
-    """Print the rows of a range of keys of a key-value store, or all rows (RangeQuery, TimestampedRangeQuery).
+    """Print all rows of a key-value store, or those in a range of keys (RangeQuery, TimestampedRangeQuery).
 
-    kstate prints one partition after the other, and sorts keys by their bytes, so negative numbers come after positive
-    ones.
+    kstate prints one partition after the other and sorts keys by their bytes. Negative numbers therefore come after
+    positive ones.
     """
     from kstate_cli.cli.commands.query_answers import answer
     from kstate_cli.query import RangeQuery, ResultOrder, TimestampedRangeQuery
@@ -141,10 +147,10 @@ def range_(
 
 @_subcommand("raw-key", "Print a row by its key in RocksDB.")
 def raw_key(request: StoreRequest, key: Key) -> int:
-    """Print the value of a row by its key in RocksDB, from any kind of store.
+    """Print a row of any kind of store by its key in RocksDB.
 
-    The key is the whole row key, with its window, session or segment. The value is the whole row, with timestamp and
-    headers. The serdes bytes, hex and base64 can read every row.
+    The key is the whole row key, including its window, session or segment. The value is the whole row, including
+    timestamp and headers. The serdes bytes, hex and base64 can decode every row.
     """
     from kstate_cli.cli.commands.query_answers import answer
     from kstate_cli.query import RawKeyQuery
@@ -159,9 +165,9 @@ def raw_key(request: StoreRequest, key: Key) -> int:
 
 @_subcommand("raw-scan", "Print all rows in the form that RocksDB stores.")
 def raw_scan(request: StoreRequest, collate: Collate = False) -> int:
-    """Print all rows in the form that RocksDB stores, from any kind of store, including expired rows.
+    """Print all rows of any kind of store in the form that RocksDB stores, including expired rows.
 
-    kstate prints one segment after the other, in key order. As in raw-key, serdes decode whole keys and values.
+    kstate prints one segment after the other, in key order. As with raw-key, serdes decode whole keys and values.
     """
     from kstate_cli.cli.commands.query_answers import answer
     from kstate_cli.query import RawScanQuery
@@ -179,7 +185,7 @@ def raw_scan(request: StoreRequest, collate: Collate = False) -> int:
 def window_key(
     request: StoreRequest, key: Key, time_from: TimeFrom = None, time_to: TimeTo = None, collate: Collate = False
 ) -> int:
-    """Print the windows of a key that start in a time range, from a window store (WindowKeyQuery)."""
+    """Print the windows of one key in a window store that start in a time range (WindowKeyQuery)."""
     from kstate_cli.cli.commands.query_answers import answer
     from kstate_cli.query import WindowKeyQuery
 
@@ -198,7 +204,7 @@ def window_key(
 def window_range(
     request: StoreRequest, time_from: TimeFrom = None, time_to: TimeTo = None, collate: Collate = False
 ) -> int:
-    """Print the windows of all keys that start in a time range, from a window store (WindowRangeQuery)."""
+    """Print the windows of all keys in a window store that start in a time range (WindowRangeQuery)."""
     from kstate_cli.cli.commands.query_answers import answer
     from kstate_cli.query import WindowRangeQuery
 
@@ -213,7 +219,7 @@ def window_range(
 
 @_subcommand("session", "Print the sessions of a key.")
 def session(request: StoreRequest, key: Key, collate: Collate = False) -> int:
-    """Print the sessions of a key from a session store (WindowRangeQuery with a key).
+    """Print the sessions of one key in a session store (WindowRangeQuery with a key).
 
     The end of a session is inclusive.
     """
@@ -240,12 +246,14 @@ def versioned(
     key: Key,
     as_of: Annotated[
         str | None,
-        typer.Option(option.AS_OF, metavar="TIME", help="The version valid at TIME: milliseconds, or ISO 8601."),
+        typer.Option(
+            option.AS_OF, metavar="TIME", help="Print the version that was valid at TIME, in milliseconds or ISO 8601."
+        ),
     ] = None,
 ) -> int:
-    """Print the latest version of a key of a versioned store, or the version valid at a time (VersionedKeyQuery).
+    """Print the latest version of a key in a versioned store, or the version valid at a time (VersionedKeyQuery).
 
-    The files of a versioned store do not contain its retention, so without --spec, history does not expire.
+    The files of a versioned store do not contain its retention. Without --spec, versions therefore never expire.
     """
     from kstate_cli.cli.commands.query_answers import answer
     from kstate_cli.query import VersionedKeyQuery
@@ -261,21 +269,32 @@ def multi_versioned(
     key: Key,
     time_from: Annotated[
         str | None,
-        typer.Option(option.FROM, metavar="TIME", help="Versions valid at TIME or later: milliseconds, or ISO 8601."),
+        typer.Option(
+            option.FROM,
+            metavar="TIME",
+            help=("Print only versions that were valid at TIME or later. TIME is in milliseconds or ISO 8601."),
+        ),
     ] = None,
     time_to: Annotated[
         str | None,
-        typer.Option(option.TO, metavar="TIME", help="Versions valid at TIME or earlier: milliseconds, or ISO 8601."),
+        typer.Option(
+            option.TO,
+            metavar="TIME",
+            help=("Print only versions that were valid at TIME or earlier. TIME is in milliseconds or ISO 8601."),
+        ),
     ] = None,
     ascending: Annotated[
         bool,
-        typer.Option(f"{option.ASC}/{option.DESC}", help="Print the oldest version first, or the newest (default)."),
+        typer.Option(
+            f"{option.ASC}/{option.DESC}",
+            help="Print the oldest or the newest version first. The default is the newest.",
+        ),
     ] = False,
     collate: Collate = False,
 ) -> int:
-    """Print the versions of a key of a versioned store that were valid in a time range (MultiVersionedKeyQuery).
+    """Print the versions of a key in a versioned store that were valid in a time range (MultiVersionedKeyQuery).
 
-    kstate prints no version for a deletion. Without --spec, history does not expire.
+    kstate prints no version for a deletion. Without --spec, versions never expire.
     """
     from kstate_cli.cli.commands.query_answers import answer
     from kstate_cli.query import MultiVersionedKeyQuery, ResultOrder

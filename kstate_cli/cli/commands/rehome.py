@@ -69,7 +69,9 @@ def rehome(
         typer.Option(
             option.TOPOLOGY,
             metavar="FILE",
-            help="File with the output of Topology#describe for the new topology, from build(props).",
+            help=(
+                "Read the new topology from FILE, which contains the output of Topology#describe after build(props)."
+            ),
             readable=False,
         ),
     ] = None,
@@ -78,7 +80,7 @@ def rehome(
         typer.Option(
             option.FROM,
             metavar="FILE",
-            help="The same for the topology that ran here last.",
+            help="Read the previous topology from FILE.",
             readable=False,
         ),
     ] = None,
@@ -87,7 +89,10 @@ def rehome(
         typer.Option(
             option.MAP,
             metavar="OLD=NEW",
-            help="Instead of these files: sub-topology OLD is now NEW, or gone; repeatable.",
+            help=(
+                "Map sub-topology OLD to NEW, or to gone if it no longer exists. Use this option "
+                "instead of topology files. Can be repeated."
+            ),
         ),
     ] = None,
     spec: SpecFile = None,
@@ -96,11 +101,11 @@ def rehome(
         bool,
         typer.Option(
             option.WIPE_UNCLEAN,
-            help="Skip unclean stores. Kafka Streams restores them.",
+            help="Skip unclean stores. Kafka Streams restores them at its next start.",
             rich_help_panel=KILLED,
         ),
     ] = False,
-    workers: Annotated[int, workers_option("Stores")] = 0,
+    workers: Annotated[int, workers_option("Move N stores")] = 0,
     copy: CopySsts = False,
     dry_run: DryRun = False,
     after_error: AfterError = False,
@@ -111,7 +116,7 @@ def rehome(
         typer.Option(
             option.WAIT,
             metavar="SECONDS",
-            help="Wait up to SECONDS for the lock, and for all group members to leave.",
+            help="Wait up to SECONDS for the lock and for all group members to leave.",
             min=0,
             rich_help_panel=EXECUTION,
         ),
@@ -122,11 +127,11 @@ def rehome(
     verbose: Verbose = False,
     quiet: Quiet = False,
 ) -> int:
-    """Move every store to the task that has its sub-topology in a changed topology, without restoring anything.
+    """Move every store to its task in a changed topology, without restoring anything.
 
-    Use it after sub-topologies were renumbered, split or merged. Stop all instances of the application first. You can
-    undo it with `kstate undo` until you run `kstate clean`. If a task is incomplete on this host, rehome completes it
-    from a dump, or refuses.
+    Use this command after sub-topologies were renumbered, split or merged. Stop all instances of the application first.
+    If a task is incomplete on this host, kstate completes it from a dump or refuses to run. Until you run `kstate
+    clean`, you can undo the change with `kstate undo`.
     """
     from kstate_cli.change.course import ChangeRequest, Terms, change
     from kstate_cli.change.earlier_runs import refuse_after_error

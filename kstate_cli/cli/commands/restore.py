@@ -64,7 +64,9 @@ def restore(
     app: Annotated[
         Path,
         typer.Argument(
-            metavar="APP", help="state.dir/application.id. If it is lost, kstate creates it.", readable=False
+            metavar="APP",
+            help=("Application directory, which is state.dir/application.id. If it does not exist, kstate creates it."),
+            readable=False,
         ),
     ],
     selection: SelectionOptions,
@@ -73,7 +75,7 @@ def restore(
     work: WorkOptions,
     report: ReportOptions,
 ) -> int:
-    """Restore stores in bulk from a changelog dump. Undo it with `kstate undo`."""
+    """Restore stores in bulk from a changelog dump. To undo it, run `kstate undo`."""
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.views.plan import PlanView
     from kstate_cli.cli.views.restore import RestoreProgress, code_of, finish, show_round

@@ -85,26 +85,34 @@ class SnapshotSource:
     HELP_PANEL: ClassVar[str] = "Source and target"
 
     from_snapshot: Annotated[
-        str, typer.Option(option.FROM_SNAPSHOT, metavar="REPO", help="Repository: a folder or s3://BUCKET/PREFIX.")
+        str,
+        typer.Option(
+            option.FROM_SNAPSHOT,
+            metavar="REPO",
+            help="Restore from this repository, which is a folder or s3://BUCKET/PREFIX.",
+        ),
     ]
     generation: Annotated[
         str | None,
         typer.Option(
-            option.GENERATION, metavar="NAME", help="Take all stores from this snapshot; default: the newest."
+            option.GENERATION,
+            metavar="NAME",
+            help=(
+                "Restore all stores from this snapshot. By default, kstate restores each store from "
+                "the newest snapshot that has it."
+            ),
         ),
     ] = None
     from_changelog: Annotated[
         str | None,
-        typer.Option(
-            option.FROM_CHANGELOG, metavar="DUMP", help="Add the later records of this dump, in the same run."
-        ),
+        typer.Option(option.FROM_CHANGELOG, metavar="DUMP", help="Also add the later records of this changelog dump."),
     ] = None
     release_name: Annotated[
         str | None,
         typer.Option(
             option.FOR,
             metavar="RELEASE",
-            help="Also migrate to this release, in the same run.",
+            help="Also migrate the stores to this release.",
             autocompletion=releases,
         ),
     ] = None
@@ -113,7 +121,7 @@ class SnapshotSource:
         typer.Option(
             option.SPEC,
             metavar="FILE",
-            help="kstate.toml with kinds and retentions; needs --from-changelog.",
+            help=("Read the kinds and retentions of stores from this kstate.toml. Requires --from-changelog."),
             readable=False,
         ),
     ] = None
@@ -148,7 +156,7 @@ class SnapshotCases:
         typer.Option(
             option.ON_INVALID_OFFSET,
             metavar="ACTION",
-            help="Out-of-range offset: rebuild (default), or fail.",
+            help="If an offset is out of range, rebuild the store (default) or fail.",
             show_default=False,
         ),
     ] = OnInvalid.rebuild
@@ -166,9 +174,14 @@ class SnapshotWork:
     engine: Engine = AUTO
     memory: Memory = None
     verify: Annotated[
-        Verify, typer.Option(option.VERIFY, metavar=choices_text(Verify), help="full: also read all rows back.")
+        Verify,
+        typer.Option(
+            option.VERIFY,
+            metavar=choices_text(Verify),
+            help="Select how to check the restored stores. full also reads all rows back.",
+        ),
     ] = Verify.quick
-    workers: Annotated[int, workers_option("Files")] = 0
+    workers: Annotated[int, workers_option("Copy N files")] = 0
     copy: CopySsts = False
     wait: Wait = 0.0
     lock_is_shared: LockIsShared = False
@@ -191,7 +204,9 @@ def restore_snapshot(
     app: Annotated[
         Path,
         typer.Argument(
-            metavar="APP", help="state.dir/application.id. If it is lost, kstate creates it.", readable=False
+            metavar="APP",
+            help=("Application directory, which is state.dir/application.id. If it does not exist, kstate creates it."),
+            readable=False,
         ),
     ],
     source: SnapshotSource,
@@ -200,12 +215,12 @@ def restore_snapshot(
     work: SnapshotWork,
     report: SnapshotReport,
 ) -> int:
-    """Restore stores from snapshots, at the speed of the disk. Undo it with `kstate undo`.
+    """Restore stores from snapshots as fast as the disk allows. To undo it, run `kstate undo`.
 
-    Stop the application first. kstate keeps existing stores, takes each missing store from the newest snapshot that has
-    it, and compares every byte with its SHA-256. With --from-changelog, it adds the later records of a dump. With
-    --for, it migrates the stores. Without it, start a release like the one that wrote the snapshot: up to 4.2, or 4.3
-    and later.
+    Stop the application first. kstate keeps existing stores and takes each missing store from the newest snapshot that
+    has it. It compares every byte with its SHA-256. With --from-changelog, kstate adds the later records of a dump.
+    With --for, it migrates the stores. Without --for, start a release with the same layout as the one that wrote the
+    snapshot. All releases up to 4.2 have the same layout, and so do 4.3 and later.
     """
     from kstate_cli.cli.commands.restore import barrier_of, wait_at_barrier
     from kstate_cli.cli.metrics import Metrics

@@ -36,20 +36,31 @@ def snapshot(
     app: App,
     out: Annotated[
         str,
-        typer.Option(option.OUT, metavar="REPO", help="Repository, new or existing: a folder or s3://BUCKET/PREFIX."),
+        typer.Option(
+            option.OUT,
+            metavar="REPO",
+            help=(
+                "Write to this repository, which is a folder or s3://BUCKET/PREFIX. If it does not "
+                "exist, kstate creates it."
+            ),
+        ),
     ],
     task: Tasks = None,
     store: Stores = None,
     host: Annotated[
         str | None,
-        typer.Option(option.HOST, metavar="NAME", help="Name of this host in the snapshot; default: its host name."),
+        typer.Option(
+            option.HOST,
+            metavar="NAME",
+            help="Name of this host in the snapshot. The default is the system's host name.",
+        ),
     ] = None,
     keep: KeepNewest = None,
     keep_for: KeepFor = None,
     grace: ExpiryGrace = "1d",
-    workers: Annotated[int, workers_option("Files")] = 0,
+    workers: Annotated[int, workers_option("Copy N files")] = 0,
     dry_run: Annotated[
-        bool, typer.Option(option.DRY_RUN, help="Print the numbers of files and new bytes, and write nothing.")
+        bool, typer.Option(option.DRY_RUN, help="Print the number of files and new bytes without writing anything.")
     ] = False,
     bootstrap_server: BootstrapServer = None,
     kafka_settings: KafkaSettings = None,
@@ -59,7 +70,10 @@ def snapshot(
         typer.Option(
             option.GUARANTEE,
             metavar="GUARANTEE",
-            help="Guarantee of the application. Pass at_least_once to also capture tasks that were not closed.",
+            help=(
+                "Assume this processing.guarantee. Under at_least_once, kstate also captures tasks "
+                "that were not closed."
+            ),
         ),
     ] = Guarantee.exactly_once,
     wait: Wait = 0.0,
@@ -70,11 +84,13 @@ def snapshot(
 ) -> int:
     """Copy the files of stores to a repository of snapshots.
 
-    Stop the application first, or pass a standby that kstate keeps up to date. While the application is running, pass
-    its guarantee. With at_least_once, kstate captures what RocksDB has flushed. Under exactly-once, it captures only
-    tasks without uncommitted rows. snapshot changes nothing in APP, and does not copy SSTs that are already in the
-    repository. Several hosts can write to one repository. To restore a snapshot, run `kstate restore-snapshot`. The
-    exit code is 1 if kstate skips a task, and 4 if it skips all of them. It prints the reasons.
+    Stop the application first, or pass a standby that kstate keeps up to date. If the application is running, pass its
+    --guarantee. Under at_least_once, kstate captures what RocksDB has flushed. Under exactly-once, it captures only
+    tasks without uncommitted rows.
+
+    kstate changes nothing in APP and copies only SSTs that are not yet in the repository. Several hosts can write to
+    one repository. To restore a snapshot, run `kstate restore-snapshot`. The exit code is 1 if kstate skips a task, and
+    4 if it skips all of them. It prints the reasons.
     """
     from kstate_cli.cli.metrics import Metrics
     from kstate_cli.cli.options.logs import facts_source, log_reader

@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 def start_barrier(
     place: Annotated[
         str,
-        typer.Argument(metavar="PLACE", help="A folder or s3://BUCKET/PREFIX that all hosts can reach."),
+        typer.Argument(metavar="PLACE", help="Folder or s3://BUCKET/PREFIX that all hosts can access."),
     ],
     hosts: Annotated[int, typer.Option(option.HOSTS, metavar="N", min=1, help="Number of hosts, including this one.")],
     host: Annotated[
-        str | None, typer.Option(option.HOST, metavar="NAME", help="Name of this host. The default is its host name.")
+        str | None,
+        typer.Option(option.HOST, metavar="NAME", help="Name of this host. The default is the system's host name."),
     ] = None,
     timeout: Annotated[
         int,
@@ -41,8 +42,8 @@ def start_barrier(
 ) -> int:
     """Wait until all hosts have reached the barrier, so that their applications start together.
 
-    If one instance of Kafka Streams starts alone, it gets every task, and restores from the broker what the other
-    hosts have on disk. Each host writes one small file to PLACE, and overwrites it in the next round.
+    If one instance of Kafka Streams starts alone, it gets every task and restores from the broker what the other hosts
+    have on disk. Each host writes one small file to PLACE and overwrites it in the next round.
     """
     from kstate_cli.cli.views.barrier import BarrierView, barrier_result
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def status(app: App, output: OutputFormat = Format.table) -> int:
-    """Show the runs of kstate in this directory: how each ended, the size of its backup, and what to do next."""
+    """Show the kstate runs in this directory: how each ended, the size of its backup, and what to do next."""
     from kstate_cli.change.folder import read_runs
     from kstate_cli.change.lost import lost_copies, only_copy
     from kstate_cli.change.standby import standby_use

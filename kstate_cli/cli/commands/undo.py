@@ -20,14 +20,18 @@ def undo(
     discard_newer: Annotated[
         bool,
         typer.Option(
-            option.DISCARD_NEWER, help="Undo even if the application has run since. kstate moves its new files aside."
+            option.DISCARD_NEWER,
+            help=("Undo even if the application has run since. kstate moves the application's new files aside."),
         ),
     ] = False,
     times_lost: Annotated[
         bool,
         typer.Option(
             option.TIMES_LOST,
-            help="Undo although a copy lost the times of files: verify the backup, then restore the times.",
+            help=(
+                "Undo even if the backup has lost its file times. kstate first verifies the backup "
+                "and then restores the times."
+            ),
         ),
     ] = False,
     reason: Reason = None,
@@ -36,7 +40,7 @@ def undo(
     output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
-    """Undo the newest change: restore the directory from its backup.
+    """Undo the newest change by restoring the directory from its backup.
 
     If there is nothing to undo, the exit code is 0.
     """

@@ -44,25 +44,29 @@ def verify(
     subset: Annotated[
         str,
         typer.Option(
-            option.SUBSET, metavar="I/N", help="Read part I of N of the stores: 1/7 on Monday, 2/7 on Tuesday, …"
+            option.SUBSET,
+            metavar="I/N",
+            help="Read only part I of N. For example, pass 1/7 on Monday and 2/7 on Tuesday.",
         ),
     ] = "1/1",
     each_sst: Annotated[
         bool,
         typer.Option(
-            option.EACH_SST, help="Also read each SST by itself, and compare its entries with its properties."
+            option.EACH_SST, help="Also read each SST on its own and compare its entries with its properties."
         ),
     ] = False,
-    workers: Annotated[int, workers_option("Databases")] = 0,
+    workers: Annotated[int, workers_option("Read N databases")] = 0,
     metrics_file: MetricsFile = None,
     output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
     """Read every data block of the stores, check checksums and rows, and print a digest of the contents.
 
-    verify changes nothing. It checks the order, number and encoding of rows. While the application is running, it reads
-    the last flush. The digest of equal contents is the same on every host and in every release. The exit code is 3 if
-    something is damaged, 4 if kstate cannot judge a store (too new, unreadable or unknown), and 5 if the directory
+    This command changes nothing. kstate also checks the order, number and encoding of rows. If the application is
+    running, kstate reads the last flush. Stores with equal contents have the same digest on every host and in every
+    release.
+
+    The exit code is 3 if something is damaged, 4 if a store is too new, unreadable or unknown, and 5 if the directory
     changes too fast.
     """
     from kstate_cli.cli.metrics import Metrics

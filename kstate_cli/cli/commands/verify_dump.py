@@ -35,25 +35,28 @@ _RECORD_SECONDS = 10
 
 
 def verify_dump(
-    dump: Annotated[str, typer.Argument(metavar="DUMP", help="Changelog dump, as a path or URI.", show_default=False)],
+    dump: Annotated[str, typer.Argument(metavar="DUMP", help="Path or URI of the changelog dump.", show_default=False)],
     subset: Annotated[
         str,
         typer.Option(
-            option.SUBSET, metavar="I/N", help="Read part I of N of the files: 1/7 on Monday, 2/7 on Tuesday, …"
+            option.SUBSET,
+            metavar="I/N",
+            help="Read only part I of N. For example, pass 1/7 on Monday and 2/7 on Tuesday.",
         ),
     ] = "1/1",
     no_record: Annotated[
-        bool, typer.Option(option.NO_RECORD, help="Do not record in the dump that kstate verified it.")
+        bool, typer.Option(option.NO_RECORD, help="Do not record the verification in the dump.")
     ] = False,
     output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
-    """Read the files of a dump in full, and compare each with its SHA-256 in the manifest.
+    """Read all files of a dump, and compare each with its SHA-256 in the manifest.
 
-    If a manifest has no SHA-256, kstate decodes every page instead. It also reads the files of older full dumps. While
-    the dump grows, each file stays in the same part (see --subset). kstate records in _verified.json when it read each
-    part, and kstate check --dump shows this time. If verify-dump is interrupted, the next run resumes it. The exit code
-    is 3 if a file is damaged or missing, and 4 if kstate cannot read a file.
+    If a manifest has no SHA-256, kstate decodes every page instead. It also reads the files of older full dumps. With
+    --subset, each file stays in the same part while the dump grows. kstate records in _verified.json when it read each
+    part, and `kstate check --dump` shows this time. To resume an interrupted verification, run the command again.
+
+    The exit code is 3 if a file is damaged or missing, and 4 if kstate cannot read a file.
     """
     from kstate_cli.dump_reader.location import absolute, uri_text
     from kstate_cli.dump_reader.verification import files_of_dump, verify_files

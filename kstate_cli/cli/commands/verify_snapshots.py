@@ -23,21 +23,25 @@ if TYPE_CHECKING:
 
 
 def verify_snapshots(
-    repository: Annotated[str, typer.Argument(metavar="REPO", help="Repository: a folder or s3://BUCKET/PREFIX.")],
+    repository: Annotated[
+        str, typer.Argument(metavar="REPO", help="Snapshot repository, which is a folder or s3://BUCKET/PREFIX.")
+    ],
     subset: Annotated[
         str,
         typer.Option(
-            option.SUBSET, metavar="I/N", help="Read part I of N of the files: 1/7 on Monday, 2/7 on Tuesday, …"
+            option.SUBSET,
+            metavar="I/N",
+            help="Read only part I of N. For example, pass 1/7 on Monday and 2/7 on Tuesday.",
         ),
     ] = "1/1",
-    workers: Annotated[int, workers_option("Files")] = 0,
+    workers: Annotated[int, workers_option("Read N files")] = 0,
     output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
-    """Read the files of a repository of snapshots in full, and compare each with its SHA-256.
+    """Read all files in a repository of snapshots, and compare each with its SHA-256.
 
-    Each run reads the file lists of all snapshots; --subset selects from the SSTs and blob files. While the repository
-    grows, each file stays in the same part. The exit code is 3 if a file is damaged or missing, and 4 if kstate cannot
+    Each run reads the file lists of all snapshots. --subset applies only to SSTs and blob files, and each file stays in
+    the same part while the repository grows. The exit code is 3 if a file is damaged or missing, and 4 if kstate cannot
     read a file.
     """
     from kstate_cli.snapshot.health import verify

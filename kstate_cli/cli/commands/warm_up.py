@@ -20,17 +20,18 @@ def warm_up(
     for_all: Annotated[
         bool,
         typer.Option(
-            option.FOR_ALL, help="Create it in /var/cache/kstate for all users of this host or image, as root."
+            option.FOR_ALL,
+            help=("Create the archive in /var/cache/kstate for all users of this host or image. Requires root."),
         ),
     ] = False,
     output: OutputFormat = Format.table,
     quiet: Quiet = False,
 ) -> int:
-    """Halve the start time of Spark, by archiving the classes that its JVM loads.
+    """Halve the start time of Spark by archiving the classes that its JVM loads.
 
-    Run it once per user, or when you build an image. kstate writes the archive to the user's cache directory. It is
-    valid only for this version of Java and Spark, so run warm-up again after you update one of them. If the archive is
-    missing, damaged or writable by others, Spark starts without it.
+    Run this command once per user, or when you build an image. kstate writes the archive to the user's cache directory.
+    The archive is valid only for this version of Java and Spark, so create it again after you update one of them. If
+    the archive is missing, damaged or writable by others, Spark starts without it.
     """
     from kstate_cli.spark.warming import warm_up as make
 

@@ -57,10 +57,10 @@ def wipe(
         ),
     ] = False,
     purge: Annotated[
-        bool, typer.Option(option.PURGE, help="DELETES the stores at once. You cannot undo this.")
+        bool, typer.Option(option.PURGE, help="DELETES the stores immediately. You cannot undo this.")
     ] = False,
     yes: Annotated[bool, typer.Option(option.YES, help="Confirm that --purge deletes the stores.")] = False,
-    workers: Annotated[int, workers_option("Stores")] = 0,
+    workers: Annotated[int, workers_option("Move N stores")] = 0,
     dry_run: DryRun = False,
     after_error: AfterError = False,
     reason: Reason = None,
@@ -74,9 +74,9 @@ def wipe(
 ) -> int:
     """Move stores away, so that Kafka Streams rebuilds them from the earliest offset of their changelogs.
 
-    Stop the application first. wipe also moves the offsets and Positions of these stores. The other stores of a task
-    stay, and Kafka Streams does not restore them, even under exactly-once. You can undo it with `kstate undo` until you
-    run `kstate clean`.
+    Stop the application first. kstate also moves the offsets and Positions of these stores. The other stores of a task
+    stay, and Kafka Streams does not restore them, even under exactly-once. Until you run `kstate clean`, you can undo
+    the wipe with `kstate undo`.
     """
     from kstate_cli.change.course import ChangeRequest, Terms, change
     from kstate_cli.change.earlier_runs import refuse_after_error

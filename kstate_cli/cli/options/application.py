@@ -41,7 +41,7 @@ ForJar = Annotated[
     typer.Option(
         option.FOR_JAR,
         metavar="PATH",
-        help="Read the release from the application's jar or jars.",
+        help="Read the release from this jar or folder of jars.",
         readable=False,
         callback=require_release,
     ),
@@ -79,7 +79,7 @@ NewTopology = Annotated[
     typer.Option(
         option.TOPOLOGY,
         metavar="FILE",
-        help="File with the output of Topology#describe for the new topology.",
+        help="Read the new topology from FILE, which contains the output of Topology#describe.",
         rich_help_panel=PANEL,
         readable=False,
     ),
@@ -89,7 +89,7 @@ OldTopology = Annotated[
     typer.Option(
         option.FROM,
         metavar="FILE",
-        help="The same for the topology that ran here last.",
+        help="Read the previous topology from FILE.",
         rich_help_panel=PANEL,
         readable=False,
     ),
@@ -99,7 +99,7 @@ NewKinds = Annotated[
     typer.Option(
         option.SPEC,
         metavar="FILE",
-        help="kstate.toml with the kinds of new stores.",
+        help="Read the kinds of new stores from this kstate.toml.",
         rich_help_panel=PANEL,
         readable=False,
     ),

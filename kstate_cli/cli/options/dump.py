@@ -29,21 +29,24 @@ class DumpSourceOptions:
     """What to dump, from which broker, to which place."""
 
     bootstrap_server: Annotated[
-        str, typer.Option(option.BOOTSTRAP_SERVER, metavar="HOST:PORT", help="Broker to read from.")
+        str, typer.Option(option.BOOTSTRAP_SERVER, metavar="HOST:PORT", help="Read from this broker.")
     ]
     out: Annotated[
         str,
         typer.Option(
             option.OUT,
             metavar="DUMP",
-            help="Folder, or s3://BUCKET/PREFIX (experimental). kstate extends an existing dump.",
+            help=(
+                "Write the dump to this folder, or to s3://BUCKET/PREFIX (experimental). kstate "
+                "extends an existing dump."
+            ),
         ),
     ]
     app: Annotated[
         str | None, typer.Option(option.APP, metavar="ID", help="Dump every changelog of this application.id.")
     ] = None
     topic: Annotated[
-        list[str] | None, typer.Option(option.TOPIC, metavar="TOPIC", help="Dump this topic; repeatable.")
+        list[str] | None, typer.Option(option.TOPIC, metavar="TOPIC", help="Dump this topic. Can be repeated.")
     ] = None
     spec: Annotated[
         Path | None,
@@ -54,23 +57,25 @@ class DumpSourceOptions:
     follow: Annotated[
         float | None,
         typer.Option(
-            option.FOLLOW, metavar="SECONDS", help="Repeat every SECONDS, until you stop kstate with a signal.", min=0.1
+            option.FOLLOW, metavar="SECONDS", help="Repeat every SECONDS until you stop kstate with a signal.", min=0.1
         ),
     ] = None
-    full: Annotated[bool, typer.Option(option.FULL, help="Write a new full dump, and keep the existing ones.")] = False
+    full: Annotated[bool, typer.Option(option.FULL, help="Write a new full dump and keep the existing ones.")] = False
     keep: Annotated[
         int | None,
-        typer.Option(option.KEEP, metavar="N", help="DELETES all full dumps of a partition but the newest N.", min=1),
+        typer.Option(
+            option.KEEP, metavar="N", help="DELETES all but the newest N full dumps of each partition.", min=1
+        ),
     ] = None
-    dry_run: Annotated[bool, typer.Option(option.DRY_RUN, help="Print what kstate would read, and write nothing.")] = (
-        False
-    )
+    dry_run: Annotated[
+        bool, typer.Option(option.DRY_RUN, help="Print what kstate would read without writing anything.")
+    ] = False
     kafka_settings: Annotated[
         Path | None,
         typer.Option(
             option.KAFKA_SETTINGS,
             metavar="FILE",
-            help="File with client properties for the broker.",
+            help="Read Kafka client properties from FILE.",
             readable=False,
         ),
     ] = None
@@ -85,7 +90,7 @@ class ReadingOptions:
     engine: Engine = AUTO
     master: Master = None
     conf: Conf = None
-    workers: Annotated[int, workers_option("Ranges that local processes read")] = 0
+    workers: Annotated[int, workers_option("Read N ranges")] = 0
     max_rate: Annotated[
         str | None, typer.Option(option.MAX_RATE, metavar="BYTES", help="Read at most BYTES per second, such as 50M.")
     ] = None

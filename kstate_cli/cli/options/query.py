@@ -30,16 +30,20 @@ class RowFormat(str, Enum):
     csv = "csv"
 
 
-_SERDE = "bytes, string, json, long, int, double, uuid, hex, time-windowed:SERDE, MODULE:NAME, … (kstate query --help)."
+_SERDE = (
+    "bytes, string, json, long, int, double, uuid, hex, time-windowed:SERDE, MODULE:NAME, … See `kstate query --help`."
+)
 
 Store = Annotated[
     str,
-    typer.Argument(metavar="STORE", help="Name of the store, which kstate ls APP lists.", autocompletion=stores),
+    typer.Argument(
+        metavar="STORE", help="Name of the store. To list the names, run `kstate ls APP`.", autocompletion=stores
+    ),
 ]
 Key = Annotated[
     str,
     typer.Argument(
-        metavar="KEY", help="The key, in the form of its serde. Put -- before a key that starts with a dash."
+        metavar="KEY", help="Key to look up, in the format of its serde. Put -- before a key that starts with a dash."
     ),
 ]
 Timestamps = Annotated[
@@ -48,12 +52,14 @@ Timestamps = Annotated[
 TimeFrom = Annotated[
     str | None,
     typer.Option(
-        option.FROM, metavar="TIME", help="Start of the time range: ms, 2024-05-01T12:00:00Z, -1d, 12:00 or yesterday."
+        option.FROM,
+        metavar="TIME",
+        help=("Start the time range at TIME: milliseconds, 2024-05-01T12:00:00Z, -1d, 12:00 or yesterday."),
     ),
 ]
 TimeTo = Annotated[
     str | None,
-    typer.Option(option.TO, metavar="TIME", help="End of the time range, inclusive, in the same forms."),
+    typer.Option(option.TO, metavar="TIME", help="End the time range at TIME, inclusive. TIME has the same forms."),
 ]
 Collate = Annotated[bool, typer.Option(option.COLLATE, help="Sort the rows of all partitions together.")]
 
@@ -64,11 +70,16 @@ class SerdeOptions:
 
     HELP_PANEL: ClassVar[str] = "Serdes"
 
-    key_serde: Annotated[str, typer.Option(option.KEY_SERDE, metavar="SERDE", help=f"Serde of keys: {_SERDE}")] = (
-        "bytes"
-    )
+    key_serde: Annotated[
+        str, typer.Option(option.KEY_SERDE, metavar="SERDE", help=f"Decode keys with this serde: {_SERDE}")
+    ] = "bytes"
     value_serde: Annotated[
-        str, typer.Option(option.VALUE_SERDE, metavar="SERDE", help="Serde of values, like --key-serde.")
+        str,
+        typer.Option(
+            option.VALUE_SERDE,
+            metavar="SERDE",
+            help="Decode values with this serde. The choices are the same as for --key-serde.",
+        ),
     ] = "bytes"
 
 
@@ -84,7 +95,7 @@ class SourceOptions:
             option.PARTITION,
             metavar="N",
             min=0,
-            help="Only this partition; repeatable. The default is all partitions on this host.",
+            help="Query only this partition. Can be repeated. The default is all partitions on this host.",
         ),
     ] = None
     at: Annotated[
@@ -92,14 +103,14 @@ class SourceOptions:
         typer.Option(
             option.AT,
             metavar="TOPIC:PARTITION=OFFSET",
-            help="Minimum Position of a store (PositionBound); repeatable. Exit 3 if a store is below it.",
+            help="Require this minimum Position (PositionBound). If a store is below it, exit with 3. Can be repeated.",
         ),
     ] = None
     require_active: Annotated[
         bool,
         typer.Option(
             option.REQUIRE_ACTIVE,
-            help="Query only active tasks. In a stopped application no task is active, so kstate exits with 3.",
+            help=("Query only active tasks. In a stopped application, no task is active, so kstate exits with 3."),
         ),
     ] = False
     assume_active: Annotated[
@@ -110,19 +121,25 @@ class SourceOptions:
         typer.Option(
             option.SPEC,
             metavar="FILE",
-            help="kstate.toml with kind, retention and partitions (see kstate ls APP --spec).",
+            help=(
+                "Read the kind, retention and partitions of the store from this kstate.toml. To "
+                "create one, run `kstate ls APP --spec`."
+            ),
             readable=False,
         ),
     ] = None
     include_expired: Annotated[
         bool,
-        typer.Option(option.INCLUDE_EXPIRED, help="With --spec, include rows that are older than their retention."),
+        typer.Option(option.INCLUDE_EXPIRED, help="With --spec, also print rows that are older than their retention."),
     ] = False
     topology: Annotated[
-        str | None, typer.Option(option.TOPOLOGY, metavar="NAME", help="The named topology, if several have the store.")
+        str | None,
+        typer.Option(
+            option.TOPOLOGY, metavar="NAME", help="Select a named topology if several of them have this store."
+        ),
     ] = None
     last_flush: Annotated[
-        bool, typer.Option(option.LAST_FLUSH, help="While the application is running, read its last flush.")
+        bool, typer.Option(option.LAST_FLUSH, help="Read the last flush if the application is running.")
     ] = False
 
 
@@ -138,7 +155,7 @@ class RowOptions:
     ] = RowFormat.table
     limit: Annotated[
         int | None,
-        typer.Option(option.LIMIT, metavar="N", min=1, help="Print at most N rows; the default for tables is 1000."),
+        typer.Option(option.LIMIT, metavar="N", min=1, help="Print at most N rows. The default for tables is 1000."),
     ] = None
     explain: Annotated[
         bool,

@@ -81,7 +81,12 @@ class CompletionOptions:
     ] = None
     release_name: Annotated[
         str | None,
-        typer.Option(option.FOR, metavar="RELEASE", help="Release that the application runs.", autocompletion=releases),
+        typer.Option(
+            option.FOR,
+            metavar="RELEASE",
+            help="Build missing stores for this release, which the application runs.",
+            autocompletion=releases,
+        ),
     ] = None
     complete: Annotated[
         list[str] | None,
@@ -89,8 +94,8 @@ class CompletionOptions:
             option.COMPLETE,
             metavar="TASK",
             help=(
-                "Complete this new task on this host (none: no task). By default, the host with the lowest "
-                "old number completes it."
+                "Complete this new task on this host. Pass none to complete no task. By default, the "
+                "host with the lowest old task number completes it."
             ),
         ),
     ] = None

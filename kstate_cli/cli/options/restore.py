@@ -54,20 +54,25 @@ _MOST_DIGITS = 19
 CommittedOffsets = Annotated[
     Path | None,
     typer.Option(
-        option.COMMITTED_OFFSETS, metavar="FILE", help='Group offsets: JSON {"TOPIC": {"0": 42}}.', readable=False
+        option.COMMITTED_OFFSETS,
+        metavar="FILE",
+        help=('Read group offsets from FILE, as JSON: {"TOPIC": {"0": 42}}.'),
+        readable=False,
     ),
 ]
 DumpIsComplete = Annotated[
     bool, typer.Option(option.DUMP_IS_COMPLETE, help="Confirm that no file of the dump is missing.")
 ]
 DumpIsCommitted = Annotated[
-    bool, typer.Option(option.DUMP_IS_COMMITTED, help="Confirm that all its records are committed.")
+    bool, typer.Option(option.DUMP_IS_COMMITTED, help="Confirm that all records in the dump are committed.")
 ]
 VerifyDump = Annotated[
     bool | None,
-    typer.Option(f"{option.VERIFY_DUMP}/{option.NO_VERIFY_DUMP}", help="Read the whole dump first, or skip its rows."),
+    typer.Option(
+        f"{option.VERIFY_DUMP}/{option.NO_VERIFY_DUMP}", help="Verify all rows of the dump first, or skip this check."
+    ),
 ]
-SkipDigests = Annotated[bool, typer.Option(option.SKIP_DIGESTS, help="Do not compare the files with their SHA-256.")]
+SkipDigests = Annotated[bool, typer.Option(option.SKIP_DIGESTS, help="Skip the SHA-256 check of the dump files.")]
 AcceptResurrected = Annotated[
     bool, typer.Option(option.ACCEPT_RESURRECTED, help="Accept that deleted keys may reappear.")
 ]
@@ -77,12 +82,14 @@ RestoredGuarantee = Annotated[
         option.GUARANTEE,
         metavar="GUARANTEE",
         show_default=False,
-        help="exactly_once_v2 (default), or at_least_once.",
+        help="Assume this processing.guarantee: exactly_once_v2 (default) or at_least_once.",
     ),
 ]
 Memory = Annotated[
     str | None,
-    typer.Option(option.MEMORY, metavar="BYTES", help="Memory limit, such as 4G; default 1.7G per core."),
+    typer.Option(
+        option.MEMORY, metavar="BYTES", help="Use at most this much memory, such as 4G. The default is 1.7G per core."
+    ),
 ]
 """Options that other commands share with ``restore``."""
 
@@ -106,13 +113,21 @@ class FleetOptions:
     missing: Annotated[
         Path | None,
         typer.Option(
-            option.MISSING, metavar="FILE", help="Only tasks that no host has (fleet -o json).", readable=False
+            option.MISSING,
+            metavar="FILE",
+            help=("Restore only the tasks that no host has. FILE contains the output of `kstate fleet -o json`."),
+            readable=False,
         ),
     ] = None
     before: Annotated[
         Path | None,
         typer.Option(
-            option.BEFORE, metavar="FILE", help="Only this host's tasks in an older fleet -o json.", readable=False
+            option.BEFORE,
+            metavar="FILE",
+            help=(
+                "Restore only the tasks that this host had. FILE contains an older output of `kstate fleet -o json`."
+            ),
+            readable=False,
         ),
     ] = None
     host: Annotated[
@@ -120,14 +135,19 @@ class FleetOptions:
     ] = None
     barrier: Annotated[
         str | None,
-        typer.Option(option.BARRIER, metavar="PLACE", help="Then wait for all hosts at this folder or URI."),
+        typer.Option(
+            option.BARRIER,
+            metavar="PLACE",
+            help="After the restoration, wait for all hosts. PLACE is a shared folder or URI.",
+        ),
     ] = None
     hosts: Annotated[
-        int | None, typer.Option(option.HOSTS, metavar="N", min=1, help="Number of hosts; default: N of --share.")
+        int | None,
+        typer.Option(option.HOSTS, metavar="N", min=1, help="Number of hosts. The default is the N of --share."),
     ] = None
     barrier_timeout: Annotated[
         int,
-        typer.Option(option.BARRIER_TIMEOUT, metavar="SECONDS", min=0, help="Wait at most SECONDS for them."),
+        typer.Option(option.BARRIER_TIMEOUT, metavar="SECONDS", min=0, help="Wait up to SECONDS for the other hosts."),
     ] = 3600
 
 
@@ -142,7 +162,7 @@ class SelectionOptions:
         typer.Option(
             option.FROM_CHANGELOG,
             metavar="DUMP",
-            help="Path or URI of the changelog dump.",
+            help="Restore from the changelog dump at this path or URI.",
         ),
     ]
     release_name: Annotated[
@@ -150,7 +170,7 @@ class SelectionOptions:
         typer.Option(
             option.FOR,
             metavar="RELEASE",
-            help="Release to restore for, such as 4.3; or --for-jar.",
+            help="Restore for this release, such as 4.3. Required without --for-jar.",
             autocompletion=releases,
         ),
     ] = None
@@ -158,24 +178,32 @@ class SelectionOptions:
     spec: Annotated[
         Path | None,
         typer.Option(
-            option.SPEC, metavar="FILE", help="kstate.toml with kinds and retentions of stores.", readable=False
+            option.SPEC,
+            metavar="FILE",
+            help="Read the kinds and retentions of stores from this kstate.toml.",
+            readable=False,
         ),
     ] = None
     topology: Annotated[
         Path | None,
         typer.Option(
-            option.TOPOLOGY, metavar="FILE", help="Output of Topology#describe, for lost stores.", readable=False
+            option.TOPOLOGY,
+            metavar="FILE",
+            help="Read the tasks of lost stores from FILE, which contains the output of Topology#describe.",
+            readable=False,
         ),
     ] = None
     task: Tasks = None
     store: Stores = None
     partition: Annotated[
         list[int] | None,
-        typer.Option(option.PARTITION, metavar="N", min=0, help="Only tasks of this partition; repeatable."),
+        typer.Option(
+            option.PARTITION, metavar="N", min=0, help="Select only tasks of this partition. Can be repeated."
+        ),
     ] = None
     ignore: Annotated[
         list[str] | None,
-        typer.Option(option.IGNORE, metavar="TOPIC", help="Skip topics with this name or pattern; repeatable."),
+        typer.Option(option.IGNORE, metavar="TOPIC", help="Skip topics that match this pattern. Can be repeated."),
     ] = None
     dry_run: DryRun = False
     fleet: FleetOptions
@@ -198,7 +226,7 @@ class LogOptions:
     guarantee: RestoredGuarantee = Guarantee.exactly_once
     full_dump: Annotated[
         int | None,
-        typer.Option(option.FULL_DUMP, metavar="GENERATION", help="Restore from an older full dump.", min=1),
+        typer.Option(option.FULL_DUMP, metavar="GENERATION", help="Restore from this older full dump.", min=1),
     ] = None
 
 
@@ -214,7 +242,7 @@ class CaseOptions:
         typer.Option(
             option.ON_INVALID_OFFSET,
             metavar="ACTION",
-            help="Out-of-range offset: rebuild (default), or fail.",
+            help="If an offset is out of range, rebuild the store (default) or fail.",
             show_default=False,
         ),
     ] = OnInvalid.rebuild
@@ -228,9 +256,9 @@ class CaseOptions:
     transactional_stores: TransactionalStores = False
     unproven: Unproven = False
     after_error: AfterError = False
-    standby: Annotated[bool, typer.Option(option.STANDBY, help="Create a standby, or update it.")] = False
+    standby: Annotated[bool, typer.Option(option.STANDBY, help="Create or update a standby.")] = False
     follow: Annotated[
-        float | None, typer.Option(option.FOLLOW, metavar="SECONDS", help="Repeat --standby every SECONDS.", min=0.1)
+        float | None, typer.Option(option.FOLLOW, metavar="SECONDS", help="Update the standby every SECONDS.", min=0.1)
     ] = None
 
 
@@ -245,12 +273,19 @@ class WorkOptions:
     conf: Conf = None
     staging: Annotated[
         str | None,
-        typer.Option(option.STAGING, metavar="URI", help="Folder for sorted files that all executors see."),
+        typer.Option(
+            option.STAGING, metavar="URI", help="Write sorted files to this folder, which all executors can access."
+        ),
     ] = None
     memory: Memory = None
-    workers: Annotated[int, workers_option("Stores")] = 0
+    workers: Annotated[int, workers_option("Restore N stores")] = 0
     verify: Annotated[
-        Verify, typer.Option(option.VERIFY, metavar=choices_text(Verify), help="full: also read all rows back.")
+        Verify,
+        typer.Option(
+            option.VERIFY,
+            metavar=choices_text(Verify),
+            help="Select how to check the restored stores. full also reads all rows back.",
+        ),
     ] = Verify.quick
     copy: Annotated[bool, typer.Option(option.COPY, help="Copy SSTs instead of linking them.")] = False
     wait: Wait = 0.0
@@ -271,7 +306,11 @@ class ReportOptions:
     reason: Reason = None
     on_state_change: Annotated[
         str | None,
-        typer.Option(option.ON_STATE_CHANGE, metavar="CMD", help="Run CMD BEFORE AFTER when the state changes."),
+        typer.Option(
+            option.ON_STATE_CHANGE,
+            metavar="CMD",
+            help="When the state changes, run CMD with the old and the new state as arguments.",
+        ),
     ] = None
 
 

@@ -27,20 +27,25 @@ class SeedSourceOptions:
         typer.Option(
             option.FROM,
             metavar="DUMP/APP",
-            help="Dump of all changelogs, written after the application stopped; or, if they are lost, the "
-            "application directories of all hosts, each with --from.",
+            help=(
+                "Read this dump of all changelogs, written after the application stopped. If the "
+                "changelogs are lost, repeat --from for the application directory of each host "
+                "instead."
+            ),
         ),
     ] = None
     source_app: Annotated[
         str | None,
-        typer.Option(option.SOURCE_APP, metavar="ID", help="application.id of the source, if DUMP has several."),
+        typer.Option(
+            option.SOURCE_APP, metavar="ID", help="Select this application.id. Required if DUMP contains several."
+        ),
     ] = None
     source_bootstrap_server: Annotated[
         str | None,
         typer.Option(
             option.SOURCE_BOOTSTRAP_SERVER,
             metavar="HOST:PORT",
-            help="Cluster of the source; default: --bootstrap-server.",
+            help="Broker of the source cluster. The default is --bootstrap-server.",
         ),
     ] = None
     source_kafka_settings: Annotated[
@@ -48,20 +53,23 @@ class SeedSourceOptions:
         typer.Option(
             option.SOURCE_KAFKA_SETTINGS,
             metavar="FILE",
-            help="File with its client properties.",
+            help="Read Kafka client properties for the source cluster from FILE.",
             readable=False,
         ),
     ] = None
     source_stopped: Annotated[
         bool,
-        typer.Option(option.SOURCE_STOPPED, help="Confirm that the source is stopped."),
+        typer.Option(option.SOURCE_STOPPED, help="Confirm that the source application is stopped."),
     ] = False
     spec: Annotated[
         Path | None,
         typer.Option(
             option.SPEC,
             metavar="FILE",
-            help="kstate.toml. Write only the newest record of each key; directories need it for retentions.",
+            help=(
+                "Read store kinds and retentions from this kstate.toml. With it, kstate writes only the newest record "
+                "of each key if the store needs no older ones."
+            ),
             readable=False,
         ),
     ] = None
@@ -70,7 +78,7 @@ class SeedSourceOptions:
         typer.Option(
             option.ACCEPT,
             metavar="STORE",
-            help="Accept what kstate refuses about STORE, such as missing updates; repeatable.",
+            help=("Accept problems of STORE that kstate otherwise refuses, such as missing updates. Can be repeated."),
         ),
     ] = None
     skip_task: Annotated[
@@ -78,7 +86,7 @@ class SeedSourceOptions:
         typer.Option(
             option.SKIP_TASK,
             metavar="DIR",
-            help="Task directory to ignore, such as a standby copy; repeatable.",
+            help="Ignore this task directory, such as a standby copy. Can be repeated.",
             readable=False,
         ),
     ] = None
@@ -89,17 +97,17 @@ class SeedTargetOptions:
     """The new application."""
 
     app: Annotated[
-        str | None, typer.Option(option.APP, metavar="ID", help="application.id of the new application.")
+        str | None, typer.Option(option.APP, metavar="ID", help="Create changelogs for this new application.id.")
     ] = None
     bootstrap_server: Annotated[
-        str, typer.Option(option.BOOTSTRAP_SERVER, metavar="HOST:PORT", help="The cluster to write to.")
+        str, typer.Option(option.BOOTSTRAP_SERVER, metavar="HOST:PORT", help="Write to the cluster of this broker.")
     ]
     kafka_settings: Annotated[
         Path | None,
         typer.Option(
             option.KAFKA_SETTINGS,
             metavar="FILE",
-            help="File with client properties, such as security.protocol.",
+            help="Read Kafka client properties, such as security.protocol, from FILE.",
             readable=False,
         ),
     ] = None
@@ -108,7 +116,7 @@ class SeedTargetOptions:
         typer.Option(
             option.RENAME_STORE,
             metavar="OLD=NEW",
-            help="Give store OLD the name NEW in the new application; repeatable.",
+            help="Rename store OLD to NEW in the new application. Can be repeated.",
         ),
     ] = None
     drop_keys: Annotated[
@@ -116,7 +124,10 @@ class SeedTargetOptions:
         typer.Option(
             option.DROP_KEYS,
             metavar="FILE",
-            help="Keys to erase, one per line: STORE=KEY or STORE:SERDE=KEY; * means every store.",
+            help=(
+                "Erase the keys that FILE lists. Each line is STORE=KEY or STORE:SERDE=KEY. As STORE, "
+                "* means every store."
+            ),
             readable=False,
         ),
     ] = None
@@ -125,19 +136,19 @@ class SeedTargetOptions:
         typer.Option(
             option.RECEIPT,
             metavar="FILE",
-            help="Report of these keys; default: kstate-seed-ID-erased.jsonl.",
+            help="Write a report of the erased keys to FILE. The default is kstate-seed-ID-erased.jsonl.",
             readable=False,
         ),
     ] = None
     no_offsets: Annotated[
-        bool, typer.Option(option.NO_OFFSETS, help="Write only the changelogs, no input offsets.")
+        bool, typer.Option(option.NO_OFFSETS, help="Write only the changelogs, without input offsets.")
     ] = False
     start_offsets: Annotated[
         Path | None,
         typer.Option(
             option.START_OFFSETS,
             metavar="FILE",
-            help="Input offsets as CSV: topic,partition,offset.",
+            help="Read input offsets from FILE. Its lines are topic,partition,offset.",
             readable=False,
         ),
     ] = None
@@ -154,7 +165,10 @@ class SeedPartitionOptions:
         typer.Option(
             option.PARTITIONS,
             metavar="N",
-            help="Partitions of the new changelogs: N, or SUBTOPOLOGY=N, or STORE=N; repeatable; needs --spec.",
+            help=(
+                "Create the new changelogs with this number of partitions. Pass N, SUBTOPOLOGY=N or "
+                "STORE=N. Requires --spec. Can be repeated."
+            ),
         ),
     ] = None
     partitioner: Annotated[
@@ -162,7 +176,10 @@ class SeedPartitionOptions:
         typer.Option(
             option.PARTITIONER,
             metavar="MODULE:NAME",
-            help="Function of key and count; default: murmur2. For one store: STORE=MODULE:NAME; repeatable.",
+            help=(
+                "Call this Python function to choose the partition of a key. The default is murmur2. "
+                "To set it for one store, pass STORE=MODULE:NAME. Can be repeated."
+            ),
         ),
     ] = None
     key_of: Annotated[
@@ -170,7 +187,10 @@ class SeedPartitionOptions:
         typer.Option(
             option.KEY_OF,
             metavar="STORE=KIND",
-            help="Form of the keys of a store: window, session, …, or MODULE:NAME of a function; repeatable.",
+            help=(
+                "Set the form of the store's keys: window, session, …, or MODULE:NAME for a Python "
+                "function. Can be repeated."
+            ),
         ),
     ] = None
 
@@ -186,16 +206,18 @@ class SeedDirectoryOptions:
         typer.Option(
             option.OUT,
             metavar="DIR",
-            help="Also restore this state.dir; needs --for, --spec.",
+            help="Also restore the stores to this state.dir. Requires --for and --spec.",
             readable=False,
         ),
     ] = None
     release_name: Annotated[
         str | None,
-        typer.Option(option.FOR, metavar="RELEASE", help="Release of the new application.", autocompletion=releases),
+        typer.Option(
+            option.FOR, metavar="RELEASE", help="Restore for this release of Kafka Streams.", autocompletion=releases
+        ),
     ] = None
     share: Annotated[
-        str | None, typer.Option(option.SHARE, metavar="I/N", help="Restore only this share of the tasks, such as 1/3.")
+        str | None, typer.Option(option.SHARE, metavar="I/N", help="Restore only this share of tasks, such as 1/3.")
     ] = None
     guarantee: RestoredGuarantee = Guarantee.exactly_once
 
@@ -211,23 +233,25 @@ class SeedReportOptions:
         typer.Option(
             option.JOURNAL,
             metavar="FILE",
-            help="Journal, needed to continue the run; default: kstate-seed-ID.jsonl.",
+            help=(
+                "Write the journal to FILE. kstate needs it to continue the run. The default is kstate-seed-ID.jsonl."
+            ),
             readable=False,
         ),
     ] = None
-    undo: Annotated[bool, typer.Option(option.UNDO, help="Undo a run; needs --delete-topics.")] = False
+    undo: Annotated[bool, typer.Option(option.UNDO, help="Undo a run. Requires --delete-topics.")] = False
     delete_topics: Annotated[
         Path | None,
         typer.Option(
             option.DELETE_TOPICS,
             metavar="FILE",
-            help="DELETES the unused topics that the run of this journal created.",
+            help="DELETES the topics that this journal's run created, if they are unused.",
             readable=False,
         ),
     ] = None
-    dry_run: Annotated[bool, typer.Option(option.DRY_RUN, help="Print conditions and topics, and write nothing.")] = (
-        False
-    )
+    dry_run: Annotated[
+        bool, typer.Option(option.DRY_RUN, help="Print conditions and topics without writing anything.")
+    ] = False
     metrics_file: MetricsFile = None
     output: OutputFormat = Format.table
     quiet: Quiet = False

@@ -64,9 +64,9 @@ class Verify(str, Enum):
     full = "full"
 
 
-def workers_option(subject: str) -> Any:
-    """Return the option ``--workers`` for ``subject``; ``at_once`` resolves its value."""
-    return typer.Option(option.WORKERS, metavar="N", min=0, help=f"{subject} in parallel; 0 means one per core.")
+def workers_option(action: str) -> Any:
+    """Return the option ``--workers`` for ``action``, such as ``Restore N stores``; ``at_once`` resolves its value."""
+    return typer.Option(option.WORKERS, metavar="N", min=0, help=f"{action} at a time. 0 means one per core.")
 
 
 # A setting of the application, which nothing in its directory records.
@@ -75,23 +75,26 @@ DslStoreFormat = Annotated[
     typer.Option(
         option.DSL_STORE_FORMAT,
         metavar=choices_text(StoreFormat),
-        help="dsl.store.format of the application (from 4.3).",
+        help="Assume this dsl.store.format (Kafka Streams 4.3 and later).",
     ),
 ]
 TransactionalStores = Annotated[
     bool,
-    typer.Option(option.TRANSACTIONAL_STORES, help="The stores are transactional (KIP-892)."),
+    typer.Option(option.TRANSACTIONAL_STORES, help="Treat the stores as transactional (KIP-892)."),
 ]
 Unproven = Annotated[
     bool,
-    typer.Option(option.UNPROVEN, help="Allow releases that kstate was not tested with."),
+    typer.Option(option.UNPROVEN, help="Allow releases that are not tested with kstate."),
 ]
 # readable=False on every path: Typer would refuse an unreadable one itself, without the hint about rights.
 App = Annotated[
     Path,
     typer.Argument(
         metavar="APP",
-        help="Application directory (state.dir/application.id), or a state.dir with one application.",
+        help=(
+            "Application directory, which is state.dir/application.id. A state.dir that contains "
+            "one application also works."
+        ),
         readable=False,
     ),
 ]
@@ -100,7 +103,7 @@ Tasks = Annotated[
     typer.Option(
         option.TASK,
         metavar="TASK",
-        help="Only stores of this task; repeatable.",
+        help="Select only stores of this task. Can be repeated.",
         autocompletion=tasks,
         rich_help_panel=WHICH,
     ),
@@ -110,7 +113,7 @@ Stores = Annotated[
     typer.Option(
         option.STORE,
         metavar="STORE",
-        help="Only this store, in all tasks; repeatable.",
+        help="Select only stores with this name. Can be repeated.",
         autocompletion=stores,
         rich_help_panel=WHICH,
     ),
@@ -122,18 +125,20 @@ OutputFormat = Annotated[
         "-o",
         option.OUTPUT,
         metavar=choices_text(Format),
-        help="Print a table, or JSON Lines.",
+        help="Print a table or JSON Lines.",
         rich_help_panel=OUTPUT_PANEL,
     ),
 ]
 # The rule for each command is in cli/quiet.py. Warnings are printed too: they say that a result is not what it seems.
 Quiet = Annotated[
     bool,
-    typer.Option(option.QUIET, "-q", help="Print only the answer, problems and errors.", rich_help_panel=OUTPUT_PANEL),
+    typer.Option(
+        option.QUIET, "-q", help="Suppress progress and informational messages.", rich_help_panel=OUTPUT_PANEL
+    ),
 ]
 Verbose = Annotated[
     bool,
-    typer.Option(option.VERBOSE, "-v", help="Also print each step before the run.", rich_help_panel=OUTPUT_PANEL),
+    typer.Option(option.VERBOSE, "-v", help="Print each step before the run.", rich_help_panel=OUTPUT_PANEL),
 ]
 # The lock of the application and that of kstate: 0 means one attempt, since a command in cron must not pile up.
 Wait = Annotated[
@@ -151,7 +156,7 @@ LockIsShared = Annotated[
     bool,
     typer.Option(
         option.LOCK_IS_SHARED,
-        help="Confirm that all instances are stopped.",
+        help="Confirm that all instances are stopped. Required on network file systems.",
         rich_help_panel=EXECUTION,
     ),
 ]
@@ -169,10 +174,10 @@ WarningsOk = Annotated[
         option.WARNINGS_OK, help="Exit with 0 instead of 1 if there are warnings.", rich_help_panel=OUTPUT_PANEL
     ),
 ]
-DryRun = Annotated[bool, typer.Option(option.DRY_RUN, help="Print the plan of the run, and change nothing.")]
+DryRun = Annotated[bool, typer.Option(option.DRY_RUN, help="Print the plan without changing anything.")]
 # A hard link keeps the owner and is forbidden for files of others (fs.protected_hardlinks).
 CopySsts = Annotated[
-    bool, typer.Option(option.COPY, help="Copy SSTs instead of linking them; this user will own the files.")
+    bool, typer.Option(option.COPY, help="Copy SSTs instead of linking them. The current user owns the copies.")
 ]
 # A title of its own: these options matter only then, and then they are looked for.
 KILLED: Final = "After a crash"
@@ -182,14 +187,17 @@ LeftGuarantee = Annotated[
     typer.Option(
         option.GUARANTEE,
         metavar="GUARANTEE",
-        help="With at_least_once, unclean stores have no uncommitted data.",
+        help=(
+            "Assume this processing.guarantee. Under at_least_once, unclean stores are usable, "
+            "because they have no uncommitted data."
+        ),
         rich_help_panel=KILLED,
     ),
 ]
 # Once a person has looked at the cause: a loop of restarts must not wipe stores again and again.
 AfterError = Annotated[
     bool,
-    typer.Option(option.AFTER_ERROR, help="Confirm that you fixed the last run's ERROR."),
+    typer.Option(option.AFTER_ERROR, help="Confirm that you fixed the cause of the ERROR."),
 ]
 # A file and no port: a command that ends cannot be scraped.
 MetricsFile = Annotated[
@@ -208,7 +216,7 @@ LogOffsets = Annotated[
     typer.Option(
         option.OFFSETS,
         metavar="FILE",
-        help='Read log starts and ends from this file: {"TOPIC": {"0": {"start": 0, "end": 42}}}.',
+        help=('Read log offsets from FILE, as JSON: {"TOPIC": {"0": {"start": 0, "end": 42}}}.'),
         rich_help_panel=LOGS,
         readable=False,
     ),
@@ -219,7 +227,7 @@ BootstrapServer = Annotated[
     typer.Option(
         option.BOOTSTRAP_SERVER,
         metavar="HOST:PORT",
-        help="Read log starts and ends from this broker.",
+        help="Read log offsets from this broker.",
         rich_help_panel=LOGS,
     ),
 ]
@@ -228,7 +236,7 @@ KafkaSettings = Annotated[
     typer.Option(
         option.KAFKA_SETTINGS,
         metavar="FILE",
-        help="File with client properties for the broker.",
+        help="Read Kafka client properties from FILE.",
         rich_help_panel=LOGS,
         readable=False,
     ),
@@ -239,7 +247,7 @@ Dump = Annotated[
     typer.Option(
         option.FROM_CHANGELOG,
         metavar="DUMP",
-        help="Changelog dump whose manifest lists the topics.",
+        help="Read topics, partitions and offsets from the manifest of this dump.",
         rich_help_panel=LOGS,
     ),
 ]
@@ -249,14 +257,14 @@ SpecFile = Annotated[
     typer.Option(
         option.SPEC,
         metavar="FILE",
-        help="kstate.toml with store kinds that the files do not show.",
+        help="Read store kinds from this kstate.toml if the files do not show them.",
         readable=False,
     ),
 ]
 # Off by default: rows in the memtables of the running application would be missing silently.
 LastFlush = Annotated[
     bool,
-    typer.Option(option.LAST_FLUSH, help="While the application is running, read its last flush."),
+    typer.Option(option.LAST_FLUSH, help="Read the last flush if the application is running."),
 ]
 
 
@@ -300,7 +308,7 @@ At = Annotated[
     typer.Option(
         option.AT,
         metavar="TOPIC:PARTITION=OFFSET",
-        help="Minimum Position (PositionBound); repeatable. Exit with 3 if a store is below it.",
+        help=("Require this minimum Position (PositionBound). If a store is below it, exit with 3. Can be repeated."),
     ),
 ]
 
@@ -405,13 +413,15 @@ Engine = Annotated[
     typer.Option(
         option.ENGINE,
         metavar="auto|local|spark",
-        help="auto: Spark if you set a master, else local.",
+        help="Select the engine. auto uses Spark if you set a master, and local processes otherwise.",
         show_default=False,
     ),
 ]
 """The default is :data:`AUTO`; the help has no line for it, because the help of ``restore`` is long."""
 Master = Annotated[str | None, typer.Option(option.MASTER, metavar="URL", help="Run on this Spark cluster.")]
-Conf = Annotated[list[str] | None, typer.Option(option.CONF, metavar="K=V", help="Spark setting; repeatable.")]
+Conf = Annotated[
+    list[str] | None, typer.Option(option.CONF, metavar="K=V", help="Pass a setting to Spark. Can be repeated.")
+]
 
 
 def spark_settings(master: str | None, conf: Sequence[str] | None) -> SparkSettings:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 KeepNewest = Annotated[
     int | None,
     typer.Option(
-        option.KEEP, metavar="N", min=1, help="DELETES older snapshots, except the newest N of each task and host."
+        option.KEEP, metavar="N", min=1, help="DELETES older snapshots, but keeps the newest N of each task and host."
     ),
 ]
 KeepFor = Annotated[
@@ -23,7 +23,8 @@ KeepFor = Annotated[
     typer.Option(option.KEEP_FOR, metavar="AGE", help="DELETES snapshots that are older than AGE, such as 14d."),
 ]
 ExpiryGrace = Annotated[
-    str, typer.Option(option.GRACE, metavar="AGE", help="Keep the files of an expired snapshot for AGE.")
+    str,
+    typer.Option(option.GRACE, metavar="AGE", help="Keep the files of expired snapshots for AGE before deleting them."),
 ]
 
 

@@ -112,8 +112,8 @@ def test_a_list_that_cannot_be_written_is_lost_output() -> None:
 
 _CLI: Any = program()
 WIDTH = 80
-LONGEST = 82
-"""Lines of the longest help: two screens of 80 x 41, of which the options of restore are most."""
+LONGEST = 104
+"""Lines of the longest help, in which each option of restore has a full sentence."""
 DELETING = {
     ("wipe", "--purge"),
     ("dump", "--keep"),
