@@ -22,16 +22,6 @@ DOCS_URL: Final = "KSTATE_DOCS_URL"
 """The variable with the address of the documentation site, for organizations that host it."""
 EXAMPLES: Final = "examples"
 """The folder of the examples: in the repository, in the package, and in the command that writes them."""
-COMMANDS_WITH_OPTION: Final = {
-    option.LOCK_IS_SHARED: frozenset(
-        {"clean", "migrate", "rehome", "restore", "restore-snapshot", "snapshot", "undo", "wipe"}
-    ),
-    option.TRANSACTIONAL_STORES: frozenset({"check", "ls", "migrate", "restore", "restore-snapshot"}),
-}
-"""Each option that is repeated, and the commands that have it.
-
-Not ``option.UNPROVEN``, which permits to write for a release that was never run: the user types it for each command.
-"""
 _MOST_LINES = 20
 _UNITS: Final = ("KiB", "MiB", "GiB", "TiB", "PiB")
 _SPANS: Final = ((86_400_000, "days"), (3_600_000, "hours"), (60_000, "minutes"), (1_000, "seconds"))
@@ -41,8 +31,8 @@ _CLOSE = 0.7
 _LONGEST_NAME = 250
 """Longer names are compared by their beginning: difflib takes quadratic time."""
 
-_options: set[str] = set()
-"""The options of the current command that later commands need again."""
+_options: dict[str, frozenset[str]] = {}
+"""The options of the current command that later commands need again, each with the commands that have it."""
 _declared: set[str] = set()
 """Every option that the current command has; empty outside of a command."""
 
@@ -68,19 +58,19 @@ def suggest(text: str, *names: str) -> str:
     return text
 
 
-def carry_option(name: str, value: object) -> None:
-    """Remember an option for printed commands if the current command was called with it (``value`` is True)."""
+def carry_option(name: str, commands: frozenset[str], value: object) -> None:
+    """Remember an option for printed ``commands`` if the current command was called with it (``value`` is True)."""
     if value is True:
-        _options.add(name)
+        _options[name] = commands
 
 
 def lacking_options(words: Sequence[object]) -> list[str]:
     """Return the remembered options that a command line lacks. ``words`` begin with the name of the command."""
     if not words or option.HELP in words:
         return []
-    lacking = _options - set(map(str, words))
+    lacking = _options.keys() - set(map(str, words))
     # A command that lacks the option would end with a usage error: only those that have it repeat it.
-    return sorted(name for name in lacking if words[0] in COMMANDS_WITH_OPTION[name])
+    return sorted(name for name in lacking if words[0] in _options[name])
 
 
 def documentation(name: str) -> str:

@@ -18,6 +18,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from kstate_cli.cli.registry import COMMANDS, Purpose
+
 ROOT: Final = Path(__file__).resolve().parents[1]
 README: Final = ROOT / "README.md"
 STATE_DIR: Final = "/tmp/kstate-demo"
@@ -26,19 +28,6 @@ columns stays as it is."""
 _BLOCK: Final = re.compile(r"^```(\w+)(?: (\d+)\+(\d+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _BEGIN, _END = "<!-- commands -->\n", "<!-- end of commands -->\n"
 _LONGEST: Final = 125
-GROUPS: Final = {
-    "read a directory": ("ls", "inspect-position", "lag", "query", "export", "diff", "verify"),
-    "predict the next start": ("check", "fleet"),
-    "change a directory": ("migrate", "rehome", "wipe", "restore", "undo"),
-    "keep dumps, standbys and snapshots": (
-        *("dump", "ls-dump", "verify-dump", "maintain", "start-barrier"),
-        *("snapshot", "restore-snapshot", "ls-snapshots", "verify-snapshots", "prune-snapshots", "seed"),
-    ),
-    "list and delete backups": ("status", "clean"),
-    "learn more": ("explain", "demo", "examples", "warm-up"),
-}
-"""The commands, by what a user wants to do."""
-
 VARIES: Final = (
     (re.compile(r"\b\d{4}-\d\d-\d\dT[\d:.]+(?:\+[\d:]+|Z)?"), "TIME"),
     (re.compile(r"\b[\d,.]+ ?(?:[KMG]i?B|Bytes|bytes|B)\b"), "SIZE"),
@@ -134,11 +123,16 @@ def steady(text: str) -> str:
 
 
 def commands_table() -> str:
-    """Return the table of commands, a row for each group of them."""
-    rows = [
-        f"| {title} | {' · '.join(f'[`{name}`](docs/reference/commands/{name}.md)' for name in names)} |"
-        for title, names in GROUPS.items()
-    ]
+    """Return the table of commands, a row for each purpose."""
+    links = {
+        purpose: [
+            f"[`{name}`](docs/reference/commands/{name}.md)"
+            for name, entry in COMMANDS.items()
+            if entry.purpose is purpose
+        ]
+        for purpose in Purpose
+    }
+    rows = [f"| {purpose.value} | {' · '.join(names)} |" for purpose, names in links.items()]
     return "\n".join(["| to | command |", "|---|---|", *rows]) + "\n"
 
 

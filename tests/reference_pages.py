@@ -24,8 +24,7 @@ from kstate_cli.change.journal import CREATED, DAMAGED, INTERRUPTED, RunState
 from kstate_cli.check.findings import Level, Outcome
 from kstate_cli.cli.help_panels import panel_of
 from kstate_cli.cli.metrics import METRICS
-from kstate_cli.cli.quiet import QUIET_OUTPUTS, QuietOutput
-from kstate_cli.cli.registry import COMMANDS
+from kstate_cli.cli.registry import COMMANDS, QuietOutput
 from kstate_cli.errors import CommandEnd
 from kstate_cli.formats.store_kinds import store_kind
 from kstate_cli.query.result import FailureReason
@@ -246,7 +245,7 @@ def exit_codes_page(classes: Iterable[type[CommandEnd]]) -> str:
                     [
                         (", ".join(f"`{name}`" for name in names), answer.value)
                         for answer in QuietOutput
-                        if (names := [name for name in COMMANDS if QUIET_OUTPUTS.get(name) is answer])
+                        if (names := [name for name, entry in COMMANDS.items() if entry.quiet is answer])
                     ],
                 ),
                 "## Codes of errors",

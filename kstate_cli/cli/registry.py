@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import dataclass
+from enum import Enum
+from functools import partial
 from typing import Any, Final
 
 import typer
 import typer.main
 
+from kstate_cli import option, texts
 from kstate_cli.cli import json_lines, other_places, subject
 from kstate_cli.cli.environment import give_config, give_variables, warn_of_unread
 from kstate_cli.cli.help_panels import HelpfulGroup, PanelledCommand
@@ -25,50 +28,175 @@ from kstate_cli.errors import UsageError
 from kstate_cli.texts import command
 
 
+class Purpose(Enum):
+    """What a user wants to do with a command: the rows of the README's table of commands."""
+
+    READ = "read a directory"
+    PREDICT = "predict the next start"
+    CHANGE = "change a directory"
+    KEEP = "keep dumps, standbys and snapshots"
+    BACKUPS = "list and delete backups"
+    LEARN = "learn more"
+
+
+class QuietOutput(Enum):
+    """What a command answers, and so prints with ``--quiet``; progress and explanations are never part of it."""
+
+    ROWS = "the table and its last line"
+    VERDICT = "a line for each problem, and the verdict as the last line"
+    CHANGE = "nothing if it succeeds, or the plan with `--dry-run`"
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """The module and function of a command, and its line in the list of commands."""
+    """The facts about a command that kstate needs without importing its module."""
 
     module: str
+    """Name of its module in ``kstate_cli.cli.commands``."""
     name: str
     """A function, or a ``typer.Typer`` with subcommands."""
     help: str
+    """Its line in the list of commands."""
+    purpose: Purpose
+    quiet: QuietOutput | None = None
+    """What ``--quiet`` leaves of its output; None if it has no such option."""
+    repeats: tuple[str, ...] = ()
+    """Options about the directory that later commands need again: a printed command repeats them."""
 
+
+_LOCK: Final = (option.LOCK_IS_SHARED,)
+_STORES: Final = (option.TRANSACTIONAL_STORES,)
+REPEATED: Final = (*_LOCK, *_STORES)
+"""Options that printed commands repeat. Not ``option.UNPROVEN``, which permits to write for a release that was never
+run: the user types it for each command."""
 
 COMMANDS: Final = {
-    "ls": Entry("ls", "ls", "List tasks and stores with kind, size and offsets."),
-    "inspect-position": Entry(
-        "inspect_position", "inspect_position", "Show changelog offsets, IQv2 Positions and lag."
+    "ls": Entry(
+        "ls",
+        "ls",
+        "List tasks and stores with kind, size and offsets.",
+        Purpose.READ,
+        QuietOutput.ROWS,
+        repeats=_STORES,
     ),
-    "lag": Entry("lag", "lag", "Show how far stores are behind their changelogs."),
-    "query": Entry("query", "query_app", "Query a store by key, range or time."),
-    "export": Entry("export", "export", "Export a whole store to Parquet files."),
-    "diff": Entry("diff", "diff", "Compare the rows of two application directories."),
-    "check": Entry("check", "check", "Predict what Kafka Streams does when it starts."),
-    "fleet": Entry("fleet", "fleet", "Compare the tasks of many hosts."),
-    "verify": Entry("verify", "verify", "Read every data block and report damage."),
-    "migrate": Entry("migrate", "migrate", "Upgrade or downgrade a directory in place."),
-    "wipe": Entry("wipe", "wipe", "Move stores away so that Kafka Streams rebuilds them."),
-    "rehome": Entry("rehome", "rehome", "Move stores to their tasks in a changed topology."),
-    "dump": Entry("dump", "dump", "Dump changelogs from a broker to Parquet files."),
-    "ls-dump": Entry("ls_dump", "ls_dump", "List a dump with offsets, gaps, age and health."),
-    "verify-dump": Entry("verify_dump", "verify_dump", "Read all files of a dump and report damage."),
-    "restore": Entry("restore", "restore", "Restore stores in bulk from a changelog dump."),
-    "snapshot": Entry("snapshot", "snapshot", "Copy store files to a snapshot repository."),
-    "restore-snapshot": Entry("restore_snapshot", "restore_snapshot", "Restore stores from snapshots."),
-    "ls-snapshots": Entry("ls_snapshots", "ls_snapshots", "List snapshots with time, host, tasks and health."),
-    "verify-snapshots": Entry("verify_snapshots", "verify_snapshots", "Read all snapshot files and report damage."),
-    "prune-snapshots": Entry("prune_snapshots", "prune_snapshots", "DELETES expired snapshots and unneeded files."),
-    "seed": Entry("seed", "seed", "Create the changelogs of a new application.id."),
-    "start-barrier": Entry("start_barrier", "start_barrier", "Wait until all hosts are ready to start."),
-    "maintain": Entry("maintain", "maintain", "Run the maintenance steps that are due."),
-    "undo": Entry("undo", "undo", "Undo the newest change."),
-    "status": Entry("status", "status", "Show how kstate runs ended and what to do next."),
-    "clean": Entry("clean", "clean", "DELETES the backups that kstate keeps for undo."),
-    "explain": Entry("explain", "explain", "Explain a code or a line from a log."),
-    "warm-up": Entry("warm_up", "warm_up", "Halve the start time of Spark."),
-    "demo": Entry("demo", "demo", "Try a downgrade on a bundled directory."),
-    "examples": Entry("examples", "examples", "Write examples for Kubernetes, cron and Spark."),
+    "inspect-position": Entry(
+        "inspect_position", "inspect_position", "Show changelog offsets, IQv2 Positions and lag.", Purpose.READ
+    ),
+    "lag": Entry("lag", "lag", "Show how far stores are behind their changelogs.", Purpose.READ, QuietOutput.ROWS),
+    "query": Entry("query", "query_app", "Query a store by key, range or time.", Purpose.READ, QuietOutput.ROWS),
+    "export": Entry("export", "export", "Export a whole store to Parquet files.", Purpose.READ, QuietOutput.CHANGE),
+    "diff": Entry(
+        "diff", "diff", "Compare the rows of two application directories.", Purpose.READ, QuietOutput.VERDICT
+    ),
+    "check": Entry(
+        "check",
+        "check",
+        "Predict what Kafka Streams does when it starts.",
+        Purpose.PREDICT,
+        QuietOutput.VERDICT,
+        repeats=_STORES,
+    ),
+    "fleet": Entry("fleet", "fleet", "Compare the tasks of many hosts.", Purpose.PREDICT, QuietOutput.VERDICT),
+    "verify": Entry("verify", "verify", "Read every data block and report damage.", Purpose.READ, QuietOutput.VERDICT),
+    "migrate": Entry(
+        "migrate",
+        "migrate",
+        "Upgrade or downgrade a directory in place.",
+        Purpose.CHANGE,
+        QuietOutput.CHANGE,
+        repeats=_LOCK + _STORES,
+    ),
+    "wipe": Entry(
+        "wipe",
+        "wipe",
+        "Move stores away so that Kafka Streams rebuilds them.",
+        Purpose.CHANGE,
+        QuietOutput.CHANGE,
+        repeats=_LOCK,
+    ),
+    "rehome": Entry(
+        "rehome",
+        "rehome",
+        "Move stores to their tasks in a changed topology.",
+        Purpose.CHANGE,
+        QuietOutput.CHANGE,
+        repeats=_LOCK,
+    ),
+    "dump": Entry("dump", "dump", "Dump changelogs from a broker to Parquet files.", Purpose.KEEP, QuietOutput.CHANGE),
+    "ls-dump": Entry(
+        "ls_dump", "ls_dump", "List a dump with offsets, gaps, age and health.", Purpose.KEEP, QuietOutput.ROWS
+    ),
+    "verify-dump": Entry(
+        "verify_dump", "verify_dump", "Read all files of a dump and report damage.", Purpose.KEEP, QuietOutput.VERDICT
+    ),
+    "restore": Entry(
+        "restore",
+        "restore",
+        "Restore stores in bulk from a changelog dump.",
+        Purpose.CHANGE,
+        QuietOutput.CHANGE,
+        repeats=_LOCK + _STORES,
+    ),
+    "snapshot": Entry(
+        "snapshot",
+        "snapshot",
+        "Copy store files to a snapshot repository.",
+        Purpose.KEEP,
+        QuietOutput.CHANGE,
+        repeats=_LOCK,
+    ),
+    "restore-snapshot": Entry(
+        "restore_snapshot",
+        "restore_snapshot",
+        "Restore stores from snapshots.",
+        Purpose.KEEP,
+        QuietOutput.CHANGE,
+        repeats=_LOCK + _STORES,
+    ),
+    "ls-snapshots": Entry(
+        "ls_snapshots",
+        "ls_snapshots",
+        "List snapshots with time, host, tasks and health.",
+        Purpose.KEEP,
+        QuietOutput.ROWS,
+    ),
+    "verify-snapshots": Entry(
+        "verify_snapshots",
+        "verify_snapshots",
+        "Read all snapshot files and report damage.",
+        Purpose.KEEP,
+        QuietOutput.VERDICT,
+    ),
+    "prune-snapshots": Entry(
+        "prune_snapshots",
+        "prune_snapshots",
+        "DELETES expired snapshots and unneeded files.",
+        Purpose.KEEP,
+        QuietOutput.CHANGE,
+    ),
+    "seed": Entry("seed", "seed", "Create the changelogs of a new application.id.", Purpose.KEEP, QuietOutput.CHANGE),
+    "start-barrier": Entry(
+        "start_barrier", "start_barrier", "Wait until all hosts are ready to start.", Purpose.KEEP, QuietOutput.CHANGE
+    ),
+    "maintain": Entry(
+        "maintain", "maintain", "Run the maintenance steps that are due.", Purpose.KEEP, QuietOutput.CHANGE
+    ),
+    "undo": Entry("undo", "undo", "Undo the newest change.", Purpose.CHANGE, QuietOutput.CHANGE, repeats=_LOCK),
+    "status": Entry("status", "status", "Show how kstate runs ended and what to do next.", Purpose.BACKUPS),
+    "clean": Entry(
+        "clean",
+        "clean",
+        "DELETES the backups that kstate keeps for undo.",
+        Purpose.BACKUPS,
+        QuietOutput.CHANGE,
+        repeats=_LOCK,
+    ),
+    "explain": Entry("explain", "explain", "Explain a code or a line from a log.", Purpose.LEARN),
+    "warm-up": Entry("warm_up", "warm_up", "Halve the start time of Spark.", Purpose.LEARN, QuietOutput.CHANGE),
+    "demo": Entry("demo", "demo", "Try a downgrade on a bundled directory.", Purpose.LEARN),
+    "examples": Entry(
+        "examples", "examples", "Write examples for Kubernetes, cron and Spark.", Purpose.LEARN, QuietOutput.CHANGE
+    ),
 }
 """In the order of the list: commands that read, commands that change, and the rest."""
 
@@ -174,8 +302,8 @@ _IN_BUCKET: Final = re.compile(r"(?i)s3[an]?://")
 _FLAGS_OF_LS: Final = ("-q", "--quiet")
 
 
-def _has_option(args: list[str], option: str) -> bool:
-    return any(word.partition("=")[0] == option for word in args)
+def _has_option(args: list[str], name: str) -> bool:
+    return any(word.partition("=")[0] == name for word in args)
 
 
 def _is_repository(before: str, word: str) -> bool:
@@ -201,6 +329,7 @@ def _watch(parameter: Any, path: str) -> None:
         *subject.notes_of(parameter),
         *json_lines.notes_of(parameter),
         *other_places.notes_of(parameter),
+        *_repetitions(parameter),
     )
     process = parameter.process_value
 
@@ -219,6 +348,14 @@ def _watch(parameter: Any, path: str) -> None:
         return processed
 
     parameter.process_value = process_value
+
+
+def _repetitions(parameter: Any) -> Iterator[Callable[[Any], None]]:
+    """Yield the functions that have later printed commands repeat ``parameter``."""
+    for name in REPEATED:
+        if name in parameter.opts:
+            commands = frozenset(command for command, entry in COMMANDS.items() if name in entry.repeats)
+            yield partial(texts.carry_option, name, commands)
 
 
 def shown_name(parameter: Any) -> str:

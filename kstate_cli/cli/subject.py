@@ -51,9 +51,6 @@ def notes_of(parameter: Any) -> Iterator[Callable[[Any], None]]:
         yield _note_workers
     if parameter.param_type_name == "option":
         yield partial(_declare, (*parameter.opts, *parameter.secondary_opts))
-    for option_name in texts.COMMANDS_WITH_OPTION:
-        if option_name in parameter.opts:
-            yield partial(texts.carry_option, option_name)
 
 
 def workers() -> int | None:

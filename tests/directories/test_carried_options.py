@@ -10,8 +10,8 @@ import pytest
 from kstate_cli import option
 from kstate_cli.change import lockfile
 from kstate_cli.change.folder import create_run
+from kstate_cli.cli.registry import COMMANDS, REPEATED
 from kstate_cli.statedir.locks import Mount
-from kstate_cli.texts import COMMANDS_WITH_OPTION
 from tests.command_line import commands
 from tests.golden import unpack
 
@@ -19,7 +19,8 @@ from .support import kstate_here
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 RESTORE = ("--from-changelog", EXAMPLES / "dump", "--spec", EXAMPLES / "dump.toml", "--for", "4.3", "--engine", "local")
-LINE = re.compile(rf"kstate (?:{'|'.join(sorted(COMMANDS_WITH_OPTION[option.LOCK_IS_SHARED]))}) [^\n]*")
+LOCKING = sorted(name for name, entry in COMMANDS.items() if option.LOCK_IS_SHARED in entry.repeats)
+LINE = re.compile(rf"kstate (?:{'|'.join(LOCKING)}) [^\n]*")
 
 
 def warnings(*argv: object) -> str:
@@ -76,7 +77,7 @@ def test_a_mount_that_may_not_share_locks(tmp_path: Path, monkeypatch: pytest.Mo
     kstate_here("check", app, "--for", "4.2")
 
 
-@pytest.mark.parametrize("name", COMMANDS_WITH_OPTION)
+@pytest.mark.parametrize("name", REPEATED)
 def test_the_commands_that_take_it(name: str) -> None:
     having = {path for path, command in commands() if any(name in parameter.opts for parameter in command.params)}
-    assert having == COMMANDS_WITH_OPTION[name]
+    assert having == {command for command, entry in COMMANDS.items() if name in entry.repeats}

@@ -8,8 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from kstate_cli.cli.registry import COMMANDS
-from tests.readme import GROUPS, README, ROOT, Output, blocks, commands_table, outputs, run, steady, with_output
+from tests.readme import README, ROOT, Output, blocks, commands_table, outputs, run, steady, with_output
 
 FIRST = ("bash scripts/demo.sh", "bash scripts/test.sh")
 """The main job, and the tests: what a fresh clone needs first."""
@@ -40,7 +39,6 @@ def test_readme_shows_the_output_of_its_commands() -> None:
 
 def test_the_table_of_commands() -> None:
     assert commands_table() in TEXT
-    assert sorted(name for names in GROUPS.values() for name in names) == sorted(COMMANDS)
 
 
 def test_every_block_is_of_a_kind_that_is_looked_at() -> None:

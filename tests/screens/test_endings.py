@@ -17,8 +17,7 @@ import pytest
 
 from kstate_cli.cli import output
 from kstate_cli.cli.app import main
-from kstate_cli.cli.quiet import QUIET_OUTPUTS, QuietOutput
-from kstate_cli.cli.registry import COMMANDS
+from kstate_cli.cli.registry import COMMANDS, QuietOutput
 from kstate_cli.cli.views.plan import Meter
 from tests.command_line import commands
 from tests.directories.listings import write_listing
@@ -177,7 +176,7 @@ def test_every_command_is_here() -> None:
         for path, command in commands()
         if any("--quiet" in getattr(parameter, "opts", ()) for parameter in command.params)
     }
-    assert quiet == QUIET_OUTPUTS.keys() == QUIET.keys() | NOT_QUIET_HERE.keys()
+    assert quiet == {name for name, entry in COMMANDS.items() if entry.quiet} == QUIET.keys() | NOT_QUIET_HERE.keys()
 
 
 @pytest.mark.parametrize("name", ENDS)
@@ -198,7 +197,7 @@ def test_quiet_leaves_only_the_answer(command: str, places: dict[str, Path], tmp
     quiet_code, quiet = terminal_lines([*_words(words, places, tmp_path / "quiet"), "--quiet"])
     assert (code, quiet_code) == (0, 0), "\n".join([*loud, *quiet])
     assert loud
-    match QUIET_OUTPUTS[command]:
+    match COMMANDS[command].quiet:
         case QuietOutput.ROWS:
             assert quiet and set(quiet) <= set(loud)
             assert [line for line in loud[:3] if line in quiet] == loud[:3] == quiet[:3]

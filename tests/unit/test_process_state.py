@@ -50,7 +50,7 @@ def empty(value: ast.expr) -> bool:
 
 
 def test_a_new_process_remembers_nothing(tmp_path: Path) -> None:
-    texts.carry_option(option.LOCK_IS_SHARED, True)
+    texts.carry_option(option.LOCK_IS_SHARED, frozenset({"wipe"}), True)
     subject.set_app(tmp_path)
     note_commit("0001-migrate")
     a_new_process()

@@ -129,7 +129,7 @@ OutputFormat = Annotated[
         rich_help_panel=OUTPUT_PANEL,
     ),
 ]
-# The rule for each command is in cli/quiet.py. Warnings are printed too: they say that a result is not what it seems.
+# cli/registry.py has the rule for each command. Warnings are printed too: they say that a result is not what it seems.
 Quiet = Annotated[
     bool,
     typer.Option(
