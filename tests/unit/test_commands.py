@@ -11,6 +11,7 @@ import pytest
 import kstate_cli.cli.commands
 from kstate_cli.cli.registry import COMMANDS
 from tests.command_line import program
+from tests.import_contracts import command_packages
 
 
 def test_every_module_of_a_command_is_listed() -> None:
@@ -42,10 +43,7 @@ def test_the_list_imports_no_command() -> None:
 
 
 VIEWS = sorted(path.stem for path in (Path(kstate_cli.cli.__file__).parent / "views").glob("[a-z]*.py"))
-OF_SINGLE_COMMANDS = {
-    "barrier", "check", "diff", "dump_writer", "export", "fleet", "maintain", "migrate", "query", "rehome", "restore",
-    "snapshot", "verify", "wipe",
-}  # fmt: skip
+OF_SINGLE_COMMANDS = {"maintain", *command_packages()}
 OWN = {"dump": "dump_writer", "lag": "check"}
 EXPLAINING = {"fleet_page"}
 """The page has the explanations of codes, which import their owners."""
