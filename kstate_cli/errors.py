@@ -162,7 +162,7 @@ class UsageError(KstateError):
 
 
 class SeveralApplicationsError(UsageError):
-    """The ``state.dir`` contains several applications, but the command needs one."""
+    """The ``state.dir`` contains several applications, but the command works on only one."""
 
     def __init__(self, state_dir: Path, applications: Sequence[Path]) -> None:
         names = ", ".join(application.name for application in applications)

@@ -205,7 +205,7 @@ def exit_codes_page(classes: Iterable[type[CommandEnd]]) -> str:
     table = re.findall(r"^\w+ {2,}(\S+) {2,}(\S.*)$", errors.__doc__ or "", flags=re.MULTILINE)
     meanings = {
         "0": ["the command is done, or there was nothing to do"],
-        "1": ["the command is done, but printed warnings; with `--warnings-ok`, the exit code is 0 instead"],
+        "1": ["the command is done but printed warnings. With `--warnings-ok`, the exit code is 0 instead"],
     }
     for number, meaning in table:
         if number != "exit":
@@ -236,9 +236,9 @@ def exit_codes_page(classes: Iterable[type[CommandEnd]]) -> str:
                 ),
                 "## Quiet output",
                 (
-                    "With `--quiet`, a command prints only its answer, problems, warnings and errors, but no progress, "
-                    "notes or hints. The exit code shows the result. With `-o json`, the lines on standard output "
-                    "are the same with and without `--quiet`."
+                    "With `--quiet`, a command prints results, problems, warnings and errors, but no progress, "
+                    "notes or hints. The exit code shows the result. With `-o json`, `--quiet` does not change the "
+                    "lines on standard output."
                 ),
                 markdown_table(
                     ("command", "output with `--quiet`"),
@@ -327,15 +327,19 @@ def states_page() -> str:
                 "# States and other words",
                 _FINAL,
                 "## Runs",
-                "These are the values of a run's `state` in `kstate status`. A run is a single execution of a command that changes a directory.",
+                (
+                    "`kstate status` shows these values as the `state` of a run. A run is a single execution of a "
+                    "command that changes a directory."
+                ),
                 markdown_table(
                     ("state", "meaning"),
                     [(f"`{state}`", markdown(runs.get(state) or _SHOWN_STATES[state])) for state in states],
                 ),
                 "## Restorations",
                 (
-                    "These are the values of `restoration` in `kstate status`, and the arguments of `--on-state-change`. They are the "
-                    "states of KIP-728 and KIP-696 ([diagram](../internals/restoring.md#states))."
+                    "`kstate status` shows these values as `restoration`, and `--on-state-change` passes them to "
+                    "its command. The states follow KIP-728 and KIP-696 "
+                    "([diagram](../internals/restoring.md#states))."
                 ),
                 markdown_table(
                     ("state", "meaning", "followed by"),
@@ -345,16 +349,19 @@ def states_page() -> str:
                     ],
                 ),
                 "## Outcomes of the next start",
-                "These are the values of `outcome` in the predictions of `kstate check`.",
+                "`kstate check` predicts one of these outcomes for each store (`outcome`).",
                 _words("outcome", Outcome),
                 "## Levels of findings",
-                "These are the values of `level` in the findings of `kstate check` ([list of findings](../check.md#findings)).",
+                "Each finding of `kstate check` has one of these levels ([list of findings](../check.md#findings)).",
                 _words("level", Level),
                 "## Failures of queries",
-                "These are the values of `code` in the failures of `kstate query`. Kafka Streams uses the same failure reasons.",
+                (
+                    "If `kstate query` fails, its `code` has one of these values. Kafka Streams uses the same "
+                    "failure reasons."
+                ),
                 _words("failure reason", FailureReason),
                 "## Problems of a directory",
-                "These are the values of `code` in the problems that `kstate ls` and `kstate inspect-position` report.",
+                "If `kstate ls` or `kstate inspect-position` reports a problem, its `code` has one of these values.",
                 _words("code", ProblemCode),
             ]
         )
@@ -397,11 +404,12 @@ def toml_page(top: Mapping[str, str], keys: Mapping[str, Any]) -> str:
                 "# kstate.toml",
                 _FINAL,
                 (
-                    "The file kstate.toml describes an application's stores and contains default options for commands. "
-                    "`kstate restore` needs it if the directory is lost. To create it, run `kstate ls APP --spec` for an existing "
-                    "directory, and complete the marked lines. With `--topology`, `--bootstrap-server` or `--from-changelog`, there "
-                    "are [fewer lines](../how-to/restore.md) to complete. kstate rejects unknown keys. Two examples together contain "
-                    "all keys: [examples/kstate.toml](../../examples/kstate.toml) and "
+                    "The file kstate.toml describes an application's stores and contains default options for "
+                    "commands. If an application directory is lost, `kstate restore` needs this file. To create it, "
+                    "run `kstate ls APP --spec` for an existing directory and complete the marked lines. With "
+                    "`--topology`, `--bootstrap-server` or `--from-changelog`, there are [fewer "
+                    "lines](../how-to/restore.md) to complete. kstate rejects unknown keys. Two examples together "
+                    "contain all keys: [examples/kstate.toml](../../examples/kstate.toml) and "
                     "[examples/maintain.toml](../../examples/maintain.toml)."
                 ),
                 markdown_table(
@@ -422,10 +430,11 @@ def toml_page(top: Mapping[str, str], keys: Mapping[str, Any]) -> str:
                 ),
                 "## Defaults of commands",
                 (
-                    "Every command reads `[defaults]` from the file that you pass with `--config`. Options on the command line take "
-                    "precedence over [environment variables](../environment.md), which take precedence over the file. If the file "
-                    "describes stores, these commands also use it as `--spec`. If you specify the file with `KSTATE_CONFIG`, kstate "
-                    "reads only those keys that also have an environment variable, and never a directory."
+                    "Every command reads `[defaults]` from the file that you pass with `--config`. Options on the "
+                    "command line take precedence over [environment variables](../environment.md), which take "
+                    "precedence over the file. If the file describes stores, commands also use it for `--spec`. If "
+                    "you specify the file with `KSTATE_CONFIG`, kstate reads only the keys that also have an "
+                    "environment variable. It then never reads a directory from the file."
                 ),
                 markdown_table(
                     ("key", "value", "stands for", "meaning"),
@@ -441,9 +450,10 @@ def toml_page(top: Mapping[str, str], keys: Mapping[str, Any]) -> str:
                 ),
                 "## Serdes",
                 (
-                    'The table `[serdes.NAME]`, or `[serdes."NAME"]` if the store name contains dots, sets the serdes for `query` '
-                    "and `export` with `--config`. The options accept the same values, such as `string`, `long` or `MODULE:NAME`. "
-                    "Options on the command line take precedence."
+                    "With `--config`, `query` and `export` read the serdes of a store from the table `[serdes.NAME]`. If "
+                    'the store name contains dots, the table is `[serdes."NAME"]`. The keys accept the same values '
+                    "as the options, such as `string`, `long` or `MODULE:NAME`. Options on the command line take "
+                    "precedence."
                 ),
                 markdown_table(
                     ("key", "value", "stands for", "meaning"),
@@ -458,7 +468,10 @@ def toml_page(top: Mapping[str, str], keys: Mapping[str, Any]) -> str:
                     ],
                 ),
                 "## Spark",
-                "The table `[spark]` configures Spark for `dump`, `restore` and `rehome` with `--config`. `--engine local` ignores it:",
+                (
+                    "With `--config`, `dump`, `restore` and `rehome` read Spark settings from the table `[spark]`. "
+                    "`--engine local` ignores it:"
+                ),
                 markdown_table(
                     ("key", "value", "stands for", "meaning"),
                     [
@@ -472,7 +485,10 @@ def toml_page(top: Mapping[str, str], keys: Mapping[str, Any]) -> str:
                     ],
                 ),
                 "## Maintenance",
-                "The table `[maintain]` configures [`kstate maintain`](../how-to/maintain.md), which runs the steps that have a `[maintain.STEP]` table:",
+                (
+                    "The table `[maintain]` configures [`kstate maintain`](../how-to/maintain.md). This command "
+                    "runs each step that has a `[maintain.STEP]` table:"
+                ),
                 markdown_table(
                     ("key", "value", "meaning"),
                     [
@@ -542,9 +558,9 @@ def releases_page(releases: Iterable[Release]) -> str:
                 "# Releases",
                 _FINAL,
                 (
-                    "Pass one of these releases to `--to` and `--for`, or one of their patch releases, or a release of "
-                    "[Confluent Platform](../how-to/confluent.md) with the prefix `cp-`. With `--to-jar` and `--for-jar`, kstate "
-                    "reads the release from the application's jar."
+                    "`--to` and `--for` accept these releases and their patch releases. They also accept releases "
+                    "of [Confluent Platform](../how-to/confluent.md) with the prefix `cp-`. With `--to-jar` and "
+                    "`--for-jar`, kstate reads the release from the application's jar."
                 ),
                 markdown_table(
                     ("release", "rocksdbjni", "reads SST formats up to", "keeps offsets"),
@@ -559,12 +575,13 @@ def releases_page(releases: Iterable[Release]) -> str:
                     ],
                 ),
                 (
-                    "kstate knows an unproven release only from [public changes](../internals/next-releases.md). `migrate` and "
-                    "`restore` write for such a release only with `--unproven`. `ls` lists it only if no other release opens a store."
+                    "An unproven release has not been tested with kstate, which knows it only from [public "
+                    "changes](../internals/next-releases.md). `kstate migrate` and `kstate restore` accept such a "
+                    "release only with `--unproven`. `kstate ls` lists it only if no other release opens a store."
                 ),
                 (
-                    "[Compatibility](../compatibility.md) lists the migrations that were tested with real releases. kstate also runs "
-                    "the other migrations, but labels them as unproven."
+                    "[Compatibility](../compatibility.md) lists the migrations that were tested with real releases. "
+                    "kstate also runs other migrations but labels them as unproven."
                 ),
             ]
         )

@@ -57,19 +57,20 @@ class RunState(Enum):
     """The state of a run, as its journal records it."""
 
     STAGING = "staging"
-    """kstate is building the new directory, and APP is unchanged."""
+    """kstate is building the new directory. APP is unchanged."""
     SWITCHING = "switching"
-    """kstate was about to exchange the directories. Marks in both show whether it did."""
+    """kstate was about to swap the directories. Marks in both directories show whether it did."""
     KEPT = "kept"
     """The run is complete, and the old directory is its backup for undo."""
     UNDOING = "undoing"
-    """kstate was about to exchange the directories back."""
+    """kstate was about to swap the directories back."""
     UNDONE = "undone"
     """The run was undone. The new directory stays until you run ``kstate clean``."""
     FAILED = "failed"
-    """The run ended before the switch, and kstate removed the new directory."""
+    """The run ended before kstate swapped the directories, and kstate removed the new one."""
     CLEANING = "cleaning"
-    """kstate is deleting the backup. The journal has its other name, or a line by an older version."""
+    """kstate is deleting the backup. It has renamed the run's journal, or an older version of kstate has added a
+    line to the journal."""
 
 
 _STEPS: Final[dict[str, tuple[frozenset[RunState | None], RunState]]] = {

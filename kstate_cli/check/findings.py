@@ -14,9 +14,9 @@ class Level(Enum):
     """How severe a finding is."""
 
     EXPECTED = "expected"
-    """Streams always works like this. You do not have to do anything, and the exit code does not change."""
+    """Kafka Streams always works like this. You do not have to do anything, and the exit code does not change."""
     WARNING = "warning"
-    """Streams restores something, now or later."""
+    """Kafka Streams restores something, either at the next start or later."""
     ERROR = "error"
     """The start fails, or rows are silently missing or wrong."""
 
@@ -75,7 +75,8 @@ class Outcome(Enum):
     OPENS = "opens"
     """The store opens unchanged, and Streams restores nothing."""
     OPENS_EMPTY = "opens-without-rows"
-    """The store silently opens without some or all of its rows, although its offset is that of a complete store."""
+    """The store opens without some or all of its rows and without an error, although its offset is that of a
+    complete store."""
     RESTORES = "restores"
     """Streams restores the records between the store's offset and the end of the changelog."""
     RESTORES_ALL = "restores-all"
@@ -89,13 +90,14 @@ class Outcome(Enum):
     FAILS = "start-fails"
     """``KafkaStreams#start`` or a stream thread throws an exception, and the client ends in ERROR."""
     HANGS = "start-hangs"
-    """The client stays in REBALANCING, and wipes and restores nothing."""
+    """The client stays in REBALANCING and neither wipes nor restores anything."""
     NOT_REACHED = "not-reached"
     """Streams fails at another store of the task before it opens this one."""
     UNKNOWN = "unknown"
-    """The application is running, so the outcome depends on how it closes, or kstate cannot read the whole task."""
+    """Either the application is running, so the outcome depends on how it closes, or kstate cannot read the whole
+    task."""
     IGNORED = "ignored"
-    """The release does not support the store, or does not use the task."""
+    """The release does not support the store or does not use the task."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,21 +33,27 @@ _NOTHING: Final = b"\0 \t\r\n"
 """Content of a file after a power failure during its replacement: kstate may overwrite it."""
 
 METRICS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
-    "kstate_last_run_timestamp_seconds": ("When the command ended.", _LABELS),
-    _SUCCESS: ("When the command last ended with exit code 0: without an error, and without a warning.", _LABELS),
-    "kstate_last_run_duration_seconds": ("How long the command took.", _LABELS),
+    "kstate_last_run_timestamp_seconds": ("The time when the command last ended.", _LABELS),
+    _SUCCESS: ("The time when the command last ended with exit code 0, without errors or warnings.", _LABELS),
+    "kstate_last_run_duration_seconds": ("How long the command took, in seconds.", _LABELS),
     "kstate_last_run_exit_code": ("The exit code of the command.", _LABELS),
-    "kstate_bytes_pinned": ("Bytes of the backups that kstate keeps for undo.", _LABELS),
-    "kstate_records": ("Records or rows that the command has processed.", _LABELS),
-    "kstate_warnings": ("Warnings that the command has printed; 0 means none.", _LABELS),
-    "kstate_held_back_offsets": ("dump: offsets at the ends of logs that open transactions hold back.", _LABELS),
-    _FINDINGS: ("Findings by code and level.", (*_LABELS, "code", "level")),
+    "kstate_bytes_pinned": ("The size of the backups that kstate keeps for undo, in bytes.", _LABELS),
+    "kstate_records": ("How many records or rows the command processed.", _LABELS),
+    "kstate_warnings": ("How many warnings the command printed.", _LABELS),
+    "kstate_held_back_offsets": (
+        "dump: how many offsets at the log ends kstate could not read because of open transactions.",
+        _LABELS,
+    ),
+    _FINDINGS: ("How many findings the command reported, by code and level.", (*_LABELS, "code", "level")),
     "kstate_store_lag_records": (
-        "lag: records of its changelog that the store has not applied. It is absent if the number is unknown.",
+        ("lag: how many changelog records the store has not read yet. The gauge is absent if the number is unknown."),
         ("application", "task", "store"),
     ),
     "kstate_store_lag_seconds": (
-        "lag: age of the first of these records. It is absent if the age is unknown.",
+        (
+            "lag: the age of the first record that the store has not read yet. The gauge is absent if the "
+            "age is unknown."
+        ),
         ("application", "task", "store"),
     ),
     **MEASURES,

@@ -43,7 +43,7 @@ class QuietOutput(Enum):
     """What a command answers, and so prints with ``--quiet``; progress and explanations are never part of it."""
 
     ROWS = "the table and its last line"
-    VERDICT = "a line for each problem, and the verdict as the last line"
+    VERDICT = "a line for each problem, followed by the verdict"
     CHANGE = "nothing if it succeeds, or the plan with `--dry-run`"
 
 

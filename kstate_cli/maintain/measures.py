@@ -33,7 +33,7 @@ _DUMP: Final = ("application",)
 _SNAPSHOT: Final = ("application",)
 
 MEASURES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
-    "kstate_step_last_run_timestamp_seconds": ("maintain: time when the step last ended.", _STEP),
+    "kstate_step_last_run_timestamp_seconds": ("maintain: the time when the step last ended.", _STEP),
     "kstate_step_last_success_timestamp_seconds": (
         (
             "maintain: time when the step last ended without an error, and without a warning that "
@@ -42,12 +42,18 @@ MEASURES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         _STEP,
     ),
     "kstate_step_duration_seconds": ("maintain: how long the step took in its last run.", _STEP),
-    "kstate_step_exit_code": ("maintain: last exit code of the step; 6 if it exceeded its time limit.", _STEP),
-    "kstate_step_findings": ("maintain: findings of the step, by code and level.", (*_STEP, "code", "level")),
+    "kstate_step_exit_code": (
+        "maintain: the last exit code of the step, which is 6 if the step exceeded its time limit.",
+        _STEP,
+    ),
+    "kstate_step_findings": (
+        "maintain: how many findings the step reported, by code and level.",
+        (*_STEP, "code", "level"),
+    ),
     "kstate_verified_completely_timestamp_seconds": (
         (
-            "maintain: time when verify last completed all parts of the stores. An empty directory label means "
-            "that verify-dump completed all parts of the dump."
+            "maintain: the time when verify last completed all parts of the stores. If the directory label "
+            "is empty, it is the time when verify-dump last completed all parts of the dump."
         ),
         ("application", "directory", "of"),
     ),
@@ -55,55 +61,68 @@ MEASURES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         "maintain: the old name of kstate_verified_completely_timestamp_seconds.",
         ("application", "directory", "of"),
     ),
-    "kstate_backup_bytes": ("maintain: bytes of the backups kept for undo.", ("application", "directory", "of")),
+    "kstate_backup_bytes": (
+        "maintain: the size of the backups that kstate keeps for undo, in bytes.",
+        ("application", "directory", "of"),
+    ),
     "kstate_kept_bytes": ("maintain: the old name of kstate_backup_bytes.", ("application", "directory", "of")),
-    "kstate_lag_records": ("maintain: records of the broker's log that the store has not read.", _STORE),
-    "kstate_lag_seconds": ("maintain: the age of the first of these records.", _STORE),
+    "kstate_lag_records": ("maintain: how many records in the broker's log the store has not read yet.", _STORE),
+    "kstate_lag_seconds": ("maintain: the age of the first record that the store has not read yet.", _STORE),
     "kstate_dump_lag_offsets": (
         (
-            "maintain: offsets between the store and the end of the dump, including transaction markers. The value "
-            "is 0 if the application is ahead of the dump. It is absent for a standby that is ahead, because the "
-            "standby belongs to another log."
+            "maintain: how many offsets the store is behind the end of the dump, including transaction "
+            "markers. The value is 0 if the application is ahead of the dump. The gauge is absent if a "
+            "standby is ahead, because the standby then belongs to another log."
         ),
         _STORE,
     ),
-    "kstate_dump_bytes": ("maintain: bytes of the files of the dump.", _DUMP),
+    "kstate_dump_bytes": ("maintain: the size of the dump, in bytes.", _DUMP),
     "kstate_dump_read_timestamp_seconds": (
-        "maintain: time when kstate read the broker last, for the partition with the oldest such time.",
+        (
+            "maintain: the time when kstate last read the broker. If it differs between partitions, this is "
+            "the oldest time."
+        ),
         _DUMP,
     ),
     "kstate_dump_held_back_offsets": (
-        "maintain: offsets that open transactions hold back at the ends of logs, when kstate read the broker last.",
+        ("maintain: how many offsets at the log ends open transactions held back when kstate last read the broker."),
         _DUMP,
     ),
     "kstate_dump_headroom_seconds": (
         (
-            "maintain: remaining time in which kstate can extend the dump. It is delete.retention.ms of the compacted "
-            "topics since kstate read them last, less a margin. If it is negative, the next run writes a full dump."
+            "maintain: how long kstate can still extend the dump. This time ends delete.retention.ms after "
+            "kstate last read the compacted topics, minus a margin. If the value is negative, the next run "
+            "writes a full dump."
         ),
         _DUMP,
     ),
     "kstate_dump_continued_until_timestamp_seconds": (
-        "maintain: time until which kstate can extend the dump. It stays correct if no run updates the file.",
+        (
+            "maintain: the time until which kstate can extend the dump. The value stays correct even if no "
+            "run updates the file."
+        ),
         _DUMP,
     ),
     "kstate_snapshot_timestamp_seconds": (
-        "maintain, snapshot: when the newest snapshot of this host began.",
+        "maintain, snapshot: the time when this host's newest snapshot started.",
         _SNAPSHOT,
     ),
     "kstate_snapshot_bytes": (
-        "maintain, snapshot: bytes of the files of the newest snapshot, including files of earlier snapshots.",
+        (
+            "maintain, snapshot: the size of the newest snapshot in bytes, including files that it shares "
+            "with earlier snapshots."
+        ),
         _SNAPSHOT,
     ),
     "kstate_snapshot_new_bytes": (
-        "maintain, snapshot: bytes of SSTs and blob files that the newest snapshot added to the previous one.",
+        "maintain, snapshot: how many bytes of SSTs and blob files the newest snapshot added.",
         _SNAPSHOT,
     ),
     "kstate_snapshot_skipped_tasks": (
-        "maintain, snapshot: tasks of this host that the newest snapshot does not contain.",
+        "maintain, snapshot: how many tasks of this host the newest snapshot does not contain.",
         _SNAPSHOT,
     ),
-    "kstate_snapshot_generations": ("maintain, snapshot: number of readable snapshots of this host.", _SNAPSHOT),
+    "kstate_snapshot_generations": ("maintain, snapshot: how many readable snapshots this host has.", _SNAPSHOT),
 }
 """Gauges beside those of every command: their help text and labels."""
 

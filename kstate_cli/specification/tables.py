@@ -133,12 +133,12 @@ def _of_broker_commands(option_name: str) -> tuple[str, ...]:
 
 DEFAULTS: Final[Mapping[str, Default]] = {
     "directory": Default(_path, _PATH, "The application directory, state.dir/application.id.", (APP,), is_path=True),
-    "release": Default(_word, _WORD, "The release of Kafka Streams that you start.", ("for",)),
-    "guarantee": Default(_word, _WORD, "`processing.guarantee` of the application.", ("guarantee",)),
-    "dsl_store_format": Default(_word, _WORD, "`dsl.store.format` of the application.", ("dsl-store-format",)),
+    "release": Default(_word, _WORD, "The Kafka Streams release that the application uses.", ("for",)),
+    "guarantee": Default(_word, _WORD, "The application's `processing.guarantee`.", ("guarantee",)),
+    "dsl_store_format": Default(_word, _WORD, "The application's `dsl.store.format`.", ("dsl-store-format",)),
     "dump": Default(
         _path,
-        f"{_PATH}. A URI, too, if it is read",
+        f"{_PATH}. Commands that read the dump also accept a URI",
         "The changelog dump.",
         (
             f"dump {option.OUT}",
@@ -148,18 +148,22 @@ DEFAULTS: Final[Mapping[str, Default]] = {
         ),
         is_path=True,
     ),
-    "bootstrap_server": Default(_word, "HOST:PORT", "The broker.", _of_broker_commands(option.BOOTSTRAP_SERVER)),
-    "kafka_settings": Default(
-        _path, _PATH, "Client properties for the broker.", _of_broker_commands(option.KAFKA_SETTINGS), is_path=True
+    "bootstrap_server": Default(
+        _word, "HOST:PORT", "The Kafka broker to connect to.", _of_broker_commands(option.BOOTSTRAP_SERVER)
     ),
-    "engine": Default(_word, "auto, local or spark", "The engine of `dump`, `restore` and `export`.", ("engine",)),
+    "kafka_settings": Default(
+        _path, _PATH, "A file with Kafka client properties.", _of_broker_commands(option.KAFKA_SETTINGS), is_path=True
+    ),
+    "engine": Default(
+        _word, "auto, local or spark", "The engine that `dump`, `restore` and `export` use.", ("engine",)
+    ),
     "master": Default(_word, _WORD, "The same as `master` in `[spark]`.", ("master",)),
     "staging": Default(
-        _word, _WORD, "The folder where a restoration on a cluster writes its sorted files.", ("staging",)
+        _word, _WORD, "The folder for sorted files if kstate restores on a Spark cluster.", ("staging",)
     ),
     "memory": Default(_word, _WORD, "How much memory a restoration may use, such as 2G.", ("memory",)),
     "max_rate": Default(
-        _word, _WORD, "Bytes per second that kstate reads from the brokers, such as 50M.", ("max-rate",)
+        _word, _WORD, "How many bytes kstate may read from the brokers per second, such as 50M.", ("max-rate",)
     ),
     "workers": Default(whole(0, _MOST), "a whole number from 0", "How many tasks run at the same time.", ("workers",)),
 }
@@ -167,20 +171,20 @@ DEFAULTS: Final[Mapping[str, Default]] = {
 
 SPARK: Final[Mapping[str, Default]] = {
     "master": Default(
-        _word, _WORD, f"The Spark cluster. If you set it, `{option.ENGINE} auto` uses Spark.", ("master",)
+        _word, _WORD, f"The Spark cluster. If you set this key, `{option.ENGINE} auto` uses Spark.", ("master",)
     ),
     "conf": Default(
         _spark_settings,
         'a table of texts, such as { "spark.executor.memory" = "4g" }',
-        f"Settings of Spark. If you set them, `{option.ENGINE} auto` uses Spark.",
+        f"Spark settings. If you set this key, `{option.ENGINE} auto` uses Spark.",
         ("conf",),
     ),
 }
 """The keys of ``[spark]``."""
 
 SERDES: Final[Mapping[str, Default]] = {
-    "key": Default(_word, _WORD, "The serde of the keys.", ("key-serde",)),
-    "value": Default(_word, _WORD, "The serde of the values.", ("value-serde",)),
+    "key": Default(_word, _WORD, "The serde for keys.", ("key-serde",)),
+    "value": Default(_word, _WORD, "The serde for values.", ("value-serde",)),
 }
 """The keys of ``[serdes.STORE]``."""
 
@@ -189,14 +193,18 @@ MAINTAIN: Final[Mapping[str, KeyRule]] = {
         _path,
         _PATH,
         (
-            "The file in which `maintain` records when it ran each step. It must be outside of directory, standby "
-            "and dump. This key is required. kstate creates a lock file next to it."
+            "`maintain` records in this file when it ran each step. This key is required. The file must be "
+            "outside the directory, the standby and the dump. kstate creates a lock file next to it."
         ),
     ),
     "standby": KeyRule(
-        _path, _PATH, "The standby that `restore` keeps up to date with the dump: state.dir/application.id."
+        _path,
+        _PATH,
+        "The path to the standby (state.dir/application.id), which `restore` keeps up to date with the dump.",
     ),
-    "metrics_file": KeyRule(_path, _PATH, f"The file for `{option.METRICS_FILE}` of `maintain`."),
+    "metrics_file": KeyRule(
+        _path, _PATH, f"The file to which `maintain` writes metrics, as with `{option.METRICS_FILE}`."
+    ),
 }
 """The keys of ``[maintain]``, beside the tables of its steps."""
 
@@ -205,8 +213,8 @@ _EVERY_STEP: Final[Mapping[str, KeyRule]] = {
         _span,
         _SPAN,
         (
-            "The interval between the starts of two successful runs, with a tolerance of a tenth. Without it, the "
-            "step is due in each run of `maintain`."
+            "How often the step runs, with a tolerance of 10 %. kstate measures the time since the last "
+            "successful run started. Without this key, the step is due in each run of `maintain`."
         ),
     ),
     "timeout": KeyRule(
@@ -214,18 +222,18 @@ _EVERY_STEP: Final[Mapping[str, KeyRule]] = {
     ),
 }
 _REPOSITORY_KEYS: Final[Mapping[str, KeyRule]] = {
-    "out": KeyRule(_path, f"{_PATH}. s3://BUCKET/PREFIX too", "The repository. This key is required."),
+    "out": KeyRule(_path, f"{_PATH}. s3://BUCKET/PREFIX too", "The snapshot repository. This key is required."),
     "keep": KeyRule(
         whole(1, _MOST),
         "a whole number from 1",
-        f"DELETES older snapshots, except the newest N of each task and host, like `{option.KEEP}`.",
+        f"DELETES older snapshots, but keeps the newest N of each task and host, like `{option.KEEP}`.",
     ),
     "keep_for": KeyRule(_span, _SPAN, f"DELETES snapshots that are older than this, like `{option.KEEP_FOR}`."),
 }
 """What the steps that write to a repository of snapshots have in common."""
 STEPS: Final[Mapping[str, tuple[str, Mapping[str, KeyRule]]]] = {
     "dump": (
-        "`dump`: adds new records to the dump.",
+        "Runs `dump`, which adds new records to the dump.",
         {
             "keep": KeyRule(
                 whole(1, _MOST),
@@ -236,13 +244,13 @@ STEPS: Final[Mapping[str, tuple[str, Mapping[str, KeyRule]]]] = {
     ),
     "restore": (
         (
-            f"`restore {option.STANDBY}`: brings the standby up to date with the dump, even if this run has not added "
+            f"Runs `restore {option.STANDBY}`, which updates the standby from the dump, even if this run has not added "
             "records to the dump."
         ),
         {},
     ),
     "snapshot": (
-        "`snapshot` of the standby; without one, of the directory.",
+        "Runs `snapshot` on the standby, or on the directory if there is no standby.",
         {
             **_REPOSITORY_KEYS,
             "guarantee": KeyRule(
@@ -256,29 +264,29 @@ STEPS: Final[Mapping[str, tuple[str, Mapping[str, KeyRule]]]] = {
         },
     ),
     "prune-snapshots": (
-        "`prune-snapshots`: deletes expired snapshots, and files that no snapshot needs.",
+        "Runs `prune-snapshots`, which deletes expired snapshots and files that no snapshot needs.",
         {
             **_REPOSITORY_KEYS,
             "abandoned": KeyRule(
                 _span,
                 _SPAN,
-                "DELETES all snapshots of a task and host once the application has one that is so much newer, like "
-                f"`{option.ABANDONED}`.",
+                "DELETES even the newest snapshot of a task and host if the application has a snapshot that is this "
+                f"much newer, like `{option.ABANDONED}`.",
             ),
         },
     ),
-    "lag": ("`inspect-position`: measures the progress of directory and standby, for the metrics.", {}),
-    "check": ("`check` of directory and standby.", {}),
+    "lag": ("Runs `inspect-position`, which measures the lag of the directory and the standby for the metrics.", {}),
+    "check": ("Runs `check` on the directory and the standby.", {}),
     "verify": (
-        "`verify` of one part of the stores of directory and standby in each run.",
-        {"parts": KeyRule(whole(1, _MOST), "a whole number from 1", "The number of parts. The default is 7.")},
+        "Runs `verify` on the directory and the standby. Each run reads one part of the stores.",
+        {"parts": KeyRule(whole(1, _MOST), "a whole number from 1", "The number of parts, 7 by default.")},
     ),
     "verify-dump": (
-        "`verify-dump` of one part of the files of the dump in each run.",
-        {"parts": KeyRule(whole(1, _MOST), "a whole number from 1", "The number of parts. The default is 7.")},
+        "Runs `verify-dump`. Each run reads one part of the dump's files.",
+        {"parts": KeyRule(whole(1, _MOST), "a whole number from 1", "The number of parts, 7 by default.")},
     ),
     "clean": (
-        "`clean` of directory and standby.",
+        "Runs `clean` on the directory and the standby.",
         {
             "older_than": KeyRule(
                 _span, _SPAN, 'DELETES backups for undo that are at least this old. The default is "7d".'

@@ -70,13 +70,16 @@ _MAX_BYTES: Final = 4 << 20
 TOP: Final[Mapping[str, str]] = {
     "format": "The version of the file format, which is 1. It is required.",
     "application": (
-        "application.id, the prefix of the changelogs. Without it, you must specify the changelog of each store."
+        "The application.id, which is the prefix of the changelog topics. Without it, you must specify "
+        "the changelog of each store."
     ),
     "stores": 'A table for each store: `[stores.NAME]`, or `[stores."NAME"]` if the name contains dots.',
-    DEFAULTS_TABLE: f"Default options of the commands that you run with `{option.CONFIG}`.",
-    SERDES_TABLE: f"How `query` and `export` decode a store: `[serdes.NAME]`, for commands with `{option.CONFIG}`.",
-    SPARK_TABLE: f"The Spark cluster for `dump` and `restore`, for commands with `{option.CONFIG}`.",
-    MAINTAIN_TABLE: "The steps of `maintain`, and their intervals.",
+    DEFAULTS_TABLE: f"Default options for commands that you run with `{option.CONFIG}`.",
+    SERDES_TABLE: (
+        f"The serdes that `query` and `export` use with `{option.CONFIG}`. Each store has a `[serdes.NAME]` table."
+    ),
+    SPARK_TABLE: f"The Spark cluster that `dump` and `restore` use with `{option.CONFIG}`.",
+    MAINTAIN_TABLE: "The steps that `maintain` runs and how often it runs them.",
 }
 """The keys of the file, and what they mean."""
 
@@ -206,16 +209,16 @@ KEYS: Final[Mapping[str, _Key]] = {
         "is_global",
         flag,
         "true or false",
-        "Whether the store is global. Every instance has the global stores in `global`.",
+        "Whether the store is global. Every instance keeps global stores in its `global` directory.",
     ),
     "source": _Key(
         "source",
         word_in({*GLOBAL_SOURCES, SOURCE_TOPIC}),
         '"table", "processor" or "topic"',
         (
-            "The source of the records, if the store has no changelog topic. `topic` means the source topic of a "
-            "table (`topology.optimization`). For a global store, `table` means a `globalTable`, and `processor` an "
-            "`addGlobalStore`, whose processor may transform records."
+            "Where the records come from if the store has no changelog topic. `topic` means the source "
+            "topic of a table (`topology.optimization`). For a global store, `table` means a `globalTable`. "
+            "`processor` means `addGlobalStore`, whose processor may transform records."
         ),
     ),
     "changelog": _Key(
@@ -228,28 +231,28 @@ KEYS: Final[Mapping[str, _Key]] = {
         "subtopology",
         whole(0, MAX_I32),
         "a whole number from 0",
-        "The first number in the names of its tasks, such as 0 for `0_0`, `0_1`, …",
+        "The first number in the store's task names. For example, it is 0 for `0_0` and `0_1`.",
     ),
     "partitions": _Key(
         "partitions",
         whole(1, MAX_I32),
         "a whole number from 1",
-        "The number of partitions of its changelog.",
+        "How many partitions the changelog has.",
     ),
     "retention_ms": _Key(
         "retention_ms",
         whole(1, MAX_I64),
         "milliseconds, a whole number from 1",
         (
-            "How long Streams keeps windows, sessions or versions. This is `withRetention`, or window size plus "
-            "grace. For a versioned store, it is the history retention."
+            "How long Kafka Streams keeps windows, sessions or versions. The value is `withRetention`, or "
+            "the window size plus the grace period. For a versioned store, it is the history retention."
         ),
     ),
     "segment_interval_ms": _Key(
         "segment_interval_ms",
         whole(1, MAX_I64),
         "milliseconds, a whole number from 1",
-        "The time range of a segment. The default is half the retention, but at least a minute.",
+        "How much time one segment covers. The default is half the retention, but at least a minute.",
     ),
     "indexed": _Key(
         "indexed",
@@ -261,7 +264,7 @@ KEYS: Final[Mapping[str, _Key]] = {
         "topology",
         _topic,
         "the name of a named topology",
-        "The named topology of the store, if it has one.",
+        "The named topology that contains the store, if any.",
     ),
 }
 """The keys of ``[stores.NAME]``, in the order in which they are written."""
