@@ -12,7 +12,8 @@ from typing import Annotated, Any, Final, Union, get_args, get_origin
 from typing_extensions import NotRequired, get_type_hints, is_typeddict
 
 import kstate_cli
-from kstate_cli.cli.lines import LINES, PROGRESS, WITHOUT_APP, shared
+from kstate_cli.cli.lines import CHANGE, LINES, PROGRESS, WITHOUT_APP, shared
+from kstate_cli.cli.registry import COMMANDS, Purpose
 
 FOLDER: Final = Path(kstate_cli.__file__).parent / "schemas"
 MEMBERS: Final = "members"
@@ -26,7 +27,8 @@ _SCALARS: Final = {str: "string", int: "integer", float: "number", bool: "boolea
 def schemas() -> dict[str, Any]:
     """Return each schema by the name of its file."""
     outputs = {MEMBERS: _members(), SHARED: _shared_members()}
-    for command, union in LINES.items():
+    changes = {name: CHANGE for name, entry in COMMANDS.items() if entry.purpose is Purpose.CHANGE}
+    for command, union in (changes | LINES).items():
         own = {kind: line for kind, line in _lines(union) if not _is_shared(line)}
         references = [f"{SHARED}.json" if _is_shared(line) else "" for _, line in _lines(union)]
         title = f"A line of kstate {command} -o json"

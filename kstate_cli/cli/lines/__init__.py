@@ -42,7 +42,13 @@ LINES: Final[dict[str, Any]] = {
     "warm-up": dumps.WarmUpLine,
     "examples": dumps.ExamplesLine,
 }
-"""The lines of each command: a union of their types."""
+"""The lines of each command: a union of their types.
+
+A command that changes a directory and is not listed prints :data:`CHANGE`.
+"""
+
+CHANGE: Final = changes.ChangeLine
+"""The lines of a plan, and a summary without further members."""
 
 WITHOUT_APP: Final = frozenset(
     {

@@ -30,6 +30,19 @@ class PlanEnd(TypedDict):
     run: Run | None
 
 
+class ChangeSummaryLine(TypedDict):
+    """The last line of a change."""
+
+    type: Literal["summary"]
+    steps: Steps
+    warnings: shared.Warnings
+    executed: shared.Executed
+    run: Run | None
+
+
+ChangeLine = shared.StepLine | shared.WarningLine | shared.NoteLine | ChangeSummaryLine | shared.ErrorLine
+
+
 class MigrateSummaryLine(TypedDict):
     """The last line of a migration."""
 
