@@ -24,6 +24,7 @@ from tests import json_lines
 from tests.faults import tiny_dump
 from tests.golden import unpack
 from tests.growing import GrowingDump
+from tests.hints import follows_hint
 from tests.restore.support import APP, SPEC, TOPIC
 from tests.unit.dump_reader.support import rows as records
 from tests.unit.dump_reader.support import write
@@ -360,6 +361,7 @@ def test_a_serde_that_does_not_exist(tmp_path: Path, warm: Warm) -> None:
 
 
 @pytest.mark.in_full("tests/directories/test_hints_followed.py::test_followed")
+@follows_hint("wipe.py", "wipe all of these stores")
 def test_a_line_that_may_be_of_several_stores(tmp_path: Path, warm: Warm) -> None:
     """All stores of the task are moved out with the printed command, and `undo` brings them back."""
     app = unpack("4.2.1-kinds-eos", tmp_path / "state")

@@ -1,7 +1,8 @@
 """Every place that prints a hint: the options that it names exist, and a test carries out what it advises.
 
-``CARRIED_OUT`` names the test for a place. A place that names an option or a command and is not there counts as untried, and
-their number may only fall: whoever adds such a hint adds the test that follows it, in the situation that prints it.
+A test names the hint that it follows (``follows_hint``), or ``CARRIED_OUT`` names the test for a place. All other
+places that name an option or a command count as untried, and there may be none: whoever adds such a hint adds the test
+that follows it, in the situation that prints it.
 """
 
 from __future__ import annotations
@@ -472,9 +473,6 @@ CARRIED_OUT = {
     ("spark/engine.py", "pass --engine local, which does not need Java"): (
         "directories/test_without_spark.py::test_a_restoration_takes_neither_unless_something_configures_spark"
     ),
-    ("wipe.py", "wipe all of these stores"): (
-        "directories/test_hints_about_stores.py::test_a_line_that_may_be_of_several_stores"
-    ),
     **dict.fromkeys(
         [("cli/commands/explain.py", "command('explain', '-')"), ("cli/commands/explain.py", "command('check', 'APP'")],
         "directories/test_hints_about_stores.py::test_a_text_that_kstate_does_not_know",
@@ -506,10 +504,30 @@ class Site:
     @property
     def test(self) -> str | None:
         """The test that carries it out."""
-        for (module, part), name in CARRIED_OUT.items():
+        for (module, part), name in (CARRIED_OUT | followed()).items():
             if module == self.module and part in self.source:
                 return name
         return None
+
+
+@functools.cache
+def followed() -> dict[tuple[str, str], str]:
+    """Return the hints that tests name themselves, each with its test."""
+    by_hint: dict[tuple[str, str], str] = {}
+    for path in sorted(TESTS.rglob("test_*.py")):
+        if "@follows_hint(" not in path.read_text(encoding="utf-8"):
+            continue
+        for node in syntax.nodes(path):
+            if isinstance(node, ast.FunctionDef):
+                by_hint |= dict.fromkeys(_hints_followed(node), f"{path.relative_to(TESTS)}::{node.name}")
+    return by_hint
+
+
+def _hints_followed(test: ast.FunctionDef) -> Iterator[tuple[str, str]]:
+    for call in test.decorator_list:
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "follows_hint":
+            module, part = (ast.literal_eval(argument) for argument in call.args)
+            yield module, part
 
 
 @functools.cache
@@ -591,7 +609,7 @@ def test_the_options_of_hints_exist() -> None:
 
 def test_tests_that_carry_hints_out_exist() -> None:
     everywhere = sites()
-    for (module, part), name in CARRIED_OUT.items():
+    for (module, part), name in (CARRIED_OUT | followed()).items():
         assert any(site.module == module and part in site.source for site in everywhere), (
             f"{module}: no hint has {part!r}"
         )
@@ -623,4 +641,6 @@ def test_tests_that_carry_hints_out_exist() -> None:
 def test_no_more_hints_are_untried() -> None:
     untried = [site for site in sites() if site.acts and site.test is None]
     text = "\n".join(f"{site.module}:{site.line}: {site.source[:80]}" for site in untried)
-    assert len(untried) <= UNTRIED, f"carry out the hint that you added, and name its test in CARRIED_OUT:\n{text}"
+    assert len(untried) <= UNTRIED, (
+        f"add a test that follows each of these hints, and mark it with follows_hint:\n{text}"
+    )
