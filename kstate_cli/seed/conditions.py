@@ -13,7 +13,9 @@ from typing import Any, Final, Literal
 
 from kstate_cli import option
 from kstate_cli.broker.client import admin_client, ask_broker
+from kstate_cli.broker.group_offsets import CommittedOffset
 from kstate_cli.errors import KstateError, Refused, RunFailed
+from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.seed import planner, rules
 from kstate_cli.seed.cluster import (
     EMPTY,
@@ -198,14 +200,20 @@ def judge_seeded(request: SeedRequest, events: Sequence[Mapping[str, Any]]) -> t
     logs = ask_broker(target.bootstrap, target.settings, group=None, topics=existing)
     grown = changed_topics(existing, verified, logs)
     cluster = with_groups(target, read_cluster(target), request.app)
-    expected, present = announced_offsets(events), committed_offsets(target, cluster, request.app)
-    behind = [str(key) for key, place in expected.items() if key not in present or present[key].offset < place.offset]
     return (
         _topics_present(created, existing),
         _condition_of("topics-unused", "unknown", "an application has written to these topics", grown),
-        _condition_of(
-            "offsets-committed", "not-met", "the group does not have the offsets of these partitions", behind
-        ),
+        offsets_committed(announced_offsets(events), committed_offsets(target, cluster, request.app)),
+    )
+
+
+def offsets_committed(
+    announced: Mapping[TopicPartition, CommittedOffset], present: Mapping[TopicPartition, CommittedOffset]
+) -> Condition:
+    """Return whether the group has the offsets that the run committed, or higher ones of an application since."""
+    behind = [str(key) for key, place in announced.items() if key not in present or present[key].offset < place.offset]
+    return _condition_of(
+        "offsets-committed", "not-met", "the group does not have the offsets of these partitions", behind
     )
 
 

@@ -16,6 +16,7 @@ from kstate_cli.dump_reader.model import Dump, PartitionDump
 from kstate_cli.formats.topic_partition import TopicPartition
 from kstate_cli.seed import rules
 from kstate_cli.seed.cluster import EMPTY, UNKNOWN, Connection, SeedCluster, TopicFacts
+from kstate_cli.seed.conditions import offsets_committed
 from kstate_cli.seed.model import SeedFacts, SeedRequest
 from kstate_cli.specification.draft import Spec, StoreSpec
 
@@ -166,3 +167,20 @@ def test_a_target_in_use(facts: SeedFacts, events: rules.Events) -> None:
 
 def test_a_run_continues_on_its_own_topics() -> None:
     assert not list(rules.refuse_target(REQUEST, with_target(target_topics={NEW: TOPIC}), CREATED))
+
+
+@pytest.mark.parametrize(
+    ("present", "state"),
+    [
+        ({}, "not-met"),
+        ({0: 7}, "not-met"),
+        ({0: 6, 1: 2}, "not-met"),
+        ({0: 7, 1: 2}, "met"),
+        ({0: 9, 1: 2, 2: 1}, "met"),
+    ],
+)
+def test_offsets_after_the_run(present: Mapping[int, int], state: str) -> None:
+    """Higher ones are those of the new application."""
+    announced = {TopicPartition(INPUT, 0): CommittedOffset(7), TopicPartition(INPUT, 1): CommittedOffset(2)}
+    committed = {TopicPartition(INPUT, partition): CommittedOffset(offset) for partition, offset in present.items()}
+    assert offsets_committed(announced, committed).state == state
