@@ -27,6 +27,7 @@ class FindingCode(Code):
 
     The hint is a command, or an instruction if no command helps. kstate fills in ``APP``, ``TASK``, ``STORE``, ``NEW``
     (the topology), ``STARTED`` (the release), and ``RELEASE`` (the release with the options that writing needs).
+    :mod:`kstate_cli.check.hints` adds the options that a command needs for this directory.
     """
 
     # Keyword-only, so that each entry of a catalogue names the level, and cannot omit it.
@@ -58,6 +59,11 @@ class Finding:
 MIGRATE: Final = f"kstate migrate APP {option.TO} RELEASE"
 RESTORE: Final = f"kstate restore APP {option.FROM_CHANGELOG} DUMP {option.FOR} RELEASE"
 RESTORE_STORE: Final = f"{RESTORE} {option.STORE} STORE"
+REBUILD_UNCLEAN: Final = (
+    "if the application was closed cleanly, do nothing. Otherwise, rebuild the unclean tasks. This loses the rows of "
+    f"UNLOGGED, because no changelog contains them: {RESTORE} {option.WIPE_UNCLEAN}"
+)
+"""For stores without a changelog, which kstate fills in for ``UNLOGGED``."""
 WIPE_TASK: Final = f"kstate wipe APP {option.TASK} TASK"
 WIPE_GLOBAL: Final = f"kstate wipe APP {option.GLOBAL}"
 WIPE_STORE: Final = f"kstate wipe APP {option.TASK} TASK {option.STORE} STORE"

@@ -23,7 +23,7 @@ from kstate_cli.check.codes.offsets import (
     UNKNOWN_OFFSET,
     VERSIONED_REPLAYED,
 )
-from kstate_cli.check.findings import RESTORE, Finding, FindingCode, Level, Outcome
+from kstate_cli.check.findings import REBUILD_UNCLEAN, RESTORE, Finding, FindingCode, Level, Outcome
 from kstate_cli.check.other_topology import has_line, lacked
 from kstate_cli.check.ranges import TaskInitialOffsets, judge_age
 from kstate_cli.check.rule import TaskCheckDraft
@@ -236,9 +236,12 @@ def maybe_unclean(snapshot: Snapshot, task: Task) -> Iterator[Finding]:
     """Yield a finding if a crash may have left a ``.checkpoint`` that Streams up to 4.2 believes."""
     if not snapshot.request.exactly_once or task.is_global:
         return
+    hint = None
+    if snapshot.hints.unlogged:
+        hint = REBUILD_UNCLEAN
     for reason in snapshot.resolved[task.name].unclean:
         if reason.younger:
-            yield snapshot.finding(MAYBE_UNCLEAN, reason.text, task, reason.store)
+            yield snapshot.finding(MAYBE_UNCLEAN, reason.text, task, reason.store, hint=hint)
 
 
 def missing_status(snapshot: Snapshot, task: Task) -> Iterator[Finding]:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from kstate_cli import option
 from kstate_cli.check.findings import Finding, FindingCode, Level, Outcome, Records
+from kstate_cli.check.hints import HintConditions, hint_conditions
 from kstate_cli.check.logs import LogSource
 from kstate_cli.formats.topic_partition import TaskId, TopicPartition
 from kstate_cli.logs import Log
@@ -31,7 +32,9 @@ from kstate_cli.specification.intervals import MIN_INTERVAL_MS
 from kstate_cli.statedir.locks import Mount
 from kstate_cli.statedir.model import Application, Database, Store, Task
 from kstate_cli.statedir.names import CHECKPOINT, LOCK
-from kstate_cli.texts import Filling, filled
+from kstate_cli.texts import Filling, filled, some
+
+_MAX_NAMES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +155,8 @@ class Snapshot:
     """The differences to the requested topology; ``app`` has its view then. None if no topology was requested."""
     _families: Mapping[_Family, list[Task]] = field(init=False, repr=False, compare=False)
     """The tasks of each sub-topology. They are grouped once, because rules need them for each store of each task."""
+    hints: HintConditions = field(init=False, repr=False, compare=False)
+    """The conditions for the commands of hints, computed once for all findings."""
 
     def __post_init__(self) -> None:
         families: dict[_Family, list[Task]] = {}
@@ -159,6 +164,13 @@ class Snapshot:
             families.setdefault(task.sub_topology, []).append(task)
         # The class is frozen, so this part of its construction needs object.__setattr__.
         object.__setattr__(self, "_families", families)
+        hints = hint_conditions(
+            self.app,
+            self.resolved.values(),
+            exactly_once=self.request.exactly_once,
+            into_family=self.request.into_family,
+        )
+        object.__setattr__(self, "hints", hints)
 
     @property
     def now_seconds(self) -> float:
@@ -184,11 +196,15 @@ class Snapshot:
             "STARTED": release,
             "TASK": name,
             "STORE": store,
+            # Words, because each word of a value is quoted.
+            "UNLOGGED": tuple(some(self.hints.unlogged, _MAX_NAMES).split(" ")),
         }
         if self.request.topology is not None:
             # Only hints about rehome have NEW, and they occur only if a topology was requested.
             values["NEW"] = self.request.topology.rehome.words
-        return Finding(code, level or code.level, filled(hint or code.hint, values), text, name, store)
+        return Finding(
+            code, level or code.level, filled(self.hints.accepted(hint or code.hint), values), text, name, store
+        )
 
     def log(self, key: TopicPartition) -> Log | None:
         """Return the log of a partition, by the first source that knows it."""

@@ -33,10 +33,10 @@ def make(name: str, folder: Path, draft: str) -> None:
         shutil.copy(EXAMPLES / "dump.toml", folder / "kstate.toml")
         return
     (folder / "kstate.toml").write_text(_TO_FILL_IN.sub(r"\1", draft).replace("= ...", "= 1200000"), encoding="utf-8")
-    _write_dump(folder / "dump", ends)
+    write_dump(folder / "dump", ends)
 
 
-def _write_dump(folder: Path, ends: dict[str, dict[str, int]]) -> None:
+def write_dump(folder: Path, ends: dict[str, dict[str, int]]) -> None:
     """One delete for each offset: plans look at where records are, and not at what they say."""
     folder.mkdir()
     schema = pq.read_schema(next((EXAMPLES / "dump").rglob("*.parquet")))

@@ -169,7 +169,7 @@ STATUS_MISSING: Final = FindingCode(
     page="offsets.md#transactional-stores",
     hint=(
         "if the application runs with transactional stores (enable.transactional.statestores), pass "
-        f"{option.TRANSACTIONAL_STORES}. Otherwise: {RESTORE}"
+        f"{option.TRANSACTIONAL_STORES}. Otherwise, restore the store: {RESTORE}"
     ),
     do=(_UNCLEAN,),
 )
@@ -398,8 +398,10 @@ MAYBE_UNCLEAN: Final = FindingCode(
         "remove the file ({page})"
     ),
     page="start.md#clean-or-not",
-    hint=RESTORE,
-    do=("if you know that the application was closed cleanly, do nothing", _UNCLEAN),
+    hint=(
+        "if the application was closed cleanly, do nothing. Otherwise, rebuild the unclean tasks: "
+        f"{RESTORE} {option.WIPE_UNCLEAN}"
+    ),
 )
 WITHOUT_CHANGELOG: Final = FindingCode(
     "without-changelog",
