@@ -22,7 +22,7 @@ DOCS = ROOT / "docs" / "check.md"
 _HEAD = """# What `kstate check` predicts, and what Kafka Streams does
 
 Before you start a release of Kafka Streams, `kstate check` predicts what will happen to each store. This page
-explains the predictions, and what each finding means.
+explains the predictions and the meaning of each finding.
 
     kstate check APP --for 4.3 --dump DUMP    # or --offsets FILE, or --bootstrap-server HOST:PORT
     kstate check APP --for 4.2 --guarantee at_least_once -o json
@@ -30,9 +30,9 @@ explains the predictions, and what each finding means.
 For each store of each task, `check` predicts one of these outcomes:
 
 - Kafka Streams opens the store unchanged.
-- Kafka Streams restores N records, or the whole store.
+- Kafka Streams restores N records or the whole store.
 - Kafka Streams wipes the task and restores all its stores. Stores without a changelog lose their rows.
-- Startup fails. `check` prints the file that causes the failure, and the error that Kafka Streams will report.
+- Startup fails. `check` prints the file that causes the failure and the error that Kafka Streams will report.
 
 By default, `check` combines stores with the same cause and outcome into one entry. With `--all`, it lists each
 store. At the end of the output, it prints what to do about each finding.
@@ -41,8 +41,8 @@ If `check` reports findings, the exit code is 3. Otherwise, it is 0.
 
 ## How many records, and how long
 
-`check` can predict how many records Kafka Streams will restore, and whether a store's offset is still within its
-log. To do so, it needs one of these sources:
+`kstate check` can predict how many records Kafka Streams will restore and whether the offset of a store is still
+within its log. To do so, it needs one of these sources:
 
 | source | how `check` uses it |
 |---|---|
@@ -50,8 +50,8 @@ log. To do so, it needs one of these sources:
 | `--offsets FILE` | `check` reads log starts and log ends from a JSON file (see below). The number of records is an upper bound. |
 | `--bootstrap-server` | `check` reads log starts and log ends from the broker. If a topic or a partition is missing on the broker, it reports a finding. |
 
-If you pass both a dump and a broker, the broker takes precedence. If the dump is from the same log, `check` still
-counts the records in the dump. If the topic ids differ, it reports a finding.
+If you pass both a dump and a broker, the broker takes precedence. `check` still counts the records in the dump if
+the dump is from the same log. If the topic ids differ, `check` reports a finding.
 
 The `--offsets` file has this format:
 
@@ -62,14 +62,15 @@ These members are optional: `id`, `committed`, `policy`, `delete_retention_ms`, 
 
 Because of transaction markers and compaction, not every offset belongs to a record. If you have the Read
 permission, `check` therefore reads the last part of each log and counts the records. It reads at most 50,000
-offsets per partition, and at most 500,000 offsets and 256 MiB in total. Beyond these limits, it reports an upper
-bound ("at most").
+offsets per partition. In total, it reads at most 500,000 offsets and 256 MiB. Beyond these limits, it reports an
+upper bound ("at most").
 
-The first line of the output shows how many records Kafka Streams will restore *until RUNNING*, and how long this
-will take at least. Without a broker, `check` counts only the records up to the end of the dump, or up to the log
-ends in the file. It calculates the time from the rate of kstate's last restoration on this directory that was large
-enough. Kafka Streams is slower than kstate, because it writes record by record. `kstate clean` deletes the measured
-rate. If there is no rate, `check` reports that none was measured.
+The first line of the output shows how many records Kafka Streams will restore *until RUNNING* and how long this
+will take at least. Without a broker, `check` counts only the records up to the end of the dump or up to the log ends
+in the file. To calculate the time, `check` uses the rate of the last restoration that kstate performed on this
+directory, provided that the restoration was large enough. Kafka Streams is slower than kstate, because it writes
+record by record. `kstate clean` deletes the measured rate. If there is no rate, `check` reports that none was
+measured.
 
 The number does not include in-memory stores, because they are not in the directory. Kafka Streams restores them at
 every start.
@@ -87,16 +88,16 @@ also prints the stored offset and the log end for each task and partition.
     kstate lag APP --bootstrap-server HOST:PORT --max-lag 10000 --metrics-file FILE
 
 A lag is unknown if the store has no offset, if no source contains its log, or if the offset is outside the log. The
-sum is then also unknown, kstate does not write the metric, and the exit code is 1, or 0 with `--warnings-ok`. If a
+sum is then also unknown, and kstate does not write the metric. The exit code is 1, or 0 with `--warnings-ok`. If a
 store is more than `--max-lag` records behind, or if kstate cannot read a store, the exit code is 3. If you pass a
 dump, kstate uses the log ends at the time of the dump.
 
 ## While the application is running
 
 While the application is running, the files contain only the offsets and the status as of the last flush. Many
-predictions then depend on how the application will shut down. `check` reports such outcomes as `unknown`, and
-findings that follow from them as expected. It still reports problems that do not depend on the shutdown, such as an
-unreadable file, a foreign segment, a damaged SST, or the layout of another release.
+predictions then depend on how the application will shut down. `check` reports such outcomes as `unknown`. It
+reports findings that follow from them as expected. `check` still reports problems that do not depend on the shutdown,
+such as an unreadable file, a foreign segment, a damaged SST, or the layout of another release.
 
 ## How old the data is
 
@@ -104,9 +105,9 @@ unreadable file, a foreign segment, a damaged SST, or the layout of another rele
 not change if you copy or link the file, if RocksDB compacts it, or if Kafka Streams 4.3 opens it. For stores that
 kstate wrote, `check` reads the age from `.kstate/APP/ages.json`, which `kstate clean` does not delete.
 
-Kafka keeps tombstones only for `delete.retention.ms`. If a store's data is older, Kafka Streams may miss deletions
-when it continues from the store's offset, so `check` reports the store. As a margin, kstate subtracts a tenth of
-the retention time, but at most an hour. It reads the retention time from the broker, from the dump or from
+Kafka keeps tombstones only for `delete.retention.ms`. If the data of a store is older, Kafka Streams may miss
+deletions when it continues from the store's offset, so `check` reports the store. kstate subtracts a margin from the
+retention time, which is a tenth of this time but at most an hour. It reads the retention time from the broker, from the dump or from
 `--delete-retention`. The default is one day.
 """
 
@@ -145,7 +146,7 @@ def render(of: Cells) -> str:
     """The document."""
     rows = []
     for case in CASES:
-        text = f"; made by {case.made_by}" if case.made_by else ""
+        text = f"; written by {case.made_by}" if case.made_by else ""
         guarantee = "at least once" if case.guarantee == "alos" else "exactly once"
         row = [
             f"`{case.name}`",
@@ -185,9 +186,9 @@ edited the directory as described, ran `kstate check`, and then started an appli
 column header.
 
 The stores are `latest-order`, `orders-per-minute` and `visits` in tasks 0_0 and 0_1, and the global store
-`customers`. The numbers in the cells are the numbers of restored records. Kafka Streams 4.4.0 may skip expired
-records of window and session stores, so its cells show the upper bound that `check` predicts. If a cell does not
-mention a store, Kafka Streams opened it unchanged. Empty cells were not tested.
+`customers`. The numbers in the cells show how many records Kafka Streams restored. Kafka Streams 4.4.0 may skip
+expired records of window and session stores, so its cells show the upper bound that `check` predicts. If a cell
+does not mention a store, Kafka Streams opened the store unchanged. Empty cells were not tested.
 """
 _HOMES = f"""### Where the topology has changed
 
@@ -230,12 +231,12 @@ def _cell(entry: Answer) -> str:
             text = re.sub(r"(previous task is) \d+_\d+", r"\1 …", text)  # of several, whichever comes first
         return f"{result}: `{_neutral(text)}`"
     if entry.case.varies:
-        return "as predicted (a kill leaves something else each time)"
+        return "as predicted (each kill leaves a different state)"
     fates = entry.real.fates
     if release(entry.release).is_new(BOUNDED_RESTORE):
         fates = {key: _bound(entry.predicted.fates.get(key, set())) or fate for key, fate in fates.items()}
     either = any(len(fates) > 1 for fates in entry.predicted.fates.values())
-    return "wiped and restored, or opens: chance decides" if either else _fates(fates)
+    return "at random, either wiped and restored or opened" if either else _fates(fates)
 
 
 def _bound(predicted: set[str]) -> str | None:
