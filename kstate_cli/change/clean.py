@@ -17,8 +17,9 @@ from kstate_cli.change.journal import Run, RunState
 from kstate_cli.change.lost import lost_copies, only_copy
 from kstate_cli.change.removal import refuse_foreign, refuse_unproved, remove_run, remove_staged
 from kstate_cli.change.standby import STANDBY_EVENT
+from kstate_cli.clock import duration_text
 from kstate_cli.errors import Interrupted, KstateError, Refused, RunFailed, RunHalfway, UsageError, note
-from kstate_cli.texts import command, did_you_mean
+from kstate_cli.texts import command, did_you_mean, moment
 
 PRECIOUS_EVENT: Final = "precious"
 """Event of a run whose backup may be the only copy of records that a log has lost: deleted only by name."""
@@ -55,10 +56,12 @@ class RetainedRun:
 
 @dataclass(slots=True)
 class Choice:
-    """The runs that may be deleted, oldest first, and the retained ones."""
+    """The runs that may be deleted, oldest first, the retained ones, and those that are too young."""
 
     runs: list[Run] = field(default_factory=list)
     retained: list[RetainedRun] = field(default_factory=list)
+    young: list[RetainedRun] = field(default_factory=list)
+    """Runs that ended too recently for ``--older-than``, or in the future by the clock of this host."""
 
 
 def choose(request: CleanRequest, *, locked: bool = True) -> Choice:
@@ -112,6 +115,7 @@ def _chosen_by_age(request: CleanRequest, runs: Sequence[Run], locked: bool) -> 
         # start.
         is_young = run.events and run.state is not RunState.CLEANING
         if is_young and datetime.fromisoformat(run.settled_at) > limit:
+            choice.young.append(RetainedRun(run.name, _why_young(request, run)))
             continue
         why = _why_unsettled(request.app, run, locked=locked)
         why = why or _why_precious(request.app, run, locked=locked) or lost.get(run.name)
@@ -120,6 +124,17 @@ def _chosen_by_age(request: CleanRequest, runs: Sequence[Run], locked: bool) -> 
         else:
             choice.retained.append(RetainedRun(run.name, why))
     return choice
+
+
+def _why_young(request: CleanRequest, run: Run) -> str:
+    """Return why the age of a run prevents its deletion."""
+    ended = datetime.fromisoformat(run.settled_at)
+    text = f"it ended at {moment(round(ended.timestamp() * 1000))}"
+    if ended <= clock.now():
+        return f"{text}, less than {duration_text(request.older_than.total_seconds())} ago"
+    # A clock that was set back: without this reason, nothing would explain why clean deletes no run.
+    by_name = command("clean", request.app, option.RUN, run.name)
+    return f"{text}, which is in the future by the clock of this host. To delete it now: {by_name}"
 
 
 def _why_unsettled(app: Path, run: Run, *, locked: bool) -> str | None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
 import time
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
@@ -18,6 +21,7 @@ from kstate_cli.restore.staging_area import make_area
 from kstate_cli.texts import shell
 from tests.command_result import CommandResult
 from tests.faults.cases import PARTS, fresh
+from tests.frozen.running import run_at
 from tests.golden import unpack
 from tests.journals.states import STATES, content, make
 
@@ -532,7 +536,9 @@ def test_backup_is_preferred_to_the_tree_of_an_undone_run(app: Path) -> None:
 
 def test_a_run_that_is_too_young_stays(app: Path) -> None:
     migrate(app)
-    assert "nothing to clean" in kstate("clean", app, "--older-than", "1h").err
+    messages = kstate("clean", app, "--older-than", "1h").err
+    assert re.search(r"kstate keeps run 0001-migrate: it ended at .* UTC, less than 1 h 00 min ago\n", messages)
+    assert "nothing to clean" in messages
     assert read_runs(app)[0].tree.is_dir()
     kstate("clean", app, "--older-than", "0s")
     assert not (app.parent / ".kstate").exists()
@@ -541,6 +547,16 @@ def test_a_run_that_is_too_young_stays(app: Path) -> None:
 def test_a_run_that_is_named_is_deleted_however_young(app: Path) -> None:
     migrate(app)
     kstate("clean", app, "--run", "0001-migrate", "--older-than", "7d")
+    assert not (app.parent / ".kstate").exists()
+
+
+def test_a_run_that_ends_in_the_future_stays_with_a_command_that_deletes_it(app: Path) -> None:
+    """The clock of the host was set back since: ``status`` offers to clean a run that clean alone does not delete."""
+    migrate(app)
+    ended = run_at(datetime(2020, 1, 1, tzinfo=timezone.utc), "clean", str(app))
+    match = re.search(r"in the future by the clock of this host. To delete it now: kstate (.*)\n", ended.err)
+    assert match and "kstate keeps run 0001-migrate" in ended.err and "nothing to clean" in ended.err
+    assert run_at(datetime(2020, 1, 1, tzinfo=timezone.utc), *shlex.split(match[1])).status == 0
     assert not (app.parent / ".kstate").exists()
 
 

@@ -79,7 +79,12 @@ def reading_once() -> Iterator[None]:
 
 def run(*argv: str) -> CommandResult:
     """Run a command in this process, at :data:`NOW`."""
-    with patch.object(clock, "now", lambda: NOW):
+    return run_at(NOW, *argv)
+
+
+def run_at(now: datetime, *argv: str) -> CommandResult:
+    """Run a command in this process, at another time."""
+    with patch.object(clock, "now", lambda: now):
         return kstate_here(*argv, status=None)
 
 

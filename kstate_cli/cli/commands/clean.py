@@ -12,13 +12,15 @@ from kstate_cli.cli.ending import warnings_code
 from kstate_cli.cli.options.shared import App, LockIsShared, OutputFormat, Quiet, Wait, age
 from kstate_cli.cli.output import Format, output_of, say, waiting
 from kstate_cli.errors import EXIT_OK, RunFailed
-from kstate_cli.texts import plural, size_text
+from kstate_cli.texts import first_lines, plural, size_text
 
 if TYPE_CHECKING:
     from kstate_cli.change.clean import Choice
     from kstate_cli.change.journal import Run
     from kstate_cli.cli.lines.changes import CleanLine
     from kstate_cli.cli.output import Output
+
+_MAX_LISTED = 5
 
 
 def clean(
@@ -122,10 +124,12 @@ class _CleanReport:
         self._deleted = False
 
     def choice(self, choice: Choice) -> None:
-        """Print the runs that stay although they are old enough."""
+        """Print the runs that stay, and why."""
         for folder in choice.retained:
             self._results.say(folder.text)
             self._results.lines([{"type": "left", "run": folder.run, "message": folder.why}])
+        for line in first_lines([folder.text for folder in choice.young], _MAX_LISTED):
+            self._results.remark(line)
         if not choice.runs:
             self._results.say("nothing to clean")
 
