@@ -55,7 +55,10 @@ def _versioned(snapshot: Snapshot) -> Iterator[Finding]:
     names = sorted({store.name for store in stores if has_key(store.kind.name, KeySchema.VERSIONED)})
     # Up to 4.2 the Position is kept in ``<store>.position``.
     if names and snapshot.request.into_family:
-        yield snapshot.finding(VERSIONED_POSITION, f"the Position of {_some(names)} is empty after each start")
+        text = f"the Position of {names[0]} is empty after each start"
+        if len(names) > 1:
+            text = f"the Positions of these stores are empty after each start: {_some(names)}"
+        yield snapshot.finding(VERSIONED_POSITION, text)
 
 
 def _owners(snapshot: Snapshot) -> Iterator[Finding]:

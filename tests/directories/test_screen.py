@@ -109,7 +109,9 @@ def test_check_begins_with_the_verdict_and_has_commands_on_lines_of_their_own(
     messages = kstate("check", app, "--for", release, "-o", "json", status=3)
     findings = [row for row in messages.rows if row["type"] == "finding"]
     lines = kstate("check", app, "--for", release, status=3).out.splitlines()
-    assert lines[0].startswith(f"{release}: startup fails at " if release == "4.2" else f"{release}: 24 stores open")
+    assert lines[0].startswith(
+        f"{release}: startup fails at " if release == "4.2" else f"{release} opens all 24 stores"
+    )
     heads = [line.split(": ")[:2] for line in lines if line.startswith(("error: ", "warning: ", "expected: "))]
     order = ["error", "warning", "expected"]
     assert [level for level, _ in heads] == sorted((level for level, _ in heads), key=order.index)

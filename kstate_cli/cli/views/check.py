@@ -31,15 +31,16 @@ if TYPE_CHECKING:
 
 _MAX_LISTED = 5
 _INDENT: Final = " " * 4
+_HANGING: Final = " " * 2
 _STYLES: Final = {Level.ERROR: "bold red", Level.WARNING: "yellow", Level.EXPECTED: "cyan"}
 _COMMAND: Final = re.compile(r"(?:(?!kstate )(.*?): )?(kstate [a-z-]+ .*)", re.DOTALL)
 """A hint that ends in a command, and the text before it."""
 _NOTHING: Final = "nothing to do"
 _READY: Final[Mapping[bool | None, str]] = {
-    False: "You can start {}",
+    False: "You can start the application with {}",
     # A second instance on the same directory would fail at the lock, and the last flush is not what it will find.
-    True: "The application is running. After you have stopped it, you can start {}",
-    None: "The application may be running. Make sure that it is stopped before you start {}",
+    True: "The application is running. After you have stopped it, you can start it with {}",
+    None: "The application may be running. Make sure that it is stopped before you start it with {}",
 }
 """The end of a report without anything to do, by whether the application is running."""
 _RESTORED: Final = (Outcome.RESTORES, Outcome.RESTORES_ALL, Outcome.WIPED)
@@ -50,11 +51,17 @@ def show_report(release: str, report: Report, start: Start, *, every_store: bool
 
     ``every_store`` lists each store on its own line, instead of one line for stores with the same cause and outcome.
     """
-    print_prose(_headline(release, report, start), _style(report))
+    # A short report without anything to do states the verdict once, as its last line.
+    is_first = _is_uneventful(report)
+    if not is_first:
+        print_prose(_headline(release, report, start), _style(report), hanging=_HANGING)
     # The most severe findings come first, next to the verdict.
     for level in _STYLES:
         for alike in _grouped(finding for finding in report.findings if finding.level is level):
+            if not is_first:
+                print_line("")
             _show_finding(alike)
+            is_first = False
     others = [
         prediction
         for prediction in report.predictions
@@ -79,20 +86,29 @@ def show_end(release: str, report: Report, start: Start, *, running: bool | None
 
     ``running`` says whether the application is running; None if that is unknown.
     """
-    # Without findings the report is one line.
-    if not report.findings:
+    last = _last_line(release, report, start)
+    if _is_uneventful(report):
+        if report.findings:
+            print_line("")
+            last += f". {_READY[running].format(release)}"
+        print_prose(last, _style(report), hanging=_HANGING)
         return
     _show_actions(release, report, running=running)
     print_line("")
-    print_prose(_last_line(release, report, start), _style(report))
+    print_prose(last, _style(report), hanging=_HANGING)
+
+
+def _is_uneventful(report: Report) -> bool:
+    """Return whether all findings are expected, and none has an action."""
+    return report.clean and all(finding.hint == _NOTHING for finding in report.findings)
 
 
 def show_problems(release: str, report: Report, start: Start) -> None:
     """Print a line for each unexpected finding, and the verdict: with ``--quiet``."""
     for level in (Level.ERROR, Level.WARNING):
         for alike in _grouped(finding for finding in report.findings if finding.level is level):
-            print_prose(_finding_title(alike), _STYLES[level])
-    print_prose(_last_line(release, report, start), _style(report))
+            print_prose(_finding_title(alike), _STYLES[level], hanging=_HANGING)
+    print_prose(_last_line(release, report, start), _style(report), hanging=_HANGING)
 
 
 def counts_of(release: str, report: Report) -> str:
@@ -110,7 +126,12 @@ def counts_of(release: str, report: Report) -> str:
 
 
 def _headline(release: str, report: Report, start: Start) -> str:
-    return f"{release}: {'; '.join(filter(None, (verdict(report.predictions), start.text)))}"
+    effect = f"{release}: {verdict(report.predictions)}"
+    stores = report.predictions
+    if stores and all(store.outcome is Outcome.OPENS and store.or_else is None for store in stores):
+        all_of_them = f"all {len(stores):,} stores" if len(stores) > 1 else "the store"
+        effect = f"{release} opens {all_of_them}"
+    return "; ".join(filter(None, (effect, start.text)))
 
 
 def _last_line(release: str, report: Report, start: Start) -> str:
@@ -153,13 +174,18 @@ def _by_cause(predictions: Iterable[Prediction]) -> list[list[Prediction]]:
 def _show_outcomes(release: str, predictions: Iterable[Prediction]) -> None:
     """Print the outcome of stores with the same cause once, below some of their names."""
     print_line(f"the next start of {release}:", "bold")
+    is_abridged = False
     for group in _by_cause(predictions):
         names = ["/".join(filter(None, (prediction.task, prediction.store))) for prediction in group]
         # A change of release often affects all stores alike: hundreds of equal lines would hide the others.
         print_prose(some(names, _MAX_LISTED), indent=_INDENT)
-        print_prose(_group_outcome(group), indent=_INDENT * 2)
+        print_prose(_group_outcome(group), indent=_INDENT * 2, hanging=_HANGING)
         if group[0].code is not None:
             print_prose(f"cause: {_cause(group[0])}", indent=_INDENT * 2)
+        is_abridged |= len(group) > 1 and bool(group[0].messages)
+    if is_abridged:
+        # The messages are those of the first store of each group.
+        print_prose("to list the message of each store, pass --all", indent=_INDENT)
 
 
 def _group_outcome(group: Sequence[Prediction]) -> str:
@@ -172,10 +198,7 @@ def _group_outcome(group: Sequence[Prediction]) -> str:
     # If the number of one store is unknown, no sum is printed: it would look like that of all.
     if len(counts) == len(group):
         total = Records(sum(count.count for count in counts), all(count.exact for count in counts))
-    text = _outcome_text(replace(first, records=total))
-    if first.messages:
-        return f"{text} (to list each store, pass --all)"
-    return text
+    return _outcome_text(replace(first, records=total), tasks=len({prediction.task for prediction in group}), many=True)
 
 
 def _show_actions(release: str, report: Report, *, running: bool | None) -> None:
@@ -265,23 +288,31 @@ def _of_outcome(outcome: Outcome, or_else: Outcome | None, alike: list[Predictio
     """Return what happens to stores with the same outcome: ``3 stores restore everything (at most 40 records)``."""
     tasks = list(dict.fromkeys(prediction.task for prediction in alike))
     names = some(tasks, _MAX_LISTED)
+    many = len(alike) > 1
     match outcome:
         case Outcome.WIPED if len(tasks) == 1:
+            many = False
             text = f"task {names} is wiped and restores everything"
         case Outcome.WIPED:
-            text = f"tasks {names} are wiped and restore everything"
+            many = True
+            text = f"{len(tasks):,} tasks ({names}) are wiped and restore everything"
+        case Outcome.FAILS if len(alike) == 1:
+            text = f"startup fails at {alike[0].task}/{alike[0].store}"
         case Outcome.FAILS:
+            # In brackets, because the other outcomes follow after a comma.
             stores = [f"{prediction.task}/{prediction.store}" for prediction in alike]
-            text = f"startup fails at {some(stores, _MAX_LISTED)}"
+            text = f"startup fails at {len(stores):,} stores ({some(stores, _MAX_LISTED)})"
+        case Outcome.HANGS if len(tasks) == 1:
+            text = f"the client stays in REBALANCING because of task {names}"
         case Outcome.HANGS:
-            text = f"the client stays in REBALANCING because of {names}"
+            text = f"the client stays in REBALANCING because of {len(tasks):,} tasks ({names})"
         case _:
             sentence, sentences = _SENTENCES[outcome]
             text = sentence if len(alike) == 1 else sentences.format(count=len(alike))
     if outcome in _RESTORED:
         text += _altogether(alike)
     if or_else is not None:
-        text += f" or {_or_else(or_else)} ({_decides(alike)})"
+        text += f" or {_or_else(or_else, len(tasks), many=many)} ({_decides(alike)})"
     return text
 
 
@@ -299,10 +330,10 @@ def _altogether(alike: list[Prediction]) -> str:
     return f" ({_count(Records(sum(count.count for count in counts), all(count.exact for count in counts)))})"
 
 
-def _or_else(outcome: Outcome) -> str:
+def _or_else(outcome: Outcome, tasks: int, *, many: bool) -> str:
     return (
-        _WORDS[outcome]
-        .format(records="the records after its offset", all="", file="one of them", messages="")
+        _template(outcome, tasks, many=many)
+        .format(records=_count(None, many=many), all="", file="one of them", messages="")
         .rstrip(": ")
     )
 
@@ -310,18 +341,40 @@ def _or_else(outcome: Outcome) -> str:
 def _show_finding(alike: list[Finding]) -> None:
     """Print findings of one code once, with all places, since hundreds of stores often have the same finding."""
     first = alike[0]
-    print_line("")
-    print_prose(_finding_title(alike), _STYLES[first.level])
-    for text in first_lines(list(dict.fromkeys(finding.text for finding in alike)), _MAX_LISTED):
-        print_prose(text, indent=_INDENT)
-    print_prose(f"rule: {first.code.rule}", indent=_INDENT)
+    by_text: dict[str, list[Finding]] = {}
+    for finding in alike:
+        by_text.setdefault(finding.text, []).append(finding)
+    if len(by_text) == 1:
+        print_prose(_finding_title(alike), _STYLES[first.level], hanging=_HANGING)
+        texts = [first.text]
+    else:
+        # Each text has its own places, because one store may have another problem than the others.
+        print_prose(f"{first.level.value}: {first.code.name}", _STYLES[first.level])
+        texts = [": ".join(filter(None, (_places(group), text))) for text, group in by_text.items()]
+    for text in first_lines(texts, _MAX_LISTED):
+        print_prose(text, indent=_INDENT, hanging=_HANGING)
+    print_prose(f"rule: {first.code.rule}", indent=_INDENT, hanging=_HANGING)
+
+
+def _places(alike: Sequence[Finding]) -> str:
+    """Return the places of findings with the same text: ``3 stores (0_0/a, 0_0/b, 0_1/a)``; empty without a place."""
+    names = _place_names(alike)
+    if len(names) <= 1:
+        return "".join(names)
+    noun = "task"
+    if all(finding.store for finding in alike):
+        noun = "store"
+    return f"{plural(len(names), noun)} ({some(names, _MAX_LISTED)})"
+
+
+def _place_names(alike: Iterable[Finding]) -> list[str]:
+    names = ("/".join(filter(None, (finding.task, finding.store))) for finding in alike)
+    return list(dict.fromkeys(filter(None, names)))
 
 
 def _finding_title(alike: list[Finding]) -> str:
     """Return the level, the code, and some of the places of findings of one code."""
-    places = list(
-        dict.fromkeys(filter(None, ("/".join(filter(None, (finding.task, finding.store))) for finding in alike)))
-    )
+    places = _place_names(alike)
     where = ""
     if places:
         where = f": {some(places, _MAX_LISTED)}"
@@ -336,27 +389,45 @@ def _grouped(findings: Iterable[Finding]) -> list[list[Finding]]:
 
 
 _WORDS: Final = {
-    Outcome.OPENS: "opens unchanged",
-    Outcome.OPENS_EMPTY: "opens silently without its rows",
-    Outcome.RESTORES: "restores {records}",
-    Outcome.RESTORES_ALL: "restores everything{all}",
-    Outcome.WIPED: "its task is wiped, so it restores everything{all}",
-    Outcome.LOST: "its task is wiped, so its rows are lost, because it has no changelog",
-    Outcome.MAY_BE_LOST: "its task is wiped, so its rows are lost if it has no changelog",
-    Outcome.FAILS: "startup fails at {file}: {messages}",
-    Outcome.HANGS: "the client stays in REBALANCING",
-    Outcome.NOT_REACHED: "the start does not reach it",
-    Outcome.UNKNOWN: "unknown",
-    Outcome.IGNORED: "Streams ignores it",
+    Outcome.OPENS: ("opens unchanged", "open unchanged"),
+    Outcome.OPENS_EMPTY: ("opens silently without its rows", "open silently without their rows"),
+    Outcome.RESTORES: ("restores {records}", "restore {records}"),
+    Outcome.RESTORES_ALL: ("restores everything{all}", "restore everything{all}"),
+    Outcome.WIPED: (
+        "its task is wiped, so it restores everything{all}",
+        "their {tasks} wiped, so they restore everything{all}",
+    ),
+    Outcome.LOST: (
+        "its task is wiped, so its rows are lost, because it has no changelog",
+        "their {tasks} wiped, so their rows are lost, because they have no changelogs",
+    ),
+    Outcome.MAY_BE_LOST: (
+        "its task is wiped, so its rows are lost if it has no changelog",
+        "their {tasks} wiped, so their rows are lost if they have no changelogs",
+    ),
+    Outcome.FAILS: ("startup fails at {file}: {messages}", "startup fails, first at {file}: {messages}"),
+    Outcome.HANGS: ("the client stays in REBALANCING", "the client stays in REBALANCING"),
+    Outcome.NOT_REACHED: ("the start does not reach it", "the start does not reach them"),
+    Outcome.UNKNOWN: ("unknown", "unknown"),
+    Outcome.IGNORED: ("Streams ignores it", "Streams ignores them"),
 }
+"""The outcome of one store, and of several."""
 
 
-def _outcome_text(prediction: Prediction) -> str:
-    """Return the outcome of one store in words."""
+def _template(outcome: Outcome, tasks: int, *, many: bool) -> str:
+    """Return the words for one store, or for several in a number of tasks."""
+    one, several = _WORDS[outcome]
+    if not many:
+        return one
+    return several.replace("{tasks}", "task is" if tasks == 1 else "tasks are")
+
+
+def _outcome_text(prediction: Prediction, *, tasks: int = 1, many: bool = False) -> str:
+    """Return the outcome in words: of one store, or of several stores with the same one."""
 
     def words(outcome: Outcome) -> str:
-        return _WORDS[outcome].format(
-            records=_count(prediction.records),
+        return _template(outcome, tasks, many=many).format(
+            records=_count(prediction.records, many=many),
             all=f": {_count(prediction.records)}" if prediction.records is not None else "",
             file=prediction.file,
             messages=" <- ".join(map(_part_of, prediction.messages)),
@@ -379,9 +450,9 @@ def _part_of(message: str) -> str:
     return text
 
 
-def _count(records: Records | None) -> str:
+def _count(records: Records | None, *, many: bool = False) -> str:
     if records is None:
-        return "the records after its offset"
+        return "the records after their offsets" if many else "the records after its offset"
     text = plural(records.count, "record")
     if records.exact:
         return text
@@ -502,7 +573,8 @@ def _part(name: str, part: VerifiedPart | None) -> CheckDumpPartLine:
 def say_parts(dump: str, parts: list[CheckDumpPartLine], *, quiet: bool) -> None:
     """Print when each part was read in full."""
     if not parts:
-        say(f"this dump has never been verified. To verify it, run {command('verify-dump', dump)}", quiet=quiet)
+        say("this dump has never been verified. To verify it, run:", quiet=quiet)
+        say(f"  {command('verify-dump', dump)}", quiet=quiet)
         return
     say(f"last verification of each part of the dump: {', '.join(_text(part) for part in parts)}", quiet=quiet)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 from kstate_cli.check.codes import CODES
 from kstate_cli.check.findings import Outcome, Prediction, Records
-from kstate_cli.cli.views.check import _COMMAND, _part_of, verdict
+from kstate_cli.cli.views.check import _COMMAND, _group_outcome, _part_of, verdict
 from kstate_cli.texts import filled
 
 STORES = [Prediction("0_0", f"s{number}", Outcome.OPENS) for number in range(44)]
@@ -54,6 +55,21 @@ def test_every_outcome_has_words(outcome: Outcome, or_else: Outcome | None) -> N
     for count in (1, 2):
         text = verdict([Prediction("0_0", f"s{number}", outcome, or_else=or_else) for number in range(count)])
         assert text and "{" not in text and ("timing" in text) == (or_else is not None)
+
+
+_SINGULAR = re.compile(r"\b(it|its|is|opens|restores|stays)\b")
+
+
+@pytest.mark.parametrize("outcome", [outcome for outcome in Outcome if outcome not in (Outcome.HANGS, Outcome.FAILS)])
+def test_an_outcome_of_several_stores_is_in_the_plural(outcome: Outcome) -> None:
+    """A group of stores with the same outcome, and both outcomes of one that is not certain."""
+    for tasks in (1, 2):
+        group = [Prediction(f"0_{number % tasks}", f"s{number}", outcome, or_else=outcome) for number in range(4)]
+        text = _group_outcome(group).removesuffix(" (it depends on the timing)")
+        assert not _SINGULAR.search(text.replace("their task is", "")), text
+        if outcome is not Outcome.WIPED or tasks == 2:
+            _, _, other = verdict(group).partition(" or ")
+            assert not _SINGULAR.search(other.replace("their task is", "").partition(" (")[0]), other
 
 
 @pytest.mark.parametrize("code", CODES.values(), ids=lambda code: code.name)
